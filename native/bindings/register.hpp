@@ -1,0 +1,9 @@
+// One registration function a binding file; module.cpp calls them all.
+#pragma once
+#include "bindings/arrays.hpp"
+
+namespace lowtide::bindings {
+
+void register_structure(nb::module_& m);
+
+}  // namespace lowtide::bindings

@@ -1,0 +1,59 @@
+"""The one exception tree of lowtide.
+
+    LowtideError                 every error lowtide raises on purpose
+    ├── UsageError               the call itself is wrong: unknown scheduler, bad unit, contradicting options
+    ├── InputError               the input is unsupported or malformed
+    │   ├── MalformedInputError  a file or object that breaks its own format
+    │   ├── GraphError           a graph that is no valid program: a cycle, a dangling reference, a bad size
+    │   └── UnsupportedError     valid input that lowtide cannot handle, with the way around it
+    └── PlanError                a plan that is wrong for its graph
+        ├── FingerprintError     the plan was made for another graph
+        └── VerificationError    a step of the plan breaks a rule of execution
+
+Every message is one line and says what is wrong, where, and what to do.
+"""
+
+
+class LowtideError(Exception):
+    """Base of every error that lowtide raises on purpose."""
+
+    exit_code: int = 1
+    """What the command line exits with when this error ends it."""
+
+
+class UsageError(LowtideError):
+    """The call itself is wrong, whatever the input holds."""
+
+    exit_code = 2
+
+
+class InputError(LowtideError):
+    """The input is unsupported or malformed."""
+
+    exit_code = 3
+
+
+class MalformedInputError(InputError):
+    """A file or object breaks its own format."""
+
+
+class GraphError(InputError):
+    """A graph is no valid program."""
+
+
+class UnsupportedError(InputError):
+    """The input is valid, but lowtide cannot handle it."""
+
+
+class PlanError(LowtideError):
+    """A plan is wrong for its graph."""
+
+
+class FingerprintError(PlanError):
+    """A plan was made for another graph."""
+
+    exit_code = 3
+
+
+class VerificationError(PlanError):
+    """A step of a plan breaks a rule of execution."""

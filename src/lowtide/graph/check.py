@@ -1,0 +1,192 @@
+"""What makes a graph a valid program; every violation is one line that names the place and the remedy."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import GraphError
+from lowtide.graph.graph import Graph
+from lowtide.graph.lifetime import Lifetime
+from lowtide.graph.rows import Rows
+from lowtide.graph.structure import ReadBeforeWriteError
+
+_LARGEST = 2**63 - 1
+_MOST_IDS = 2**31 - 1
+
+
+def check_graph(graph: Graph) -> None:
+    """Raise GraphError for the first thing that makes the graph no valid program. O(n + e)."""
+    _check_names("memory space", [space.name for space in graph.spaces])
+    _check_names("buffer", graph.buffer_names)
+    _check_names("op", graph.op_names)
+    _check_spaces(graph)
+    _check_buffers(graph)
+    _check_ops(graph)
+    _check_in_place(graph)
+    _check_callees(graph)
+    try:
+        structure = graph.structure
+    except ReadBeforeWriteError as error:
+        raise GraphError(
+            f"graph {graph.name!r}: op {graph.op_names[error.op]!r} uses buffer {graph.buffer_names[error.buffer]!r} "
+            "before any op writes it; list the ops in a valid order, or give the buffer the class input"
+        ) from None
+    unwritten = (graph.lifetimes == Lifetime.OUTPUT) & (structure.producers < 0)
+    _reject(unwritten, lambda b: f"output buffer {graph.buffer_names[b]!r} is never written; name its writer", graph)
+
+
+def exact_sizes(values: Sequence[int], what: str, names: Sequence[str]) -> NDArray[np.int64]:
+    """Turn sizes into an int64 array; raises GraphError for a negative one and for a total that overflows."""
+    for position, value in enumerate(values):
+        if not 0 <= value <= _LARGEST:
+            raise GraphError(f"{what} {names[position]!r} has {value} bytes; sizes must lie between 0 and 2^63 - 1")
+    if sum(values) > _LARGEST:
+        raise GraphError(f"all sizes ({what} {names[0]!r} and following) together exceed 2^63 - 1 bytes; check units")
+    return np.asarray(values, np.int64)
+
+
+def exact_rows(lists: Sequence[Sequence[int]], what: str, op_names: Sequence[str]) -> Rows:
+    """Turn lists of ids into rows; raises GraphError for an id that no array can hold."""
+    flat = list(chain.from_iterable(lists))
+    if flat and not (min(flat) >= 0 and max(flat) <= _MOST_IDS):
+        for name, ids in zip(op_names, lists, strict=True):
+            for number in ids:
+                if not 0 <= number <= _MOST_IDS:
+                    raise GraphError(f"op {name!r}: {what} holds {number}, which is no id; ids count from 0")
+    return Rows.from_flat((len(ids) for ids in lists), flat)
+
+
+def _reject(wrong: NDArray[np.bool_], describe: Callable[[int], str], graph: Graph) -> None:
+    if wrong.any():
+        raise GraphError(f"graph {graph.name!r}: {describe(int(wrong.argmax()))}")
+
+
+def _check_names(what: str, names: Sequence[str]) -> None:
+    if len(set(names)) == len(names):
+        return
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise GraphError(f"two {what}s are named {name!r}; names must be unique")
+        seen.add(name)
+
+
+def _check_spaces(graph: Graph) -> None:
+    known = {space.name for space in graph.spaces}
+    for space in graph.spaces:
+        if space.capacity_bytes is not None and not 0 <= space.capacity_bytes <= _LARGEST:
+            raise GraphError(f"memory space {space.name!r} has capacity {space.capacity_bytes}; give bytes or null")
+        if not 1 <= space.alignment <= _MOST_IDS:
+            raise GraphError(f"memory space {space.name!r} has alignment {space.alignment}; it must be at least 1")
+        for other, speed in space.bandwidth_bytes_per_s.items():
+            if other not in known:
+                raise GraphError(f"memory space {space.name!r} has a bandwidth to {other!r}, which is no space here")
+            if not 0 < speed < float("inf"):
+                raise GraphError(f"bandwidth from {space.name!r} to {other!r} is {speed}; it must be positive")
+
+
+def _check_buffers(graph: Graph) -> None:
+    names = graph.buffer_names
+    n_spaces = len(graph.spaces)
+    _reject(
+        (graph.buffer_spaces < 0) | (graph.buffer_spaces >= n_spaces),
+        lambda b: f"buffer {names[b]!r} is in memory space {graph.buffer_spaces[b]}, but there are only {n_spaces}",
+        graph,
+    )
+    _reject(
+        graph.lifetimes > Lifetime.OUTPUT,
+        lambda b: f"buffer {names[b]!r} has lifetime class {graph.lifetimes[b]}; there are five, 0 to 4",
+        graph,
+    )
+
+
+def _check_ops(graph: Graph) -> None:
+    for what, rows in (("reads", graph.reads), ("writes", graph.writes), ("mutates", graph.mutates)):
+        _check_ids(graph, what, rows)
+    owners = graph.after.owners()
+    late = graph.after.values >= owners
+    _reject(
+        late,
+        lambda i: (
+            f"op {graph.op_names[owners[i]]!r} waits for op {_name(graph, int(graph.after.values[i]))}, which does not "
+            "come before it: a cycle or an order that is not valid; list the ops in a valid order"
+        ),
+        graph,
+    )
+    _reject(
+        ~(np.isfinite(graph.cost) & (graph.cost >= 0)),
+        lambda op: f"op {graph.op_names[op]!r} has cost {graph.cost[op]}; give seconds >= 0",
+        graph,
+    )
+
+
+def _check_ids(graph: Graph, what: str, rows: Rows) -> None:
+    wrong = rows.values >= graph.n_buffers
+    if wrong.any():
+        place = int(wrong.argmax())
+        op = graph.op_names[int(rows.owners()[place])]
+        raise GraphError(
+            f"graph {graph.name!r}: op {op!r} {what} buffer {rows.values[place]}, but there are only "
+            f"{graph.n_buffers} buffers, counted from 0"
+        )
+
+
+def _check_in_place(graph: Graph) -> None:
+    if not len(graph.in_place.values):
+        return
+    _check_ids(graph, "names in place", graph.in_place)
+    for op, flat in enumerate(graph.in_place):
+        if len(flat) % 2:
+            raise GraphError(f"op {graph.op_names[op]!r}: in_place must hold pairs of a read and a written buffer")
+        if flat:
+            reads, writes = set(graph.reads[op].tolist()), set(graph.writes[op].tolist())
+            for read, written in zip(flat[::2], flat[1::2], strict=True):
+                if read not in reads or written not in writes or read == written:
+                    raise GraphError(
+                        f"op {graph.op_names[op]!r}: in-place pair [{read}, {written}] must pair a buffer the op reads "
+                        "with another one it writes"
+                    )
+
+
+def _check_callees(graph: Graph) -> None:
+    for op, names in enumerate(graph.callees):
+        for name in names:
+            if name not in graph.subgraphs:
+                raise GraphError(f"op {graph.op_names[op]!r} calls graph {name!r}, which is not among the subgraphs")
+            calls = graph.subgraphs[name]
+            _check_spaces_match(graph, name, calls)
+
+
+def _check_spaces_match(graph: Graph, name: str, callee: Graph) -> None:
+    known = {space.name for space in graph.spaces}
+    for space in callee.spaces:
+        if space.name not in known:
+            raise GraphError(f"graph {name!r} uses memory space {space.name!r}, which its caller does not have")
+
+
+def _name(graph: Graph, op: int) -> str:
+    return repr(graph.op_names[op]) if op < graph.n_ops else f"number {op}"
+
+
+def callee_order(calls: dict[str, Iterable[str]]) -> list[str]:
+    """Return graph names so that callees come first; raises GraphError when graphs call one another in a circle."""
+    order: list[str] = []
+    state: dict[str, int] = {}
+    for root in calls:
+        stack: list[tuple[str, bool]] = [(root, False)]
+        while stack:
+            name, leaving = stack.pop()
+            if leaving:
+                state[name] = 2
+                order.append(name)
+            elif state.get(name) != 2:
+                state[name] = 1
+                stack.append((name, True))
+                for callee in calls.get(name, ()):
+                    if state.get(callee) == 1:
+                        raise GraphError(f"graph {callee!r} calls itself through {name!r}; calls must not be recursive")
+                    if callee not in state:
+                        stack.append((callee, False))
+    return order

@@ -1,0 +1,207 @@
+"""The graph file: JSON, optionally gzipped, with a published schema."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from lowtide.errors import GraphError, MalformedInputError
+from lowtide.files import read_bytes, write_bytes
+from lowtide.graph.builder import GraphBuilder
+from lowtide.graph.check import callee_order
+from lowtide.graph.graph import Graph
+from lowtide.graph.lifetime import Lifetime
+
+LifetimeName = Literal["persistent", "input", "donated", "intermediate", "output"]
+_LIFETIMES: dict[str, Lifetime] = {lifetime.name.lower(): lifetime for lifetime in Lifetime}
+
+
+class _Record(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """Base of all records: an unknown key is an error, a default is not written."""
+
+
+class SpaceRecord(_Record):
+    """A memory space."""
+
+    name: str
+    capacity_bytes: int | None = None
+    alignment: int = 1
+    bandwidth_bytes_per_s: dict[str, float] = {}
+
+
+class BufferRecord(_Record, rename={"lifetime": "class"}):
+    """A buffer."""
+
+    name: str
+    size_bytes: int
+    lifetime: LifetimeName
+    space: str | None = None
+
+
+class OpRecord(_Record):
+    """An op; buffers and ops are referred to by position."""
+
+    name: str
+    kind: str
+    reads: list[int]
+    writes: list[int]
+    mutates: list[int] = []
+    after: list[int] = []
+    in_place: list[tuple[int, int]] = []
+    scratch_bytes: int = 0
+    pure: bool = True
+    ordered: bool = False
+    cost: float = 1.0
+    callees: list[str] = []
+    device: str | None = None
+
+
+class GraphRecord(_Record):
+    """A whole graph file."""
+
+    lowtide_graph: Literal[1]
+    name: str
+    buffers: list[BufferRecord]
+    ops: list[OpRecord]
+    spaces: list[SpaceRecord] = []
+    graphs: dict[str, "GraphRecord"] = {}
+    unmodeled: list[str] = []
+
+
+def read_graph_file(path: str | Path) -> Graph:
+    """Read a graph file (`*.graph.json`, `*.graph.json.gz`).
+
+    Raises MalformedInputError when the file is no graph file, GraphError when it holds no valid program, InputError
+    when it cannot be read.
+    """
+    path = Path(path)
+    content = read_bytes(path)
+    try:
+        record = msgspec.json.decode(content, type=GraphRecord)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedInputError(f"{path}: no valid graph file: {error}") from None
+    try:
+        return graph_from_record(record)
+    except GraphError as error:
+        raise GraphError(f"{path}: {error}") from None
+
+
+def write_graph_file(graph: Graph, path: str | Path) -> None:
+    """Write a graph file, gzipped when the name ends in .gz; atomic, and equal graphs give equal files."""
+    write_bytes(Path(path), msgspec.json.encode(_to_record(graph)))
+
+
+def graph_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the graph file."""
+    return msgspec.json.schema(GraphRecord)
+
+
+def graph_from_record(record: GraphRecord) -> Graph:
+    """Turn a decoded graph file into a graph, callees first; raises GraphError."""
+    if any(inner.graphs for inner in record.graphs.values()):
+        raise GraphError("a graph under 'graphs' has 'graphs' of its own; list all of them at the top")
+    calls = {
+        name: dict.fromkeys(callee for op in inner.ops for callee in op.callees)
+        for name, inner in record.graphs.items()
+    }
+    subgraphs: dict[str, Graph] = {}
+    for name in callee_order({name: [c for c in callees if c in calls] for name, callees in calls.items()}):
+        subgraphs[name] = _build(record.graphs[name], subgraphs)
+    return _build(record, subgraphs)
+
+
+def _build(record: GraphRecord, subgraphs: dict[str, Graph]) -> Graph:
+    builder = GraphBuilder(record.name)
+    for name, subgraph in subgraphs.items():
+        builder.add_subgraph(name, subgraph)
+    for space in record.spaces:
+        builder.add_space(
+            space.name,
+            capacity_bytes=space.capacity_bytes,
+            alignment=space.alignment,
+            bandwidth_bytes_per_s=space.bandwidth_bytes_per_s,
+        )
+    space_ids = {space.name: position for position, space in enumerate(record.spaces)} or {"device": 0}
+    for buffer in record.buffers:
+        space = 0 if buffer.space is None else space_ids.get(buffer.space)
+        if space is None:
+            raise GraphError(
+                f"buffer {buffer.name!r} is in memory space {buffer.space!r}, which 'spaces' does not list"
+            )
+        builder.add_buffer(buffer.name, buffer.size_bytes, _LIFETIMES[buffer.lifetime], space=space)
+    for op in record.ops:
+        builder.add_op(
+            op.name,
+            op.kind,
+            reads=op.reads,
+            writes=op.writes,
+            mutates=op.mutates,
+            after=op.after,
+            in_place=op.in_place,
+            scratch_bytes=op.scratch_bytes,
+            pure=op.pure,
+            ordered=op.ordered,
+            cost=op.cost,
+            callees=op.callees,
+            device=op.device,
+        )
+    for sentence in record.unmodeled:
+        builder.note(sentence)
+    return builder.build()
+
+
+def _to_record(graph: Graph, *, top: bool = True) -> GraphRecord:
+    spaces = [
+        SpaceRecord(
+            name=space.name,
+            capacity_bytes=space.capacity_bytes,
+            alignment=space.alignment,
+            bandwidth_bytes_per_s=dict(space.bandwidth_bytes_per_s),
+        )
+        for space in graph.spaces
+    ]
+    elsewhere: list[str | None] = [None, *(space.name for space in graph.spaces[1:])]
+    buffers = [
+        BufferRecord(
+            name=name,
+            size_bytes=size,
+            lifetime=Lifetime(lifetime).name.lower(),  # pyright: ignore[reportArgumentType]
+            space=elsewhere[space],
+        )
+        for name, size, lifetime, space in zip(
+            graph.buffer_names,
+            graph.sizes.tolist(),
+            graph.lifetimes.tolist(),
+            graph.buffer_spaces.tolist(),
+            strict=True,
+        )
+    ]
+    ops: list[OpRecord] = []
+    for number in range(graph.n_ops):
+        op = graph.op(number)
+        ops.append(
+            OpRecord(
+                name=op.name,
+                kind=op.kind,
+                reads=list(op.reads),
+                writes=list(op.writes),
+                mutates=list(op.mutates),
+                after=list(op.after),
+                in_place=list(op.in_place),
+                scratch_bytes=op.scratch_bytes,
+                pure=op.pure,
+                ordered=op.ordered,
+                cost=op.cost,
+                callees=list(op.callees),
+                device=op.device,
+            )
+        )
+    return GraphRecord(
+        lowtide_graph=1,
+        name=graph.name,
+        spaces=spaces,
+        buffers=buffers,
+        ops=ops,
+        graphs={name: _to_record(inner, top=False) for name, inner in graph.subgraphs.items()} if top else {},
+        unmodeled=list(graph.unmodeled),
+    )

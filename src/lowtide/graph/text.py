@@ -1,0 +1,47 @@
+"""The printable form of a graph, for golden tests and for people."""
+
+from collections.abc import Iterable
+
+from lowtide.graph.graph import Graph
+
+
+def format_graph(graph: Graph) -> str:
+    """Return one line per space, buffer and op, in graph order, then the subgraphs; equal graphs give equal text."""
+    lines = [f"graph {graph.name}"]
+    for space in graph.spaces:
+        capacity = "unlimited" if space.capacity_bytes is None else f"{space.capacity_bytes} B"
+        lines.append(f"  space {space.name} {capacity} align {space.alignment}")
+    for number in range(graph.n_buffers):
+        buffer = graph.buffer(number)
+        place = graph.spaces[buffer.space].name
+        lines.append(f"  %{number} {buffer.name}: {buffer.size_bytes} B {buffer.lifetime.name.lower()} in {place}")
+    lines.extend(f"  {_format_op(graph, number)}" for number in range(graph.n_ops))
+    lines.extend(f"  not modeled: {sentence}" for sentence in graph.unmodeled)
+    for name, inner in graph.subgraphs.items():
+        lines.append(f"subgraph {name}:")
+        lines.append(format_graph(inner).rstrip("\n"))
+    return "\n".join(lines) + "\n"
+
+
+def _format_op(graph: Graph, number: int) -> str:
+    op = graph.op(number)
+    parts = [f"#{number} {op.name}: {_buffers(op.writes)} = {op.kind}({_buffers(op.reads)})"]
+    if op.mutates:
+        parts.append(f"mutates {_buffers(op.mutates)}")
+    if op.after:
+        parts.append("after " + " ".join(f"#{earlier}" for earlier in op.after))
+    if op.in_place:
+        parts.append("in place " + " ".join(f"%{read}->%{written}" for read, written in op.in_place))
+    if op.scratch_bytes:
+        parts.append(f"scratch {op.scratch_bytes} B")
+    if op.callees:
+        parts.append("calls " + " ".join(op.callees))
+    if not op.pure:
+        parts.append("impure")
+    if op.ordered:
+        parts.append("ordered")
+    return ", ".join(parts)
+
+
+def _buffers(ids: Iterable[int]) -> str:
+    return " ".join(f"%{buffer}" for buffer in ids) or "-"

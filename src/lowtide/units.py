@@ -1,0 +1,48 @@
+"""Bytes as people write them: "8 GiB" to an int and back."""
+
+import re
+
+from lowtide.errors import UsageError
+
+_FACTORS = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
+
+
+def parse_bytes(text: str | int) -> int:
+    """Turn "8 GiB", "512kB" or 1024 into a number of bytes, rounded down.
+
+    Raises UsageError for anything else; units are B, kB, MB, GB, TB (powers of 1000) and KiB to TiB (powers of 1024).
+    """
+    if isinstance(text, int):
+        if text < 0:
+            raise UsageError(f"size {text} is negative; give a number of bytes >= 0")
+        return text
+    match = _QUANTITY.fullmatch(text)
+    factor = _FACTORS.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        raise UsageError(f"cannot read {text!r} as a size; write it like 800MiB, 8GiB or 1048576")
+    whole, _, fraction = match[1].partition(".")
+    return int(whole + fraction) * factor // 10 ** len(fraction)
+
+
+def format_bytes(count: int) -> str:
+    """Write a number of bytes for people, in binary units with one decimal: 299.4 MiB."""
+    if abs(count) < 1024:
+        return f"{count} B"
+    scaled = float(count)
+    for unit in ("KiB", "MiB", "GiB"):
+        scaled /= 1024
+        if abs(scaled) < 1023.95:
+            return f"{scaled:,.1f} {unit}"
+    return f"{scaled / 1024:,.1f} TiB"
