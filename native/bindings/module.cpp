@@ -2,5 +2,8 @@
 
 NB_MODULE(_native, m) {
   m.doc() = "Kernels whose inner loop decides speed, over flat arrays.";
-  lowtide::bindings::register_structure(m);
+  using namespace lowtide::bindings;
+  register_structure(m);
+  register_graph_view(m);
+  register_evaluate(m);
 }

@@ -1,0 +1,31 @@
+#include "kernels/evaluate.hpp"
+
+#include <nanobind/stl/tuple.h>
+
+#include "bindings/graph_view.hpp"
+#include "bindings/register.hpp"
+
+namespace lowtide::bindings {
+
+void register_evaluate(nb::module_& m) {
+  m.def(
+      "evaluate",
+      [](const HeldGraphView& graph, Array<int32_t> order, bool in_place) {
+        if (order.shape(0) != static_cast<size_t>(graph.view.n_ops))
+          throw nb::value_error("order must hold every op once");
+        Evaluation evaluation;
+        {
+          nb::gil_scoped_release released;
+          evaluation = evaluate(graph.view, span_of(order), in_place);
+        }
+        std::vector<int32_t> pairs;
+        pairs.reserve(evaluation.pairs.size() * 3);
+        for (const auto& pair : evaluation.pairs) pairs.insert(pairs.end(), {pair.op, pair.read, pair.written});
+        return std::make_tuple(to_numpy(std::move(evaluation.peaks)), to_numpy(std::move(evaluation.peak_places)),
+                               to_numpy(std::move(pairs)));
+      },
+      nb::arg("graph"), nb::arg("order"), nb::arg("in_place"),
+      "Peaks and their first positions per space, and the in-place pairs taken (op, read, written, ...).");
+}
+
+}  // namespace lowtide::bindings

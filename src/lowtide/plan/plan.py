@@ -1,0 +1,190 @@
+"""The plan: a small program over a graph, the only thing that is verified, applied, saved and measured."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.graph import Graph, Lifetime, Rows
+from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step, StepKind
+
+Status = Literal["optimal", "feasible", "infeasible", "stopped_by_work", "stopped_by_clock", "interrupted"]
+HOME = -1
+"""Stored in place of a space where a step means the buffer's home space."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where one residency of a buffer lies; steps are positions in the plan, half-open; offset is in bytes."""
+
+    buffer: int
+    first_step: int
+    last_step: int
+    space: int
+    offset: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plan:
+    """Steps over a graph, with addresses and the claims made for them.
+
+    Steps are stored flat (kind, target, space, pairs); `steps()` gives them as objects. Byte figures are per memory
+    space name and leave persistent buffers out. `callees` holds a plan for every subgraph that is not run as it stands.
+    """
+
+    graph_fingerprint: str
+    kinds: NDArray[np.uint8]
+    targets: NDArray[np.int32]
+    """The op of a run, the buffer of any other step."""
+    spaces: NDArray[np.int16]
+    pairs: Rows
+    """In-place pairs of every step, flat: read, written, read, written, ..."""
+    status: Status = "feasible"
+    peak_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
+    lower_bound_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
+    arena_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
+    addresses: tuple[Address, ...] = ()
+    callees: Mapping[str, "Plan"] = field(default_factory=dict[str, "Plan"])
+
+    @property
+    def n_steps(self) -> int:
+        """Number of steps."""
+        return len(self.kinds)
+
+    def order(self) -> NDArray[np.int32]:
+        """Return the ops in the order they run, rematerializations included."""
+        return self.targets[self.kinds == StepKind.RUN]
+
+    def taken_pairs(self) -> Iterator[tuple[int, int, tuple[tuple[int, int], ...]]]:
+        """Iterate (position among the runs, op, in-place pairs) over the runs that take any."""
+        runs = np.cumsum(self.kinds == StepKind.RUN) - 1
+        for step in np.flatnonzero(np.diff(self.pairs.offsets)).tolist():
+            yield int(runs[step]), int(self.targets[step]), self._pairs_of(step)
+
+    def steps(self) -> Iterator[Step]:
+        """Iterate the steps as objects."""
+        for step, (kind, target, space) in enumerate(
+            zip(self.kinds.tolist(), self.targets.tolist(), self.spaces.tolist(), strict=True)
+        ):
+            if kind == StepKind.RUN:
+                yield Run(target, self._pairs_of(step))
+            elif kind == StepKind.FREE:
+                yield Free(target, None if space == HOME else space)
+            elif kind == StepKind.COPY_OUT:
+                yield CopyOut(target, space)
+            else:
+                yield CopyIn(target, space)
+
+    def _pairs_of(self, step: int) -> tuple[tuple[int, int], ...]:
+        flat = self.pairs[step].tolist()
+        return tuple(zip(flat[::2], flat[1::2], strict=True))
+
+    def with_claims(
+        self,
+        *,
+        status: Status,
+        peak_bytes: Mapping[str, int],
+        lower_bound_bytes: Mapping[str, int],
+        arena_bytes: Mapping[str, int],
+        addresses: tuple[Address, ...],
+    ) -> "Plan":
+        """Return the same steps with figures and addresses attached."""
+        return replace(
+            self,
+            status=status,
+            peak_bytes=peak_bytes,
+            lower_bound_bytes=lower_bound_bytes,
+            arena_bytes=arena_bytes,
+            addresses=addresses,
+        )
+
+    @classmethod
+    def from_steps(cls, graph: Graph, steps: Iterable[Step]) -> "Plan":
+        """Build a plan from step objects; it is not checked, `verify` does that."""
+        kinds: list[int] = []
+        targets: list[int] = []
+        spaces: list[int] = []
+        pairs: list[Sequence[int]] = []
+        for step in steps:
+            flat: list[int] = []
+            match step:
+                case Run(target, taken):
+                    kind, space = StepKind.RUN, HOME
+                    flat = [buffer for pair in taken for buffer in pair]
+                case Free(target, place):
+                    kind, space = StepKind.FREE, HOME if place is None else place
+                case CopyOut(target, space):
+                    kind = StepKind.COPY_OUT
+                case CopyIn(target, space):
+                    kind = StepKind.COPY_IN
+            kinds.append(kind)
+            targets.append(target)
+            spaces.append(space)
+            pairs.append(flat)
+        return cls(
+            graph_fingerprint=graph.fingerprint,
+            kinds=np.asarray(kinds, np.uint8),
+            targets=np.asarray(targets, np.int32),
+            spaces=np.asarray(spaces, np.int16),
+            pairs=Rows.from_lists(pairs),
+        )
+
+    @classmethod
+    def from_order(
+        cls,
+        graph: Graph,
+        order: NDArray[np.int32],
+        pairs: NDArray[np.int32] | None = None,
+        callees: Mapping[str, "Plan"] | None = None,
+    ) -> "Plan":
+        """Build the plan that runs `order` and frees every freeable buffer right after its last use. O(n + e).
+
+        `pairs` holds in-place pairs taken as rows (op, read buffer, written buffer), in run order.
+        """
+        taken = np.zeros((0, 3), np.int32) if pairs is None else pairs.reshape(-1, 3)
+        last = _last_use(graph, order)
+        freed = np.flatnonzero((graph.lifetimes == Lifetime.DONATED) | (graph.lifetimes == Lifetime.INTERMEDIATE))
+        existing = graph.structure.producers[freed] >= 0
+        freed = freed[existing | (graph.lifetimes[freed] == Lifetime.DONATED)]
+        freed = freed[~np.isin(freed, taken[:, 1])]
+        freed = freed[np.lexsort((freed, last[freed]))].astype(np.int32)
+
+        n_runs, n_frees = len(order), len(freed)
+        run_at = np.arange(n_runs) + np.searchsorted(last[freed], np.arange(n_runs), side="left")
+        free_at = np.arange(n_frees) + last[freed] + 1
+        kinds = np.empty(n_runs + n_frees, np.uint8)
+        targets = np.empty(n_runs + n_frees, np.int32)
+        kinds[run_at], targets[run_at] = StepKind.RUN, order
+        kinds[free_at], targets[free_at] = StepKind.FREE, freed
+
+        lengths = np.zeros(n_runs + n_frees + 1, np.int64)
+        place = np.empty(graph.n_ops, np.int64)
+        place[order] = run_at
+        np.add.at(lengths, place[taken[:, 0]] + 1, 2)
+        return cls(
+            graph_fingerprint=graph.fingerprint,
+            kinds=kinds,
+            targets=targets,
+            spaces=np.full(n_runs + n_frees, HOME, np.int16),
+            pairs=Rows(np.cumsum(lengths), np.ascontiguousarray(taken[:, 1:]).ravel()),
+            callees=dict(callees or {}),
+        )
+
+    @classmethod
+    def baseline(cls, graph: Graph) -> "Plan":
+        """Build the plan of the untouched program: given order, frees at last use, no optional in-place pair taken."""
+        return cls.from_order(graph, np.arange(graph.n_ops, dtype=np.int32))
+
+
+def _last_use(graph: Graph, order: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Per buffer, the position in `order` of its last user or producer; -1 where nothing touches it."""
+    position = np.empty(graph.n_ops, np.int64)
+    position[order] = np.arange(len(order))
+    last = np.full(graph.n_buffers, -1, np.int64)
+    produced = graph.structure.producers >= 0
+    last[produced] = position[graph.structure.producers[produced]]
+    users = graph.structure.users
+    np.maximum.at(last, users.owners(), position[users.values])
+    return last
