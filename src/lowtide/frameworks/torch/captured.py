@@ -1,0 +1,63 @@
+"""What capturing a PyTorch program gives: one aten graph, and how the live tensors get in and out of it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from lowtide.graph import Lifetime
+
+
+class Binding(ABC):
+    """How the user's live objects feed a captured graph, and how its flat outputs become the user's result."""
+
+    @abstractmethod
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+        """Return the live tensor of every placeholder, in order; raises UsageError where the call does not fit."""
+
+    @abstractmethod
+    def finish(self, outputs: list[Any], sources: list[torch.Tensor]) -> Any:
+        """Turn the graph's flat outputs into the user's result, storing gradients where the original would.
+
+        `sources` are the tensors that `bind` returned.
+        """
+
+    @abstractmethod
+    def run_original(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Run the user's own program, doing the same work as the captured graph."""
+
+    @abstractmethod
+    def persistent(self) -> list[torch.Tensor]:
+        """Return the live tensors that outlast a call: parameters, module buffers, optimizer state, constants."""
+
+    def gradients(self) -> list[torch.Tensor | None]:
+        """Return the gradients that a call leaves in `.grad`, part of its result."""
+        return []
+
+    def materialize(self) -> None:  # noqa: B027 (most programs have no state that is made lazily)
+        """Make state that the original would only make during its first call."""
+
+    def dematerialize(self) -> None:  # noqa: B027
+        """Take back what `materialize` made."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Captured:
+    """A PyTorch program as one aten-level graph, made without allocating or computing anything."""
+
+    name: str
+    graph_module: GraphModule
+    lifetimes: tuple[Lifetime, ...]
+    """`PERSISTENT` or `INPUT`, one per placeholder."""
+    binding: Binding
+    example_args: tuple[Any, ...]
+    example_kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    unmodeled: tuple[str, ...] = ()
+    """What capturing had to leave out, one sentence each."""
+
+    def run_original(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the user's own program as it is written, with the captured graph's amount of work."""
+        return self.binding.run_original(args, kwargs)

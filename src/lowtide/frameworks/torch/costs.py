@@ -1,0 +1,39 @@
+"""A first estimate of how long an op runs: the larger of its arithmetic and its memory traffic, plus a fixed start."""
+
+import math
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+from torch.utils.flop_counter import flop_registry
+
+_BYTES_PER_SECOND = 1e10
+_FLOPS_PER_SECOND = 1e11
+_START_SECONDS = 2e-6
+
+
+def seconds_of(node: Node) -> float:
+    """Estimate an op's run time in seconds on a plain machine of 100 GFLOP/s and 10 GB/s; only ratios matter."""
+    traffic = sum(_bytes_of(argument.meta.get("val")) for argument in node.all_input_nodes)
+    traffic += _bytes_of(node.meta.get("val"))
+    return _START_SECONDS + max(traffic / _BYTES_PER_SECOND, _flops_of(node) / _FLOPS_PER_SECOND)
+
+
+def _bytes_of(value: Any) -> int:
+    return sum(
+        math.prod(int(size) for size in leaf.shape) * leaf.element_size()
+        for leaf in pytree.tree_leaves(value)
+        if isinstance(leaf, torch.Tensor)
+    )
+
+
+def _flops_of(node: Node) -> int:
+    if not isinstance(node.target, OpOverload):
+        return 0
+    count = flop_registry.get(node.target.overloadpacket)
+    if count is None:
+        return 0
+    args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), lambda argument: argument.meta.get("val"))
+    return int(count(*args, **kwargs, out_val=node.meta.get("val")))

@@ -1,0 +1,191 @@
+"""From nodes to ops and buffers: views contract to the storage they look at."""
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from lowtide.errors import UnsupportedError
+from lowtide.frameworks.torch.effects import is_opaque, is_random, mutated_arguments
+from lowtide.graph import Lifetime
+
+aten = torch.ops.aten
+
+_REPLACES_STORAGE = {"resize_", "resize_as_", "set_", "set_data", "_resize_output_"}
+_READS_FORM_ONLY = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "_assert_tensor_metadata"}
+
+
+@dataclass(slots=True)
+class LoweredBuffer:
+    """One storage."""
+
+    name: str
+    size_bytes: int
+    lifetime: Lifetime
+    device: torch.device | None
+
+
+@dataclass(slots=True, eq=False)
+class LoweredOp:
+    """One node that allocates or computes."""
+
+    node: Node
+    reads: list[int]
+    writes: list[int]
+    mutates: list[int]
+
+
+@dataclass(slots=True, eq=False)
+class Lowered:
+    """An aten graph as ops over buffers; everything else in it is a view, a projection or an input."""
+
+    ops: list[LoweredOp] = field(default_factory=list[LoweredOp])
+    buffers: list[LoweredBuffer] = field(default_factory=list[LoweredBuffer])
+    buffers_of: dict[Node, tuple[int, ...]] = field(default_factory=dict[Node, tuple[int, ...]])
+    """The buffers in which a node's value lies, one per tensor or scalar in it."""
+
+
+def lower(module: GraphModule, lifetimes: Sequence[Lifetime]) -> Lowered:
+    """Lower an aten graph whose nodes carry fake or real tensors in `meta["val"]`.
+
+    `lifetimes` has one class per placeholder. Raises UnsupportedError for nodes that are no functions, carry no
+    metadata, or give a tensor another storage.
+    """
+    lowering = _Lowering(module)
+    remaining = iter(lifetimes)
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            lowering.hold(node, node.meta.get("val"), next(remaining, Lifetime.INPUT))
+        elif node.op == "get_attr":
+            lowering.hold(node, _attribute(module, str(node.target)), Lifetime.PERSISTENT)
+        elif node.op == "call_function":
+            lowering.call(node)
+        elif node.op == "output":
+            lowering.keep_outputs(node)
+        else:
+            raise UnsupportedError(
+                f"node '{node.name}' is a {node.op}; pass (function, example inputs) so that it is captured as aten ops"
+            )
+    return lowering.result
+
+
+def nodes_in(arguments: Any) -> list[Node]:
+    """Return the nodes in nested arguments, each once, in order."""
+    found: dict[Node, None] = {}
+    torch.fx.node.map_arg(arguments, lambda node: found.setdefault(node))
+    return list(found)
+
+
+class _Lowering:
+    def __init__(self, module: GraphModule) -> None:
+        self.result = Lowered()
+        self._storages: dict[int, int] = {}
+        self._kept: list[Any] = []  # storages are known by address, so none may go away meanwhile
+        self._module = module
+
+    def hold(self, node: Node, value: Any, lifetime: Lifetime) -> None:
+        """Note a value that exists from the start."""
+        self.result.buffers_of[node] = tuple(
+            self._buffer_of(node.name, leaf, lifetime) for leaf in pytree.tree_leaves(value) if _is_data(leaf)
+        )
+
+    def call(self, node: Node) -> None:
+        """Note a call: an op, unless it only looks at storages that exist."""
+        result = self.result
+        if "val" not in node.meta and not _returns_nothing(node):
+            raise UnsupportedError(f"node '{node.name}' carries no tensor metadata; capture the graph with fake tensors")
+        _check_storage(node)
+        leaves = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if _is_data(leaf)]
+        known = len(result.buffers)
+        if node.target is operator.getitem and _projects(node):
+            result.buffers_of[node] = self._projected(node, leaves)
+            return
+        several = len(leaves) > 1
+        owned = tuple(
+            self._buffer_of(f"{node.name}.{index}" if several else node.name, leaf, Lifetime.INTERMEDIATE)
+            for index, leaf in enumerate(leaves)
+        )
+        result.buffers_of[node] = owned
+        mutates = self._buffers(mutated_arguments(node))
+        writes = sorted({buffer for buffer in owned if buffer >= known})
+        if leaves and not writes and not mutates and not is_random(node) and not is_opaque(node):
+            return
+        name = node.target._opname if isinstance(node.target, OpOverload) else ""
+        reads = [] if name in _READS_FORM_ONLY else self._buffers([node.args, node.kwargs])
+        result.ops.append(LoweredOp(node, reads, writes, mutates))
+
+    def keep_outputs(self, node: Node) -> None:
+        """Give the buffers of outputs their lifetime class."""
+        for buffer in self._buffers(node.args):
+            if self.result.buffers[buffer].lifetime is Lifetime.INTERMEDIATE:
+                self.result.buffers[buffer].lifetime = Lifetime.OUTPUT
+
+    def _projected(self, node: Node, leaves: list[Any]) -> tuple[int, ...]:
+        source, index = node.args[0], node.args[1]
+        assert isinstance(source, Node)
+        if leaves and all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+            return tuple(self._buffer_of(node.name, leaf, Lifetime.INTERMEDIATE) for leaf in leaves)
+        values: Any = source.meta["val"]
+        before = [leaf for value in values[:index] for leaf in pytree.tree_leaves(value) if _is_data(leaf)]
+        return self.result.buffers_of[source][len(before) : len(before) + len(leaves)]
+
+    def _buffers(self, arguments: Any) -> list[int]:
+        found: dict[int, None] = {}
+        for node in nodes_in(arguments):
+            found.update(dict.fromkeys(self.result.buffers_of[node]))
+        return list(found)
+
+    def _buffer_of(self, name: str, leaf: Any, lifetime: Lifetime) -> int:
+        if not isinstance(leaf, torch.Tensor):
+            return self._add(LoweredBuffer(name, 0, lifetime, None))
+        if leaf.layout != torch.strided:
+            raise UnsupportedError(f"tensor '{name}' has layout {leaf.layout}; only dense (strided) tensors are planned")
+        storage = leaf.untyped_storage()
+        key = storage._cdata
+        if key not in self._storages:
+            self._kept.append(storage)
+            self._storages[key] = self._add(LoweredBuffer(name, _bytes_of(storage), lifetime, leaf.device))
+        return self._storages[key]
+
+    def _add(self, buffer: LoweredBuffer) -> int:
+        self.result.buffers.append(buffer)
+        return len(self.result.buffers) - 1
+
+
+def _bytes_of(storage: torch.UntypedStorage) -> int:
+    size: Any = storage.nbytes()
+    return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
+
+
+def _is_data(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor | torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool)
+
+
+def _projects(node: Node) -> bool:
+    source = node.args[0]
+    return isinstance(source, Node) and isinstance(source.meta.get("val"), list | tuple)
+
+
+def _returns_nothing(node: Node) -> bool:
+    return isinstance(node.target, OpOverload) and not node.target._schema.returns
+
+
+def _check_storage(node: Node) -> None:
+    if isinstance(node.target, OpOverload) and node.target._opname in _REPLACES_STORAGE:
+        raise UnsupportedError(
+            f"node '{node.name}' ({node.target}) gives a tensor another storage; rewrite it with a new tensor"
+        )
+
+
+def _attribute(module: GraphModule, path: str) -> Any:
+    value: Any = module
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value
+
+

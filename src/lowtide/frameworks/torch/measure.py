@@ -1,0 +1,118 @@
+"""Measuring a program for real: its peak of live tensor bytes, and a digest of everything it computes."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from lowtide.frameworks.torch.allocation_events import peak_of_call
+from lowtide.frameworks.torch.apply import apply_captured
+from lowtide.frameworks.torch.captured import Captured
+from lowtide.plan import Plan
+
+_WARM_UP_CALLS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """What one measured call took and computed."""
+
+    peak_bytes: int
+    """Peak of live tensor bytes, inputs counted, everything persistent left out."""
+    outputs_digest: str
+    """Digest of the bits of all outputs, gradients, and persistent tensors after the call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A program as it stands against the same program under a plan."""
+
+    before_bytes: int
+    after_bytes: int
+    outputs_equal: bool
+    """Whether outputs, gradients and updated state agree bit for bit."""
+
+
+def compare(captured: Captured, plan: Plan, baseline: Plan) -> Comparison:
+    """Measure a captured program under its own order and under a plan, from the same state; leaves the state alone."""
+    before = measure(captured, apply_captured(baseline, captured))
+    after = measure(captured, apply_captured(plan, captured))
+    return Comparison(
+        before_bytes=before.peak_bytes,
+        after_bytes=after.peak_bytes,
+        outputs_equal=before.outputs_digest == after.outputs_digest,
+    )
+
+
+def measure(
+    captured: Captured,
+    program: Callable[..., Any],
+    args: tuple[Any, ...] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+) -> Measurement:
+    """Measure one call of a program, an applied one or `captured.run_original`, on the example inputs or others.
+
+    The call starts without gradients, from the parameters, state and random state that are there now, after two calls
+    that warm up the kernels' caches; all of these are put back at the end.
+    """
+    given = captured.example_args if args is None else args
+    named = dict(captured.example_kwargs if kwargs is None else kwargs)
+    inputs = [leaf for leaf in pytree.tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)]
+    device = inputs[0].device if inputs else torch.device("cpu")
+    with _restored_state(captured, inputs) as restore:
+        for _ in range(_WARM_UP_CALLS):
+            program(*given, **named)
+            restore()
+        peak, result = peak_of_call(lambda: program(*given, **named), device)
+        storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in inputs}
+        held = sum(storages.values())
+        digest = _digest([result, captured.binding.gradients(), captured.binding.persistent(), inputs])
+    return Measurement(peak_bytes=peak + held, outputs_digest=digest)
+
+
+@contextmanager
+def _restored_state(captured: Captured, inputs: list[torch.Tensor]) -> Iterator[Callable[[], None]]:
+    """Keep a copy of all state outside the measured call; yields what puts it back, without gradients."""
+    binding = captured.binding
+    binding.materialize()
+    tensors = [*binding.persistent(), *inputs]
+    copies = [tensor.detach().to("cpu", copy=True) for tensor in tensors]
+    gradients = [tensor.grad if tensor.is_leaf else None for tensor in tensors]
+    cpu_state = torch.get_rng_state()
+    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+
+    def restore() -> None:
+        with torch.no_grad():
+            for tensor, copy in zip(tensors, copies, strict=True):
+                tensor.copy_(copy)
+                if tensor.is_leaf:
+                    tensor.grad = None
+        torch.set_rng_state(cpu_state)
+        if cuda_states:
+            torch.cuda.set_rng_state_all(cuda_states)
+
+    restore()
+    try:
+        yield restore
+    finally:
+        restore()
+        for tensor, gradient in zip(tensors, gradients, strict=True):
+            if tensor.is_leaf:
+                tensor.grad = gradient
+        binding.dematerialize()
+
+
+def _digest(values: Any) -> str:
+    digest = hashlib.blake2b()
+    for leaf in pytree.tree_leaves(values):
+        if isinstance(leaf, torch.Tensor):
+            flat = leaf.detach().cpu().contiguous().reshape(-1)
+            digest.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
+            digest.update(memoryview(flat.view(torch.uint8).numpy()))
+        else:
+            digest.update(repr(leaf).encode())
+    return digest.hexdigest()

@@ -1,0 +1,91 @@
+"""Reading a captured PyTorch program into a `Graph`."""
+
+import operator
+from typing import Any
+
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.fx import GraphModule, Node
+
+from lowtide.frameworks.torch.captured import Captured
+from lowtide.frameworks.torch.costs import seconds_of
+from lowtide.frameworks.torch.effects import CALLING, is_opaque, is_random, keeps_order
+from lowtide.frameworks.torch.in_place import in_place_forms
+from lowtide.frameworks.torch.lowering import Lowered, LoweredOp, lower
+from lowtide.frameworks.torch.scratch import scratch_bytes
+from lowtide.graph import Graph, GraphBuilder, Lifetime
+
+
+def read_captured(captured: Captured) -> Graph:
+    """Read a captured program: one op per node that allocates or computes, one buffer per storage.
+
+    Raises UnsupportedError for nodes without tensor metadata, sparse layouts and ops that replace storages.
+    """
+    lowered = lower(captured.graph_module, captured.lifetimes)
+    return graph_of(captured.name, captured.graph_module, lowered, captured.unmodeled)
+
+
+def graph_of(name: str, module: GraphModule, lowered: Lowered, notes: tuple[str, ...] = ()) -> Graph:
+    """Build the graph of a lowered program; the op ids are the positions in `lowered.ops`."""
+    builder = GraphBuilder(name)
+    for note in notes:
+        builder.note(note)
+    spaces = _add_spaces(builder, lowered)
+    for buffer in lowered.buffers:
+        builder.add_buffer(
+            buffer.name, buffer.size_bytes, buffer.lifetime, space=spaces.get(str(buffer.device), 0)
+        )
+    for op in lowered.ops:
+        _add_op(builder, module, op, lowered)
+    return builder.build()
+
+
+def _add_spaces(builder: GraphBuilder, lowered: Lowered) -> dict[str, int]:
+    """Give every device a memory space; scalars live in the first."""
+    devices = dict.fromkeys(str(buffer.device) for buffer in lowered.buffers if buffer.device is not None)
+    return {device: builder.add_space(device) for device in devices}
+
+
+def _add_op(builder: GraphBuilder, module: GraphModule, op: LoweredOp, lowered: Lowered) -> None:
+    node = op.node
+    if is_opaque(node):
+        builder.note(f"op '{node.name}' ({kind_of(node)}): its effects are unknown, so it keeps its place")
+    builder.add_op(
+        node.name,
+        kind_of(node),
+        reads=op.reads,
+        writes=op.writes,
+        mutates=op.mutates,
+        in_place=[(form.read, form.write) for form in in_place_forms(op, lowered)],
+        scratch_bytes=scratch_bytes(node),
+        pure=not (op.mutates or is_random(node) or keeps_order(node)),
+        ordered=keeps_order(node),
+        cost=seconds_of(node),
+        callees=_add_callees(builder, module, node),
+    )
+
+
+def _add_callees(builder: GraphBuilder, module: GraphModule, node: Node) -> list[str]:
+    if not isinstance(node.target, HigherOrderOperator):
+        return []
+    names: list[str] = []
+    for argument in node.all_input_nodes:
+        body = getattr(module, str(argument.target), None) if argument.op == "get_attr" else None
+        if isinstance(body, GraphModule):
+            name = str(argument.target)
+            outer = [Lifetime.PERSISTENT] * len(body.graph.find_nodes(op="placeholder"))
+            builder.add_subgraph(name, graph_of(name, body, lower(body, outer)))
+            names.append(name)
+    return names
+
+
+def kind_of(node: Node) -> str:
+    """Return the kind of a node's op: its aten name, the kind of call, or the Python function's name."""
+    target: Any = node.target
+    if isinstance(target, OpOverload):
+        return target._schema.name.replace("::", ".")
+    if isinstance(target, HigherOrderOperator):
+        return CALLING.get(target.name(), target.name())
+    prefix = "python" if target.__module__ in (operator.__name__, "_operator", "math") else "torch"
+    return f"{prefix}.{target.__name__}"
+
+

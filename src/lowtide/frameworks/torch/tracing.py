@@ -1,0 +1,91 @@
+"""Tracing a flat function of tensors into one aten graph, on fake tensors: nothing is allocated or computed."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._guards import detect_fake_mode
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from lowtide.errors import UnsupportedError
+from lowtide.frameworks.torch.canonicalize import canonicalize
+from lowtide.frameworks.torch.rng_state_ops import recorded_rng_state
+from lowtide.frameworks.torch.split_foreach import split_foreach
+
+FlatFunction = Callable[[list[torch.Tensor]], list[Any]]
+
+
+class FakeInputs:
+    """Fake stand-ins for live tensors, all of one fake mode."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self.mode = detect_fake_mode(list(tensors)) or FakeTensorMode(
+            shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True
+        )
+        self.tensors = [
+            tensor if isinstance(tensor, FakeTensor) else self.mode.from_tensor(tensor.detach(), static_shapes=True)
+            for tensor in tensors
+        ]
+
+    def extended_by(self, forms: Sequence[torch.Tensor], *, before: int) -> "FakeInputs":
+        """Return these stand-ins with more of the given forms put in before one of them."""
+        more = [self.empty(form) for form in forms]
+        return FakeInputs([*self.tensors[:before], *more, *self.tensors[before:]])
+
+    def empty(self, like: torch.Tensor) -> torch.Tensor:
+        """Return a new fake tensor of the same form, whose values nothing knows."""
+        with self.mode:
+            return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+
+
+def dry_run(function: FlatFunction, inputs: FakeInputs) -> list[Any]:
+    """Run a flat function on fake tensors, to learn the form of what it returns."""
+    with quiet_tracing(), inputs.mode:
+        return function([inputs.empty(tensor) for tensor in inputs.tensors])
+
+
+def trace(function: FlatFunction, inputs: FakeInputs) -> GraphModule:
+    """Trace a flat function into an aten graph with one placeholder per input, in the order a plain run executes.
+
+    In-place operations stay in place. Data-dependent Python scalars become ops of the graph. Raises UnsupportedError
+    for control flow that depends on values.
+    """
+    with quiet_tracing():
+        traced = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs.tensors)
+    for node in traced.graph.find_nodes(op="get_attr"):
+        value = getattr(traced, str(node.target), None)
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            raise UnsupportedError(
+                f"the function closes over a tensor of shape {tuple(value.shape)} that requires grad; "
+                "make it a parameter of a module or pass it as an argument"
+            )
+    split_foreach(traced.graph)
+    canonicalize(traced.graph)
+    traced.recompile()
+    return traced
+
+
+@contextmanager
+def quiet_tracing() -> Iterator[None]:
+    """Trace with the random state kept and recorded, and with value-dependent control flow refused in one line."""
+    with torch.random.fork_rng(devices=[]), recorded_rng_state():
+        try:
+            yield
+        except (
+            torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode,
+            torch._subclasses.fake_tensor.DataDependentOutputException,  # pyright: ignore[reportPrivateUsage]
+            torch._subclasses.fake_tensor.DynamicOutputShapeException,  # pyright: ignore[reportPrivateUsage]
+        ) as error:
+            raise UnsupportedError(
+                f"the program depends on tensor values ({_first_line(error)}); one graph cannot hold it, "
+                "rewrite that part without .item(), nonzero or Python conditions on tensors"
+            ) from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,58 @@
+"""A whole training step, forward, backward and update, as one callable that can be run plainly or captured."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+LossFunction = Callable[..., torch.Tensor]
+GradientHook = Callable[[list[torch.Tensor]], object]
+
+
+class TrainingStep:
+    """One step of training: gradients are cleared, the loss computed and differentiated, the parameters updated.
+
+    `loss_function(model, *batch)` returns the scalar loss; without one the step calls `model(*batch)` and takes the
+    output's `.loss`, else its first element, else the output itself. `before_update` gets the parameters with their
+    gradients before the update, for instance to clip them. Calling the step runs it as plain PyTorch and returns the
+    detached loss. Captured as a graph, updates can run as soon as their gradients are there.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_function: LossFunction | None,
+        optimizer: Optimizer,
+        *,
+        before_update: GradientHook | None = None,
+    ) -> None:
+        self.model = model
+        self.loss_function = loss_function
+        self.optimizer = optimizer
+        self.before_update = before_update
+
+    def loss(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Return the loss of a batch, attached to the autograd graph."""
+        if self.loss_function is not None:
+            return self.loss_function(self.model, *args, **kwargs)
+        output = self.model(*args, **kwargs)
+        if isinstance(output, torch.Tensor):
+            return output
+        loss = getattr(output, "loss", None)
+        return cast(torch.Tensor, output[0] if loss is None else loss)
+
+    def parameters(self) -> list[torch.Tensor]:
+        """Return the parameters the optimizer updates, in the order of its groups."""
+        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Run the step as plain PyTorch does; returns the detached loss."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.loss(*args, **kwargs)
+        loss.backward()
+        if self.before_update is not None:
+            self.before_update(self.parameters())
+        self.optimizer.step()
+        return loss.detach()
