@@ -6,4 +6,5 @@ NB_MODULE(_native, m) {
   register_structure(m);
   register_graph_view(m);
   register_evaluate(m);
+  register_pack(m);
 }

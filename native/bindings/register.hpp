@@ -7,5 +7,6 @@ namespace lowtide::bindings {
 void register_structure(nb::module_& m);
 void register_graph_view(nb::module_& m);
 void register_evaluate(nb::module_& m);
+void register_pack(nb::module_& m);
 
 }  // namespace lowtide::bindings
