@@ -1,0 +1,50 @@
+"""Which operator a node is, and the small facts about nodes that several parts ask for."""
+
+from collections.abc import Iterator
+
+from onnx import AttributeProto, GraphProto, NodeProto
+
+from lowtide.frameworks.onnx.tables import Operator
+
+
+def operator_of(node: NodeProto) -> Operator:
+    """Return (domain, operator) with the default domain spelled ""."""
+    return ("" if node.domain == "ai.onnx" else node.domain, node.op_type)
+
+
+def attribute_of(node: NodeProto, name: str) -> AttributeProto | None:
+    """Return a node's attribute by name, or None."""
+    return next((attribute for attribute in node.attribute if attribute.name == name), None)
+
+
+def subgraphs_of(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
+    """Iterate the graphs in a node's attributes with their labels: the attribute's name, numbered in a list."""
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.name, attribute.g
+        elif attribute.type == AttributeProto.GRAPHS:
+            for position, graph in enumerate(attribute.graphs):
+                yield f"{attribute.name}[{position}]", graph
+
+
+def describe_node(node: NodeProto, position: int) -> str:
+    """Name a node in messages: its own name, or its operator and place."""
+    return f"node {node.name!r} ({node.op_type})" if node.name else f"node {position} ({node.op_type})"
+
+
+def outer_names(graph: GraphProto) -> list[str]:
+    """Return the names a subgraph takes from the graphs around it, in order of first use."""
+    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    own.update(tensor.values.name for tensor in graph.sparse_initializer)
+    own.update(name for node in graph.node for name in node.output)
+    used = [name for node in graph.node for name in input_names(node)]
+    used.extend(value.name for value in graph.output)
+    return [name for name in dict.fromkeys(used) if name and name not in own]
+
+
+def input_names(node: NodeProto) -> list[str]:
+    """Return everything a node reads, in order and with repeats: its inputs, then what its subgraphs capture."""
+    names = [name for name in node.input if name]
+    for _, graph in subgraphs_of(node):
+        names.extend(outer_names(graph))
+    return names
