@@ -36,16 +36,16 @@ def capture_function(
             for tensor, wanted in zip(tensors, trainable, strict=True)
         ]
         held = len(modules.names)
-        with modules.replaced_by(sources[:held]):
+        result.gradients = []
+        with modules.replaced_by(sources[:held]):  # the backward pass too: checkpointed parts run again in it
             inner_args, inner_kwargs = call.rebuild(sources[held:])
             outputs, result.spec = pytree.tree_flatten(function(*inner_args, **inner_kwargs))
-        result.gradients = []
-        if backward is not False and outputs and _is_loss(outputs[0]):
-            wanted = [position for position, chosen in enumerate(trainable) if chosen]
-            found = torch.autograd.grad(outputs[0], [sources[position] for position in wanted], allow_unused=True)
-            kept = [(position, grad) for position, grad in zip(wanted, found, strict=True) if grad is not None]
-            result.gradients = [position for position, _ in kept]
-            outputs = [*outputs, *(grad for _, grad in kept)]
+            if backward is not False and outputs and _is_loss(outputs[0]):
+                wanted = [position for position, chosen in enumerate(trainable) if chosen]
+                found = torch.autograd.grad(outputs[0], [sources[place] for place in wanted], allow_unused=True)
+                kept = [(place, gradient) for place, gradient in zip(wanted, found, strict=True) if gradient is not None]
+                result.gradients = [place for place, _ in kept]
+                outputs = [*outputs, *(gradient for _, gradient in kept)]
         return [output.detach() if isinstance(output, torch.Tensor) else output for output in outputs]
 
     with torch.enable_grad():

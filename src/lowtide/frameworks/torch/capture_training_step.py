@@ -11,7 +11,7 @@ from lowtide.frameworks.torch.call_inputs import CallInputs
 from lowtide.frameworks.torch.captured import Binding, Captured
 from lowtide.frameworks.torch.module_tensors import ModuleTensors, check_modes, modes_of, modules_of
 from lowtide.frameworks.torch.optimizer_state import OptimizerState, discover_state, raw_step, settings_of
-from lowtide.frameworks.torch.tracing import FakeInputs, quiet_tracing, trace
+from lowtide.frameworks.torch.tracing import FakeInputs, trace
 from lowtide.frameworks.torch.training_step import TrainingStep
 from lowtide.graph import Lifetime
 
@@ -39,10 +39,10 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
         with modules.replaced_by(sources[: len(live)]):
             inner_args, inner_kwargs = call.rebuild(sources[len(live) :])
             loss = step.loss(*inner_args, **inner_kwargs)
-        if not (isinstance(loss, torch.Tensor) and loss.dim() == 0 and loss.requires_grad):
-            raise UsageError("the loss of a training step must be a scalar tensor that requires grad")
-        order = [index for index in updated if index in trainable]
-        found = torch.autograd.grad(loss, [sources[index] for index in order], allow_unused=True)
+            if not (isinstance(loss, torch.Tensor) and loss.dim() == 0 and loss.requires_grad):
+                raise UsageError("the loss of a training step must be a scalar tensor that requires grad")
+            order = [index for index in updated if index in trainable]
+            found = torch.autograd.grad(loss, [sources[index] for index in order], allow_unused=True)
         for index, gradient in zip(order, found, strict=True):
             sources[index].grad = gradient
         return loss.detach(), [sources[index] for index in updated]
@@ -51,7 +51,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
         if step.before_update is not None:
             step.before_update(parameters)
 
-    with quiet_tracing(), fakes.mode, torch.enable_grad():
+    with fakes.rehearsal(), torch.enable_grad():
         _, parameters = gradients([fakes.empty(tensor) for tensor in fakes.tensors])
         prepare(parameters)
         state = discover_state(step.optimizer, parameters)

@@ -31,7 +31,7 @@ class Binding(ABC):
 
     @abstractmethod
     def persistent(self) -> list[torch.Tensor]:
-        """Return the live tensors that outlast a call: parameters, module buffers, optimizer state, constants."""
+        """Return the live tensors that outlast a call: parameters, module buffers, optimizer state."""
 
     def gradients(self) -> list[torch.Tensor | None]:
         """Return the gradients that a call leaves in `.grad`, part of its result."""
@@ -58,6 +58,20 @@ class Captured:
     unmodeled: tuple[str, ...] = ()
     """What capturing had to leave out, one sentence each."""
 
+    def persistent(self) -> list[torch.Tensor]:
+        """Return the live tensors that outlast a call, constants of the graph included."""
+        names = dict.fromkeys(str(node.target) for node in self.graph_module.graph.find_nodes(op="get_attr"))
+        held = [attribute(self.graph_module, name) for name in names]
+        return [*self.binding.persistent(), *(value for value in held if isinstance(value, torch.Tensor))]
+
     def run_original(self, *args: Any, **kwargs: Any) -> Any:
         """Run the user's own program as it is written, with the captured graph's amount of work."""
         return self.binding.run_original(args, kwargs)
+
+
+def attribute(module: GraphModule, path: str) -> Any:
+    """Return what a `get_attr` node refers to."""
+    value: Any = module
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value

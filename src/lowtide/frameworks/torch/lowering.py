@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from lowtide.errors import UnsupportedError
+from lowtide.frameworks.torch.captured import attribute
 from lowtide.frameworks.torch.effects import is_opaque, is_random, mutated_arguments
 from lowtide.graph import Lifetime
 
@@ -62,7 +63,7 @@ def lower(module: GraphModule, lifetimes: Sequence[Lifetime]) -> Lowered:
         if node.op == "placeholder":
             lowering.hold(node, node.meta.get("val"), next(remaining, Lifetime.INPUT))
         elif node.op == "get_attr":
-            lowering.hold(node, _attribute(module, str(node.target)), Lifetime.PERSISTENT)
+            lowering.hold(node, attribute(module, str(node.target)), Lifetime.PERSISTENT)
         elif node.op == "call_function":
             lowering.call(node)
         elif node.op == "output":
@@ -97,7 +98,7 @@ class _Lowering:
     def call(self, node: Node) -> None:
         """Note a call: an op, unless it only looks at storages that exist."""
         result = self.result
-        if "val" not in node.meta and not _returns_nothing(node):
+        if "val" not in node.meta and not _returns_nothing(node) and node.target is not operator.getitem:
             raise UnsupportedError(f"node '{node.name}' carries no tensor metadata; capture the graph with fake tensors")
         _check_storage(node)
         leaves = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if _is_data(leaf)]
@@ -180,12 +181,4 @@ def _check_storage(node: Node) -> None:
         raise UnsupportedError(
             f"node '{node.name}' ({node.target}) gives a tensor another storage; rewrite it with a new tensor"
         )
-
-
-def _attribute(module: GraphModule, path: str) -> Any:
-    value: Any = module
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value
-
 

@@ -70,7 +70,7 @@ def measure(
         peak, result = peak_of_call(lambda: program(*given, **named), device)
         storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in inputs}
         held = sum(storages.values())
-        digest = _digest([result, captured.binding.gradients(), captured.binding.persistent(), inputs])
+        digest = _digest([result, captured.binding.gradients(), captured.persistent(), inputs])
     return Measurement(peak_bytes=peak + held, outputs_digest=digest)
 
 
@@ -79,7 +79,7 @@ def _restored_state(captured: Captured, inputs: list[torch.Tensor]) -> Iterator[
     """Keep a copy of all state outside the measured call; yields what puts it back, without gradients."""
     binding = captured.binding
     binding.materialize()
-    tensors = [*binding.persistent(), *inputs]
+    tensors = [*captured.persistent(), *inputs]
     copies = [tensor.detach().to("cpu", copy=True) for tensor in tensors]
     gradients = [tensor.grad if tensor.is_leaf else None for tensor in tensors]
     cpu_state = torch.get_rng_state()

@@ -21,7 +21,7 @@ def _(  # pyright: ignore[reportUnusedFunction]
 @torch.library.custom_op("lowtide::set_rng_state", mutates_args=("state",))
 def set_rng_state(state: torch.Tensor) -> None:
     """Set the state of the default CPU generator; declared as a mutation so that nothing drops or moves it."""
-    torch.random.default_generator.set_state(state.clone())
+    torch.random.default_generator.set_state(state)
 
 
 @set_rng_state.register_fake

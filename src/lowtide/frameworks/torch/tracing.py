@@ -1,7 +1,7 @@
 """Tracing a flat function of tensors into one aten graph, on fake tensors: nothing is allocated or computed."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -36,6 +36,13 @@ class FakeInputs:
         more = [self.empty(form) for form in forms]
         return FakeInputs([*self.tensors[:before], *more, *self.tensors[before:]])
 
+    @contextmanager
+    def rehearsal(self) -> Iterator[None]:
+        """Run on fake tensors without recording; scalars read from them leave no trace behind."""
+        shapes = self.mode.shape_env
+        with quiet_tracing(), self.mode, shapes.ignore_fresh_unbacked_symbols() if shapes else nullcontext():
+            yield
+
     def empty(self, like: torch.Tensor) -> torch.Tensor:
         """Return a new fake tensor of the same form, whose values nothing knows."""
         with self.mode:
@@ -44,7 +51,7 @@ class FakeInputs:
 
 def dry_run(function: FlatFunction, inputs: FakeInputs) -> list[Any]:
     """Run a flat function on fake tensors, to learn the form of what it returns."""
-    with quiet_tracing(), inputs.mode:
+    with inputs.rehearsal():
         return function([inputs.empty(tensor) for tensor in inputs.tensors])
 
 
@@ -88,4 +95,4 @@ def quiet_tracing() -> Iterator[None]:
 
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return (lines[0] if lines else type(error).__name__)[:100]

@@ -1,0 +1,61 @@
+"""What can be captured, and how each form of it is."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+
+from lowtide.errors import UnsupportedError
+from lowtide.frameworks.torch.capture_function import capture_function
+from lowtide.frameworks.torch.capture_graph_module import capture_exported, capture_graph_module
+from lowtide.frameworks.torch.capture_training_step import capture_training_step
+from lowtide.frameworks.torch.captured import Captured
+from lowtide.frameworks.torch.training_step import TrainingStep
+
+
+def accepts(program: object) -> bool:
+    """Tell whether `capture` knows what to do with an object."""
+    return isinstance(program, Captured | ExportedProgram | GraphModule) or _is_call(program)
+
+
+def capture(program: Any) -> Captured:
+    """Capture a PyTorch program as one aten graph; nothing is allocated, nothing of the user's is changed.
+
+    Takes an ExportedProgram; a GraphModule whose nodes carry tensor metadata; (function or module, example inputs),
+    the inputs a tuple, a dict of keyword arguments or one tensor; (TrainingStep, example batch); or what it returned
+    before. Raises UnsupportedError or UsageError with what to do instead.
+    """
+    if isinstance(program, Captured):
+        return program
+    if isinstance(program, ExportedProgram):
+        return capture_exported(program)
+    if isinstance(program, GraphModule):
+        return capture_graph_module(program)
+    if not _is_call(program):
+        raise UnsupportedError(
+            f"a {type(program).__name__} is no PyTorch program; pass (function or module, example inputs)"
+        )
+    function, inputs = program
+    args, kwargs = _call_of(inputs)
+    if isinstance(function, TrainingStep):
+        return capture_training_step(function, args, kwargs)
+    return capture_function(function, args, kwargs)
+
+
+def _is_call(program: object) -> bool:
+    if not isinstance(program, tuple) or len(program) != 2:  # pyright: ignore[reportUnknownArgumentType]
+        return False
+    function, inputs = program  # pyright: ignore[reportUnknownVariableType]
+    is_function = isinstance(function, TrainingStep | nn.Module) or callable(function)  # pyright: ignore[reportUnknownArgumentType]
+    return is_function and isinstance(inputs, tuple | list | Mapping | torch.Tensor)
+
+
+def _call_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(inputs, torch.Tensor):
+        return (inputs,), {}
+    return tuple(inputs), {}

@@ -1,0 +1,83 @@
+"""Capturing a traced `GraphModule` or an `ExportedProgram`: programs that are graphs already."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+from torch.utils import _pytree as pytree
+
+from lowtide.errors import UnsupportedError, UsageError
+from lowtide.frameworks.torch.call_inputs import CallInputs
+from lowtide.frameworks.torch.canonicalize import canonicalize
+from lowtide.frameworks.torch.capture_function import capture_function
+from lowtide.frameworks.torch.captured import Binding, Captured
+from lowtide.frameworks.torch.split_foreach import split_foreach
+from lowtide.graph import Lifetime
+
+
+def capture_exported(program: ExportedProgram) -> Captured:
+    """Capture an exported program as aten ops on its example inputs; its mutations stay mutations.
+
+    Raises UnsupportedError where the program was saved without example inputs.
+    """
+    if program.example_inputs is None:
+        raise UnsupportedError("the exported program carries no example inputs; export it again with them")
+    args, kwargs = program.example_inputs
+    return capture_function(program.module(), args, kwargs, backward=False)
+
+
+def capture_graph_module(module: GraphModule) -> Captured:
+    """Capture a graph of aten ops whose nodes carry fake or real tensors in `meta["val"]`, as it stands.
+
+    Raises UnsupportedError where a node is no aten op or an input carries no metadata.
+    """
+    values = [node.meta.get("val") for node in module.graph.find_nodes(op="placeholder")]
+    for node in module.graph.nodes:
+        if node.op in ("call_module", "call_method"):
+            raise UnsupportedError(
+                f"node '{node.name}' is a {node.op}; pass (module, example inputs) so that it is captured as aten ops"
+            )
+        if node.op == "placeholder" and "val" not in node.meta:
+            raise UnsupportedError(f"input '{node.name}' carries no tensor metadata; trace the module with fake tensors")
+    owned = GraphModule(module, copy.deepcopy(module.graph))
+    split_foreach(owned.graph)
+    canonicalize(owned.graph)
+    owned.recompile()
+    (output,) = module.graph.find_nodes(op="output")
+    _, spec = pytree.tree_flatten(output.args[0])
+    return Captured(
+        name=type(module).__name__,
+        graph_module=owned,
+        lifetimes=(Lifetime.INPUT,) * len(values),
+        binding=GraphModuleBinding(module, CallInputs.of(tuple(values), {}), spec),
+        example_args=tuple(values),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class GraphModuleBinding(Binding):
+    """Feeds a traced module, one argument per placeholder."""
+
+    module: GraphModule
+    call: CallInputs
+    spec: pytree.TreeSpec
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+        if kwargs:
+            raise UsageError("a traced GraphModule takes positional arguments only")
+        self.call.bind(args, {})
+        return list(args)
+
+    def finish(self, outputs: list[Any], sources: list[torch.Tensor]) -> Any:
+        return pytree.tree_unflatten(outputs, self.spec)
+
+    def run_original(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        with torch.no_grad():
+            return self.module(*args, **kwargs)
+
+    def persistent(self) -> list[torch.Tensor]:
+        return []

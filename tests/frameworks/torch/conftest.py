@@ -1,0 +1,70 @@
+"""What the PyTorch tests share: random valid orders, and the state a program leaves behind."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from lowtide.analysis import Problem
+from lowtide.graph import Graph
+from lowtide.plan import Plan
+
+
+@pytest.fixture(autouse=True)
+def _two_threads() -> Iterator[None]:
+    """Kernels split work by thread count, so that bit-equality needs a fixed one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def random_order(graph: Graph, seed: int) -> np.ndarray:
+    """Draw a valid order: repeatedly one of the ready ops."""
+    generator = np.random.default_rng(seed)
+    successors = list(graph.structure.successors)
+    missing = [len(before) for before in graph.structure.predecessors]
+    ready = [op for op, count in enumerate(missing) if count == 0]
+    order: list[int] = []
+    while ready:
+        op = ready.pop(int(generator.integers(len(ready))))
+        order.append(op)
+        for after in successors[op]:
+            missing[after] -= 1
+            if missing[after] == 0:
+                ready.append(after)
+    assert len(order) == graph.n_ops
+    return np.asarray(order, np.int32)
+
+
+def digest_of(values: Any) -> str:
+    """Digest the bits of all tensors in nested values."""
+    digest = hashlib.sha256()
+    for leaf in pytree.tree_leaves(values):
+        if isinstance(leaf, torch.Tensor):
+            digest.update(repr((leaf.dtype, tuple(leaf.shape))).encode())
+            digest.update(leaf.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        else:
+            digest.update(repr(leaf).encode())
+    return digest.hexdigest()
+
+
+@pytest.fixture(name="plans_of")
+def plans_fixture() -> Callable[[Graph], list[Plan]]:
+    """Give plans of a graph: its own order, and random orders with every in-place pair that fits."""
+
+    def plans_of(graph: Graph, n_random: int = 2) -> list[Plan]:
+        problem = Problem(graph)
+        return [Plan.baseline(graph), *(problem.plan(random_order(graph, seed)) for seed in range(n_random))]
+
+    return plans_of
+
+
+@pytest.fixture(name="digest")
+def digest_fixture() -> Callable[[Any], str]:
+    """Give the function that digests the bits of tensors."""
+    return digest_of

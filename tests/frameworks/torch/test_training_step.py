@@ -1,0 +1,173 @@
+"""A planned training step equals the plain one bit for bit, over several steps, for any valid order."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import lowtide.torch as lt
+from lowtide.analysis import simulate
+from lowtide.errors import UnsupportedError, UsageError
+
+N_STEPS = 3
+
+
+class ConvNet(nn.Module):
+    """Convolution, batch normalization, dropout, in-place activation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Dropout(0.3), nn.MaxPool2d(2)
+        )
+        self.head = nn.Linear(8 * 4 * 4, 5)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.head(self.body(images).flatten(1))
+
+
+class TiedModel(nn.Module):
+    """An embedding whose weight is also the output projection, as language models have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(50, 16)
+        self.mixer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True)
+        self.head = nn.Linear(16, 50, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.head(self.mixer(self.embedding(tokens)))
+
+
+class Checkpointed(nn.Module):
+    """Dropout inside an activation checkpoint: its second run has to draw the same mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(12, 24), nn.Dropout(0.5), nn.GELU(), nn.Linear(24, 5))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.utils.checkpoint.checkpoint(self.block, images, use_reentrant=False)
+
+
+def mlp() -> nn.Module:
+    """Return a plain multi-layer perceptron on 12 features and 5 classes."""
+    return nn.Sequential(nn.Linear(12, 32), nn.Tanh(), nn.LayerNorm(32), nn.Linear(32, 5))
+
+
+def classify(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the cross entropy over classes in the last dimension."""
+    return nn.functional.cross_entropy(model(inputs).flatten(0, -2), labels.flatten())
+
+
+def images(seed: int) -> tuple[torch.Tensor, ...]:
+    """Return a batch of small images."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(4, 3, 8, 8, generator=generator), torch.randint(0, 5, (4,), generator=generator)
+
+
+def tokens(seed: int) -> tuple[torch.Tensor, ...]:
+    """Return a batch of token sequences and their next tokens."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randint(0, 50, (2, 10), generator=generator)
+    return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
+
+
+def features(seed: int) -> tuple[torch.Tensor, ...]:
+    """Return a batch of feature rows."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(6, 12, generator=generator), torch.randint(0, 5, (6,), generator=generator)
+
+
+def clip(parameters: list[torch.Tensor]) -> None:
+    """Clip the gradients' norm."""
+    nn.utils.clip_grad_norm_(parameters, 0.5)
+
+
+Optimizers: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "adamw": lambda p: torch.optim.AdamW(p),
+    "adamw-foreach": lambda p: torch.optim.AdamW(p, foreach=True),
+    "adamw-fused": lambda p: torch.optim.AdamW(p, fused=True),
+    "adam-amsgrad": lambda p: torch.optim.Adam(p, amsgrad=True, weight_decay=0.1),
+    "adamw-tensor-lr": lambda p: torch.optim.AdamW(p, lr=torch.tensor(1e-2), foreach=False, capturable=False),
+    "nadam": lambda p: torch.optim.NAdam(p),
+    "adamax": lambda p: torch.optim.Adamax(p),
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
+    "sgd-momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-3),
+    "sgd-foreach": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, foreach=True),
+    "sgd-fused": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, fused=True),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr_decay=0.1, initial_accumulator_value=0.1),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, momentum=0.5, centered=True),
+    "adadelta": lambda p: torch.optim.Adadelta(p),
+}
+
+Models: dict[str, tuple[Callable[[], nn.Module], Callable[[int], tuple[torch.Tensor, ...]]]] = {
+    "mlp": (mlp, features),
+    "conv": (ConvNet, images),
+    "tied": (TiedModel, tokens),
+    "checkpoint": (Checkpointed, features),
+}
+
+
+def make_step(model: str, optimizer: str, **options: Any) -> lt.TrainingStep:
+    """Return a fresh training step with fixed random weights."""
+    torch.manual_seed(1)
+    module = Models[model][0]().train()
+    return lt.TrainingStep(module, classify, Optimizers[optimizer](module.parameters()), **options)
+
+
+def states(step: lt.TrainingStep) -> list[Any]:
+    """Return everything a step may change, optimizer state included."""
+    state = [dict(step.optimizer.state.get(parameter, {})) for parameter in step.parameters()]
+    return [dict(step.model.state_dict()), [{k: v for k, v in entry.items() if v is not None} for entry in state]]
+
+
+def run_steps(step: Callable[..., Any], owner: lt.TrainingStep, batches: Callable[[int], Any], digest: Any) -> list[str]:
+    """Run a few steps and digest result, state and random state after each."""
+    torch.manual_seed(7)
+    found: list[str] = []
+    for seed in range(N_STEPS):
+        loss = step(*batches(seed))
+        found.append(digest([loss, states(owner), torch.get_rng_state()]))
+    return found
+
+
+CASES = [
+    *(("mlp", name) for name in Optimizers),
+    *((name, "adamw") for name in Models if name != "mlp"),
+    ("conv", "adamw-fused"),
+    ("tied", "adamw-foreach"),
+    ("tied", "adamw-fused"),
+    ("tied", "sgd-momentum"),
+]
+
+
+@pytest.mark.parametrize(("model", "optimizer"), CASES)
+@pytest.mark.parametrize("clipped", [False, True])
+def test_every_order_gives_the_bits_of_the_plain_step(
+    model: str, optimizer: str, clipped: bool, plans_of: Any, digest: Any
+) -> None:
+    options = {"before_update": clip} if clipped else {}
+    batches = Models[model][1]
+    plain = make_step(model, optimizer, **options)
+    expected = run_steps(plain, plain, batches, digest)
+    step = make_step(model, optimizer, **options)
+    captured = lt.capture((step, batches(0)))
+    for plan in plans_of(lt.read(captured)):
+        step = make_step(model, optimizer, **options)
+        applied = lt.apply(plan, (step, batches(0)))
+        assert run_steps(applied, step, batches, digest) == expected
+
+
+@pytest.mark.parametrize(("model", "optimizer"), CASES)
+def test_measured_peak_is_the_simulated_one(model: str, optimizer: str, plans_of: Any) -> None:
+    step = make_step(model, optimizer)
+    captured = lt.capture((step, Models[model][1](0)))
+    graph = lt.read(captured)
+    for plan in plans_of(graph, 1):
+        predicted = simulate(graph, plan).peak_bytes["cpu"]
+        measured = lt.measure(captured, lt.apply(plan, captured)).peak_bytes
+        assert abs(measured - predicted) <= max(0.02 * predicted, 4096)
