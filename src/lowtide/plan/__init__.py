@@ -1,7 +1,9 @@
 """What shall happen: plans, their file format, and the verifier that trusts nobody."""
 
+from lowtide.plan.file_format import plan_schema, read_plan_file, write_plan_file
 from lowtide.plan.plan import HOME, Address, Plan, Status
 from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step, StepKind
+from lowtide.plan.verify import verify
 
 __all__ = [
     "HOME",
@@ -14,4 +16,8 @@ __all__ = [
     "Status",
     "Step",
     "StepKind",
+    "plan_schema",
+    "read_plan_file",
+    "verify",
+    "write_plan_file",
 ]

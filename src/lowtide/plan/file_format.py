@@ -1,0 +1,221 @@
+"""The plan file: JSON, optionally gzipped, with a published schema."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from lowtide.errors import FingerprintError, MalformedInputError, UsageError, VerificationError
+from lowtide.files import read_bytes, write_bytes
+from lowtide.graph import Graph
+from lowtide.plan.plan import Address, Plan, Status
+from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step
+from lowtide.plan.verify import verify
+
+_Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+_Bytes = Annotated[int, msgspec.Meta(ge=0)]
+_BytesBySpace = dict[str, _Bytes]
+
+
+class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """Base of what is written as a short list; one entry too many is an error."""
+
+
+class RunRow(_Row, tag="run"):
+    """Run an op, with the in-place pairs taken: [read buffer, written buffer]."""
+
+    op: _Id
+    pairs: list[tuple[_Id, _Id]] = []
+
+
+class FreeRow(_Row, tag="free"):
+    """Free a buffer's copy in the named memory space, by default its home space."""
+
+    buffer: _Id
+    space: str | None = None
+
+
+class CopyOutRow(_Row, tag="copy_out"):
+    """Copy a buffer from its home space to the named one."""
+
+    buffer: _Id
+    space: str
+
+
+class CopyInRow(_Row, tag="copy_in"):
+    """Copy a buffer from the named memory space to its home space."""
+
+    buffer: _Id
+    space: str
+
+
+class AddressRow(_Row):
+    """Where one residency lies: steps half-open, memory space by name, offset in bytes."""
+
+    buffer: _Id
+    first_step: _Id
+    last_step: _Id
+    space: str
+    offset: _Bytes
+
+
+StepRow = RunRow | FreeRow | CopyOutRow | CopyInRow
+
+
+class _Record(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Base of what is written as an object; an unknown key is an error."""
+
+
+class CalleeRecord(_Record):
+    """The plan of a graph that ops call."""
+
+    steps: list[StepRow]
+    peak_bytes: _BytesBySpace = {}
+
+
+class PlanRecord(_Record):
+    """A whole plan file."""
+
+    lowtide_plan: Literal[1]
+    graph: str
+    status: Status
+    steps: list[StepRow]
+    peak_bytes: _BytesBySpace = {}
+    lower_bound_bytes: _BytesBySpace = {}
+    arena_bytes: _BytesBySpace = {}
+    addresses: list[AddressRow] = []
+    callees: dict[str, CalleeRecord] = {}
+
+
+def read_plan_file(path: str | Path, graph: Graph) -> Plan:
+    """Read a plan file (`*.plan.json`, `*.plan.json.gz`) and verify it for a graph.
+
+    Raises MalformedInputError when the file is no plan file, FingerprintError when it was made for another graph,
+    VerificationError when a step, claim or address is wrong, InputError when it cannot be read. Capacities are not
+    checked where the plan says itself that it is infeasible.
+    """
+    path = Path(path)
+    content = read_bytes(path)
+    try:
+        record = msgspec.json.decode(content, type=PlanRecord)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedInputError(f"{path}: no valid plan file: {error}") from None
+    try:
+        _check_fingerprint(record, graph)
+        plan = _from_record(record, graph)
+        verify(graph, plan, check_capacity=plan.status != "infeasible")
+    except (MalformedInputError, FingerprintError, VerificationError) as error:
+        raise type(error)(f"{path}: {error}") from None
+    return plan
+
+
+def write_plan_file(plan: Plan, path: str | Path, graph: Graph) -> None:
+    """Write a plan file, gzipped when the name ends in .gz; atomic, and equal plans give equal files.
+
+    Raises UsageError when the place cannot be written, or when two plans are held for one callee.
+    """
+    spaces = [space.name for space in graph.spaces]
+    claims: dict[str, Mapping[str, int]] = {
+        "peak_bytes": plan.peak_bytes,
+        "lower_bound_bytes": plan.lower_bound_bytes,
+        "arena_bytes": plan.arena_bytes,
+    }
+    content: dict[str, Any] = {"lowtide_plan": 1, "graph": plan.graph_fingerprint, "status": plan.status, **claims}
+    content["steps"] = [_step_to_row(step, spaces) for step in plan.steps()]
+    content["addresses"] = [[a.buffer, a.first_step, a.last_step, spaces[a.space], a.offset] for a in plan.addresses]
+    callees: dict[str, dict[str, Any]] = {}
+    _add_callees(plan, graph, callees)
+    if callees:
+        content["callees"] = callees
+    write_bytes(Path(path), msgspec.json.encode(content))
+
+
+def plan_schema() -> dict[str, Any]:
+    """Return the JSON Schema of the plan file."""
+    return msgspec.json.schema(PlanRecord)
+
+
+def _check_fingerprint(record: PlanRecord, graph: Graph) -> None:
+    """Say first that a plan is for another graph: everything else in it would look wrong, too."""
+    if record.graph != graph.fingerprint:
+        raise FingerprintError(f"the plan was made for another graph than {graph.name!r}; make a new plan for it")
+
+
+def _from_record(record: PlanRecord, graph: Graph) -> Plan:
+    spaces = {space.name: position for position, space in enumerate(graph.spaces)}
+    addresses = tuple(
+        Address(row.buffer, row.first_step, row.last_step, _space_id(row.space, spaces), row.offset)
+        for row in record.addresses
+    )
+    built: dict[str, Plan] = {}
+    plan = _plan_of_steps(record.steps, graph, record.callees, built)
+    uncalled = [name for name in record.callees if name not in built]
+    if uncalled:
+        raise MalformedInputError(f"there is a plan for callee {uncalled[0]!r}, but no op calls it; remove it")
+    return plan.with_claims(
+        status=record.status,
+        peak_bytes=record.peak_bytes,
+        lower_bound_bytes=record.lower_bound_bytes,
+        arena_bytes=record.arena_bytes,
+        addresses=addresses,
+    )
+
+
+def _plan_of_steps(
+    rows: list[StepRow], graph: Graph, records: Mapping[str, CalleeRecord], built: dict[str, Plan]
+) -> Plan:
+    """Build a plan and, once each, the plans of the callees that its graph calls."""
+    callees: dict[str, Plan] = {}
+    for name in dict.fromkeys(name for names in graph.callees for name in names):
+        if name not in records:
+            continue
+        if name not in built:
+            inner = _plan_of_steps(records[name].steps, graph.subgraphs[name], records, built)
+            built[name] = replace(inner, peak_bytes=records[name].peak_bytes)
+        callees[name] = built[name]
+    spaces = {space.name: position for position, space in enumerate(graph.spaces)}
+    return replace(Plan.from_steps(graph, _steps(rows, spaces)), callees=callees)
+
+
+def _steps(rows: list[StepRow], spaces: Mapping[str, int]) -> Iterator[Step]:
+    for row in rows:
+        match row:
+            case RunRow(op, pairs):
+                yield Run(op, tuple(pairs))
+            case FreeRow(buffer, space):
+                yield Free(buffer, None if space is None else _space_id(space, spaces))
+            case CopyOutRow(buffer, space):
+                yield CopyOut(buffer, _space_id(space, spaces))
+            case CopyInRow(buffer, space):
+                yield CopyIn(buffer, _space_id(space, spaces))
+
+
+def _space_id(name: str, spaces: Mapping[str, int]) -> int:
+    if name not in spaces:
+        raise MalformedInputError(f"memory space {name!r} is none of the graph's: {', '.join(map(repr, spaces))}")
+    return spaces[name]
+
+
+def _step_to_row(step: Step, spaces: Sequence[str]) -> list[Any]:
+    match step:
+        case Run(op, pairs):
+            return ["run", op, pairs] if pairs else ["run", op]
+        case Free(buffer, space):
+            return ["free", buffer] if space is None else ["free", buffer, spaces[space]]
+        case CopyOut(buffer, space):
+            return ["copy_out", buffer, spaces[space]]
+        case CopyIn(buffer, space):
+            return ["copy_in", buffer, spaces[space]]
+
+
+def _add_callees(plan: Plan, graph: Graph, table: dict[str, dict[str, Any]]) -> None:
+    """Flatten the plans of callees, and of their callees, into one table by name."""
+    for name, inner in plan.callees.items():
+        callee = graph.subgraphs[name]
+        spaces = [space.name for space in callee.spaces]
+        row = {"steps": [_step_to_row(step, spaces) for step in inner.steps()], "peak_bytes": inner.peak_bytes}
+        if table.setdefault(name, row) != row:
+            raise UsageError(f"the plan holds two plans for callee {name!r}; a plan file has room for one")
+        _add_callees(inner, callee, table)

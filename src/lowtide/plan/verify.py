@@ -1,0 +1,107 @@
+"""The verifier: proves a plan correct for a graph, trusting no algorithm that made it."""
+
+from collections.abc import Mapping
+
+from lowtide.errors import FingerprintError, VerificationError
+from lowtide.graph import Graph
+from lowtide.graph.transient import transient_bytes
+from lowtide.plan.plan import Plan
+from lowtide.plan.steps import StepKind
+from lowtide.plan.verify_addresses import verify_addresses
+from lowtide.plan.verify_arrays import verify_arrays
+from lowtide.plan.verify_execution import Peak, verify_execution
+
+_Verified = dict[tuple[int, int], dict[str, int]]
+
+
+def verify(graph: Graph, plan: Plan, *, check_capacity: bool = True) -> None:
+    """Return if a plan executes the graph's program exactly, with the memory it claims; plans of callees included.
+
+    Raises FingerprintError when the plan was made for another graph, else VerificationError for the first rule that
+    a step, a claim or an address breaks. With `check_capacity`, persistent and live bytes together must fit every
+    memory space that has a capacity. O(steps + e), and O(k log k) for k addresses.
+    """
+    _verify(graph, plan, check_capacity, {})
+
+
+def _verify(graph: Graph, plan: Plan, check_capacity: bool, verified: _Verified) -> dict[str, int]:
+    """Verify one plan after the plans of its callees; returns its peak bytes per memory space name."""
+    if plan.graph_fingerprint != graph.fingerprint:
+        raise FingerprintError(
+            f"the plan was made for a graph with fingerprint {plan.graph_fingerprint[:12]!r}, but graph {graph.name!r} "
+            f"has {graph.fingerprint[:12]!r}; make a new plan for this graph"
+        )
+    verify_arrays(graph, plan)
+    callee_peaks = _verify_callees(graph, plan, verified)
+    peaks = verify_execution(graph, plan, transient_bytes(graph, callee_peaks))
+    if check_capacity:
+        _check_capacity(graph, plan, peaks)
+    peak_bytes = {space.name: peak.bytes for space, peak in zip(graph.spaces, peaks, strict=True)}
+    _check_claims(plan, peak_bytes)
+    if plan.addresses:
+        verify_addresses(graph, plan)
+    return peak_bytes
+
+
+def _verify_callees(graph: Graph, plan: Plan, verified: _Verified) -> dict[str, dict[str, int]]:
+    """Verify the plans of callees, or their program order where there is none; returns their peaks by name."""
+    for name in plan.callees:
+        if name not in graph.subgraphs:
+            raise VerificationError(
+                f"the plan holds a plan for callee {name!r}, which graph {graph.name!r} does not have"
+            )
+    called = dict.fromkeys(name for names in graph.callees for name in names)
+    peaks: dict[str, dict[str, int]] = {}
+    for name in {**called, **dict.fromkeys(plan.callees)}:
+        callee, callee_plan = graph.subgraphs[name], plan.callees.get(name)
+        key = (id(callee), id(callee_plan))  # both stay alive through graph and plan
+        if key not in verified:
+            try:
+                verified[key] = _verify(callee, callee_plan or Plan.baseline(callee), False, verified)
+            except FingerprintError as error:
+                raise FingerprintError(f"callee {name!r}: {error}") from None
+            except VerificationError as error:
+                raise VerificationError(f"callee {name!r}: {error}") from None
+        peaks[name] = verified[key]
+    return peaks
+
+
+def _check_capacity(graph: Graph, plan: Plan, peaks: list[Peak]) -> None:
+    persistent = graph.persistent_bytes()
+    for space, peak in zip(graph.spaces, peaks, strict=True):
+        needed = persistent[space.name] + peak.bytes
+        if space.capacity_bytes is not None and needed > space.capacity_bytes:
+            raise VerificationError(
+                f"{_where(graph, plan, peak.step)}: memory space {space.name!r} must hold {needed} bytes "
+                f"({persistent[space.name]} of them persistent), but has {space.capacity_bytes}; plan for less"
+            )
+
+
+def _where(graph: Graph, plan: Plan, step: int) -> str:
+    if step < 0:
+        return "before the first step"
+    if plan.kinds[step] == StepKind.RUN:
+        return f"step {step}, op {graph.op_names[plan.targets[step]]!r}"
+    return f"step {step}, buffer {graph.buffer_names[plan.targets[step]]!r}"
+
+
+def _check_claims(plan: Plan, peak_bytes: Mapping[str, int]) -> None:
+    """Check the figures a plan claims: the peak exactly, the bound and the arena against it."""
+    peaks, bounds, arenas = plan.peak_bytes, plan.lower_bound_bytes, plan.arena_bytes
+    for what, claimed in (("peak_bytes", peaks), ("lower_bound_bytes", bounds), ("arena_bytes", arenas)):
+        for space in claimed:
+            if space not in peak_bytes:
+                raise VerificationError(f"the plan claims {what} for {space!r}, which is no memory space of the graph")
+    for space, peak in peak_bytes.items():
+        wrong: str | None = None
+        if peaks.get(space, peak) != peak:
+            wrong = f"peak_bytes {peaks[space]}"
+        elif bounds.get(space, peak) > peak:
+            wrong = f"lower_bound_bytes {bounds[space]}"
+        elif arenas.get(space, peak) < peak:
+            wrong = f"arena_bytes {arenas[space]}"
+        if wrong:
+            raise VerificationError(
+                f"the plan claims {wrong} in memory space {space!r}, but its steps reach a peak of {peak}; "
+                "correct the claim"
+            )

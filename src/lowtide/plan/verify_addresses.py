@@ -1,0 +1,168 @@
+"""The third stage of verification: one address for every residency, and no two live ones over the same bytes."""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from lowtide.errors import VerificationError
+from lowtide.graph import Graph, Lifetime
+from lowtide.plan.plan import HOME, Address, Plan
+from lowtide.plan.steps import StepKind
+from lowtide.plan.versions import program_versions
+
+
+@dataclass(slots=True)
+class _Residency:
+    """One stay of a buffer in a memory space, steps half-open."""
+
+    buffer: int
+    space: int
+    first_step: int
+    last_step: int
+    continues: "_Residency | None" = None
+    """The residency whose storage this one takes over."""
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        return self.buffer, self.space, self.first_step
+
+
+def verify_addresses(graph: Graph, plan: Plan) -> None:
+    """Raise VerificationError unless the addresses of an executable plan are complete, aligned and free of overlaps.
+
+    There must be exactly one address for every residency that the peak counts and that has a size: from the step
+    that allocates it (0 for inputs) to the step that frees it, to the run that takes over its storage, or to the number
+    of steps. Where a rerun writes a buffer that is still resident, the replaced residency ends one step after the new
+    one starts. O(k log k) comparisons for k addresses.
+    """
+    given: dict[tuple[int, int, int], Address] = {}
+    for address in plan.addresses:
+        key = (address.buffer, address.space, address.first_step)
+        if not 0 <= address.buffer < graph.n_buffers or not 0 <= address.space < len(graph.spaces):
+            raise VerificationError(f"address {address}: there is no such buffer or memory space in the graph")
+        if given.setdefault(key, address) is not address:
+            raise VerificationError(f"{_describe(graph, address)} is there twice; give one address per residency")
+    residencies = _residencies(graph, plan)
+    for residency in residencies:
+        _check_residency(graph, residency, given)
+    if len(given) > len(residencies):
+        keys = {residency.key for residency in residencies}
+        extra = next(address for key, address in given.items() if key not in keys)
+        raise VerificationError(f"{_describe(graph, extra)} matches no residency of the plan; remove it")
+    for address in plan.addresses:
+        _check_offset(graph, plan, address)
+    for space in range(len(graph.spaces)):
+        _check_overlaps(graph, [address for address in plan.addresses if address.space == space])
+
+
+def _residencies(graph: Graph, plan: Plan) -> list[_Residency]:
+    """List every residency with a size that the peak counts; the plan has been found executable."""
+    versions = program_versions(graph)
+    sizes, homes, lifetimes = graph.sizes.tolist(), graph.buffer_spaces.tolist(), graph.lifetimes.tolist()
+    found: list[_Residency] = []
+    present: dict[tuple[int, int], _Residency] = {}
+
+    def start(buffer: int, space: int, step: int, continues: _Residency | None = None) -> None:
+        if sizes[buffer] == 0 or (lifetimes[buffer] == Lifetime.PERSISTENT and space == homes[buffer]):
+            return
+        present[buffer, space] = _Residency(buffer, space, step, plan.n_steps, continues)
+        found.append(present[buffer, space])
+
+    def end(buffer: int, space: int, step: int) -> _Residency | None:
+        residency = present.pop((buffer, space), None)
+        if residency is not None:
+            residency.last_step = step
+        return residency
+
+    for buffer, lifetime in enumerate(lifetimes):
+        if lifetime in (Lifetime.INPUT, Lifetime.DONATED):
+            start(buffer, homes[buffer], 0)
+    pairs = list(plan.pairs)
+    for step, (kind, target, space) in enumerate(
+        zip(plan.kinds.tolist(), plan.targets.tolist(), plan.spaces.tolist(), strict=True)
+    ):
+        if kind == StepKind.RUN:
+            taken = zip(pairs[step][::2], pairs[step][1::2], strict=True)
+            handed = {written: end(read, homes[read], step) for read, written in taken}
+            for buffer in versions.allocated_by(target):
+                end(buffer, homes[buffer], step + 1)
+                start(buffer, homes[buffer], step, handed.get(buffer))
+        elif kind == StepKind.FREE:
+            end(target, homes[target] if space == HOME else space, step)
+        else:
+            start(target, space if kind == StepKind.COPY_OUT else homes[target], step)
+    return found
+
+
+def _check_residency(graph: Graph, residency: _Residency, given: dict[tuple[int, int, int], Address]) -> None:
+    address = given.get(residency.key)
+    name = repr(graph.buffer_names[residency.buffer])
+    steps = f"[{residency.first_step}, {residency.last_step})"
+    if address is None:
+        space = graph.spaces[residency.space].name
+        raise VerificationError(f"buffer {name} has no address in memory space {space!r} for steps {steps}; add one")
+    if address.last_step != residency.last_step:
+        raise VerificationError(f"{_describe(graph, address)} should cover steps {steps}; correct its last step")
+    if residency.continues is not None:
+        before = given[residency.continues.key]
+        if before.offset != address.offset:
+            raise VerificationError(
+                f"{_describe(graph, address)} takes over the storage of buffer {graph.buffer_names[before.buffer]!r} "
+                f"at {before.offset}; both must have one offset"
+            )
+
+
+def _check_offset(graph: Graph, plan: Plan, address: Address) -> None:
+    space = graph.spaces[address.space]
+    if address.offset < 0 or address.offset % space.alignment:
+        raise VerificationError(
+            f"{_describe(graph, address)} has an offset that is negative or no multiple of {space.alignment}, the "
+            f"alignment of memory space {space.name!r}; move it"
+        )
+    end, arena = address.offset + int(graph.sizes[address.buffer]), plan.arena_bytes.get(space.name)
+    if arena is not None and end > arena:
+        raise VerificationError(
+            f"{_describe(graph, address)} ends at {end}, beyond the arena of {arena} bytes in memory space "
+            f"{space.name!r}; move it or enlarge the arena"
+        )
+
+
+def _check_overlaps(graph: Graph, addresses: list[Address]) -> None:
+    """Sweep over the steps; what is live is kept sorted by offset, so that only neighbors can overlap."""
+    starts = sorted((_first_instant(graph, address), address.offset, at) for at, address in enumerate(addresses))
+    ends = sorted(addresses, key=lambda address: address.last_step)
+    offsets: list[int] = []
+    live: list[Address] = []
+    ended = 0
+    for first, offset, at in starts:
+        while ends[ended].last_step <= first:
+            place = bisect_left(offsets, ends[ended].offset)
+            del offsets[place], live[place]
+            ended += 1
+        address, place = addresses[at], bisect_left(offsets, offset)
+        for other in live[max(place - 1, 0) : place + 1]:
+            if _overlap(graph, address, other):
+                raise VerificationError(
+                    f"{_describe(graph, address)} overlaps {_describe(graph, other)} at step {max(first, 0)}; "
+                    "move one of them"
+                )
+        offsets.insert(place, offset)
+        live.insert(place, address)
+
+
+def _first_instant(graph: Graph, address: Address) -> int:
+    """Return the step at which an address is first in use; -1 for inputs, which are all there before the first step."""
+    at_start = address.first_step == 0 and address.space == graph.buffer_spaces[address.buffer]
+    return -1 if at_start and graph.lifetimes[address.buffer] <= Lifetime.DONATED else address.first_step
+
+
+def _overlap(graph: Graph, one: Address, other: Address) -> bool:
+    one_end = one.offset + int(graph.sizes[one.buffer])
+    return one.offset < other.offset + int(graph.sizes[other.buffer]) and other.offset < one_end
+
+
+def _describe(graph: Graph, address: Address) -> str:
+    name, space = graph.buffer_names[address.buffer], graph.spaces[address.space].name
+    return (
+        f"address of buffer {name!r} at {address.offset} in memory space {space!r} "
+        f"for steps [{address.first_step}, {address.last_step})"
+    )
