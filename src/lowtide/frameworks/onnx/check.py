@@ -52,8 +52,8 @@ def _check_nodes(nodes: Sequence[NodeProto], known: set[str], outer: frozenset[s
         for name in node.output:
             if name in known:
                 raise MalformedInputError(
-                    f"{where}: {describe_node(node, position)} writes {name!r}, which exists already; every name may be "
-                    "written once"
+                    f"{where}: {describe_node(node, position)} writes {name!r}, which exists already; "
+                    "every name may be written once"
                 )
             if name:
                 known.add(name)
@@ -63,8 +63,8 @@ def _check_nodes(nodes: Sequence[NodeProto], known: set[str], outer: frozenset[s
 def _missing_input(node: NodeProto, position: int, name: str, written_later: bool, where: str) -> str:
     if written_later:
         return (
-            f"{where}: {describe_node(node, position)} reads {name!r} before it is written; the nodes are not in a valid "
-            "order or form a cycle"
+            f"{where}: {describe_node(node, position)} reads {name!r} before it is written; the nodes are not in a "
+            "valid order or form a cycle"
         )
     return f"{where}: {describe_node(node, position)} reads {name!r}, which nothing provides; the model is incomplete"
 

@@ -9,19 +9,22 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TypeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from lowtide.frameworks.onnx.operators import attribute_of, operator_of
 from lowtide.frameworks.onnx.sizes import static_shape
-from lowtide.frameworks.onnx.skeleton import MOST_ELEMENTS
+from lowtide.frameworks.onnx.skeleton import MOST_ELEMENTS, is_short
 
 Array = NDArray[Any]
 
 _NEVER_GROWS = frozenset(
-    "Abs Add And BitShift Cast Ceil Clip Concat Div Equal Floor Gather GatherElements GatherND Greater GreaterOrEqual "
-    "Identity Less LessOrEqual Max Min Mod Mul Neg Not Or Pow ReduceMax ReduceMin ReduceProd ReduceSum Reshape Sign "
-    "Slice Split Sqrt Squeeze Sub Sum Transpose Unsqueeze Where Xor".split()
+    (
+        *("Abs", "Add", "And", "BitShift", "Cast", "Ceil", "Clip", "Concat", "Div", "Equal", "Floor", "Gather"),
+        *("GatherElements", "GatherND", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min"),
+        *("Mod", "Mul", "Neg", "Not", "Or", "Pow", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape"),
+        *("Sign", "Slice", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Transpose", "Unsqueeze", "Where", "Xor"),
+    )
 )
 _GROWS = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
 """Evaluated only where inference already knows that the result is short."""
@@ -33,16 +36,12 @@ def fold_shape_computations(model: ModelProto, types: Mapping[str, TypeProto]) -
     Only for skeletons: the model changes in place. Nodes that fail to evaluate stay as they are.
     """
     opsets = list(model.opset_import)
-    known = {
-        tensor.name: numpy_helper.to_array(tensor)
-        for tensor in model.graph.initializer
-        if tensor.data_location != TensorProto.EXTERNAL
-    }
+    known = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer if is_short(tensor)}
     folded = 0
     for node in model.graph.node:
         if operator_of(node) == ("", "Constant"):
             tensor = attribute_of(node, "value")
-            if tensor is not None and tensor.t.data_location != TensorProto.EXTERNAL:
+            if tensor is not None and is_short(tensor.t):
                 known[node.output[0]] = numpy_helper.to_array(tensor.t)
             continue
         value = _evaluate(node, known, types, opsets)
@@ -73,10 +72,11 @@ def _evaluate(
     graph.input.extend(helper.make_empty_tensor_value_info(value) for value in inputs)
     try:
         with np.errstate(all="ignore"):
-            (result,) = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets)).run(None, inputs)
+            evaluator: Any = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets))
+            result: Array = evaluator.run(None, inputs)[0]
     except Exception:  # the evaluator raises whatever its operators raise; what it cannot do stays unknown
         return None
-    return result if isinstance(result, np.ndarray) and result.size <= MOST_ELEMENTS else None
+    return result if result.size <= MOST_ELEMENTS else None
 
 
 def _evaluate_metadata(node: NodeProto, types: Mapping[str, TypeProto]) -> Array | None:

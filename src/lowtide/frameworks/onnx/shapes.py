@@ -22,18 +22,12 @@ def infer_types(model: ModelProto, dims: Mapping[str, int], where: str) -> Model
     light = skeleton_of(model)
     bind_inputs(light.graph, dims, where)
     bind_rest(light.graph, dims)
-    light = _infer(light, where)
-    while _give_loops_their_shapes(light.graph):
-        light = _infer(light, where)
-    stated_used = False
-    while unknown_values(light.graph):
-        if not fold_shape_computations(light, value_types(light.graph)):
-            if stated_used:
-                break
-            stated_used = True
-            _use_stated_types(light.graph, model.graph, dims)
-        light = _infer(light, where)
-    return light
+    return _complete(light, model.graph, dims, where)
+
+
+def infer_bound_types(model: ModelProto, where: str) -> ModelProto:
+    """Do the same for a model whose inputs have all the shapes they will ever get; what is open stays unknown."""
+    return _complete(skeleton_of(model), model.graph, {}, where)
 
 
 def value_types(graph: GraphProto) -> dict[str, TypeProto]:
@@ -50,6 +44,21 @@ def unknown_values(graph: GraphProto) -> list[str]:
     return [
         name for node in graph.node for name in node.output if name and (name not in types or not _known(types[name]))
     ]
+
+
+def _complete(light: ModelProto, stated: GraphProto, dims: Mapping[str, int], where: str) -> ModelProto:
+    light = _infer(light, where)
+    while _give_loops_their_shapes(light.graph):
+        light = _infer(light, where)
+    stated_used = False
+    while unknown_values(light.graph):
+        if not fold_shape_computations(light, value_types(light.graph)):
+            if stated_used:
+                break
+            stated_used = True
+            _use_stated_types(light.graph, stated, dims)
+        light = _infer(light, where)
+    return light
 
 
 def _known(value_type: TypeProto) -> bool:

@@ -42,8 +42,13 @@ def _slim(graph: GraphProto) -> None:
             _slim(inner)
 
 
+def is_short(tensor: TensorProto) -> bool:
+    """Return whether a weight's data is at hand and short enough to decide shapes."""
+    return tensor.data_location != TensorProto.EXTERNAL and math.prod(tensor.dims) <= MOST_ELEMENTS
+
+
 def _without_data(tensor: TensorProto) -> TensorProto:
-    if tensor.data_location != TensorProto.EXTERNAL and math.prod(tensor.dims) <= MOST_ELEMENTS:
+    if is_short(tensor):
         return tensor
     return TensorProto(
         name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, data_location=TensorProto.EXTERNAL

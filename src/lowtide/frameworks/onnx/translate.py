@@ -1,0 +1,228 @@
+"""ONNX graphs to lowtide graphs, with the way back from ops to nodes."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from onnx import GraphProto, NodeProto
+
+from lowtide.frameworks.onnx.callees import Callee, call_of
+from lowtide.frameworks.onnx.effects import draws_random, is_opaque
+from lowtide.frameworks.onnx.operators import describe_node, input_names, operator_of
+from lowtide.frameworks.onnx.scope import Scope
+from lowtide.frameworks.onnx.tables import CONSTANTS, IN_PLACE, METADATA, VIEWS, WORKSPACE_NOT_MODELED
+from lowtide.frameworks.onnx.workspaces import workspace_bytes
+from lowtide.graph import Graph, Lifetime
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """One op in the making; ids are those of the graph builder."""
+
+    name: str
+    kind: str
+    nodes: list[int]
+    """Positions of the nodes that run as this op: the node itself, then those that only look at its results."""
+    reads: list[int]
+    writes: list[int] = field(default_factory=list[int])
+    mutates: list[int] = field(default_factory=list[int])
+    in_place: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    scratch_bytes: int = 0
+    callees: list[str] = field(default_factory=list[str])
+    fixed: bool = False
+    """Random, opaque, or calling something that is: it runs once and keeps its place among its like."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A subgraph in the attribute of a node, and its translation."""
+
+    node: int
+    label: str
+    translation: "Translation"
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A lowtide graph and the ONNX nodes behind it."""
+
+    graph: Graph
+    nodes_of_ops: tuple[tuple[int, ...], ...]
+    """Per op, the positions of its nodes; nodes in none of them are views and constants."""
+    bodies: Mapping[str, Body]
+    """Subgraphs of this graph's nodes by callee name; function bodies are left out, their nodes stand elsewhere."""
+
+
+class Translator:
+    """Translates the nodes of one graph into drafts, in order."""
+
+    def __init__(self, scope: Scope, graph: GraphProto, typed: GraphProto, in_caller: Collection[str] = ()) -> None:
+        """The scope holds the graph's weights and inputs already; `typed` is the graph after shape inference.
+
+        `in_caller` are outputs written into storage that the caller counts.
+        """
+        self.scope = scope
+        self.graph = graph
+        self.typed = typed
+        self.drafts: list[Draft] = []
+        self.bodies: dict[str, Body] = {}
+        self._in_caller = frozenset(in_caller)
+        self._outputs = frozenset(value.name for value in graph.output)
+        self._inputs = [input_names(node) for node in graph.node]
+        self._consumed = self._outputs.union(*self._inputs)
+        self._op_names = _unique_names(graph.node)
+        self._writers: dict[int, Draft] = {}
+
+    def collect(self) -> None:
+        """Turn the nodes into drafts, in order."""
+        for position, node in enumerate(self.graph.node):
+            self._add_node(position, node)
+
+    def finish(self, *, keep_order: bool = False) -> Translation:
+        """Build the graph; raises GraphError for sizes no machine can hold.
+
+        With `keep_order` the ops stay in the given order, because nobody could apply another one.
+        """
+        for draft in self.drafts:
+            self.scope.builder.add_op(
+                draft.name,
+                draft.kind,
+                reads=draft.reads,
+                writes=draft.writes,
+                mutates=draft.mutates,
+                in_place=[pair for pair in draft.in_place if self._may_take(*pair)],
+                scratch_bytes=draft.scratch_bytes,
+                pure=not draft.fixed,
+                ordered=draft.fixed or keep_order,
+                callees=draft.callees,
+            )
+        graph = self.scope.builder.build()
+        return Translation(graph, tuple(tuple(draft.nodes) for draft in self.drafts), self.bodies)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether something in here must neither run twice nor change places with its like."""
+        return any(draft.fixed for draft in self.drafts)
+
+    def _add_node(self, position: int, node: NodeProto) -> None:
+        operator = operator_of(node)
+        if operator in CONSTANTS:
+            self.scope.add_constant(node.output[0])
+        elif operator in VIEWS and node.output[0] not in self._outputs and self.scope.is_tensor(node.input[0]):
+            self._add_view(position, node)
+        elif operator in METADATA:
+            self._add_metadata(position, node)
+        else:
+            self._add_op(position, node)
+
+    def _add_view(self, position: int, node: NodeProto) -> None:
+        base, *operands = [self.scope.value(name) for name in node.input if name]
+        keeps = [*base.keeps, *(b for value in operands for b in (value.buffer, *value.keeps) if b in self._writers)]
+        self.scope.define(node.output[0], base.buffer, tuple(dict.fromkeys(keeps)))
+        if node.output[0] not in self._consumed and not keeps and base.buffer in self._writers:
+            self._writers[base.buffer].nodes.append(position)
+
+    def _add_metadata(self, position: int, node: NodeProto) -> None:
+        """A shape is taken as soon as its value is there, so it belongs to the op that writes the value."""
+        value = self.scope.value(node.input[0])
+        if value.keeps:
+            self._add_op(position, node)
+            return
+        draft = self._writers.get(value.buffer)
+        if draft is None:
+            draft = Draft(name=self._op_names[position], kind=node.op_type, nodes=[], reads=[])
+            self.drafts.append(draft)
+        draft.nodes.append(position)
+        self._add_results(draft, node)
+
+    def _add_op(self, position: int, node: NodeProto) -> None:
+        values = [self.scope.value(name) for name in self._inputs[position]]
+        bases = [value.buffer for value in values]
+        reads = dict.fromkeys([*bases, *(buffer for value in values for buffer in value.keeps)])
+        draft = Draft(name=self._op_names[position], kind=_kind_of(node), nodes=[position], reads=list(reads))
+        draft.fixed = is_opaque(node) or draws_random(node, self.graph)
+        if is_opaque(node):
+            self.scope.context.notes.append(
+                f"{describe_node(node, position)} of domain {node.domain!r} is unknown: it keeps its order and its "
+                "workspace is not modeled"
+            )
+        if operator_of(node) in WORKSPACE_NOT_MODELED:
+            self.scope.context.workspaces[node.op_type] += 1
+        self._add_results(draft, node)
+        draft.scratch_bytes = workspace_bytes(node, self.scope.types)
+        self._call(draft, position, node)
+        for source, target in IN_PLACE.get(operator_of(node), ()):
+            if source < len(node.input) and node.input[source] and target < len(node.output) and node.output[target]:
+                base = self.scope.value(node.input[source]).buffer
+                if bases.count(base) == 1:
+                    draft.in_place.append((base, self.scope.value(node.output[target]).buffer))
+        self.drafts.append(draft)
+
+    def _call(self, draft: Draft, position: int, node: NodeProto) -> None:
+        call = call_of(node, self.typed.node[position], position, self.scope)
+        if call is None:
+            return
+        draft.kind = call.kind
+        for callee in call.callees:
+            name = f"{self.scope.name}/{draft.name}/{callee.label}".lstrip("/")
+            inner, fixed = translate_callee(callee, name, self.scope)
+            self.scope.builder.add_subgraph(name, inner.graph)
+            draft.callees.append(name)
+            draft.fixed |= fixed
+            if callee.in_file:
+                self.bodies[name] = Body(position, callee.label, inner)
+        draft.scratch_bytes += sum(self.scope.size_of(self.scope.value(name).buffer) for name in call.collected)
+
+    def _add_results(self, draft: Draft, node: NodeProto) -> None:
+        for name in node.output:
+            if not name:
+                continue
+            size = self.scope.bytes_of(name, f"{node.op_type} {draft.name!r}")
+            if name in self._in_caller:
+                buffer = self.scope.add_buffer(name, size, Lifetime.PERSISTENT)
+                draft.mutates.append(buffer)
+            else:
+                # ONNX Runtime never frees a result that nothing reads, so it lives to the end like an output.
+                kept = name in self._outputs or name not in self._consumed
+                buffer = self.scope.add_buffer(name, size, Lifetime.OUTPUT if kept else Lifetime.INTERMEDIATE)
+                draft.writes.append(buffer)
+            self.scope.define(name, buffer)
+            self._writers[buffer] = draft
+
+    def _may_take(self, read: int, written: int) -> bool:
+        scope = self.scope
+        same = 0 < scope.size_of(read) == scope.size_of(written)
+        return same and scope.is_intermediate(read) and scope.is_intermediate(written)
+
+
+def translate_callee(callee: Callee, name: str, outer: Scope) -> tuple[Translation, bool]:
+    """Translate a graph that a node calls; also say whether it must neither run twice nor change places."""
+    scope = Scope(outer.context, name, callee.typed, outer)
+    scope.add_weights(callee.graph)
+    lifetimes = callee.input_lifetimes
+    for position, value in enumerate(callee.graph.input):
+        lifetime = lifetimes[position] if position < len(lifetimes) else Lifetime.INPUT
+        scope.define(value.name, scope.add_buffer(value.name, scope.bytes_of(value.name, "a body"), lifetime))
+    translator = Translator(scope, callee.graph, callee.typed, callee.outputs_in_caller)
+    translator.collect()
+    return translator.finish(keep_order=not callee.in_file), translator.fixed
+
+
+def _kind_of(node: NodeProto) -> str:
+    return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+
+
+def _unique_names(nodes: Sequence[NodeProto]) -> list[str]:
+    """Name every node's op: its own name where unique, else after its first output or its place."""
+    given = Counter(node.name for node in nodes)
+    taken = set(given)
+    names: list[str] = []
+    for position, node in enumerate(nodes):
+        name = node.name
+        if not name or given[name] > 1:
+            name = f"{node.op_type}:{next(filter(None, node.output), position)}"
+            while name in taken:
+                name += "'"
+            taken.add(name)
+        names.append(name)
+    return names
