@@ -20,6 +20,10 @@ class LowtideError(Exception):
     exit_code: int = 1
     """What the command line exits with when this error ends it."""
 
+    def __init__(self, message: str) -> None:
+        """Keep the message to one line, whatever names and parser texts went into it."""
+        super().__init__(" ".join(message.splitlines()))
+
 
 class UsageError(LowtideError):
     """The call itself is wrong, whatever the input holds."""

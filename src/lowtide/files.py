@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lowtide.errors import InputError, MalformedInputError, UsageError
 
-MOST_BYTES = 4 * 2**30
+MOST_BYTES = 2**30
 """The largest file lowtide reads into memory, decompressed."""
 
 

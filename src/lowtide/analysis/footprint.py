@@ -36,10 +36,18 @@ def simulate(graph: Graph, plan: Plan) -> Footprint:
     A step has three instants: allocate outputs and scratch, run, free what is dead. Callees count with the peak of
     their own plan, or of their program order where the plan has none. The plan is trusted: check it with `verify`.
     """
+    return _simulate(graph, plan, {})
+
+
+def _simulate(graph: Graph, plan: Plan, known: dict[tuple[int, int], dict[str, int]]) -> Footprint:
+    """Simulate with the peaks of callees known so far: a graph that many others call is played once."""
     callee_peaks: dict[str, dict[str, int]] = {}
     for name in dict.fromkeys(name for names in graph.callees for name in names):
-        callee = graph.subgraphs[name]
-        callee_peaks[name] = simulate(callee, plan.callees.get(name) or Plan.baseline(callee)).peak_bytes
+        callee, callee_plan = graph.subgraphs[name], plan.callees.get(name)
+        key = (id(callee), id(callee_plan))  # both stay alive through graph and plan
+        if key not in known:
+            known[key] = _simulate(callee, callee_plan or Plan.baseline(callee), known).peak_bytes
+        callee_peaks[name] = known[key]
     transient = transient_bytes(graph, callee_peaks)
     has_transient = transient.any(axis=1).tolist()
     sizes, homes = graph.sizes.tolist(), graph.buffer_spaces.tolist()
@@ -72,12 +80,11 @@ def simulate(graph: Graph, plan: Plan) -> Footprint:
                 live[step + 1] += transient[target]
             for buffer in momentary:
                 now[homes[buffer]] -= sizes[buffer]
-        elif not persistent[target] or (kind == StepKind.COPY_OUT or space != HOME):
+        else:
             place = homes[target] if space == HOME or kind == StepKind.COPY_IN else space
-            now[place] += -sizes[target] if kind == StepKind.FREE else sizes[target]
             if place == homes[target]:
                 resident[target] = kind != StepKind.FREE
-            live[step + 1] = now
-        else:
+            if place != homes[target] or not persistent[target]:
+                now[place] += -sizes[target] if kind == StepKind.FREE else sizes[target]
             live[step + 1] = now
     return Footprint(tuple(space.name for space in graph.spaces), live)

@@ -28,7 +28,8 @@ def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
     """Return every residency of a plan. O(steps + e); the plan is trusted, as in `simulate`.
 
     A residency starts at the step that allocates it (0 for inputs) and ends at the step that frees it, or at the run
-    that hands its storage to another buffer, or at the number of steps.
+    that hands its storage to another buffer, or at the number of steps. A rerun writes beside a copy that is still
+    there, so that the replaced residency ends one step after the new one starts.
     """
     homes = graph.buffer_spaces.tolist()
     persistent = (graph.lifetimes == Lifetime.PERSISTENT).tolist()
@@ -57,8 +58,9 @@ def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
                 written: end(read, homes[read], step) for read, written in zip(taken[::2], taken[1::2], strict=True)
             }
             for buffer in allocates[target]:
-                if (buffer, homes[buffer]) not in open_rows:
-                    start(buffer, homes[buffer], step, handed.get(buffer, -1))
+                if (buffer, homes[buffer]) in open_rows:
+                    end(buffer, homes[buffer], step + 1)
+                start(buffer, homes[buffer], step, handed.get(buffer, -1))
             continue
         place = homes[target] if space == HOME or kind == StepKind.COPY_IN else space
         if persistent[target] and place == homes[target]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from lowtide.graph.check import check_graph, exact_rows, exact_sizes
+from lowtide.graph.check import check_graph, exact_rows, exact_sizes, exact_spaces
 from lowtide.graph.graph import Graph
 from lowtide.graph.lifetime import Lifetime
 from lowtide.graph.space import Space
@@ -133,7 +133,7 @@ class GraphBuilder:
             unmodeled=tuple(self._notes),
             sizes=exact_sizes(self._sizes, "buffer", self._buffer_names),
             scratch=exact_sizes(self._scratch, "scratch of op", self._op_names),
-            buffer_spaces=np.asarray(self._buffer_spaces, np.int16),
+            buffer_spaces=exact_spaces(self._buffer_spaces, self._buffer_names),
             lifetimes=np.asarray(self._lifetimes, np.uint8),
             pure=np.asarray(self._pure, np.bool_),
             ordered=np.asarray(self._ordered, np.bool_),

@@ -14,6 +14,11 @@ from lowtide.graph.structure import ReadBeforeWriteError
 
 _LARGEST = 2**63 - 1
 _MOST_IDS = 2**31 - 1
+_MOST_SPACES = 256
+_MOST_SUBGRAPHS = 4096
+_DEEPEST_CALL = 64
+_MOST_AT_ONCE = 2**62
+"""Leaves room below 2^63 for what alignment adds to every buffer."""
 
 
 def check_graph(graph: Graph) -> None:
@@ -26,6 +31,7 @@ def check_graph(graph: Graph) -> None:
     _check_ops(graph)
     _check_in_place(graph)
     _check_callees(graph)
+    _check_total(graph)
     try:
         structure = graph.structure
     except ReadBeforeWriteError as error:
@@ -45,6 +51,14 @@ def exact_sizes(values: Sequence[int], what: str, names: Sequence[str]) -> NDArr
     if sum(values) > _LARGEST:
         raise GraphError(f"all sizes ({what} {names[0]!r} and following) together exceed 2^63 - 1 bytes; check units")
     return np.asarray(values, np.int64)
+
+
+def exact_spaces(values: Sequence[int], names: Sequence[str]) -> NDArray[np.int16]:
+    """Turn memory space ids into an array; raises GraphError for an id beyond any space."""
+    for position, value in enumerate(values):
+        if not 0 <= value < _MOST_SPACES:
+            raise GraphError(f"buffer {names[position]!r} is in memory space {value}; ids count from 0 to at most 255")
+    return np.asarray(values, np.int16)
 
 
 def exact_rows(lists: Sequence[Sequence[int]], what: str, op_names: Sequence[str]) -> Rows:
@@ -74,6 +88,10 @@ def _check_names(what: str, names: Sequence[str]) -> None:
 
 
 def _check_spaces(graph: Graph) -> None:
+    if len(graph.spaces) > _MOST_SPACES:
+        raise GraphError(
+            f"graph {graph.name!r} has {len(graph.spaces)} memory spaces; at most {_MOST_SPACES} are allowed"
+        )
     known = {space.name for space in graph.spaces}
     for space in graph.spaces:
         if space.capacity_bytes is not None and not 0 <= space.capacity_bytes <= _LARGEST:
@@ -151,12 +169,24 @@ def _check_in_place(graph: Graph) -> None:
 
 
 def _check_callees(graph: Graph) -> None:
+    if len(graph.subgraphs) > _MOST_SUBGRAPHS:
+        raise GraphError(f"graph {graph.name!r} has more than {_MOST_SUBGRAPHS} subgraphs; inline the small ones")
     for op, names in enumerate(graph.callees):
         for name in names:
             if name not in graph.subgraphs:
                 raise GraphError(f"op {graph.op_names[op]!r} calls graph {name!r}, which is not among the subgraphs")
             calls = graph.subgraphs[name]
             _check_spaces_match(graph, name, calls)
+    if graph.call_depth > _DEEPEST_CALL:
+        raise GraphError(f"graph {graph.name!r} nests calls more than {_DEEPEST_CALL} deep; inline some of them")
+
+
+def _check_total(graph: Graph) -> None:
+    if graph.most_bytes > _MOST_AT_ONCE:
+        raise GraphError(
+            f"graph {graph.name!r} may need {graph.most_bytes} bytes at once, with scratch and callees; the limit is "
+            "2^62: check the units of its sizes"
+        )
 
 
 def _check_spaces_match(graph: Graph, name: str, callee: Graph) -> None:

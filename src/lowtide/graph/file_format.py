@@ -106,7 +106,8 @@ def graph_from_record(record: GraphRecord) -> Graph:
     }
     subgraphs: dict[str, Graph] = {}
     for name in callee_order({name: [c for c in callees if c in calls] for name, callees in calls.items()}):
-        subgraphs[name] = _build(record.graphs[name], subgraphs)
+        called = {callee: subgraphs[callee] for callee in calls[name] if callee in subgraphs}
+        subgraphs[name] = _build(record.graphs[name], called)
     return _build(record, subgraphs)
 
 

@@ -111,19 +111,37 @@ class Graph:
     def scratch_spaces(self) -> Ids:
         """Memory space of every op's scratch: the one its device names, else the first."""
         by_name = {space.name: position for position, space in enumerate(self.spaces)}
-        return np.fromiter((by_name.get(device or "", 0) for device in self.devices), np.int32, self.n_ops)
+        return np.fromiter(
+            (0 if device is None else by_name.get(device, 0) for device in self.devices), np.int32, self.n_ops
+        )
+
+    @cached_property
+    def call_depth(self) -> int:
+        """How deep calls nest: 1 where no op calls a graph."""
+        return 1 + max((self.subgraphs[name].call_depth for names in self.callees for name in names), default=0)
+
+    @cached_property
+    def most_bytes(self) -> int:
+        """What no plan can exceed at once, by far: every buffer twice, since a rerun writes beside what is there, and
+        the largest scratch and callee of any op."""
+        transient = int(self.scratch.max(initial=0))
+        for op, names in enumerate(self.callees):
+            if names:
+                inner = max(self.subgraphs[name].most_bytes for name in names)
+                transient = max(transient, int(self.scratch[op]) + inner)
+        return 2 * int(self.sizes.sum()) + transient
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 over everything a plan depends on, as hex; the graph's own name and remarks are left out."""
         digest = hashlib.sha256(b"lowtide graph 1\n")
         for space in self.spaces:
-            links = sorted(space.bandwidth_bytes_per_s.items())
+            links = sorted((other, float(speed)) for other, speed in space.bandwidth_bytes_per_s.items())
             digest.update(repr((space.name, space.capacity_bytes, space.alignment, links)).encode())
         for names in (self.buffer_names, self.op_names, self.op_kinds):
-            digest.update("\0".join(names).encode() + b"\n")
+            digest.update(repr(list(names)).encode())
         digest.update(repr([entry for entry in enumerate(self.callees) if entry[1]]).encode())
-        digest.update(repr([entry for entry in enumerate(self.devices) if entry[1]]).encode())
+        digest.update(repr([entry for entry in enumerate(self.devices) if entry[1] is not None]).encode())
         for rows in (self.reads, self.writes, self.mutates, self.after, self.in_place):
             digest.update(rows.offsets.astype("<i8").tobytes() + rows.values.astype("<i4").tobytes())
         for array in (self.sizes, self.lifetimes, self.buffer_spaces, self.scratch, self.pure, self.ordered, self.cost):

@@ -7,6 +7,14 @@ from lowtide.graph.graph import Graph
 
 def format_graph(graph: Graph) -> str:
     """Return one line per space, buffer and op, in graph order, then the subgraphs; equal graphs give equal text."""
+    lines = _format_own(graph)
+    for name, inner in graph.subgraphs.items():  # callees of callees are among them
+        lines.append(f"subgraph {name}:")
+        lines.extend(_format_own(inner))
+    return "\n".join(lines) + "\n"
+
+
+def _format_own(graph: Graph) -> list[str]:
     lines = [f"graph {graph.name}"]
     for space in graph.spaces:
         capacity = "unlimited" if space.capacity_bytes is None else f"{space.capacity_bytes} B"
@@ -17,10 +25,7 @@ def format_graph(graph: Graph) -> str:
         lines.append(f"  %{number} {buffer.name}: {buffer.size_bytes} B {buffer.lifetime.name.lower()} in {place}")
     lines.extend(f"  {_format_op(graph, number)}" for number in range(graph.n_ops))
     lines.extend(f"  not modeled: {sentence}" for sentence in graph.unmodeled)
-    for name, inner in graph.subgraphs.items():
-        lines.append(f"subgraph {name}:")
-        lines.append(format_graph(inner).rstrip("\n"))
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _format_op(graph: Graph, number: int) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.analysis.live_ranges import LiveRanges, live_ranges
-from lowtide.graph import Graph
+from lowtide.graph import Graph, Lifetime
 from lowtide.pack.best_fit_by_birth import BestFitByBirth
 from lowtide.pack.greedy_by_size import GreedyBySize
 from lowtide.plan import Address, Plan, StepKind
@@ -63,13 +63,16 @@ def pack_plan(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> Packing
 
 def _blocks(graph: Graph, ranges: LiveRanges) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Join residencies that hand their storage on; returns the block of each, and rows (space, first, last, size)."""
+    homes, lifetimes = graph.buffer_spaces[ranges.buffers], graph.lifetimes[ranges.buffers]
+    at_start = (ranges.first_steps == 0) & (ranges.spaces == homes) & (lifetimes <= Lifetime.DONATED)
+    births = ranges.first_steps - at_start  # inputs are all there before the first step, even one freed in it
     block_of = np.empty(len(ranges), np.int64)
     blocks: list[list[int]] = []
     for row, (buffer, space, first, last, continues) in enumerate(
         zip(
             ranges.buffers.tolist(),
             ranges.spaces.tolist(),
-            ranges.first_steps.tolist(),
+            births.tolist(),
             ranges.last_steps.tolist(),
             ranges.continues.tolist(),
             strict=True,
