@@ -26,6 +26,18 @@ void register_evaluate(nb::module_& m) {
       },
       nb::arg("graph"), nb::arg("order"), nb::arg("in_place"),
       "Peaks and their first positions per space, and the in-place pairs taken (op, read, written, ...).");
+  m.def(
+      "profile",
+      [](const HeldGraphView& graph, Array<int32_t> order, bool in_place) {
+        if (order.shape(0) != static_cast<size_t>(graph.view.n_ops))
+          throw nb::value_error("order must hold every op once");
+        nb::gil_scoped_release released;
+        auto profile = evaluate(graph.view, span_of(order), in_place, true).profile;
+        nb::gil_scoped_acquire acquired;
+        return to_numpy(std::move(profile));
+      },
+      nb::arg("graph"), nb::arg("order"), nb::arg("in_place"),
+      "Live bytes while each op of the order runs, per position and space, row by row.");
 }
 
 }  // namespace lowtide::bindings

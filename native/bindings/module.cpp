@@ -6,5 +6,7 @@ NB_MODULE(_native, m) {
   register_structure(m);
   register_graph_view(m);
   register_evaluate(m);
+  register_orders(m);
   register_pack(m);
+  register_closure_cut(m);
 }

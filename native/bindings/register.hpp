@@ -7,6 +7,8 @@ namespace lowtide::bindings {
 void register_structure(nb::module_& m);
 void register_graph_view(nb::module_& m);
 void register_evaluate(nb::module_& m);
+void register_orders(nb::module_& m);
 void register_pack(nb::module_& m);
+void register_closure_cut(nb::module_& m);
 
 }  // namespace lowtide::bindings

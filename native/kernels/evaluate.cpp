@@ -4,14 +4,14 @@
 
 namespace lowtide {
 
-Evaluation evaluate(const GraphView& graph, std::span<const int32_t> order, bool in_place) {
+Evaluation evaluate(const GraphView& graph, std::span<const int32_t> order, bool in_place, bool with_profile) {
   std::vector<int64_t> live(graph.n_spaces, 0);
   std::vector<int32_t> uses_left(graph.n_buffers);
   for (int32_t b = 0; b < graph.n_buffers; ++b) {
     uses_left[b] = static_cast<int32_t>(graph.users[b].size());
     if (graph.lifetimes[b] == kInput || graph.lifetimes[b] == kDonated) live[graph.spaces[b]] += graph.sizes[b];
   }
-  Evaluation result{live, std::vector<int32_t>(graph.n_spaces, -1), {}};
+  Evaluation result{live, std::vector<int32_t>(graph.n_spaces, -1), {}, {}};
   for (int32_t b = 0; b < graph.n_buffers; ++b)
     if (graph.lifetimes[b] == kDonated && uses_left[b] == 0) live[graph.spaces[b]] -= graph.sizes[b];
 
@@ -27,6 +27,7 @@ Evaluation evaluate(const GraphView& graph, std::span<const int32_t> order, bool
     }
     for (int32_t s = 0; s < graph.n_spaces; ++s) {
       const int64_t now = live[s] + graph.scratch[int64_t{op} * graph.n_spaces + s];
+      if (with_profile) result.profile.push_back(now);
       if (now > result.peaks[s]) {
         result.peaks[s] = now;
         result.peak_places[s] = static_cast<int32_t>(place);

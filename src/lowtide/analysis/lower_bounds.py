@@ -1,12 +1,16 @@
-"""Bounds that no order can beat."""
+"""Bounds that no order can beat, with the op that sets them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from lowtide.analysis.problem import Problem
+from lowtide import _native
+from lowtide.analysis.problem import Order, Problem
 from lowtide.graph import Lifetime
+
+MOST_WORK = 200_000_000
+"""Arcs that the flows of one bound may look at; a few seconds at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,42 +23,45 @@ class LowerBound:
     """The op that cannot run with less; None when the inputs or the outputs alone need that much."""
 
 
-def largest_op_bound(problem: Problem) -> list[LowerBound]:
-    """Return, per memory space, the most that a single op needs resident at once, whatever the order. O(n + e).
+def lower_bounds(problem: Problem, orders: Iterable[Order]) -> list[LowerBound]:
+    """Return, per memory space, the most that any single op needs while it runs, whatever the order.
 
-    An op needs what it touches, what it allocates, its transient bytes, and the inputs that the caller keeps. Where
-    in-place pairs may be taken, the best case is assumed: every buffer it could take over dies there.
-    Before the first op all inputs are there, after the last one all outputs.
+    What runs before an op is closed under predecessors, holds its ancestors and none of its descendants; live bytes
+    are submodular over such sets, so the least is a minimum cut (one flow over the ops incomparable with it). The
+    bound is the largest such value over all ops: ops are tried from the worst of the given orders on, and an op that
+    needs no more than the bound in some known order cannot raise it, so usually one flow is enough. Before the first
+    op all inputs are there, after the last one all outputs. With in-place pairs the best case is assumed where an op
+    can choose. Stops early, with a weaker bound, after `MOST_WORK` arcs.
     """
-    graph, structure = problem.graph, problem.graph.structure
-    counted = graph.sizes * (graph.lifetimes != Lifetime.PERSISTENT)
-    kept = graph.lifetimes == Lifetime.INPUT
+    profiles = [_profile_by_op(problem, order) for order in orders]
     bounds: list[LowerBound] = []
-    for position, space in enumerate(graph.spaces):
-        here = graph.buffer_spaces == position
-        sizes = counted * here
-        always = int(sizes[kept].sum())
-        sizes = sizes * ~kept
-        needs = problem.transient[:, position] + always
-        for rows in (structure.touches, structure.allocates):
-            np.add.at(needs, rows.owners(), sizes[rows.values])
-        if problem.in_place:
-            needs = needs - _most_saved_in_place(problem, sizes.tolist())
-        donated = int(sizes[graph.lifetimes == Lifetime.DONATED].sum())
-        outputs = int(sizes[graph.lifetimes == Lifetime.OUTPUT].sum())
-        edges = always + max(donated, outputs)
-        largest = int(needs.max(initial=0))
-        op = int(needs.argmax()) if largest > edges else None
-        bounds.append(LowerBound(space=space.name, peak_bytes=max(largest, edges), op=op))
+    for position, space in enumerate(problem.graph.spaces):
+        bound = LowerBound(space=space.name, peak_bytes=_at_the_edges(problem, position), op=None)
+        needed = np.minimum.reduce([profile[:, position] for profile in profiles])
+        cutter = _native.ClosureCutter(problem.native, position, problem.in_place)
+        work = 0
+        for op in np.argsort(-needed, kind="stable").tolist():
+            if needed[op] <= bound.peak_bytes or work > MOST_WORK:
+                break
+            least, _, spent = cutter.cut(op)
+            work += spent
+            if least > bound.peak_bytes:
+                bound = LowerBound(space=space.name, peak_bytes=least, op=op)
+        bounds.append(bound)
     return bounds
 
 
-def _most_saved_in_place(problem: Problem, sizes: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _profile_by_op(problem: Problem, order: Order) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    profile = np.empty((problem.graph.n_ops, len(problem.graph.spaces)), np.int64)
+    profile[order] = _native.profile(problem.native, order, problem.in_place).reshape(profile.shape)
+    return profile
+
+
+def _at_the_edges(problem: Problem, space: int) -> int:
     graph = problem.graph
-    saved = np.zeros(graph.n_ops, np.int64)
-    for op in np.flatnonzero(np.diff(graph.in_place.offsets)).tolist():
-        flat = graph.in_place[op].tolist()
-        saved[op] = min(
-            sum(sizes[buffer] for buffer in set(flat[1::2])), sum(sizes[buffer] for buffer in set(flat[::2]))
-        )
-    return saved
+    here = graph.buffer_spaces == space
+    kept, donated, outputs = (
+        int(graph.sizes[here & (graph.lifetimes == lifetime)].sum())
+        for lifetime in (Lifetime.INPUT, Lifetime.DONATED, Lifetime.OUTPUT)
+    )
+    return kept + max(donated, outputs)

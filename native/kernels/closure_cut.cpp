@@ -1,0 +1,116 @@
+#include "kernels/closure_cut.hpp"
+
+#include "kernels/max_flow.hpp"
+
+namespace lowtide {
+
+ClosureCutter::ClosureCutter(const GraphView& graph, int32_t space, bool in_place)
+    : graph_(graph), space_(space), in_place_(in_place), node_(graph.n_ops, -1) {
+  for (int32_t b = 0; b < graph.n_buffers; ++b)
+    if (graph.lifetimes[b] == kInput && graph.spaces[b] == space) kept_inputs_ += graph.sizes[b];
+}
+
+void ClosureCutter::mark_comparable(int32_t op) {
+  side_.assign(graph_.n_ops, kFree);
+  auto spread = [&](const Rows& rows, Side side) {
+    queue_.assign(1, op);
+    for (size_t i = 0; i < queue_.size(); ++i)
+      for (int32_t next : rows[queue_[i]])
+        if (side_[next] == kFree) {
+          side_[next] = side;
+          queue_.push_back(next);
+        }
+  };
+  spread(graph_.predecessors, kBefore);
+  side_[op] = kAfter;
+  spread(graph_.successors, kAfter);
+}
+
+bool ClosureCutter::may_take_over(int32_t op, int32_t read, int32_t written) const {
+  return graph_.producers[written] == op && graph_.freeable(read) && graph_.sizes[read] == graph_.sizes[written] &&
+         graph_.spaces[read] == graph_.spaces[written] && graph_.spaces[read] == space_;
+}
+
+ClosureCut ClosureCutter::cut(int32_t op) {
+  mark_comparable(op);
+  MaxFlow flow(2);
+  for (int32_t o = 0; o < graph_.n_ops; ++o) node_[o] = side_[o] == kFree ? flow.add_node() : -1;
+  auto node_of = [&](int32_t o) {
+    return side_[o] == kFree ? node_[o] : side_[o] == kBefore ? MaxFlow::kSource : MaxFlow::kSink;
+  };
+  for (int32_t o = 0; o < graph_.n_ops; ++o)
+    if (side_[o] == kFree)
+      for (int32_t earlier : graph_.predecessors[o])
+        if (side_[earlier] == kFree) flow.add_edge(node_[o], node_[earlier], MaxFlow::kInfinite);
+
+  int64_t fixed = kept_inputs_ + graph_.scratch[int64_t{op} * graph_.n_spaces + space_];
+  // Charges `size` when `from` is before and not all of `users` are (those on the source side never are missing).
+  auto charge = [&](int32_t from, std::span<const int32_t> users, int32_t but_not, int64_t size) {
+    int32_t single = -1, joint = -1, free_users = 0;
+    for (int32_t user : users) {
+      if (user == but_not || side_[user] == kBefore) continue;
+      if (side_[user] == kAfter) {
+        if (from == MaxFlow::kSource)
+          fixed += size;
+        else
+          flow.add_edge(from, MaxFlow::kSink, size);
+        return;
+      }
+      single = user;
+      ++free_users;
+    }
+    if (free_users == 0) return;
+    if (free_users == 1) {
+      flow.add_edge(from, node_[single], size);
+      return;
+    }
+    joint = flow.add_node();
+    flow.add_edge(from, joint, size);
+    for (int32_t user : users)
+      if (user != but_not && side_[user] == kFree) flow.add_edge(joint, node_[user], MaxFlow::kInfinite);
+  };
+
+  for (int32_t b = 0; b < graph_.n_buffers; ++b) {
+    const uint8_t lifetime = graph_.lifetimes[b];
+    if (graph_.spaces[b] != space_ || graph_.sizes[b] == 0 || lifetime == kPersistent || lifetime == kInput) continue;
+    const int32_t producer = graph_.producers[b];
+    if (producer < 0 && lifetime != kDonated) continue;
+    const int32_t from = producer < 0 ? MaxFlow::kSource : node_of(producer);
+    if (from == MaxFlow::kSink) continue;
+    if (lifetime == kOutput) {
+      if (from == MaxFlow::kSource)
+        fixed += graph_.sizes[b];
+      else
+        flow.add_edge(from, MaxFlow::kSink, graph_.sizes[b]);
+    } else {
+      charge(from, graph_.users[b], -1, graph_.sizes[b]);
+    }
+  }
+  for (int32_t b : graph_.allocates[op])
+    if (graph_.spaces[b] == space_) fixed += graph_.sizes[b];
+  if (in_place_) {
+    const auto pairs = graph_.in_place[op];
+    for (int32_t written : graph_.allocates[op]) {
+      int32_t candidate = -1, candidates = 0;
+      for (size_t i = 0; i + 1 < pairs.size(); i += 2)
+        if (pairs[i + 1] == written && may_take_over(op, pairs[i], written)) {
+          candidate = pairs[i];
+          ++candidates;
+        }
+      if (candidates == 0) continue;
+      fixed -= graph_.sizes[written];
+      // With one candidate the saving is real only when every other user of it ran before.
+      if (candidates == 1) charge(MaxFlow::kSource, graph_.users[candidate], op, graph_.sizes[written]);
+    }
+  }
+
+  ClosureCut result;
+  result.peak = fixed + flow.run();
+  result.work = flow.work() + graph_.n_ops;
+  result.before.assign(graph_.n_ops, 0);
+  for (int32_t o = 0; o < graph_.n_ops; ++o)
+    result.before[o] = side_[o] == kBefore || (side_[o] == kFree && flow.on_source_side(node_[o]));
+  return result;
+}
+
+}  // namespace lowtide

@@ -1,0 +1,48 @@
+// Maximum flow with integer capacities: Dinic's algorithm, iterative, on a graph built edge by edge.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace lowtide {
+
+class MaxFlow {
+ public:
+  static constexpr int64_t kInfinite = INT64_MAX / 4;
+
+  // Node 0 is the source, node 1 the sink.
+  static constexpr int32_t kSource = 0, kSink = 1;
+
+  explicit MaxFlow(int32_t n_nodes) : n_nodes_(n_nodes) {}
+
+  int32_t add_node() { return n_nodes_++; }
+  void add_edge(int32_t from, int32_t to, int64_t capacity) {
+    from_.push_back(from);
+    to_.push_back(to);
+    capacity_.push_back(capacity);
+  }
+
+  // Pushes the maximum flow; stops early once it reaches `enough`. Returns the flow's value.
+  int64_t run(int64_t enough = kInfinite);
+
+  // After run(): whether the source reaches the node in the residual graph (the least source side of a minimum cut).
+  bool on_source_side(int32_t node) const { return level_[node] >= 0; }
+
+  int64_t work() const { return work_; }
+
+ private:
+  void index_edges();
+  bool find_levels();
+  int64_t push_blocking_flow(int64_t limit);
+
+  int32_t n_nodes_;
+  std::vector<int32_t> from_, to_;       // as added
+  std::vector<int64_t> capacity_;        // as added
+  std::vector<int64_t> first_;           // arcs of a node: [first_[n], first_[n + 1])
+  std::vector<int32_t> head_;            // per arc
+  std::vector<int64_t> residual_, twin_; // per arc
+  std::vector<int32_t> level_;
+  std::vector<int64_t> next_;
+  int64_t work_ = 0;
+};
+
+}  // namespace lowtide
