@@ -1,0 +1,55 @@
+"""Every scheduler by name."""
+
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+
+from lowtide.errors import UsageError
+from lowtide.schedule.scheduler import Scheduler
+
+ENTRY_POINT_GROUP = "lowtide.schedulers"
+"""Third parties offer schedulers of their own in this entry point group: name = "module:Class"."""
+
+SCHEDULERS = {
+    "given": "lowtide.schedule.given:Given",
+    "mesh-list": "lowtide.schedule.mesh_list:MeshList",
+    "xla-list": "lowtide.schedule.xla_list:XlaList",
+    "xla-dfs": "lowtide.schedule.xla_dfs:XlaDfs",
+    "xla-postorder": "lowtide.schedule.postorder:Postorder",
+    "xla-best": "lowtide.schedule.xla_best:XlaBest",
+    "lpmf": "lowtide.schedule.lpmf:Lpmf",
+    "bfs": "lowtide.schedule.bfs:Bfs",
+    "dfs": "lowtide.schedule.dfs:Dfs",
+    "inductor-best": "lowtide.schedule.inductor_best:InductorBest",
+    "longest-path": "lowtide.schedule.longest_path:LongestPath",
+}
+"""Name to "module:Class", in the order in which results are shown."""
+
+
+def scheduler_names() -> tuple[str, ...]:
+    """Return the names of all schedulers: lowtide's own in table order, then third parties' sorted by name."""
+    return (*SCHEDULERS, *sorted(_third_party()))
+
+
+def scheduler(name: str) -> Scheduler:
+    """Return the scheduler of this name with its default settings.
+
+    Raises UsageError for an unknown name, and for a third party's entry that cannot be loaded.
+    """
+    if name in SCHEDULERS:
+        module, _, attribute = SCHEDULERS[name].partition(":")
+        return getattr(import_module(module), attribute)()
+    entry = _third_party().get(name)
+    if entry is None:
+        raise UsageError(f"unknown scheduler {name!r}; choose one of {', '.join(scheduler_names())}")
+    try:
+        return entry.load()()
+    except Exception as error:
+        raise UsageError(
+            f"scheduler {name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}; "
+            "update or remove the package that offers it"
+        ) from error
+
+
+def _third_party() -> dict[str, EntryPoint]:
+    """Entries by name; a name of lowtide's own cannot be taken over."""
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP) if entry.name not in SCHEDULERS}
