@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, EncodeError
 from onnx import ModelProto
 
-from lowtide.errors import MalformedInputError
+from lowtide.errors import MalformedInputError, UnsupportedError
 from lowtide.files import read_bytes
 
 ModelSource = str | os.PathLike[str] | ModelProto
@@ -36,6 +36,14 @@ def source_folder(source: ModelSource) -> Path | None:
 def describe_source(source: ModelSource) -> str:
     """Name a model in messages: its path, or its graph's name."""
     return f"model {source.graph.name!r}" if isinstance(source, ModelProto) else str(source)
+
+
+def serialize(model: ModelProto, name: str) -> bytes:
+    """Return a model's bytes; raises UnsupportedError for one that is too large for a single file."""
+    try:
+        return model.SerializeToString()
+    except (EncodeError, ValueError):
+        raise UnsupportedError(f"{name} is larger than 2 GiB; move its weights to external data first") from None
 
 
 def _parse(path: Path) -> ModelProto:

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from onnx import ModelProto
+
 from lowtide.frameworks.onnx.check import check_model
 from lowtide.frameworks.onnx.load import ModelSource, describe_source, load_model
 from lowtide.frameworks.onnx.scope import Context, Scope
@@ -19,12 +21,11 @@ def read(model: ModelSource, dims: Mapping[str, int] | None = None) -> Graph:
     Raises MalformedInputError for a broken model, UnsupportedError for dynamic dimensions without a size (it lists
     all of them), UsageError for sizes that do not fit the model, GraphError for sizes no machine can hold.
     """
-    return translate_model(model, dims or {}).graph
+    return translate_model(load_model(model), dims or {}, describe_source(model)).graph
 
 
-def translate_model(source: ModelSource, dims: Mapping[str, int]) -> Translation:
-    """Read a model and remember which nodes every op stands for; see `read`."""
-    model, where = load_model(source), describe_source(source)
+def translate_model(model: ModelProto, dims: Mapping[str, int], where: str) -> Translation:
+    """Read a loaded model, named `where` in messages, and remember which nodes every op stands for; see `read`."""
     check_model(model)
     typed = infer_types(model, dims, where).graph
     context = Context(

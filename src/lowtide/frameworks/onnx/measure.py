@@ -1,0 +1,72 @@
+"""What a model really needs: the peak of live tensor bytes while ONNX Runtime runs it in the file's order."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto
+from onnx.inliner import inline_local_functions
+
+from lowtide.errors import UnsupportedError
+from lowtide.frameworks.onnx.allocator import counting_allocator
+from lowtide.frameworks.onnx.external import check_weights_present
+from lowtide.frameworks.onnx.load import serialize
+from lowtide.frameworks.onnx.session import one_line, open_session
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRun:
+    """One run."""
+
+    peak_bytes: int
+    """Inputs, and the most that was allocated at once while running: values, outputs and kernels' workspaces."""
+    outputs: Sequence[Any]
+    """What the model returned, in the order of its outputs."""
+
+
+def measure_peak(
+    model: ModelProto,
+    inputs: Mapping[str, Array],
+    *,
+    dims: Mapping[str, int] | None = None,
+    folder: Path | None = None,
+) -> MeasuredRun:
+    """Run a model once on one thread of the CPU and read the real peak from ONNX Runtime's allocator.
+
+    Weights are not counted. `folder` is where external data lies. Functions are expanded first: ONNX Runtime would
+    run their nodes after all others that are ready. Raises InputError for missing weights, UnsupportedError for a
+    model that ONNX Runtime does not load or run.
+    """
+    check_weights_present(model, folder)
+    if model.functions:
+        model = inline_local_functions(model)
+    allocator = counting_allocator()
+    content = serialize(model, model.graph.name)
+    session = open_session(content, dims=dims or {}, folder=folder, allocator=allocator)
+    allocator.restart_peak()
+    before = allocator.live_bytes
+    try:
+        outputs = session.run(None, inputs)
+    except Exception as error:  # ONNX Runtime has an exception type per kind of failure and no common one
+        raise UnsupportedError(f"ONNX Runtime cannot run the model: {one_line(error)}") from None
+    fed = sum(array.nbytes for array in inputs.values())
+    return MeasuredRun(fed + allocator.peak_bytes - before, outputs)
+
+
+def equal_outputs(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Return whether two lists of outputs agree bit for bit, in types and shapes too."""
+    return len(one) == len(other) and all(_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, list) and isinstance(other, list):
+        return equal_outputs(one, other)
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        same = one.dtype == other.dtype and one.shape == other.shape
+        return same and (one.tolist() == other.tolist() if one.dtype == object else one.tobytes() == other.tobytes())
+    return bool(one == other)

@@ -1,0 +1,61 @@
+"""An ONNX model as lowtide sees it: read once, planned, written back, measured."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from onnx import ModelProto
+
+from lowtide.files import write_bytes
+from lowtide.frameworks.model import Measurement
+from lowtide.frameworks.onnx.apply import reorder_model
+from lowtide.frameworks.onnx.external import check_weights_reachable
+from lowtide.frameworks.onnx.inputs import random_inputs
+from lowtide.frameworks.onnx.load import ModelSource, describe_source, load_model, serialize, source_folder
+from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
+from lowtide.frameworks.onnx.read import translate_model
+from lowtide.graph import Graph
+from lowtide.plan import Plan
+
+
+class OnnxModel:
+    """An ONNX model and its graph."""
+
+    def __init__(self, source: ModelSource, dims: Mapping[str, int] | None = None) -> None:
+        """Read a model from a file or an object; see `lowtide.frameworks.onnx.read` for `dims` and for the errors."""
+        self._model = load_model(source)
+        self._name = describe_source(source)
+        self._folder = source_folder(source)
+        self._dims = dict(dims or {})
+        self._translation = translate_model(self._model, self._dims, self._name)
+
+    @property
+    def graph(self) -> Graph:
+        """The model as a graph."""
+        return self._translation.graph
+
+    def apply(self, plan: Plan) -> ModelProto:
+        """Return the model with its nodes in the plan's order and nothing else changed; the original stays.
+
+        Raises FingerprintError for a plan of another graph, UnsupportedError for one that is more than an order.
+        """
+        return reorder_model(self._model, self._translation, plan)
+
+    def save(self, plan: Plan, path: Path) -> None:
+        """Write the reordered model, whole or not at all; weights in other files stay where they are.
+
+        Raises UnsupportedError when the new place cannot reach those files, UsageError when it cannot be written.
+        """
+        model = self.apply(plan)
+        check_weights_reachable(model, self._folder, path.parent)
+        write_bytes(path, serialize(model, self._name))
+
+    def measure(self, plan: Plan) -> Measurement:
+        """Run the model as it stands and under the plan in ONNX Runtime, on random inputs; see `measure_peak`."""
+        inputs = random_inputs(self._model, self._dims)
+        before = measure_peak(self._model, inputs, dims=self._dims, folder=self._folder)
+        after = measure_peak(self.apply(plan), inputs, dims=self._dims, folder=self._folder)
+        return Measurement(
+            before_bytes=before.peak_bytes,
+            after_bytes=after.peak_bytes,
+            outputs_equal=equal_outputs(before.outputs, after.outputs),
+        )
