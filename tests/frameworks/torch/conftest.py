@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from lowtide.analysis import Problem
+from lowtide.analysis import Problem, simulate
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
@@ -58,7 +59,9 @@ def plans_fixture() -> Callable[[Graph], list[Plan]]:
     """Give plans of a graph: its own order, and random orders with every in-place pair that fits."""
 
     def plans_of(graph: Graph, n_random: int = 2) -> list[Plan]:
-        problem = Problem(graph)
+        callees = {name: Plan.baseline(callee) for name, callee in graph.subgraphs.items()}
+        peaks = {name: simulate(graph.subgraphs[name], plan).peak_bytes for name, plan in callees.items()}
+        problem = Problem(graph, {name: replace(plan, peak_bytes=peaks[name]) for name, plan in callees.items()})
         return [Plan.baseline(graph), *(problem.plan(random_order(graph, seed)) for seed in range(n_random))]
 
     return plans_of

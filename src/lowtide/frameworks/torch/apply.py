@@ -29,8 +29,10 @@ class Applied:
         """Run the program; raises UsageError where the arguments do not have the captured form."""
         binding = self.captured.binding
         sources = binding.bind(args, kwargs)
-        with torch.no_grad(), torch._C._DisableAutocast():
-            outputs = list(self._run(list(sources)))
+        inputs = [tensor.detach() for tensor in sources]  # nothing requires grad, so autograd records nothing
+        with torch.set_grad_enabled(self.captured.with_backward), torch._C._DisableAutocast():
+            outputs = list(self._run(inputs))
+        with torch.no_grad():
             return binding.finish(outputs, sources)
 
 
@@ -47,5 +49,4 @@ def apply_captured(plan: Plan, captured: Captured) -> Applied:
         )
     if bool(((plan.kinds == StepKind.COPY_OUT) | (plan.kinds == StepKind.COPY_IN)).any()):
         raise UnsupportedError("the plan copies buffers to another memory; PyTorch programs cannot be offloaded yet")
-    pairs = {position: taken for position, _, taken in plan.taken_pairs()}
-    return Applied(captured, emit(captured.graph_module, lowered, plan.order().tolist(), pairs))
+    return Applied(captured, emit(captured.graph_module, lowered, plan, boxed=True))

@@ -24,7 +24,7 @@ class CallInputs:
     @classmethod
     def of(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "CallInputs":
         """Split a call into tensors and the rest."""
-        leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        leaves, spec = pytree.tree_flatten((tuple(args), {name: kwargs[name] for name in sorted(kwargs)}))
         tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
         return cls(spec, tuple(_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves), tensors)
 

@@ -59,6 +59,7 @@ def capture_function(
         graph_module=graph_module,
         lifetimes=lifetimes,
         binding=binding,
+        with_backward=bool(result.gradients),
         example_args=tuple(args),
         example_kwargs=dict(kwargs),
     )

@@ -42,7 +42,9 @@ def capture_graph_module(module: GraphModule) -> Captured:
                 f"node '{node.name}' is a {node.op}; pass (module, example inputs) so that it is captured as aten ops"
             )
         if node.op == "placeholder" and "val" not in node.meta:
-            raise UnsupportedError(f"input '{node.name}' carries no tensor metadata; trace the module with fake tensors")
+            raise UnsupportedError(
+                f"input '{node.name}' carries no tensor metadata; pass (module, example inputs) so that it is captured"
+            )
     owned = GraphModule(module, copy.deepcopy(module.graph))
     split_foreach(owned.graph)
     canonicalize(owned.graph)
@@ -54,6 +56,7 @@ def capture_graph_module(module: GraphModule) -> Captured:
         graph_module=owned,
         lifetimes=(Lifetime.INPUT,) * len(values),
         binding=GraphModuleBinding(module, CallInputs.of(tuple(values), {}), spec),
+        with_backward=False,
         example_args=tuple(values),
     )
 

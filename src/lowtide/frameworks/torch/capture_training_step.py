@@ -76,6 +76,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
         graph_module=graph_module,
         lifetimes=(Lifetime.PERSISTENT,) * persistent + (Lifetime.INPUT,) * len(call.tensors),
         binding=binding,
+        with_backward=True,
         example_args=tuple(args),
         example_kwargs=dict(kwargs),
     )

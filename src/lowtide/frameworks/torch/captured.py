@@ -53,6 +53,8 @@ class Captured:
     lifetimes: tuple[Lifetime, ...]
     """`PERSISTENT` or `INPUT`, one per placeholder."""
     binding: Binding
+    with_backward: bool
+    """Whether a backward pass is part of the graph; some kernels compute more for one."""
     example_args: tuple[Any, ...]
     example_kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     unmodeled: tuple[str, ...] = ()

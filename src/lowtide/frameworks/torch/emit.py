@@ -1,31 +1,38 @@
 """Writing a captured program down again in the order of a plan."""
 
 import operator
-from collections.abc import Iterable, Mapping
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import _BoxedCodeGen  # pyright: ignore[reportPrivateUsage]
 
+from lowtide.frameworks.torch.captured import attribute
 from lowtide.frameworks.torch.in_place import InPlaceForm, in_place_forms
-from lowtide.frameworks.torch.lowering import Lowered
+from lowtide.frameworks.torch.lowering import Lowered, lower
+from lowtide.graph import Lifetime
+from lowtide.plan import Plan
 
-Pairs = Mapping[int, tuple[tuple[int, int], ...]]
 
+def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> GraphModule:
+    """Return a module that runs the ops of a plan, in-place pairs taken, and drops every tensor at its last use.
 
-def emit(module: GraphModule, lowered: Lowered, order: Iterable[int], pairs: Pairs) -> GraphModule:
-    """Return a module that runs the ops of `order` and drops every tensor at its last use.
-
-    `pairs` maps positions in `order` to the in-place pairs taken there. Views are made right before their first
-    reader, elements of a multi-output op right after it, so that neither holds memory longer than the plan says.
-    The module takes one list of tensors, which it empties: nothing else keeps its inputs alive.
+    Views are made right before their first reader, elements of a multi-output op right after it, so that neither
+    holds memory longer than the plan says. With `boxed` the module takes one list of tensors, which it empties, so
+    that nothing else keeps its inputs alive. Subgraphs follow their own plans.
     """
     emitter = _Emitter(module, lowered)
-    for position, op in enumerate(order):
+    pairs = {position: taken for position, _, taken in plan.taken_pairs()}
+    for position, op in enumerate(plan.order().tolist()):
         emitter.run(op, pairs.get(position, ()))
     graph = emitter.finish()
-    graph.set_codegen(_BoxedCodeGen())
-    return GraphModule(module, graph, class_name="Planned")
+    if boxed:
+        graph.set_codegen(_BoxedCodeGen())
+    emitted = GraphModule(module, graph, class_name="Planned")
+    for name, callee in plan.callees.items():
+        body = attribute(module, name)
+        outer = (Lifetime.PERSISTENT,) * len(body.graph.find_nodes(op="placeholder"))
+        emitted.set_submodule(name, emit(body, lower(body, outer), callee, boxed=False))
+    return emitted
 
 
 class _Emitter:

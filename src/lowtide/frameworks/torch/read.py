@@ -11,7 +11,7 @@ from lowtide.frameworks.torch.costs import seconds_of
 from lowtide.frameworks.torch.effects import CALLING, is_opaque, is_random, keeps_order
 from lowtide.frameworks.torch.in_place import in_place_forms
 from lowtide.frameworks.torch.lowering import Lowered, LoweredOp, lower
-from lowtide.frameworks.torch.scratch import scratch_bytes
+from lowtide.frameworks.torch.scratch import has_unknown_workspace, scratch_bytes
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 
 
@@ -49,6 +49,8 @@ def _add_op(builder: GraphBuilder, module: GraphModule, op: LoweredOp, lowered: 
     node = op.node
     if is_opaque(node):
         builder.note(f"op '{node.name}' ({kind_of(node)}): its effects are unknown, so it keeps its place")
+    if has_unknown_workspace(node):
+        builder.note(f"op '{node.name}' ({kind_of(node)}): the workspace of its kernel is not counted")
     builder.add_op(
         node.name,
         kind_of(node),
