@@ -1,11 +1,11 @@
 """ONNX: models in, reordered models out, measured in ONNX Runtime."""
 
+from importlib.util import find_spec
+
 from lowtide.errors import UsageError
 
-try:
-    import onnx as _onnx  # noqa: F401
-except ImportError:
-    raise UsageError("reading ONNX models needs the onnx package; install lowtide[onnx]") from None
+if find_spec("onnx") is None:
+    raise UsageError("reading ONNX models needs the onnx package; install lowtide[onnx]")
 
 from lowtide.frameworks.onnx.load import ModelSource
 from lowtide.frameworks.onnx.measure import MeasuredRun, measure_peak

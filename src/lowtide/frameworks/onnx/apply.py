@@ -1,6 +1,6 @@
 """Plans back into ONNX models: the nodes in another order, and nothing else changed."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from onnx import GraphProto, ModelProto
 
@@ -40,20 +40,19 @@ def _reorder(graph: GraphProto, translation: Translation, plan: Plan) -> None:
         if body is not None:
             _check_plan(body.translation, inner)
             _reorder(dict(subgraphs_of(graph.node[body.node]))[body.label], body.translation, inner)
-    ops = (translation.nodes_of_ops[op] for op in plan.order().tolist())
-    nodes = [graph.node[position] for position in node_order(graph, ops)]
+    order: list[int] = plan.order().tolist()
+    nodes = [graph.node[position] for position in node_order(graph, [translation.nodes_of_ops[op] for op in order])]
     copies = GraphProto(node=nodes)
     del graph.node[:]
     graph.node.extend(copies.node)
 
 
-def node_order(graph: GraphProto, ops: Iterable[tuple[int, ...]]) -> list[int]:
+def node_order(graph: GraphProto, ops: Sequence[tuple[int, ...]]) -> list[int]:
     """Return the positions of all nodes so that ops come in the given order and what they need comes just before.
 
     `ops` holds the nodes of every op; the graph's other nodes are views and constants.
     """
-    in_ops = list(ops)
-    lazy = set(range(len(graph.node))).difference(*in_ops) if in_ops else set(range(len(graph.node)))
+    lazy = set(range(len(graph.node))).difference(*ops)
     makers = {name: position for position in sorted(lazy) for name in graph.node[position].output if name}
     order: list[int] = []
     placed: set[int] = set()
@@ -72,7 +71,7 @@ def node_order(graph: GraphProto, ops: Iterable[tuple[int, ...]]) -> list[int]:
                 placed.add(position)
                 order.append(position)
 
-    for members in in_ops:
+    for members in ops:
         for position in members:
             place(position)
     for position in sorted(lazy - placed):

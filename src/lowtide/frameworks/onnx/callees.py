@@ -133,6 +133,7 @@ def _call_function(node: NodeProto, position: int, scope: Scope) -> Call:
         reason = " ".join(str(error).split())[:200]
         raise MalformedInputError(f"{where}: its function cannot be expanded: {reason}") from None
     typed = infer_bound_types(expanded, where)
+    del expanded.graph.initializer[:]  # arguments, which the caller counts
     callee = Callee(
         label="function",
         graph=expanded.graph,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,13 +60,14 @@ def measure_peak(
 
 def equal_outputs(one: Sequence[Any], other: Sequence[Any]) -> bool:
     """Return whether two lists of outputs agree bit for bit, in types and shapes too."""
-    return len(one) == len(other) and all(_equal(a, b) for a, b in zip(one, other, strict=True))
+    return [_comparable(value) for value in one] == [_comparable(value) for value in other]
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, list) and isinstance(other, list):
-        return equal_outputs(one, other)
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        same = one.dtype == other.dtype and one.shape == other.shape
-        return same and (one.tolist() == other.tolist() if one.dtype == object else one.tobytes() == other.tobytes())
-    return bool(one == other)
+def _comparable(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_comparable(item) for item in cast("list[Any]", value)]
+    if isinstance(value, np.ndarray):
+        array = cast("Array", value)
+        content = array.tolist() if array.dtype == np.object_ else array.tobytes()
+        return str(array.dtype), array.shape, content
+    return value

@@ -1,6 +1,7 @@
 """ONNX Runtime sessions that run a model exactly as its file says, with nothing held longer than its last use."""
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -30,10 +31,10 @@ def open_session(
     Raises UnsupportedError for a model that ONNX Runtime cannot run.
     """
     try:
-        import onnxruntime
+        onnxruntime: Any = import_module("onnxruntime")
     except ImportError:
         raise UnsupportedError("ONNX Runtime is not installed; install lowtide[onnx] to measure") from None
-    options: Any = onnxruntime.SessionOptions()
+    options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
