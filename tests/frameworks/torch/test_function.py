@@ -99,7 +99,11 @@ def test_measured_peak_is_the_simulated_one(function: Callable[..., Any], plans_
     graph = lt.read(captured)
     for plan in plans_of(graph, 3):
         predicted = simulate(graph, plan).peak_bytes["cpu"]
-        assert abs(lt.measure(captured, lt.apply(plan, captured)).peak_bytes - predicted) <= max(0.02 * predicted, 4096)
+        measured = lt.measure(captured, lt.apply(plan, captured)).peak_bytes
+        if graph.unmodeled:  # the workspace of a factorization: named, but not counted
+            assert measured >= predicted
+        else:
+            assert abs(measured - predicted) <= max(0.02 * predicted, 4096)
 
 
 class Recurrent(nn.Module):
@@ -152,7 +156,7 @@ def test_modules_a_function_closes_over_are_persistent_and_differentiated() -> N
         return extra[0](layer(x)).sum()
 
     captured = lt.capture((loss, (torch.ones(2, 4),)))
-    assert captured.lifetimes == (Lifetime.PERSISTENT,) * 4 + (Lifetime.INPUT,)
+    assert [lifetime for _, lifetime in captured.inputs] == [Lifetime.PERSISTENT] * 4 + [Lifetime.INPUT]
     lt.apply(Plan.baseline(lt.read(captured)), captured)(torch.ones(2, 4))
     assert all(parameter.grad is not None for module in (layer, extra[0]) for parameter in module.parameters())
 

@@ -10,6 +10,7 @@ from torch import nn
 import lowtide.torch as lt
 from lowtide.analysis import simulate
 from lowtide.errors import UnsupportedError, UsageError
+from lowtide.plan import Plan
 
 N_STEPS = 3
 
@@ -171,3 +172,135 @@ def test_measured_peak_is_the_simulated_one(model: str, optimizer: str, plans_of
         predicted = simulate(graph, plan).peak_bytes["cpu"]
         measured = lt.measure(captured, lt.apply(plan, captured)).peak_bytes
         assert abs(measured - predicted) <= max(0.02 * predicted, 4096)
+
+
+def test_capturing_and_measuring_leave_everything_as_it_was(digest: Any) -> None:
+    """Parameters, buffers, gradients, optimizer state, modes and random states are the user's."""
+    step = make_step("conv", "adamw")
+    step(*images(0))  # leaves gradients and optimizer state
+    before = [states(step), [p.grad for p in step.parameters()], torch.get_rng_state()]
+    identities = [id(tensor) for tensor in [*step.parameters(), *(p.grad for p in step.parameters())]]
+    expected = digest(before)
+    captured = lt.capture((step, images(1)))
+    assert digest(before) == expected
+    measured = lt.measure(captured, lt.apply(Plan.baseline(lt.read(captured)), captured))
+    original = lt.measure(captured, captured.run_original)
+    assert measured.outputs_digest == original.outputs_digest
+    assert digest([states(step), [p.grad for p in step.parameters()], torch.get_rng_state()]) == expected
+    assert [id(tensor) for tensor in [*step.parameters(), *(p.grad for p in step.parameters())]] == identities
+
+
+def test_capturing_makes_no_optimizer_state() -> None:
+    step = make_step("mlp", "adamw")
+    captured = lt.capture((step, features(0)))
+    assert not step.optimizer.state
+    lt.measure(captured, captured.run_original)
+    assert not step.optimizer.state
+    assert all(parameter.grad is None for parameter in step.parameters())
+
+
+def test_updates_may_run_before_the_backward_pass_ends() -> None:
+    """No update waits for another parameter's gradient, multi-tensor optimizers included."""
+    for optimizer in ("adamw", "adamw-foreach", "adamw-fused", "sgd-fused"):
+        step = make_step("mlp", optimizer)
+        graph = lt.read((step, features(0)))
+        before = [list(row) for row in graph.structure.predecessors]
+        gradients_of_first = {
+            op for op in range(graph.n_ops) if graph.op_kinds[op] in ("aten.mm", "aten.native_layer_norm_backward")
+        }
+        last_gradient = max(gradients_of_first)
+        updates = [op for op in range(graph.n_ops) if op > last_gradient and len(graph.mutates[op])]
+
+        def ancestors(op: int, before: list[list[int]] = before) -> set[int]:
+            found: set[int] = set()
+            waiting = [op]
+            while waiting:
+                for earlier in before[waiting.pop()]:
+                    if earlier not in found:
+                        found.add(earlier)
+                        waiting.append(earlier)
+            return found
+
+        assert any(last_gradient not in ancestors(op) for op in updates if len(graph.mutates[op]) and graph.reads[op].size > 1)
+
+
+def test_a_learning_rate_given_as_a_tensor_may_change(digest: Any) -> None:
+    def run(planned: bool) -> str:
+        torch.manual_seed(0)
+        model = mlp()
+        rate = torch.tensor(0.1)
+        step = lt.TrainingStep(model, classify, torch.optim.SGD(model.parameters(), lr=rate))
+        call: Callable[..., Any] = step
+        if planned:
+            captured = lt.capture((step, features(0)))
+            call = lt.apply(Plan.baseline(lt.read(captured)), captured)
+        for seed in range(3):
+            call(*features(seed))
+            rate.mul_(0.5)
+        return digest(states(step))
+
+    assert run(planned=True) == run(planned=False)
+
+
+def test_a_changed_setting_of_the_optimizer_is_refused() -> None:
+    step = make_step("mlp", "sgd")
+    applied = lt.apply(Plan.baseline(lt.read((step, features(0)))), (step, features(0)))
+    step.optimizer.param_groups[0]["lr"] = 0.5
+    with pytest.raises(UsageError, match="settings changed"):
+        applied(*features(0))
+
+
+def refused(optimizer: Callable[[Any], torch.optim.Optimizer]) -> lt.TrainingStep:
+    """Return a step with an optimizer that cannot be captured."""
+    model = mlp()
+    return lt.TrainingStep(model, classify, optimizer(model.parameters()))
+
+
+class Counting(torch.optim.SGD):
+    """An optimizer that counts its steps in a Python integer."""
+
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                count = self.state[parameter].setdefault("count", 0) + 1
+                self.state[parameter]["count"] = count
+                parameter.add_(parameter.grad, alpha=-0.1 / count)
+
+
+def test_optimizers_that_are_no_fixed_program_are_refused_with_a_reason() -> None:
+    cases: list[tuple[Callable[[Any], torch.optim.Optimizer], type[Exception], str]] = [
+        (lambda p: torch.optim.RAdam(p), UnsupportedError, "depends on tensor values"),
+        (lambda p: torch.optim.LBFGS(p), UnsupportedError, "closure"),
+        (lambda p: Counting(p, lr=0.1), UnsupportedError, "Python value 'count'"),
+        (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5), UsageError, "run one ordinary step first"),
+    ]
+    for optimizer, error, message in cases:
+        with pytest.raises(error, match=message):
+            lt.capture((refused(optimizer), features(0)))
+
+
+def test_state_that_starts_in_an_unknown_way_is_fine_after_one_ordinary_step(digest: Any) -> None:
+    def make() -> lt.TrainingStep:
+        torch.manual_seed(0)
+        step = refused(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.5))
+        step(*features(0))
+        return step
+
+    plain, planned = make(), make()
+    captured = lt.capture((planned, features(1)))
+    lt.apply(Plan.baseline(lt.read(captured)), captured)(*features(1))
+    plain(*features(1))
+    assert digest(states(planned)) == digest(states(plain))
+
+
+def test_a_loss_that_is_no_scalar_is_refused() -> None:
+    model = mlp()
+    step = lt.TrainingStep(model, lambda m, x, _: m(x), torch.optim.SGD(model.parameters()))
+    with pytest.raises(UsageError, match="scalar"):
+        lt.capture((step, features(0)))
+
+
+def test_a_parameter_from_elsewhere_is_refused() -> None:
+    step = lt.TrainingStep(mlp(), classify, torch.optim.SGD(mlp().parameters()))
+    with pytest.raises(UnsupportedError, match="no parameter of the model"):
+        lt.capture((step, features(0)))

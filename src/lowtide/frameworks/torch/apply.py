@@ -41,7 +41,7 @@ def apply_captured(plan: Plan, captured: Captured) -> Applied:
 
     Raises FingerprintError for a plan of another graph, UnsupportedError for a plan that offloads.
     """
-    lowered = lower(captured.graph_module, captured.lifetimes)
+    lowered = lower(captured.graph_module, captured.inputs)
     graph = graph_of(captured.name, captured.graph_module, lowered)
     if plan.graph_fingerprint != graph.fingerprint:
         raise FingerprintError(

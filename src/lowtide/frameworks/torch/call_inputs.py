@@ -20,13 +20,17 @@ class CallInputs:
     leaves: tuple[Any, ...]
     """Every leaf of the arguments, a mark in the place of tensors."""
     tensors: tuple[torch.Tensor, ...]
+    names: tuple[str, ...]
+    """Where every tensor stands: `input[0]`, or the name of a keyword argument."""
 
     @classmethod
     def of(cls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> "CallInputs":
         """Split a call into tensors and the rest."""
-        leaves, spec = pytree.tree_flatten((tuple(args), {name: kwargs[name] for name in sorted(kwargs)}))
+        paths, spec = pytree.tree_flatten_with_path((tuple(args), {name: kwargs[name] for name in sorted(kwargs)}))
+        leaves = [leaf for _, leaf in paths]
+        names = tuple(_name_of(path) for path, leaf in paths if isinstance(leaf, torch.Tensor))
         tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
-        return cls(spec, tuple(_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves), tensors)
+        return cls(spec, tuple(_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves), tensors, names)
 
     def rebuild(self, tensors: list[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments and keyword arguments with other tensors in the places of the captured ones."""
@@ -47,6 +51,11 @@ class CallInputs:
             if _form(mine) != _form(theirs):
                 raise UsageError(f"tensor argument {position} is {_form(theirs)}, captured was {_form(mine)}")
         return list(other.tensors)
+
+
+def _name_of(path: Any) -> str:
+    is_keyword, first, *rest = path[0].idx == 1, *path[1:]
+    return (str(first.key) if is_keyword else f"input[{first.idx}]") + pytree.keystr(tuple(rest))
 
 
 def _form(tensor: torch.Tensor) -> str:

@@ -53,11 +53,11 @@ def capture_function(
     with torch.set_grad_enabled(bool(result.gradients)):
         graph_module = trace(flat, fakes)
     binding = FunctionBinding(function, modules, call, tuple(result.gradients), result.spec, modes_of(modules.modules))
-    lifetimes = (Lifetime.PERSISTENT,) * len(modules.names) + (Lifetime.INPUT,) * len(call.tensors)
+    held = [(name, Lifetime.PERSISTENT) for name in modules.labels()]
     return Captured(
         name=_name_of(function),
         graph_module=graph_module,
-        lifetimes=lifetimes,
+        inputs=(*held, *((name, Lifetime.INPUT) for name in call.names)),
         binding=binding,
         with_backward=bool(result.gradients),
         example_args=tuple(args),

@@ -35,7 +35,8 @@ def capture_graph_module(module: GraphModule) -> Captured:
 
     Raises UnsupportedError where a node is no aten op or an input carries no metadata.
     """
-    values = [node.meta.get("val") for node in module.graph.find_nodes(op="placeholder")]
+    placeholders = module.graph.find_nodes(op="placeholder")
+    values = [node.meta.get("val") for node in placeholders]
     for node in module.graph.nodes:
         if node.op in ("call_module", "call_method"):
             raise UnsupportedError(
@@ -54,7 +55,7 @@ def capture_graph_module(module: GraphModule) -> Captured:
     return Captured(
         name=type(module).__name__,
         graph_module=owned,
-        lifetimes=(Lifetime.INPUT,) * len(values),
+        inputs=tuple((node.name, Lifetime.INPUT) for node in placeholders),
         binding=GraphModuleBinding(module, CallInputs.of(tuple(values), {}), spec),
         with_backward=False,
         example_args=tuple(values),

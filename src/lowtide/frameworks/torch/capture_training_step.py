@@ -70,11 +70,12 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     with torch.enable_grad():
         graph_module = trace(flat, inputs)
     binding = TrainingStepBinding(step, modules, call, state, modes_of(modules.modules), _settings(step))
-    persistent = len(live) + len(state_forms)
+    labels = modules.labels()
+    held = [*labels, *state.labels([labels[index] for index in updated])]
     return Captured(
         name=f"{type(step.model).__name__} training step",
         graph_module=graph_module,
-        lifetimes=(Lifetime.PERSISTENT,) * persistent + (Lifetime.INPUT,) * len(call.tensors),
+        inputs=(*((name, Lifetime.PERSISTENT) for name in held), *((name, Lifetime.INPUT) for name in call.names)),
         binding=binding,
         with_backward=True,
         example_args=tuple(args),

@@ -50,8 +50,8 @@ class Captured:
 
     name: str
     graph_module: GraphModule
-    lifetimes: tuple[Lifetime, ...]
-    """`PERSISTENT` or `INPUT`, one per placeholder."""
+    inputs: tuple[tuple[str, Lifetime], ...]
+    """Name and lifetime class (`PERSISTENT` or `INPUT`) of every placeholder."""
     binding: Binding
     with_backward: bool
     """Whether a backward pass is part of the graph; some kernels compute more for one."""

@@ -64,7 +64,7 @@ def keeps_order(node: Node) -> bool:
         return True
     if not isinstance(target, OpOverload):
         return False
-    return target.namespace in _ORDERED_NAMESPACES or not target._schema.returns
+    return target.namespace in _ORDERED_NAMESPACES or not (target._schema.returns or mutated_arguments(node))
 
 
 def is_opaque(node: Node) -> bool:

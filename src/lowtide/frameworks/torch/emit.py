@@ -8,8 +8,7 @@ from torch.fx.graph import _BoxedCodeGen  # pyright: ignore[reportPrivateUsage]
 
 from lowtide.frameworks.torch.captured import attribute
 from lowtide.frameworks.torch.in_place import InPlaceForm, in_place_forms
-from lowtide.frameworks.torch.lowering import Lowered, lower
-from lowtide.graph import Lifetime
+from lowtide.frameworks.torch.lowering import Lowered, lower_body
 from lowtide.plan import Plan
 
 
@@ -30,8 +29,7 @@ def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> G
     emitted = GraphModule(module, graph, class_name="Planned")
     for name, callee in plan.callees.items():
         body = attribute(module, name)
-        outer = (Lifetime.PERSISTENT,) * len(body.graph.find_nodes(op="placeholder"))
-        emitted.set_submodule(name, emit(body, lower(body, outer), callee, boxed=False))
+        emitted.set_submodule(name, emit(body, lower_body(body), callee, boxed=False))
     return emitted
 
 

@@ -51,19 +51,26 @@ class Lowered:
     """The buffers in which a node's value lies, one per tensor or scalar in it."""
 
 
-def lower(module: GraphModule, lifetimes: Sequence[Lifetime]) -> Lowered:
+def lower_body(module: GraphModule) -> Lowered:
+    """Lower a graph that an op calls: what it is given lives outside, so the caller counts it."""
+    placeholders = module.graph.find_nodes(op="placeholder")
+    return lower(module, [(node.name, Lifetime.PERSISTENT) for node in placeholders])
+
+
+def lower(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> Lowered:
     """Lower an aten graph whose nodes carry fake or real tensors in `meta["val"]`.
 
-    `lifetimes` has one class per placeholder. Raises UnsupportedError for nodes that are no functions, carry no
+    `inputs` has a name and a lifetime class per placeholder. Raises UnsupportedError for nodes that are no functions, carry no
     metadata, or give a tensor another storage.
     """
-    lowering = _Lowering(module)
-    remaining = iter(lifetimes)
+    lowering = _Lowering()
+    remaining = iter(inputs)
     for node in module.graph.nodes:
         if node.op == "placeholder":
-            lowering.hold(node, node.meta.get("val"), next(remaining, Lifetime.INPUT))
+            name, lifetime = next(remaining)
+            lowering.hold(node, name, node.meta.get("val"), lifetime)
         elif node.op == "get_attr":
-            lowering.hold(node, attribute(module, str(node.target)), Lifetime.PERSISTENT)
+            lowering.hold(node, node.name, attribute(module, str(node.target)), Lifetime.PERSISTENT)
         elif node.op == "call_function":
             lowering.call(node)
         elif node.op == "output":
@@ -83,16 +90,16 @@ def nodes_in(arguments: Any) -> list[Node]:
 
 
 class _Lowering:
-    def __init__(self, module: GraphModule) -> None:
+    def __init__(self) -> None:
         self.result = Lowered()
         self._storages: dict[int, int] = {}
         self._kept: list[Any] = []  # storages are known by address, so none may go away meanwhile
-        self._module = module
+        self._names: set[str] = set()
 
-    def hold(self, node: Node, value: Any, lifetime: Lifetime) -> None:
+    def hold(self, node: Node, name: str, value: Any, lifetime: Lifetime) -> None:
         """Note a value that exists from the start."""
         self.result.buffers_of[node] = tuple(
-            self._buffer_of(node.name, leaf, lifetime) for leaf in pytree.tree_leaves(value) if _is_data(leaf)
+            self._buffer_of(name, leaf, lifetime) for leaf in pytree.tree_leaves(value) if _is_data(leaf)
         )
 
     def call(self, node: Node) -> None:
@@ -154,6 +161,9 @@ class _Lowering:
         return self._storages[key]
 
     def _add(self, buffer: LoweredBuffer) -> int:
+        if buffer.name in self._names:
+            buffer.name = f"{buffer.name}'{len(self.result.buffers)}"
+        self._names.add(buffer.name)
         self.result.buffers.append(buffer)
         return len(self.result.buffers) - 1
 

@@ -86,6 +86,10 @@ class ModuleTensors:
                         trainable.append(tensor.requires_grad)
         return cls(tuple(modules), tuple(names), tuple(trainable))
 
+    def labels(self) -> list[str]:
+        """Return a name for every tensor: its qualified name, after the module's number where there are several."""
+        return [name if len(self.modules) == 1 else f"module{index}.{name}" for index, name in self.names]
+
     def live(self) -> list[torch.Tensor]:
         """Return the tensors the modules hold now."""
         tables = [dict(module.named_parameters()) | dict(module.named_buffers()) for module in self.modules]

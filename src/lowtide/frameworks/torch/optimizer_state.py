@@ -46,6 +46,11 @@ class OptimizerState:
         """Return the optimizer's parameters in the order of its groups."""
         return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
 
+    def labels(self, parameters: Sequence[str]) -> list[str]:
+        """Return a name for every tensor, from the names of the parameters in the order of the groups."""
+        state = [f"{parameters[entry.parameter]}.{entry.key}" for entry in self.entries]
+        return state + [f"optimizer.group{group}.{key}" for group, key in self.settings]
+
     def live(self) -> list[torch.Tensor]:
         """Return the state tensors, then the tensor settings, that the optimizer holds now."""
         parameters = self.parameters()

@@ -10,9 +10,9 @@ from lowtide.frameworks.torch.captured import Captured
 from lowtide.frameworks.torch.costs import seconds_of
 from lowtide.frameworks.torch.effects import CALLING, is_opaque, is_random, keeps_order
 from lowtide.frameworks.torch.in_place import in_place_forms
-from lowtide.frameworks.torch.lowering import Lowered, LoweredOp, lower
+from lowtide.frameworks.torch.lowering import Lowered, LoweredOp, lower, lower_body
 from lowtide.frameworks.torch.scratch import has_unknown_workspace, scratch_bytes
-from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.graph import Graph, GraphBuilder
 
 
 def read_captured(captured: Captured) -> Graph:
@@ -20,7 +20,7 @@ def read_captured(captured: Captured) -> Graph:
 
     Raises UnsupportedError for nodes without tensor metadata, sparse layouts and ops that replace storages.
     """
-    lowered = lower(captured.graph_module, captured.lifetimes)
+    lowered = lower(captured.graph_module, captured.inputs)
     return graph_of(captured.name, captured.graph_module, lowered, captured.unmodeled)
 
 
@@ -74,8 +74,7 @@ def _add_callees(builder: GraphBuilder, module: GraphModule, node: Node) -> list
         body = getattr(module, str(argument.target), None) if argument.op == "get_attr" else None
         if isinstance(body, GraphModule):
             name = str(argument.target)
-            outer = [Lifetime.PERSISTENT] * len(body.graph.find_nodes(op="placeholder"))
-            builder.add_subgraph(name, graph_of(name, body, lower(body, outer)))
+            builder.add_subgraph(name, graph_of(name, body, lower_body(body)))
             names.append(name)
     return names
 
