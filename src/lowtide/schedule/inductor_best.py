@@ -15,9 +15,8 @@ from lowtide.schedule.lpmf import Lpmf
 class InductorBest:
     """The least peak of the given order, LPMF, breadth-first and depth-first, in this preference.
 
-    Source: PyTorch Inductor, memory.py, reorder_for_peak_memory. Mended: the original compares by an estimate that
-    counts what a step frees before what it allocates; here the peak is read while an op's inputs and outputs are both
-    there.
+    Source: PyTorch Inductor, memory.py, reorder_for_peak_memory. Mended: the estimate it decided by first freed the
+    graph's outputs before the first step; here, as in later versions, they stay to the end.
     Complexity: O((n + e) log n). Guarantees: never worse than the given order.
     """
 

@@ -1,0 +1,31 @@
+"""Every native order equals a slow one that follows the rule's definition step by step."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lowtide.analysis import Problem
+from lowtide.schedule import scheduler
+from tests.oracles.depth_first import xla_dfs, xla_postorder
+from tests.oracles.longest_path import longest_path
+from tests.oracles.mesh_list import mesh_list
+from tests.oracles.random_graphs import random_graph
+from tests.oracles.xla_list import xla_list
+
+TWINS: dict[str, Callable[[Problem], list[int]]] = {
+    "mesh-list": mesh_list,
+    "xla-list": xla_list,
+    "xla-dfs": xla_dfs,
+    "xla-postorder": xla_postorder,
+    "longest-path": longest_path,
+}
+
+
+@pytest.mark.parametrize("name", TWINS)
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**9))
+def test_native_order_equals_its_twin(name: str, seed: int) -> None:
+    problem = Problem(random_graph(seed))
+    assert scheduler(name).order(problem).tolist() == TWINS[name](problem)
