@@ -11,7 +11,7 @@ from lowtide.analysis import simulate
 from lowtide.errors import VerificationError
 from lowtide.graph import Graph
 from lowtide.plan import Plan, verify
-from tests.oracles.brute_force import order_peaks, play, valid_orders
+from tests.oracles.naive_player import order_peaks, play, valid_orders
 from tests.oracles.plans import plan_of, problem_of
 from tests.strategies import graphs
 

@@ -12,7 +12,7 @@ from lowtide.errors import VerificationError
 from lowtide.graph import Graph
 from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run, Step, verify
 from tests.oracles.addresses import addresses_are_sound
-from tests.oracles.brute_force import WrongExecutionError, play, valid_orders
+from tests.oracles.naive_player import WrongExecutionError, play, valid_orders
 from tests.oracles.plans import claim, plan_of, problem_of
 from tests.strategies import graphs, random_graph, rematerializing_plan
 
