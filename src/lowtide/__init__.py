@@ -1,1 +1,74 @@
 """lowtide makes a computation graph fit in memory: it plans, proves, applies and measures."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lowtide import errors
+    from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
+    from lowtide.frameworks.model import Measurement
+    from lowtide.graph import Graph, GraphBuilder, Lifetime, read_graph_file, write_graph_file
+    from lowtide.minimize import Result, minimize
+    from lowtide.models import apply, measure, open_model, read
+    from lowtide.plan import Plan, read_plan_file, verify, write_plan_file
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Graph": "lowtide.graph",
+    "GraphBuilder": "lowtide.graph",
+    "Holder": "lowtide.analysis.holders_at_peak",
+    "Lifetime": "lowtide.graph",
+    "Measurement": "lowtide.frameworks.model",
+    "Plan": "lowtide.plan",
+    "Result": "lowtide.minimize",
+    "apply": "lowtide.models",
+    "holders_at_peak": "lowtide.analysis.holders_at_peak",
+    "measure": "lowtide.models",
+    "minimize": "lowtide.minimize",
+    "open_model": "lowtide.models",
+    "read": "lowtide.models",
+    "read_graph_file": "lowtide.graph",
+    "read_plan_file": "lowtide.plan",
+    "verify": "lowtide.plan",
+    "write_graph_file": "lowtide.graph",
+    "write_plan_file": "lowtide.plan",
+}
+
+__all__ = [
+    "Graph",
+    "GraphBuilder",
+    "Holder",
+    "Lifetime",
+    "Measurement",
+    "Plan",
+    "Result",
+    "apply",
+    "errors",
+    "holders_at_peak",
+    "measure",
+    "minimize",
+    "open_model",
+    "read",
+    "read_graph_file",
+    "read_plan_file",
+    "verify",
+    "write_graph_file",
+    "write_plan_file",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used, so that `import lowtide` costs next to nothing."""
+    if name in ("errors", "torch"):
+        return import_module(f"lowtide.{name}")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'lowtide' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

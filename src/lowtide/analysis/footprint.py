@@ -1,5 +1,6 @@
 """The simulator: live bytes at every step of a plan."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,14 +42,7 @@ def simulate(graph: Graph, plan: Plan) -> Footprint:
 
 def _simulate(graph: Graph, plan: Plan, known: dict[tuple[int, int], dict[str, int]]) -> Footprint:
     """Simulate with the peaks of callees known so far: a graph that many others call is played once."""
-    callee_peaks: dict[str, dict[str, int]] = {}
-    for name in dict.fromkeys(name for names in graph.callees for name in names):
-        callee, callee_plan = graph.subgraphs[name], plan.callees.get(name)
-        key = (id(callee), id(callee_plan))  # both stay alive through graph and plan
-        if key not in known:
-            known[key] = _simulate(callee, callee_plan or Plan.baseline(callee), known).peak_bytes
-        callee_peaks[name] = known[key]
-    transient = transient_bytes(graph, callee_peaks)
+    transient = transient_bytes(graph, callee_peaks(graph, plan.callees))
     has_transient = transient.any(axis=1).tolist()
     sizes, homes = graph.sizes.tolist(), graph.buffer_spaces.tolist()
     persistent = (graph.lifetimes == Lifetime.PERSISTENT).tolist()
@@ -88,3 +82,15 @@ def _simulate(graph: Graph, plan: Plan, known: dict[tuple[int, int], dict[str, i
                 now[place] += -sizes[target] if kind == StepKind.FREE else sizes[target]
             live[step + 1] = now
     return Footprint(tuple(space.name for space in graph.spaces), live)
+
+
+def callee_peaks(
+    graph: Graph, plans: Mapping[str, Plan], settled: Mapping[str, Mapping[str, int]] | None = None
+) -> dict[str, Mapping[str, int]]:
+    """Return the peak of every callee by name: settled already, under its plan, or in its program order."""
+    peaks: dict[str, Mapping[str, int]] = dict(settled or {})
+    for name in dict.fromkeys(name for names in graph.callees for name in names):
+        if name not in peaks:
+            callee = graph.subgraphs[name]
+            peaks[name] = simulate(callee, plans.get(name) or Plan.baseline(callee)).peak_bytes
+    return peaks

@@ -1,13 +1,14 @@
 """Bounds that no order can beat, with the op that sets them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lowtide import _native
 from lowtide.analysis.problem import Order, Problem
 from lowtide.graph import Lifetime
+from lowtide.plan import Plan
 
 MOST_WORK = 200_000_000
 """Arcs that the flows of one bound may look at; a few seconds at most."""
@@ -33,6 +34,7 @@ def lower_bounds(problem: Problem, orders: Iterable[Order]) -> list[LowerBound]:
     op all inputs are there, after the last one all outputs. With in-place pairs the best case is assumed where an op
     can choose. Stops early, with a weaker bound, after `MOST_WORK` arcs.
     """
+    problem = _with_callee_floors(problem)
     profiles = [_profile_by_op(problem, order) for order in orders]
     bounds: list[LowerBound] = []
     for position, space in enumerate(problem.graph.spaces):
@@ -49,6 +51,17 @@ def lower_bounds(problem: Problem, orders: Iterable[Order]) -> list[LowerBound]:
                 bound = LowerBound(space=space.name, peak_bytes=least, op=op)
         bounds.append(bound)
     return bounds
+
+
+def _with_callee_floors(problem: Problem) -> Problem:
+    """Let every callee count with its own lower bound, since another plan for it may exist."""
+    floors: dict[str, Plan] = {}
+    for name in dict.fromkeys(name for names in problem.graph.callees for name in names):
+        callee = problem.graph.subgraphs[name]
+        inner = Problem(callee, in_place=problem.in_place)
+        floor = {bound.space: bound.peak_bytes for bound in lower_bounds(inner, [inner.given_order()])}
+        floors[name] = replace(Plan.baseline(callee), peak_bytes=floor)
+    return replace(problem, callees=floors) if floors else problem
 
 
 def _profile_by_op(problem: Problem, order: Order) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide import _native
+from lowtide.analysis.footprint import callee_peaks
 from lowtide.graph import Graph
 from lowtide.graph.transient import transient_bytes
 from lowtide.plan import Plan
@@ -33,14 +34,16 @@ class Problem:
 
     graph: Graph
     callees: Mapping[str, Plan] = field(default_factory=dict[str, Plan])
-    """The plan of every callee, with its `peak_bytes`."""
+    """Plans of callees, counted with the `peak_bytes` they claim; a callee without one runs in its program order."""
     in_place: bool = True
     """Whether optional in-place pairs may be taken."""
 
     @cached_property
     def transient(self) -> NDArray[np.int64]:
         """Bytes per op and space that only last while the op runs, shape (ops, spaces)."""
-        return transient_bytes(self.graph, {name: plan.peak_bytes for name, plan in self.callees.items()})
+        claimed = {name: plan.peak_bytes for name, plan in self.callees.items() if plan.peak_bytes}
+        unclaimed = {name: plan for name, plan in self.callees.items() if name not in claimed}
+        return transient_bytes(self.graph, callee_peaks(self.graph, unclaimed, claimed))
 
     @cached_property
     def native(self) -> _native.GraphView:

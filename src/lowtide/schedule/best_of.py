@@ -11,4 +11,4 @@ from lowtide.schedule.scheduler import Scheduler
 def best_of(problem: Problem, schedulers: Sequence[Scheduler]) -> Order:
     """Return the order with the least memory by simulation; the earlier scheduler wins a tie."""
     orders = (scheduler.order(problem) for scheduler in schedulers)
-    return min(orders, key=lambda order: compare_key(problem, problem.evaluate(order)))
+    return min(orders, key=lambda order: compare_key(problem.graph, problem.evaluate(order).peaks.tolist()))

@@ -1,0 +1,68 @@
+# Everything a newcomer needs: `make demo` and `make test` set themselves up. `make help` lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# -j2 at most: the suite is measured on two cores.
+WORKERS ?= 2
+NATIVE := CMakeLists.txt $(shell find native -type f)
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint types layers import-budget format bench clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.created:
+	@echo "==> creating a virtual environment in $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "lowtide needs Python 3.11 or newer; set PYTHON=")'
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.created pyproject.toml constraints.txt $(NATIVE)
+	@echo "==> building lowtide and installing PyTorch and transformers (the first time takes minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.created pyproject.toml constraints.txt $(NATIVE)
+	@echo "==> building lowtide and installing the frameworks and test tools (the first time takes minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $@ $(VENV)/.demo
+
+setup: $(VENV)/.test  ## build and install everything for development into .venv
+
+demo: $(VENV)/.demo  ## lower the measured peak of a GPT-2 training step
+	@echo "==> planning and measuring a whole GPT-2 small training step (batch 1, 128 tokens, AdamW)"
+	@mkdir -p out
+	@$(BIN)/lowtide optimize examples.gpt2_small:training_step -o out/gpt2_small.plan.json.gz --measure
+
+test: $(VENV)/.test  ## run all tests
+	@echo "==> running the tests"
+	@$(BIN)/python -m pytest -n $(WORKERS)
+
+check: lint types layers import-budget  ## lint, types, layers, import budget
+
+lint: $(VENV)/.test
+	@echo "==> ruff"
+	@$(BIN)/ruff check src tests benchmarks examples
+	@$(BIN)/ruff format --check src tests benchmarks examples
+
+types: $(VENV)/.test
+	@echo "==> basedpyright (strict)"
+	@$(BIN)/basedpyright --warnings
+
+layers: $(VENV)/.test
+	@echo "==> imports go downward only"
+	@$(BIN)/lint-imports --no-cache
+
+import-budget: $(VENV)/.test
+	@echo "==> import budget"
+	@$(BIN)/python benchmarks/import_budget.py
+
+format: $(VENV)/.test  ## format the code
+	@$(BIN)/ruff check --fix src tests benchmarks examples
+	@$(BIN)/ruff format src tests benchmarks examples
+
+bench: $(VENV)/.test  ## run the benchmarks and write benchmarks/RESULTS.md
+	@for script in benchmarks/bench_*.py; do echo "==> $$script"; $(BIN)/python $$script || exit 1; done
+
+clean:  ## remove everything that was built or installed
+	rm -rf $(VENV) build out src/lowtide/_native.pyi

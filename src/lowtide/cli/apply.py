@@ -1,0 +1,26 @@
+"""`lowtide apply`: carry out a saved plan."""
+
+from pathlib import Path
+
+import click
+
+from lowtide.cli import options
+from lowtide.cli.progress import Progress
+from lowtide.models import open_model, save_applied
+from lowtide.plan import read_plan_file
+
+
+@click.command("apply")
+@click.argument("plan", type=click.Path(path_type=Path))
+@options.model
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Where the applied program goes.")
+@options.dims
+def command(plan: Path, model: str, output: Path, dims: dict[str, int]) -> None:
+    """Verify PLAN against MODEL and write the program that follows it."""
+    with Progress() as progress:
+        progress(f"reading {model}")
+        opened = open_model(model, dims)
+        progress(f"verifying {plan}")
+        loaded = read_plan_file(plan, opened.graph)
+        progress(f"writing {output}")
+        save_applied(opened, loaded, output)

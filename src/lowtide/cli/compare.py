@@ -1,0 +1,31 @@
+"""`lowtide compare`: every order side by side, with the bound."""
+
+import click
+
+from lowtide.cli import options
+from lowtide.cli.output import print_json
+from lowtide.cli.progress import Progress
+from lowtide.models import open_model
+from lowtide.report.comparison import Comparison
+from lowtide.schedule import Candidate, make_candidate, scheduler_names
+
+
+@click.command("compare")
+@options.model
+@options.dims
+@options.in_place
+@options.json
+def command(model: str, dims: dict[str, int], in_place: bool, as_json: bool) -> None:
+    """Show the peak of MODEL under every order, and what no order can beat."""
+    rows: list[Candidate] = []
+    with Progress() as progress:
+        progress(f"reading {model}")
+        graph = open_model(model, dims).graph
+        for name in scheduler_names():
+            progress(f"ordering {graph.n_ops} ops ({name})")
+            rows.append(make_candidate(name, graph, in_place=in_place))
+        comparison = Comparison.of(graph, rows, in_place=in_place)
+    if as_json:
+        print_json(comparison.to_json())
+    else:
+        click.echo(comparison.to_text())

@@ -1,0 +1,27 @@
+"""`lowtide inspect`: the peak, the bound, who holds memory at the peak and why, what is not modeled."""
+
+import click
+
+from lowtide.cli import options
+from lowtide.cli.output import print_json
+from lowtide.cli.progress import Progress
+from lowtide.models import open_model
+from lowtide.report.inspection import Inspection
+
+
+@click.command("inspect")
+@options.model
+@options.dims
+@options.in_place
+@options.json
+def command(model: str, dims: dict[str, int], in_place: bool, as_json: bool) -> None:
+    """Show the peak of MODEL as it stands, who holds memory there, and what is not modeled."""
+    with Progress() as progress:
+        progress(f"reading {model}")
+        graph = open_model(model, dims).graph
+        progress(f"inspecting {graph.n_ops} ops")
+        inspection = Inspection.of(graph, in_place=in_place)
+    if as_json:
+        print_json(inspection.to_json())
+    else:
+        click.echo(inspection.to_text())

@@ -1,0 +1,56 @@
+"""Options and arguments that several verbs share, declared once."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+MEANS = ("reorder", "share", "recompute", "offload")
+
+
+def _parse_dims(_ctx: click.Context, _param: click.Parameter, values: Iterable[str]) -> dict[str, int]:
+    dims: dict[str, int] = {}
+    for value in values:
+        name, sign, size = value.rpartition("=")
+        if not sign or not name or not size.isdecimal():
+            raise click.BadParameter(f"{value!r} is not NAME=N")
+        dims[name] = int(size)
+    return dims
+
+
+def _parse_means(_ctx: click.Context, _param: click.Parameter, value: str) -> frozenset[str]:
+    means = [part.strip() for part in value.split(",") if part.strip()]
+    for name in means:
+        if name not in MEANS:
+            raise click.BadParameter(f"{name!r} is none of {', '.join(MEANS)}")
+    return frozenset(means)
+
+
+model = click.argument("model")
+dims = click.option(
+    "--dim", "dims", multiple=True, metavar="NAME=N", callback=_parse_dims, help="Bind a dynamic dimension; repeatable."
+)
+json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+in_place = click.option(
+    "--no-in-place", "in_place", flag_value=False, default=True, help="Use no optional in-place pair."
+)
+allow = click.option(
+    "--allow",
+    default="reorder,share",
+    show_default=True,
+    metavar="MEANS",
+    callback=_parse_means,
+    help=f"Means the plan may use, of: {', '.join(MEANS)}.",
+)
+budget = click.option(
+    "--budget", metavar="SIZE", help='Bytes the memory must hold, like 8GiB, or "70%" of the baseline.'
+)
+scheduler = click.option("--scheduler", metavar="NAME", help="Use this order only, instead of the best of all.")
+
+
+def planning(command: Command) -> Command:
+    """Add the options of every verb that makes a plan."""
+    for option in (json, scheduler, in_place, allow, budget, dims):
+        command = option(command)
+    return command

@@ -1,0 +1,51 @@
+"""`lowtide plan`: find the plan and write it to a file."""
+
+from pathlib import Path
+
+import click
+
+from lowtide.cli import options
+from lowtide.cli.output import print_json
+from lowtide.cli.progress import Progress
+from lowtide.minimize import Result, minimize
+from lowtide.models import open_model
+from lowtide.plan import write_plan_file
+from lowtide.report.planning import result_to_json, result_to_text
+
+_INTERRUPTED = 130
+
+
+def exit_code(result: Result) -> int:
+    """What a planning verb exits with: 0, 1 for a budget that is not met, 130 when Ctrl-C ended the search."""
+    if result.status == "interrupted":
+        return _INTERRUPTED
+    return 0 if result.shortfall is None else 1
+
+
+@click.command("plan")
+@options.model
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the plan here (.plan.json[.gz]).")
+@options.planning
+def command(
+    model: str,
+    output: Path | None,
+    dims: dict[str, int],
+    budget: str | None,
+    allow: frozenset[str],
+    in_place: bool,
+    scheduler: str | None,
+    as_json: bool,
+) -> int:
+    """Find the plan with the least peak for MODEL, verify it and write it to a file."""
+    with Progress() as progress:
+        progress(f"reading {model}")
+        graph = open_model(model, dims).graph
+        result = minimize(graph, budget=budget, allow=allow, in_place=in_place, scheduler=scheduler, progress=progress)
+        if output is not None:
+            progress(f"writing {output}")
+            write_plan_file(result.plan, output, graph)
+    if as_json:
+        print_json(result_to_json(result))
+    else:
+        click.echo(result_to_text(graph.name, result))
+    return exit_code(result)

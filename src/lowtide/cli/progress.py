@@ -1,0 +1,49 @@
+"""Progress on stderr, for anything that takes longer than a second."""
+
+import sys
+import threading
+from types import TracebackType
+from typing import Any
+
+_PATIENCE_SECONDS = 1.0
+
+
+class Progress:
+    """Tells on stderr what is going on, once a stage has lasted a second; a spinner where stderr is a terminal."""
+
+    def __init__(self) -> None:
+        self._timer: threading.Timer | None = None
+        self._status: Any = None
+
+    def __call__(self, stage: str) -> None:
+        """Enter a stage, described in a few words."""
+        self._end_stage()
+        self._timer = threading.Timer(_PATIENCE_SECONDS, self._show, [stage])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end_stage()
+
+    def _show(self, stage: str) -> None:
+        if not sys.stderr.isatty():
+            print(f"lowtide: {stage} ...", file=sys.stderr, flush=True)
+            return
+        from rich.console import Console
+
+        self._status = Console(stderr=True).status(f"{stage} ...")
+        self._status.start()
+
+    def _end_stage(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+            self._timer = None
+        if self._status is not None:
+            self._status.stop()
+            self._status = None

@@ -1,0 +1,43 @@
+"""Graphs without a framework: graph files, and graphs built in Python."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lowtide.errors import UnsupportedError
+from lowtide.frameworks.model import Measurement
+from lowtide.graph import Graph, read_graph_file, write_graph_file
+from lowtide.graph.reorder import reorder_graph
+from lowtide.plan import Plan
+
+
+class GraphModel:
+    """A bare graph: it can be planned and reordered, but there is nothing to run."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    @property
+    def graph(self) -> Graph:
+        """The graph itself."""
+        return self._graph
+
+    def apply(self, plan: Plan) -> Graph:
+        """Return the graph with its ops in the plan's order; raises UnsupportedError for a plan that repeats ops."""
+        order = plan.order()
+        if len(order) != self._graph.n_ops or len(np.unique(order)) != len(order):
+            raise UnsupportedError("the plan runs some ops twice, which a graph file cannot say; write a plan file")
+        return reorder_graph(self._graph, order)
+
+    def save(self, plan: Plan, path: Path) -> None:
+        """Write the reordered graph as a graph file."""
+        write_graph_file(self.apply(plan), path)
+
+    def measure(self, plan: Plan) -> Measurement:
+        """Raise UnsupportedError: a bare graph has no kernels to run."""
+        raise UnsupportedError("a graph file cannot be run, so there is nothing to measure; leave out --measure")
+
+
+def open_graph_file(path: str | Path) -> GraphModel:
+    """Open a graph file; raises InputError and its kinds."""
+    return GraphModel(read_graph_file(path))

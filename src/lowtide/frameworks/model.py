@@ -1,0 +1,43 @@
+"""What every framework offers: a model that gives its graph, takes a plan back, and can be measured."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from lowtide.graph import Graph
+from lowtide.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """A program run for real, as it stands and under a plan, from the same state."""
+
+    before_bytes: int
+    """Peak of live tensor bytes of the untouched program, persistent ones left out."""
+    after_bytes: int
+    """The same under the plan."""
+    outputs_equal: bool
+    """Whether all results and updated state agree bit for bit."""
+    original_bytes: int | None = None
+    """Peak of the user's own call, where that is not the program `before_bytes` measures (eager PyTorch)."""
+
+
+class Model(Protocol):
+    """A program of some framework, read once."""
+
+    @property
+    def graph(self) -> Graph:
+        """The program as a graph."""
+        ...
+
+    def apply(self, plan: Plan) -> Any:
+        """Return the framework's own kind of program that follows the plan; raises PlanError or UnsupportedError."""
+        ...
+
+    def save(self, plan: Plan, path: Path) -> None:
+        """Write the program that follows the plan to a file; raises UnsupportedError where there is no such file."""
+        ...
+
+    def measure(self, plan: Plan) -> Measurement:
+        """Run the program as it stands and under the plan; raises UnsupportedError where it cannot run."""
+        ...

@@ -1,0 +1,124 @@
+"""From anything a user has to a model: which framework reads what, decided without loading any of them."""
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from lowtide.errors import LowtideError, UnsupportedError, UsageError
+from lowtide.frameworks.graph_file import GraphModel, open_graph_file
+from lowtide.frameworks.model import Measurement, Model
+from lowtide.graph import Graph
+from lowtide.plan import Plan, write_plan_file
+
+_ONNX = "lowtide.frameworks.onnx.model:OnnxModel"
+_TORCH = "lowtide.frameworks.torch.model:TorchModel"
+_EXTRAS = {_ONNX: "onnx", _TORCH: "torch"}
+_KINDS = "a .graph.json[.gz], .onnx or .pt2 file, or package.module:callable"
+
+
+def open_model(source: Any, dims: Mapping[str, int] | None = None) -> Model:
+    """Read a program once, to plan it, apply the plan and measure.
+
+    `source` is a path (.graph.json[.gz], .onnx, .pt2), the name of a callable ("package.module:callable") that returns
+    one of the following, or an object: a Graph, an onnx ModelProto, a torch ExportedProgram, FX GraphModule, captured
+    program, or a tuple (function or module, example inputs). `dims` binds dynamic dimensions by name.
+    Raises UsageError for a source of no known kind, InputError and its kinds for one that cannot be read.
+    """
+    bound = dict(dims or {})
+    if isinstance(source, Graph):
+        return GraphModel(source)
+    if isinstance(source, str | Path):
+        return _open_name(str(source), bound)
+    package = type(source).__module__.partition(".")[0]
+    if package == "onnx":
+        return _framework(_ONNX)(source, bound)
+    if isinstance(source, tuple | list) or package in ("torch", "lowtide") or _is_torch_module(source):
+        return _framework(_TORCH)(source, bound)
+    raise UsageError(f"cannot read a {type(source).__name__}; give {_KINDS}, or a framework's program object")
+
+
+def read(source: Any, dims: Mapping[str, int] | None = None) -> Graph:
+    """Read any program into a graph; takes what `open_model` takes and raises what it raises."""
+    return open_model(source, dims).graph
+
+
+def apply(plan: Plan, source: Any, dims: Mapping[str, int] | None = None) -> Any:
+    """Return the framework's own kind of program that follows the plan: a callable, a ModelProto, a graph.
+
+    Raises FingerprintError when the plan was made for another program, UnsupportedError for a plan this framework
+    cannot carry out.
+    """
+    return open_model(source, dims).apply(plan)
+
+
+def measure(plan: Plan, source: Any, dims: Mapping[str, int] | None = None) -> Measurement:
+    """Run a program as it stands and under the plan, and return the real peaks of live tensor bytes of both."""
+    return open_model(source, dims).measure(plan)
+
+
+def save_applied(model: Model, plan: Plan, path: Path) -> None:
+    """Write the program that follows the plan, or the plan itself where the name ends in .plan.json[.gz].
+
+    Raises UnsupportedError where the program's framework has no such file, UsageError where it cannot be written.
+    """
+    if path.name.endswith((".plan.json", ".plan.json.gz")):
+        write_plan_file(plan, path, model.graph)
+    else:
+        model.save(plan, path)
+
+
+def _open_name(name: str, dims: Mapping[str, int]) -> Model:
+    lower = name.lower()
+    if lower.endswith((".json", ".json.gz")):
+        return open_graph_file(name)
+    if lower.endswith(".onnx"):
+        return _framework(_ONNX)(name, dims)
+    if lower.endswith(".pt2"):
+        return _framework(_TORCH)(name, dims)
+    module, colon, attribute = name.partition(":")
+    if not colon or "/" in name or not all(part.isidentifier() for part in f"{module}.{attribute}".split(".")):
+        raise UsageError(f"cannot tell what {name!r} is; give {_KINDS}")
+    return open_model(_call(module, attribute), dims)
+
+
+def _call(module: str, attribute: str) -> Any:
+    """Import a module, with the working directory on the path as `python -m` has it, and call what it names."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        target: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"cannot import {module!r}: {error}; run from the folder that holds it") from None
+    for part in attribute.split("."):
+        if not hasattr(target, part):
+            raise UsageError(f"module {module!r} has no {attribute!r}")
+        target = getattr(target, part)
+    if not callable(target):
+        raise UsageError(f"{module}:{attribute} is not callable; name a function that returns (function, inputs)")
+    try:
+        return target()
+    except LowtideError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{module}:{attribute}() failed: {type(error).__name__}: {_one_line(error)}") from error
+
+
+def _framework(path: str) -> Any:
+    module, _, attribute = path.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS[path]
+        raise UnsupportedError(
+            f"this input needs the package {error.name!r}; install it with: pip install 'lowtide[{extra}]'"
+        ) from None
+
+
+def _is_torch_module(source: Any) -> bool:
+    return any(base.__module__.startswith("torch.") for base in type(source).__mro__)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or "no message"

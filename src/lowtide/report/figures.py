@@ -1,0 +1,18 @@
+"""Byte figures per memory space, in words."""
+
+from collections.abc import Mapping
+
+from lowtide.units import format_bytes
+
+
+def format_by_space(figures: Mapping[str, int]) -> str:
+    """Write {space: bytes} for people: one figure alone, or each with its space's name."""
+    if len(figures) == 1:
+        return format_bytes(next(iter(figures.values())))
+    return ", ".join(f"{space} {format_bytes(count)}" for space, count in figures.items())
+
+
+def format_ratio(figure: Mapping[str, int], base: Mapping[str, int]) -> str:
+    """Write the sum of one set of figures as a multiple of another, with three decimals; "-" where the base is 0."""
+    total = sum(base.values())
+    return f"{sum(figure.values()) / total:.3f}" if total else "-"

@@ -1,0 +1,102 @@
+"""What `inspect` says: the peak, the bound, who holds memory and why, what is not modeled."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
+from lowtide.analysis.lower_bounds import LowerBound, lower_bounds
+from lowtide.analysis.problem import Problem
+from lowtide.graph import Graph
+from lowtide.pack import pack_plan
+from lowtide.plan import Plan
+from lowtide.report.figures import format_by_space
+from lowtide.report.table import format_table
+from lowtide.units import format_bytes
+
+_MOST_HOLDERS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """The untouched program under the magnifying glass."""
+
+    graph: Graph
+    peak_bytes: dict[str, int]
+    arena_bytes: dict[str, int]
+    bounds: list[LowerBound]
+    holders: list[Holder]
+
+    @property
+    def lower_bound_bytes(self) -> dict[str, int]:
+        """What no order of this program can beat, per space."""
+        return {bound.space: bound.peak_bytes for bound in self.bounds}
+
+    @classmethod
+    def of(cls, graph: Graph, *, in_place: bool) -> "Inspection":
+        """Look at a graph in its given order, without optional in-place pairs; the bound may assume them."""
+        plan = Plan.baseline(graph)
+        problem = Problem(graph, in_place=in_place)
+        evaluation = Problem(graph, in_place=False).evaluate(problem.given_order())
+        return cls(
+            graph=graph,
+            peak_bytes=problem.peak_bytes(evaluation),
+            arena_bytes=dict(pack_plan(graph, plan, problem.transient).arena_bytes),
+            bounds=lower_bounds(problem, [problem.given_order()]),
+            holders=holders_at_peak(graph, plan),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields of the JSON object."""
+        return {
+            "name": self.graph.name,
+            "peak_bytes": self.peak_bytes,
+            "persistent_bytes": self.graph.persistent_bytes(),
+            "arena_bytes": self.arena_bytes,
+            "lower_bound_bytes": self.lower_bound_bytes,
+            "holders": [asdict(holder) for holder in self.holders],
+            "unmodeled": list(self.graph.unmodeled),
+        }
+
+    def to_text(self) -> str:
+        """Return the page for people."""
+        graph = self.graph
+        lines = [
+            f"{graph.name}: {graph.n_ops} ops, {graph.n_buffers} buffers",
+            f"  peak         {format_by_space(self.peak_bytes)}   (given order, persistent buffers apart)",
+            f"  arena        {format_by_space(self.arena_bytes)}   (with addresses)",
+            f"  lower bound  {format_by_space(self.lower_bound_bytes)}   ({self._reason()})",
+            f"  persistent   {format_by_space(graph.persistent_bytes())}",
+            "",
+            f"Held at the peak, largest first ({len(self.holders)} in all):",
+            self._holders_table(),
+        ]
+        if len(self.holders) > _MOST_HOLDERS:
+            rest = self.holders[_MOST_HOLDERS:]
+            lines.append(
+                f"... and {len(rest)} more, {format_bytes(sum(holder.size_bytes for holder in rest))} together"
+            )
+        lines.append("")
+        lines.append("Not modeled:" if graph.unmodeled else "Not modeled: nothing")
+        lines.extend(f"  {sentence}" for sentence in graph.unmodeled)
+        return "\n".join(lines)
+
+    def _reason(self) -> str:
+        bound = max(self.bounds, key=lambda bound: bound.peak_bytes)
+        if bound.op is None:
+            return "the inputs or the outputs alone"
+        return f"op {self.graph.op_names[bound.op]} cannot run with less"
+
+    def _holders_table(self) -> str:
+        rows = [
+            [
+                format_bytes(holder.size_bytes),
+                holder.name,
+                holder.op or f"({holder.lifetime})",
+                holder.first_use or "start",
+                holder.last_use or "end",
+                ", ".join(holder.kept_alive_by),
+            ]
+            for holder in self.holders[:_MOST_HOLDERS]
+        ]
+        header = ["size", "buffer", "made by", "first use", "last use", "kept alive by"]
+        return format_table(header, rows, [True, *[False] * 5])

@@ -1,0 +1,57 @@
+"""What `plan` and `optimize` say: before, after, the bound, and what was measured."""
+
+from typing import Any
+
+from lowtide.frameworks.model import Measurement
+from lowtide.minimize import Result
+from lowtide.report.figures import format_by_space, format_ratio
+from lowtide.units import format_bytes
+
+
+def result_to_json(result: Result, measured: Measurement | None = None) -> dict[str, Any]:
+    """Return the fields of the JSON object."""
+    fields: dict[str, Any] = {
+        "status": result.status,
+        "scheduler": result.scheduler,
+        "baseline_peak_bytes": result.baseline_peak_bytes,
+        "peak_bytes": result.peak_bytes,
+        "arena_bytes": result.arena_bytes,
+        "lower_bound_bytes": result.lower_bound_bytes,
+        "persistent_bytes": result.persistent_bytes,
+        "extra_cost": result.extra_cost,
+        "extra_cost_bound": result.extra_cost_bound,
+        "base_cost": result.base_cost,
+        "seconds": result.seconds,
+        "shortfall": result.shortfall,
+    }
+    if measured is not None:
+        fields["measured_before_bytes"] = measured.before_bytes
+        fields["measured_after_bytes"] = measured.after_bytes
+        fields["outputs_equal"] = measured.outputs_equal
+        if measured.original_bytes is not None:
+            fields["measured_original_bytes"] = measured.original_bytes
+    return fields
+
+
+def result_to_text(name: str, result: Result, measured: Measurement | None = None) -> str:
+    """Return the page for people."""
+    ratio = format_ratio(result.peak_bytes, result.baseline_peak_bytes)
+    lines = [
+        f"{name}: {result.status}, order {result.scheduler}, planned in {result.seconds:.1f} s",
+        f"  baseline peak    {format_by_space(result.baseline_peak_bytes)}",
+        f"  planned peak     {format_by_space(result.peak_bytes)}   ({ratio} of the baseline)",
+        f"  lower bound      {format_by_space(result.lower_bound_bytes)}   (no order can do with less)",
+        f"  arena            {format_by_space(result.arena_bytes)}   (with addresses)",
+        f"  persistent       {format_by_space(result.persistent_bytes)}   (apart from all of the above)",
+    ]
+    if measured is not None:
+        lines += [
+            f"  measured before  {format_bytes(measured.before_bytes)}",
+            f"  measured after   {format_bytes(measured.after_bytes)}",
+            f"  outputs equal    {'yes, bit for bit' if measured.outputs_equal else 'NO'}",
+        ]
+        if measured.original_bytes is not None:
+            lines.insert(-3, f"  measured eager   {format_bytes(measured.original_bytes)}   (your own call, unplanned)")
+    if result.shortfall is not None:
+        lines.append(f"  budget NOT met   {result.shortfall}")
+    return "\n".join(lines)
