@@ -7,14 +7,16 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import ModelProto
-from onnx.inliner import inline_local_functions
+from onnx import GraphProto, ModelProto
+from onnx.inliner import inline_local_functions, inline_selected_functions
 
 from lowtide.errors import UnsupportedError
 from lowtide.frameworks.onnx.allocator import counting_allocator
 from lowtide.frameworks.onnx.external import check_weights_present
 from lowtide.frameworks.onnx.load import serialize
+from lowtide.frameworks.onnx.operators import operator_of, subgraphs_of
 from lowtide.frameworks.onnx.session import one_line, open_session
+from lowtide.frameworks.onnx.tables import EXPANDED, Operator
 
 Array = NDArray[Any]
 
@@ -38,13 +40,12 @@ def measure_peak(
 ) -> MeasuredRun:
     """Run a model once on one thread of the CPU and read the real peak from ONNX Runtime's allocator.
 
-    Weights are not counted. `folder` is where external data lies. Functions are expanded first: ONNX Runtime would
-    run their nodes after all others that are ready. Raises InputError for missing weights, UnsupportedError for a
-    model that ONNX Runtime does not load or run.
+    Weights are not counted. `folder` is where external data lies. Functions, and operators without a kernel of their
+    own, are expanded first: ONNX Runtime would run their nodes after all others that are ready. Raises InputError for
+    missing weights, UnsupportedError for a model that ONNX Runtime does not load or run.
     """
     check_weights_present(model, folder)
-    if model.functions:
-        model = inline_local_functions(model)
+    model = _expand(model)
     allocator = counting_allocator()
     content = serialize(model, model.graph.name)
     session = open_session(content, dims=dims or {}, folder=folder, allocator=allocator)
@@ -56,6 +57,19 @@ def measure_peak(
         raise UnsupportedError(f"ONNX Runtime cannot run the model: {one_line(error)}") from None
     fed = sum(array.nbytes for array in inputs.values())
     return MeasuredRun(fed + allocator.peak_bytes - before, outputs)
+
+
+def _expand(model: ModelProto) -> ModelProto:
+    """Expand functions where they are called."""
+    if model.functions:
+        model = inline_local_functions(model)
+    expanded = [operator for operator in sorted(EXPANDED) if operator in _operators(model.graph)]
+    return inline_selected_functions(model, expanded, inline_schema_functions=True) if expanded else model
+
+
+def _operators(graph: GraphProto) -> set[Operator]:
+    inner = [_operators(body) for node in graph.node for _, body in subgraphs_of(node)]
+    return {operator_of(node) for node in graph.node}.union(*inner)
 
 
 def equal_outputs(one: Sequence[Any], other: Sequence[Any]) -> bool:

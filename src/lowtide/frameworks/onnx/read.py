@@ -31,6 +31,7 @@ def translate_model(model: ModelProto, dims: Mapping[str, int], where: str) -> T
     context = Context(
         model=model,
         functions={(function.domain, function.name): function for function in model.functions},
+        opset=next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1),
         short_weights={tensor.name: tensor for tensor in model.graph.initializer if is_short(tensor)},
     )
     scope = Scope(context, "", typed)

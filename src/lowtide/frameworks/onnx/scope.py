@@ -31,6 +31,8 @@ class Context:
     functions: Mapping[tuple[str, str], FunctionProto]
     short_weights: Mapping[str, TensorProto]
     """Weights of the main graph whose data is at hand and may decide shapes."""
+    opset: int
+    """Version of the default operator set."""
     notes: list[str] = field(default_factory=list[str])
     weights: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """Weights inside subgraphs, by full name and bytes: persistent like all others."""

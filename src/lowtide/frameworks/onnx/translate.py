@@ -140,8 +140,9 @@ class Translator:
         bases = [value.buffer for value in values]
         reads = dict.fromkeys([*bases, *(buffer for value in values for buffer in value.keeps)])
         draft = Draft(name=self._op_names[position], kind=_kind_of(node), nodes=[position], reads=list(reads))
-        draft.fixed = is_opaque(node) or draws_random(node, self.graph)
-        if is_opaque(node):
+        opaque = is_opaque(node) and (node.domain, node.op_type) not in self.scope.context.functions
+        draft.fixed = opaque or draws_random(node, self.graph)
+        if opaque:
             self.scope.context.notes.append(
                 f"{describe_node(node, position)} of domain {node.domain!r} is unknown: it keeps its order and its "
                 "workspace is not modeled"
@@ -149,7 +150,7 @@ class Translator:
         if operator_of(node) in WORKSPACE_NOT_MODELED:
             self.scope.context.workspaces[node.op_type] += 1
         self._add_results(draft, node)
-        draft.scratch_bytes = workspace_bytes(node, self.scope.types)
+        draft.scratch_bytes = workspace_bytes(node, self.scope.types, self.scope.context.opset)
         self._call(draft, position, node)
         for source, target in IN_PLACE.get(operator_of(node), ()):
             if source < len(node.input) and node.input[source] and target < len(node.output) and node.output[target]:
