@@ -19,11 +19,11 @@ def random_graph(seed: int, n_ops: int) -> Graph:
 def graphs(max_ops: int = 7, *, callees: bool = True) -> st.SearchStrategy[Graph]:
     """Draw valid graphs that use every feature there is: lifetime classes, mutation, second writers, in-place pairs,
     control edges, scratch, effects, callees, two memory spaces, sizes of zero."""
-    return st.builds(
-        lambda seed, n_ops: _build(Random(seed), n_ops, f"drawn{seed}", callees=callees),
-        st.integers(0, 10**6),
-        st.sampled_from(range(max_ops + 1)),
-    )
+
+    def build(seed: int, n_ops: int) -> Graph:
+        return _build(Random(seed), n_ops, f"drawn{seed}", callees=callees)
+
+    return st.builds(build, st.integers(0, 10**6), st.sampled_from(range(max_ops + 1)))
 
 
 def rematerializing_plan(graph: Graph, random: Random) -> Plan:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from lowtide.errors import GraphError
 from lowtide.graph.check import check_graph, exact_rows, exact_sizes, exact_spaces
 from lowtide.graph.graph import Graph
 from lowtide.graph.lifetime import Lifetime
@@ -111,9 +112,14 @@ class GraphBuilder:
         return len(self._op_names) - 1
 
     def add_subgraph(self, name: str, graph: Graph) -> None:
-        """Add a graph that ops may call by this name, and the graphs it calls in turn."""
-        self._subgraphs.update(graph.subgraphs)
-        self._subgraphs[name] = graph
+        """Add a graph that ops may call by this name, and the graphs it calls in turn.
+
+        Raises GraphError when another graph has this name already.
+        """
+        for key, subgraph in {**graph.subgraphs, name: graph}.items():
+            known = self._subgraphs.setdefault(key, subgraph)
+            if known is not subgraph and known.fingerprint != subgraph.fingerprint:
+                raise GraphError(f"two subgraphs are named {key!r} and differ; names must be unique")
 
     def note(self, sentence: str) -> None:
         """Record something the graph does not model; it is shown with every result."""

@@ -1,0 +1,32 @@
+"""Write the JSON Schemas of both file formats to docs/schemas/; run it after changing a format."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lowtide.graph import graph_schema
+from lowtide.plan import plan_schema
+
+FOLDER = Path(__file__).parent.parent / "docs" / "schemas"
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Return every schema by the name of its file."""
+    return {
+        name: {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema}
+        for name, title, schema in (
+            ("graph.schema.json", "lowtide graph file", graph_schema()),
+            ("plan.schema.json", "lowtide plan file", plan_schema()),
+        )
+    }
+
+
+def main() -> None:
+    """Write all schemas."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, schema in schemas().items():
+        (FOLDER / name).write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
