@@ -29,7 +29,9 @@ void ReadyBySize::replay(int32_t op, int32_t winner) {
   tree_[node] = winner;
   while (node > 1) {
     node /= 2;
-    tree_[node] = better(tree_[2 * node], tree_[2 * node + 1]);
+    winner = better(tree_[2 * node], tree_[2 * node + 1]);
+    if (winner == tree_[node] && winner != op) return;  // op neither won here nor does it now
+    tree_[node] = winner;
   }
 }
 
