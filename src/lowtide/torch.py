@@ -3,13 +3,12 @@
 from lowtide.frameworks.torch import (
     Applied,
     Captured,
-    Comparison,
-    Measurement,
+    MeasuredCall,
+    TorchModel,
     TrainingStep,
     accepts,
     apply,
     capture,
-    compare,
     measure,
     read,
 )
@@ -17,13 +16,12 @@ from lowtide.frameworks.torch import (
 __all__ = [
     "Applied",
     "Captured",
-    "Comparison",
-    "Measurement",
+    "MeasuredCall",
+    "TorchModel",
     "TrainingStep",
     "accepts",
     "apply",
     "capture",
-    "compare",
     "measure",
     "read",
 ]

@@ -8,7 +8,8 @@ from typing import Any
 from lowtide.frameworks.torch.apply import Applied, apply_captured
 from lowtide.frameworks.torch.capture import accepts, capture
 from lowtide.frameworks.torch.captured import Captured
-from lowtide.frameworks.torch.measure import Comparison, Measurement, compare, measure
+from lowtide.frameworks.torch.measure import MeasuredCall, measure
+from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.read import read_captured
 from lowtide.frameworks.torch.training_step import TrainingStep
 from lowtide.graph import Graph
@@ -17,13 +18,12 @@ from lowtide.plan import Plan
 __all__ = [
     "Applied",
     "Captured",
-    "Comparison",
-    "Measurement",
+    "MeasuredCall",
+    "TorchModel",
     "TrainingStep",
     "accepts",
     "apply",
     "capture",
-    "compare",
     "measure",
     "read",
 ]

@@ -8,7 +8,7 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from lowtide.errors import UnsupportedError
+from lowtide.errors import LowtideError, UnsupportedError
 from lowtide.frameworks.torch.capture_function import capture_function
 from lowtide.frameworks.torch.capture_graph_module import capture_exported, capture_graph_module
 from lowtide.frameworks.torch.capture_training_step import capture_training_step
@@ -26,8 +26,18 @@ def capture(program: Any) -> Captured:
 
     Takes an ExportedProgram; a GraphModule whose nodes carry tensor metadata; (function or module, example inputs),
     the inputs a tuple, a dict of keyword arguments or one tensor; (TrainingStep, example batch); or what it returned
-    before. Raises UnsupportedError or UsageError with what to do instead.
+    before. Raises UnsupportedError or UsageError with what to do instead, and where the program itself fails.
     """
+    try:
+        return _capture(program)
+    except LowtideError:
+        raise
+    except Exception as error:
+        lines = str(error).strip().splitlines() or ["no message"]
+        raise UnsupportedError(f"the program cannot be captured: {type(error).__name__}: {lines[0]}") from error
+
+
+def _capture(program: Any) -> Captured:
     if isinstance(program, Captured):
         return program
     if isinstance(program, ExportedProgram):
@@ -46,7 +56,7 @@ def capture(program: Any) -> Captured:
 
 
 def _is_call(program: object) -> bool:
-    if not isinstance(program, tuple) or len(program) != 2:  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(program, tuple | list) or len(program) != 2:  # pyright: ignore[reportUnknownArgumentType]
         return False
     function, inputs = program  # pyright: ignore[reportUnknownVariableType]
     is_function = isinstance(function, TrainingStep | nn.Module) or callable(function)  # pyright: ignore[reportUnknownArgumentType]

@@ -40,8 +40,8 @@ def capture_function(
         with modules.replaced_by(sources[:held]):  # the backward pass too: checkpointed parts run again in it
             inner_args, inner_kwargs = call.rebuild(sources[held:])
             outputs, result.spec = pytree.tree_flatten(function(*inner_args, **inner_kwargs))
-            if backward is not False and outputs and _is_loss(outputs[0]):
-                wanted = [position for position, chosen in enumerate(trainable) if chosen]
+            wanted = [position for position, chosen in enumerate(trainable) if chosen]
+            if wanted and backward is not False and outputs and _is_loss(outputs[0]):
                 found = torch.autograd.grad(outputs[0], [sources[place] for place in wanted], allow_unused=True)
                 kept = [(place, gradient) for place, gradient in zip(wanted, found, strict=True) if gradient is not None]
                 result.gradients = [place for place, _ in kept]

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensor
 from torch.utils import _pytree as pytree
 
+from lowtide.errors import UnsupportedError
 from lowtide.frameworks.torch.allocation_events import peak_of_call
-from lowtide.frameworks.torch.apply import apply_captured
 from lowtide.frameworks.torch.captured import Captured
-from lowtide.plan import Plan
 
 _WARM_UP_CALLS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
+class MeasuredCall:
     """What one measured call took and computed."""
 
     peak_bytes: int
@@ -27,38 +27,19 @@ class Measurement:
     """Digest of the bits of all outputs, gradients, and persistent tensors after the call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """A program as it stands against the same program under a plan."""
-
-    before_bytes: int
-    after_bytes: int
-    outputs_equal: bool
-    """Whether outputs, gradients and updated state agree bit for bit."""
-
-
-def compare(captured: Captured, plan: Plan, baseline: Plan) -> Comparison:
-    """Measure a captured program under its own order and under a plan, from the same state; leaves the state alone."""
-    before = measure(captured, apply_captured(baseline, captured))
-    after = measure(captured, apply_captured(plan, captured))
-    return Comparison(
-        before_bytes=before.peak_bytes,
-        after_bytes=after.peak_bytes,
-        outputs_equal=before.outputs_digest == after.outputs_digest,
-    )
-
-
 def measure(
     captured: Captured,
     program: Callable[..., Any],
     args: tuple[Any, ...] | None = None,
     kwargs: Mapping[str, Any] | None = None,
-) -> Measurement:
+) -> MeasuredCall:
     """Measure one call of a program, an applied one or `captured.run_original`, on the example inputs or others.
 
     The call starts without gradients, from the parameters, state and random state that are there now, after two calls
-    that warm up the kernels' caches; all of these are put back at the end.
+    that warm up the kernels' caches; all of these are put back at the end. Raises UnsupportedError without real inputs.
     """
+    if any(isinstance(tensor, FakeTensor) for tensor in pytree.tree_leaves(captured.example_args)) and args is None:
+        raise UnsupportedError("the program was captured with fake tensors; give real inputs to measure it")
     given = captured.example_args if args is None else args
     named = dict(captured.example_kwargs if kwargs is None else kwargs)
     inputs = [leaf for leaf in pytree.tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)]
@@ -71,7 +52,7 @@ def measure(
         storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in inputs}
         held = sum(storages.values())
         digest = _digest([result, captured.binding.gradients(), captured.persistent(), inputs])
-    return Measurement(peak_bytes=peak + held, outputs_digest=digest)
+    return MeasuredCall(peak_bytes=peak + held, outputs_digest=digest)
 
 
 @contextmanager

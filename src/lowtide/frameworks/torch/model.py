@@ -1,6 +1,7 @@
 """A PyTorch program as lowtide sees it: captured once, planned, applied, measured."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -8,43 +9,52 @@ from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.torch.apply import Applied, apply_captured
 from lowtide.frameworks.torch.capture import capture
-from lowtide.frameworks.torch.measure import compare, measure
+from lowtide.frameworks.torch.exported_file import load_exported
+from lowtide.frameworks.torch.measure import measure
 from lowtide.frameworks.torch.read import read_captured
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
 
 class TorchModel:
-    """A captured PyTorch program and its graph."""
+    """A PyTorch program and its graph."""
 
     def __init__(self, source: Any, dims: Mapping[str, int] | None = None) -> None:
-        """Capture a program; see `lowtide.torch.capture` for what it may be and for the errors."""
+        """Capture a program: a path to a .pt2 file, or anything that `capture` takes, and with its errors."""
         if dims:
-            raise UsageError("--dim binds dimensions of ONNX files; a PyTorch program takes them from its inputs")
-        self._captured = capture(source)
-        self._graph = read_captured(self._captured)
+            raise UsageError("a PyTorch program takes its sizes from its example inputs; --dim is for ONNX models")
+        self.captured = capture(load_exported(Path(source)) if isinstance(source, str | Path) else source)
 
-    @property
+    @cached_property
     def graph(self) -> Graph:
         """The program as a graph."""
-        return self._graph
+        return read_captured(self.captured)
 
     def apply(self, plan: Plan) -> Applied:
-        """Return a callable with the program's signature that follows the plan."""
-        return apply_captured(plan, self._captured)
+        """Return the program as a callable that follows the plan.
+
+        Raises FingerprintError for a plan of another graph, UnsupportedError for one that offloads.
+        """
+        return apply_captured(plan, self.captured)
 
     def save(self, plan: Plan, path: Path) -> None:
-        """Raise UnsupportedError: the applied program is a callable that holds the user's own objects."""
+        """Raise UnsupportedError: a planned PyTorch program lives in Python, only its plan goes to a file."""
         raise UnsupportedError(
-            f"a PyTorch program cannot be written to {path}; write OUTPUT.plan.json.gz and call lowtide.apply with it"
+            f"cannot write a PyTorch program to {path}; write the plan (-o NAME.plan.json) "
+            "and apply it in Python with lowtide.apply(plan, program)"
         )
 
     def measure(self, plan: Plan) -> Measurement:
-        """Run the user's own call, the captured program as it stands, and the plan; all from the same state."""
-        compared = compare(self._captured, plan, Plan.baseline(self._graph))
+        """Run the captured program in its own order, under the plan, and as the user wrote it, from one same state.
+
+        Everything is compared bit for bit over all three: results, gradients, updated parameters and state.
+        """
+        before = measure(self.captured, self.apply(Plan.baseline(self.graph)))
+        after = measure(self.captured, self.apply(plan))
+        original = measure(self.captured, self.captured.run_original)
         return Measurement(
-            before_bytes=compared.before_bytes,
-            after_bytes=compared.after_bytes,
-            outputs_equal=compared.outputs_equal,
-            original_bytes=measure(self._captured, self._captured.run_original).peak_bytes,
+            before_bytes=before.peak_bytes,
+            after_bytes=after.peak_bytes,
+            outputs_equal=before.outputs_digest == after.outputs_digest == original.outputs_digest,
+            original_bytes=original.peak_bytes,
         )
