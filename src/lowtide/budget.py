@@ -16,7 +16,10 @@ class Budget:
     """What a plan must stay within."""
 
     allowed: Mapping[str, int | None]
-    """Per space, the most its peak may be, persistent buffers not counted; None where there is no limit."""
+    """Per space, the most its peak may be, persistent buffers not counted; None where there is no limit. Below zero
+    where persistent buffers alone are too large."""
+    limited_by: Mapping[str, str]
+    """Per space, what sets the limit: "the budget" or "its capacity"."""
 
     @classmethod
     def parse(cls, budget: str | int | None, graph: Graph, baseline_peak: Mapping[str, int]) -> "Budget":
@@ -30,6 +33,7 @@ class Budget:
             space.name: None if space.capacity_bytes is None else space.capacity_bytes - persistent[space.name]
             for space in graph.spaces
         }
+        limited_by = dict.fromkeys(allowed, "its capacity")
         if budget is not None:
             first = graph.spaces[0].name
             percent = _PERCENT.fullmatch(budget) if isinstance(budget, str) else None
@@ -41,5 +45,14 @@ class Budget:
             else:
                 asked = parse_bytes(budget) - persistent[first]
             capacity = allowed[first]
-            allowed[first] = asked if capacity is None else min(asked, capacity)
-        return cls(allowed)
+            if capacity is None or asked <= capacity:
+                allowed[first], limited_by[first] = asked, "the budget"
+        return cls(allowed, limited_by)
+
+    def rank(self, peaks: Mapping[str, int]) -> tuple[int, int]:
+        """Return what plans are compared by, less is better: bytes over the limits of all spaces, then all bytes."""
+        excess = 0
+        for space, most in self.allowed.items():
+            if most is not None:
+                excess += max(0, peaks[space] - most)
+        return excess, sum(peaks.values())

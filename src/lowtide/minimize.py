@@ -1,8 +1,8 @@
 """The pipeline: read graph in, verified plan out, never worse than doing nothing."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lowtide.analysis.footprint import simulate
 from lowtide.analysis.lower_bounds import LowerBound, lower_bounds
@@ -12,7 +12,7 @@ from lowtide.errors import UsageError
 from lowtide.graph import Graph
 from lowtide.pack import pack_plan
 from lowtide.plan import Plan, Status, verify
-from lowtide.schedule import Candidate, compare_key, make_candidate, scheduler_names
+from lowtide.schedule import Candidate, make_candidate, scheduler, scheduler_names
 
 Means = frozenset[str]
 DEFAULT_MEANS: Means = frozenset({"reorder", "share"})
@@ -66,43 +66,31 @@ def minimize(
     started = time.perf_counter()
     report = progress or _silent
     means = _checked_means(allow)
+    names = _orders_to_try(means, scheduler)
     baseline = Plan.baseline(graph)
     baseline_peak = simulate(graph, baseline).peak_bytes
     limit = Budget.parse(budget, graph, baseline_peak)
     use_pairs = in_place and "share" in means
-    names = ["given"] if "reorder" not in means else [scheduler] if scheduler else scheduler_names()
 
-    best, interrupted = _best_order(graph, names, use_pairs, report)
-    if best is None or compare_key(graph, baseline_peak.values()) <= best.key:
-        plan, peak, chosen = baseline, baseline_peak, "baseline"
+    best, interrupted = _best_order(graph, names, use_pairs, limit, report)
+    if best is None or limit.rank(baseline_peak) <= limit.rank(best.plan.peak_bytes):
+        plan, chosen = replace(baseline, peak_bytes=baseline_peak), "baseline"
     else:
-        plan, peak, chosen = best.plan, best.plan.peak_bytes, best.scheduler
-    problem = Problem(graph, plan.callees, in_place=use_pairs)
-    report("placing buffers")
-    packing = pack_plan(graph, plan, problem.transient)
-    report("bounding the peak from below")
-    bounds = lower_bounds(problem, [problem.given_order(), plan.order()])
-    lower = {bound.space: min(bound.peak_bytes, peak[bound.space]) for bound in bounds}
-    status, shortfall = _judge(graph, limit, bounds, peak, lower)
-    if interrupted:
-        status = "interrupted"
-    plan = plan.with_claims(
-        status=status,
-        peak_bytes=peak,
-        lower_bound_bytes=lower,
-        arena_bytes=packing.arena_bytes,
-        addresses=packing.addresses,
-    )
-    report("verifying the plan")
-    verify(graph, plan, check_capacity=False)
+        plan, chosen = best.plan, best.scheduler
+    try:
+        plan, shortfall = _complete(graph, plan, limit, use_pairs, interrupted, report)
+    except KeyboardInterrupt:
+        if interrupted:
+            raise
+        plan, shortfall = _complete(graph, plan, limit, use_pairs, True, report)
     return Result(
         plan=plan,
-        status=status,
+        status=plan.status,
         scheduler=chosen,
         baseline_peak_bytes=baseline_peak,
-        peak_bytes=peak,
-        arena_bytes=packing.arena_bytes,
-        lower_bound_bytes=lower,
+        peak_bytes=plan.peak_bytes,
+        arena_bytes=plan.arena_bytes,
+        lower_bound_bytes=plan.lower_bound_bytes,
         persistent_bytes=graph.persistent_bytes(),
         base_cost=float(graph.cost.sum()),
         extra_cost=0.0,
@@ -126,8 +114,19 @@ def _checked_means(allow: Iterable[str]) -> Means:
     return means
 
 
+def _orders_to_try(means: Means, name: str | None) -> tuple[str, ...]:
+    if name is not None:
+        scheduler(name)  # an unknown name is refused before any work is done
+        if "reorder" not in means and name != "given":
+            raise UsageError(
+                f"order {name!r} is asked for, but reorder is not allowed; allow it, or leave the order out"
+            )
+        return (name,)
+    return scheduler_names() if "reorder" in means else ("given",)
+
+
 def _best_order(
-    graph: Graph, names: Iterable[str], in_place: bool, report: Callable[[str], None]
+    graph: Graph, names: Iterable[str], in_place: bool, limit: Budget, report: Callable[[str], None]
 ) -> tuple[Candidate | None, bool]:
     """Return the best of the named orders, the earlier one on a tie, and whether Ctrl-C came before all were tried."""
     best: Candidate | None = None
@@ -135,28 +134,67 @@ def _best_order(
         for name in names:
             report(f"ordering {graph.n_ops} ops ({name})")
             candidate = make_candidate(name, graph, in_place=in_place)
-            if best is None or candidate.key < best.key:
+            if best is None or limit.rank(candidate.plan.peak_bytes) < limit.rank(best.plan.peak_bytes):
                 best = candidate
     except KeyboardInterrupt:
         return best, True
     return best, False
 
 
+def _complete(
+    graph: Graph, plan: Plan, limit: Budget, in_place: bool, interrupted: bool, report: Callable[[str], None]
+) -> tuple[Plan, str | None]:
+    """Return the plan with addresses, bounds and a status, verified, and why the budget is not met.
+
+    The search for bounds can take long: after Ctrl-C none is claimed.
+    """
+    problem = Problem(graph, plan.callees, in_place=in_place)
+    report("placing buffers")
+    packing = pack_plan(graph, plan, problem.transient)
+    if interrupted:
+        bounds = [LowerBound(space=space.name, peak_bytes=0, op=None) for space in graph.spaces]
+    else:
+        report("bounding the peak from below")
+        bounds = lower_bounds(problem, [problem.given_order(), plan.order()])
+    status, shortfall = _judge(graph, limit, bounds, plan.peak_bytes)
+    plan = plan.with_claims(
+        status="interrupted" if interrupted else status,
+        peak_bytes=plan.peak_bytes,
+        lower_bound_bytes={bound.space: bound.peak_bytes for bound in bounds},
+        arena_bytes=packing.arena_bytes,
+        addresses=packing.addresses,
+    )
+    report("verifying the plan")
+    verify(graph, plan, check_capacity=False)
+    return plan, shortfall
+
+
 def _judge(
-    graph: Graph, limit: Budget, bounds: Iterable[LowerBound], peak: Mapping[str, int], lower: Mapping[str, int]
+    graph: Graph, limit: Budget, bounds: Sequence[LowerBound], peak: Mapping[str, int]
 ) -> tuple[Status, str | None]:
+    """Return the status, and why the limits are not met; what is proven impossible comes first."""
+    persistent = graph.persistent_bytes()
+    unproven: str | None = None
     for bound in bounds:
-        most = limit.allowed[bound.space]
-        if most is None or peak[bound.space] <= most:
+        space, by = bound.space, limit.limited_by[bound.space]
+        most = limit.allowed[space]
+        if most is None or peak[space] <= most:
             continue
-        if bound.peak_bytes > most:
-            who = "inputs and outputs" if bound.op is None else f"op {graph.op_names[bound.op]!r}"
+        if most < 0:
             return "infeasible", (
-                f"{who} alone needs {bound.peak_bytes} bytes in {bound.space}, {bound.peak_bytes - most} more than "
-                f"the {most} the budget leaves beside persistent buffers"
+                f"persistent buffers alone need {persistent[space]} bytes in {space}, {-most} more than {by} allows"
             )
-        return "feasible", (
-            f"the best plan found needs {peak[bound.space]} bytes in {bound.space}, {peak[bound.space] - most} more "
-            f"than the {most} the budget leaves beside persistent buffers; no proof that none fits"
+        if bound.peak_bytes > most:
+            who = (
+                "inputs and outputs alone need" if bound.op is None else f"op {graph.op_names[bound.op]!r} alone needs"
+            )
+            return "infeasible", (
+                f"{who} {bound.peak_bytes} bytes in {space}, {bound.peak_bytes - most} more than the {most} that "
+                f"{by} leaves beside persistent buffers"
+            )
+        unproven = unproven or (
+            f"the best plan found needs {peak[space]} bytes in {space}, {peak[space] - most} more than the {most} that "
+            f"{by} leaves beside persistent buffers; no proof that none fits"
         )
-    return ("optimal" if dict(peak) == dict(lower) else "feasible"), None
+    met = all(bound.peak_bytes == peak[bound.space] for bound in bounds)
+    return ("optimal" if met and unproven is None else "feasible"), unproven
