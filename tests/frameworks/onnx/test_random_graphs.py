@@ -113,6 +113,6 @@ def test_predicted_is_measured(
     onnx.checker.check_model(read.apply(plan))
     measured = read.measure(plan)
     assert measured.outputs_equal
-    # A shape is modeled as part of the op before it, so its bytes may meet that op's workspace.
+    # The runtime takes shapes at once, the model together with the op before them or where the plan says.
     shapes = sum(node.op_type == "Shape" for node in model.graph.node)
-    assert 0 <= peak_of(read, plan) - measured.after_bytes <= 16 * shapes, onnx.printer.to_text(read.apply(plan))
+    assert abs(peak_of(read, plan) - measured.after_bytes) <= 16 * shapes, onnx.printer.to_text(read.apply(plan))
