@@ -7,50 +7,50 @@ from lowtide.analysis import Problem
 from tests.oracles.slow_view import SlowView
 
 
-def sources_in_order(problem: Problem) -> list[int]:
-    """Return the sources as they start: longest merged path first."""
-    view = SlowView.of(problem)
-    target = view.n_ops
+class PathTree:
+    """The sources' longest paths, merged to a tree below one target."""
 
-    @cache
-    def length(op: int) -> int:
-        return 0 if op == target else 1 + max(length(other) for other in view.successors[op] or [target])
+    def __init__(self, problem: Problem) -> None:
+        self.view = SlowView.of(problem)
+        self.target = self.view.n_ops
+        self.sources = [op for op in range(self.view.n_ops) if not self.view.predecessors[op]]
+        self.children: dict[int, set[int]] = {}
+        self.has_ties = False
+        length = cache(lambda op: 1 + max(map(length, self._after(op))) if op != self.target else 0)
+        for source in self.sources:
+            steps = [source]
+            while steps[-1] != self.target:
+                longest = max(map(length, self._after(steps[-1])))
+                choices = [other for other in self._after(steps[-1]) if length(other) == longest]
+                self.has_ties |= len(choices) > 1
+                steps.append(min(choices))
+            for child, parent in pairwise(steps):
+                self.children.setdefault(parent, set()).add(child)
+        for siblings in self.children.values():
+            self.has_ties |= len({self._height(child) for child in siblings}) < len(siblings)
 
-    def path(op: int) -> list[int]:
-        steps = [op]
-        while steps[-1] != target:
-            steps.append(max(view.successors[steps[-1]] or [target], key=lambda other: (length(other), -other)))
-        return steps
-
-    sources = [op for op in range(view.n_ops) if not view.predecessors[op]]
-    children: dict[int, set[int]] = {}
-    for source in sources:
-        steps = path(source)
-        for child, parent in pairwise(steps):
-            children.setdefault(parent, set()).add(child)
-
-    @cache
-    def height(op: int) -> int:
-        return 1 + max(height(child) for child in children[op]) if op in children else 0
-
-    def leaves(op: int) -> list[int]:
-        if op not in children:
+    def leaves(self, op: int) -> list[int]:
+        """The leaves below an op, those below its highest child first."""
+        if op not in self.children:
             return [op]
-        return [leaf for child in sorted(children[op], key=lambda c: (-height(c), c)) for leaf in leaves(child)]
+        children = sorted(self.children[op], key=lambda child: (-self._height(child), child))
+        return [leaf for child in children for leaf in self.leaves(child)]
 
-    return leaves(target) if sources else []
+    def _after(self, op: int) -> list[int]:
+        return self.view.successors[op] or [self.target]
+
+    def _height(self, op: int) -> int:
+        return 1 + max(map(self._height, self.children[op])) if op in self.children else 0
 
 
 def longest_path(problem: Problem) -> list[int]:
     """Return the order: after each source, in program order, what it makes possible."""
-    view = SlowView.of(problem)
+    tree = PathTree(problem)
     order: list[int] = []
-    started: set[int] = set()
-    sources = sources_in_order(problem)
-    for source in sources:
-        started.add(source)
-        for op in range(view.n_ops):
-            possible = op in started if op in sources else all(p in order for p in view.predecessors[op])
-            if op not in order and possible:
+    for source in tree.leaves(tree.target) if tree.sources else []:
+        order.append(source)
+        for op in range(tree.view.n_ops):
+            possible = op not in tree.sources and all(before in order for before in tree.view.predecessors[op])
+            if possible and op not in order:
                 order.append(op)
     return order

@@ -16,7 +16,8 @@ class MeshList:
     the original, and its own test demands it. Scratch and callees are not looked at.
 
     Source: Mesh-TensorFlow, auto_mtf/scheduler.py, method LIST. Mended: the original leaves an op's priority as it was
-    when the *output* of the op just run is final, where the input whose use count fell is meant.
+    when the *output* of the op just run is final, where the input whose use count fell is meant; and an op that reads
+    a tensor twice as its only user frees it twice there.
     Donated inputs count as freed by their last user; the original knows only tensors with a producer.
     Complexity: O((n + e) log n). Guarantees: none on the peak.
     """
