@@ -5,17 +5,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
 
 from lowtide.errors import InputError, LowtideError, MalformedInputError
 from lowtide.frameworks.onnx import OnnxModel, read
+from lowtide.plan import Plan
+
+value = helper.make_tensor_value_info
 
 
 def small(*nodes: Any, inputs: Any = ("x",), outputs: Any = ("y",), weights: Any = (), opset: int = 17) -> ModelProto:
     """Make a model of nodes over vectors of 4."""
-    values = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in names] for names in (inputs, outputs)]
+    values = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in names] for names in (inputs, outputs)
+    ]
     graph = helper.make_graph(nodes, "broken", *values, weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
@@ -40,7 +45,7 @@ def recursive() -> ModelProto:
 
 def body_with_one_input() -> ModelProto:
     """Make a loop whose body lacks the inputs every loop has."""
-    body = helper.make_graph([node("Exp", "x", "b")], "body", [], [helper.make_tensor_value_info("b", 1, [4])])
+    body = helper.make_graph([node("Exp", "x", "b")], "body", [], [value("b", 1, [4])])
     return small(node("Loop", "n", "y", body=body), inputs=("x", "n"))
 
 
@@ -82,7 +87,6 @@ BROKEN: dict[str, tuple[Callable[[], ModelProto], str]] = {
     "a negative dimension": (negative_dimension, "dimension -3"),
     "an unknown element type": (unknown_element_type, "."),
     "an unknown operator": (lambda: small(node("NoSuchOperator", "x", "y")), "."),
-    "an operator set from the future": (lambda: small(node("Exp", "x", "y"), opset=9999), "."),
     "no operator set": (lambda: ModelProto(ir_version=8, graph=small(node("Exp", "x", "y")).graph), "opset_import"),
     "no graph": (lambda: ModelProto(ir_version=8), "no graph"),
     "an op without results": (lambda: small(helper.make_node("Constant", [], []), node("Exp", "x", "y")), "."),
@@ -94,6 +98,15 @@ BROKEN: dict[str, tuple[Callable[[], ModelProto], str]] = {
         lambda: small(node("Scan", "x", "y", num_scan_inputs=5, body=helper.make_graph([], "b", [], []))), ".",
     ),
 }  # fmt: skip
+
+
+def refusal_of(model: ModelProto) -> LowtideError | None:
+    """Read a model and return the error it is refused with."""
+    try:
+        read(model)
+    except LowtideError as error:
+        return error
+    return None
 
 
 def is_one_line(error: BaseException) -> bool:
@@ -113,12 +126,14 @@ def test_broken_models_are_refused_in_one_line(name: str, tmp_path: Path) -> Non
         assert is_one_line(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x00", b"PK\x03\x04", b'{"lowtide_graph": 1}', b"\x1f\x8b\x08", b"\xff" * 99])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x00", b"PK\x03\x04", b'{"lowtide_graph": 1}', b"\x1f\x8b\x08", b"\xff" * 99]
+)
 def test_files_of_another_kind_are_refused(content: bytes, tmp_path: Path) -> None:
     """Empty files, archives, text and noise are no models."""
     path = tmp_path / "other.onnx"
     path.write_bytes(content)
-    with pytest.raises(MalformedInputError, match="other.onnx") as caught:
+    with pytest.raises(MalformedInputError, match=r"other\.onnx") as caught:
         read(path)
     assert is_one_line(caught.value)
 
@@ -132,16 +147,12 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_weights_outside_the_folder_are_refused(tmp_path: Path) -> None:
     """A model does not get to name files elsewhere."""
     model = OnnxModel(escaping_weights())
-    plan = model_plan(model)
+    plan = Plan.baseline(model.graph)
     with pytest.raises(MalformedInputError, match="passwd"):
         model.save(plan, tmp_path / "out.onnx")
 
 
-def model_plan(model: OnnxModel) -> Any:
-    """Return the plan of the untouched program."""
-    from lowtide.plan import Plan
-
-    return Plan.baseline(model.graph)
+RELU = node("Relu", "a", "y")
 
 
 @pytest.fixture(name="originals", scope="module")
@@ -149,19 +160,26 @@ def originals_fixture() -> list[bytes]:
     """Give small whole models to damage."""
     loop = helper.make_graph(
         [node("Exp", "s", "s2"), node("Identity", "c", "c2")], "body",
-        [helper.make_tensor_value_info(name, kind, shape) for name, kind, shape in (("i", 7, []), ("c", 9, []), ("s", 1, [4]))],
-        [helper.make_tensor_value_info(name, kind, shape) for name, kind, shape in (("c2", 9, []), ("s2", 1, [4]))],
+        [value("i", 7, []), value("c", 9, []), value("s", 1, [4])], [value("c2", 9, []), value("s2", 1, [4])],
     )  # fmt: skip
     weights = [helper.make_tensor("n", 7, [], [3]), helper.make_tensor("t", 7, [2], [2, -1])]
     models = [
-        small(node("Exp", "x", "a"), node("Reshape", "a t", "r"), node("Shape", "r", "s"), node("Relu", "a", "y"), weights=weights),
+        small(
+            node("Exp", "x", "a"),
+            node("Reshape", "a t", "r"),
+            node("Shape", "r", "s"),
+            node("Relu", "a", "y"),
+            weights=weights,
+        ),
         small(helper.make_node("Loop", ["n", "", "x"], ["y"], body=loop), weights=weights),
         recursive(),
     ]
     return [model.SerializeToString() for model in models]
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=400, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     which=st.integers(0, 2),
     cut=st.floats(0, 1),
@@ -180,9 +198,5 @@ def test_damaged_files_never_end_in_a_traceback(
         model = ModelProto.FromString(bytes(damaged))
     except Exception:  # the parser of protobuf files is tested above
         return
-    try:
-        graph = read(model)
-    except LowtideError as error:
-        assert is_one_line(error)
-    else:
-        assert graph.n_ops >= 0
+    refusal = refusal_of(model)
+    assert refusal is None or is_one_line(refusal)

@@ -1,4 +1,4 @@
-"""Random graphs against ONNX Runtime: for any program in any order the predicted peak is the measured one, to the byte."""
+"""Random graphs against ONNX Runtime: for any program in any order the predicted peak is the measured one."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -94,7 +94,9 @@ def test_a_dimension_without_a_name_is_called_after_its_place() -> None:
     assert sizes_of(read(model, {"x.0": 5}))["y"] == 5 * 4 * 4
 
 
-@pytest.mark.parametrize(("dims", "message"), [({"nobody": 1}, "batch, length"), ({"batch": -1, "length": 1}, "negative")])
+@pytest.mark.parametrize(
+    ("dims", "message"), [({"nobody": 1}, "batch, length"), ({"batch": -1, "length": 1}, "negative")]
+)
 def test_sizes_for_wrong_dimensions_are_refused(cases: dict[str, Any], dims: dict[str, int], message: str) -> None:
     """A name the model does not have, or a negative size, is the caller's mistake."""
     with pytest.raises(UsageError, match=message):

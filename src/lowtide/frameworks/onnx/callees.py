@@ -87,8 +87,10 @@ def _call_loop(node: NodeProto, bodies: _Bodies) -> Call:
 def _call_scan(node: NodeProto, bodies: _Bodies) -> Call:
     ((label, graph, typed),) = bodies
     count = attribute_of(node, "num_scan_inputs")
-    n_states = max(len(graph.input) - (count.i if count else 0), 0)
-    n_slices = len(graph.input) - n_states
+    n_slices = count.i if count else 0
+    n_states = len(graph.input) - n_slices
+    if not 0 < n_slices <= len(graph.input):
+        raise MalformedInputError(f"a Scan names {n_slices} scan inputs, but its body has {len(graph.input)} inputs")
     callee = Callee(
         label=label,
         graph=graph,

@@ -1,9 +1,10 @@
 """Which nodes must neither run twice nor change places: random draws and operators nobody knows."""
 
-from onnx import GraphProto, NodeProto, numpy_helper
+from onnx import GraphProto, NodeProto
 
 from lowtide.frameworks.onnx.operators import operator_of
 from lowtide.frameworks.onnx.tables import KNOWN_DOMAINS, RANDOM
+from lowtide.frameworks.onnx.tensors import array_of, is_short
 
 
 def is_opaque(node: NodeProto) -> bool:
@@ -18,5 +19,5 @@ def draws_random(node: NodeProto, graph: GraphProto) -> bool:
         return operator in RANDOM
     if len(node.input) < 3 or not node.input[2]:
         return False
-    mode = next((tensor for tensor in graph.initializer if tensor.name == node.input[2]), None)
-    return mode is None or bool(numpy_helper.to_array(mode).any())
+    mode = next((tensor for tensor in graph.initializer if tensor.name == node.input[2] and is_short(tensor)), None)
+    return mode is None or bool(array_of(mode).any())

@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 from lowtide.frameworks.onnx.operators import attribute_of, operator_of
 from lowtide.frameworks.onnx.sizes import static_shape
-from lowtide.frameworks.onnx.skeleton import MOST_ELEMENTS, is_short
+from lowtide.frameworks.onnx.tensors import MOST_ELEMENTS, array_of, is_short
 
 Array = NDArray[Any]
 
@@ -36,13 +36,13 @@ def fold_shape_computations(model: ModelProto, types: Mapping[str, TypeProto]) -
     Only for skeletons: the model changes in place. Nodes that fail to evaluate stay as they are.
     """
     opsets = list(model.opset_import)
-    known = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer if is_short(tensor)}
+    known = {tensor.name: array_of(tensor) for tensor in model.graph.initializer if is_short(tensor)}
     folded = 0
     for node in model.graph.node:
         if operator_of(node) == ("", "Constant"):
             tensor = attribute_of(node, "value")
             if tensor is not None and is_short(tensor.t):
-                known[node.output[0]] = numpy_helper.to_array(tensor.t)
+                known[node.output[0]] = array_of(tensor.t)
             continue
         value = _evaluate(node, known, types, opsets)
         if value is None:

@@ -29,6 +29,11 @@ class OnnxModel:
         self._translation = translate_model(self._model, self._dims, self._name)
 
     @property
+    def file_endings(self) -> tuple[str, ...]:
+        """How names of ONNX files end."""
+        return (".onnx",)
+
+    @property
     def graph(self) -> Graph:
         """The model as a graph."""
         return self._translation.graph

@@ -1,14 +1,10 @@
 """A copy of a model for shape inference: same nodes at the same places, without the weights."""
 
-import math
-
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, defs
 
 from lowtide.frameworks.onnx.operators import operator_of, subgraphs_of
 from lowtide.frameworks.onnx.tables import STAND_INS
-
-MOST_ELEMENTS = 1024
-"""Larger weights lose their data: shape inference only looks into short lists of integers."""
+from lowtide.frameworks.onnx.tensors import is_short
 
 
 def skeleton_of(model: ModelProto) -> ModelProto:
@@ -40,11 +36,6 @@ def _slim(graph: GraphProto) -> None:
             del inner.initializer[:]
             inner.initializer.extend(light)
             _slim(inner)
-
-
-def is_short(tensor: TensorProto) -> bool:
-    """Return whether a weight's data is at hand and short enough to decide shapes."""
-    return tensor.data_location != TensorProto.EXTERNAL and math.prod(tensor.dims) <= MOST_ELEMENTS
 
 
 def _without_data(tensor: TensorProto) -> TensorProto:
