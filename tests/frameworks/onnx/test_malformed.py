@@ -177,9 +177,7 @@ def originals_fixture() -> list[bytes]:
     return [model.SerializeToString() for model in models]
 
 
-@settings(
-    max_examples=400, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=400, deadline=None, derandomize=True)
 @given(
     which=st.integers(0, 2),
     cut=st.floats(0, 1),
