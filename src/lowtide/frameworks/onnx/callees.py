@@ -12,7 +12,7 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 from onnx.inliner import inline_local_functions
 
 from lowtide.errors import MalformedInputError
-from lowtide.frameworks.onnx.operators import attribute_of, describe_node, operator_of, subgraphs_of
+from lowtide.frameworks.onnx.operators import all_nodes, attribute_of, describe_node, operator_of, subgraphs_of
 from lowtide.frameworks.onnx.scope import Scope
 from lowtide.frameworks.onnx.shapes import infer_bound_types
 from lowtide.graph import Lifetime
@@ -134,6 +134,8 @@ def _call_function(node: NodeProto, position: int, scope: Scope) -> Call:
     except Exception as error:  # the C++ side raises several types of its own
         reason = " ".join(str(error).split())[:200]
         raise MalformedInputError(f"{where}: its function cannot be expanded: {reason}") from None
+    if any((inner.domain, inner.op_type) in scope.context.functions for inner in all_nodes(expanded.graph)):
+        raise MalformedInputError(f"{where}: its function cannot be expanded; the definition does not fit the call")
     typed = infer_bound_types(expanded, where)
     del expanded.graph.initializer[:]  # arguments, which the caller counts
     callee = Callee(

@@ -7,16 +7,16 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import GraphProto, ModelProto
+from onnx import ModelProto
 from onnx.inliner import inline_local_functions, inline_selected_functions
 
 from lowtide.errors import UnsupportedError
 from lowtide.frameworks.onnx.allocator import counting_allocator
 from lowtide.frameworks.onnx.external import check_weights_present
 from lowtide.frameworks.onnx.load import serialize
-from lowtide.frameworks.onnx.operators import operator_of, subgraphs_of
+from lowtide.frameworks.onnx.operators import all_nodes, operator_of
 from lowtide.frameworks.onnx.session import one_line, open_session
-from lowtide.frameworks.onnx.tables import EXPANDED, Operator
+from lowtide.frameworks.onnx.tables import EXPANDED
 
 Array = NDArray[Any]
 
@@ -63,13 +63,9 @@ def _expand(model: ModelProto) -> ModelProto:
     """Expand functions where they are called."""
     if model.functions:
         model = inline_local_functions(model)
-    expanded = [operator for operator in sorted(EXPANDED) if operator in _operators(model.graph)]
+    used = {operator_of(node) for node in all_nodes(model.graph)}
+    expanded = sorted(EXPANDED & used)
     return inline_selected_functions(model, expanded, inline_schema_functions=True) if expanded else model
-
-
-def _operators(graph: GraphProto) -> set[Operator]:
-    inner = [_operators(body) for node in graph.node for _, body in subgraphs_of(node)]
-    return {operator_of(node) for node in graph.node}.union(*inner)
 
 
 def equal_outputs(one: Sequence[Any], other: Sequence[Any]) -> bool:

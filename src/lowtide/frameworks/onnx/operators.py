@@ -27,6 +27,14 @@ def subgraphs_of(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
                 yield f"{attribute.name}[{position}]", graph
 
 
+def all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    """Iterate the nodes of a graph and of everything inside it."""
+    for node in graph.node:
+        yield node
+        for _, inner in subgraphs_of(node):
+            yield from all_nodes(inner)
+
+
 def describe_node(node: NodeProto, position: int) -> str:
     """Name a node in messages: its own name, or its operator and place."""
     return f"node {node.name!r} ({node.op_type})" if node.name else f"node {position} ({node.op_type})"
