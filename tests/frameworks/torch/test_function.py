@@ -1,4 +1,4 @@
-"""Captured functions: forward alone or with backward, views, mutation, multi-output ops; equal to eager in any order."""
+"""Captured functions: forward alone or with backward, views, mutation, several outputs; equal to eager in any order."""
 
 from collections.abc import Callable
 from typing import Any

@@ -18,9 +18,7 @@ from lowtide.plan import Plan
 def gpt2_step() -> tuple[lt.TrainingStep, tuple[torch.Tensor]]:
     """Return the training step of a tiny GPT-2 with dropout, as users write it."""
     torch.manual_seed(0)
-    config = GPT2Config(
-        n_layer=2, n_embd=64, n_head=2, vocab_size=3000, n_positions=32, bos_token_id=0, eos_token_id=0
-    )
+    config = GPT2Config(n_layer=2, n_embd=64, n_head=2, vocab_size=3000, n_positions=32, bos_token_id=0, eos_token_id=0)
     model = GPT2LMHeadModel(config).train()
     model.loss_type = "ForCausalLM"
     optimizer = torch.optim.AdamW(model.parameters())
@@ -66,7 +64,7 @@ def test_dimensions_are_not_for_pytorch() -> None:
 
 def test_a_planned_program_cannot_be_written_to_a_file(tmp_path: Path) -> None:
     model = lowtide.open_model((nn.ReLU(), (torch.ones(3),)))
-    with pytest.raises(UnsupportedError, match="plan.json"):
+    with pytest.raises(UnsupportedError, match="write the plan"):
         model.save(Plan.baseline(model.graph), tmp_path / "out.pt2")
     assert not list(tmp_path.iterdir())
 

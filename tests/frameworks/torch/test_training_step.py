@@ -126,7 +126,9 @@ def states(step: lt.TrainingStep) -> list[Any]:
     return [dict(step.model.state_dict()), [{k: v for k, v in entry.items() if v is not None} for entry in state]]
 
 
-def run_steps(step: Callable[..., Any], owner: lt.TrainingStep, batches: Callable[[int], Any], digest: Any) -> list[str]:
+def run_steps(
+    step: Callable[..., Any], owner: lt.TrainingStep, batches: Callable[[int], Any], digest: Any
+) -> list[str]:
     """Run a few steps and digest result, state and random state after each."""
     torch.manual_seed(7)
     found: list[str] = []
@@ -221,7 +223,9 @@ def test_updates_may_run_before_the_backward_pass_ends() -> None:
                         waiting.append(earlier)
             return found
 
-        assert any(last_gradient not in ancestors(op) for op in updates if len(graph.mutates[op]) and graph.reads[op].size > 1)
+        assert any(
+            last_gradient not in ancestors(op) for op in updates if len(graph.mutates[op]) and graph.reads[op].size > 1
+        )
 
 
 def test_a_learning_rate_given_as_a_tensor_may_change(digest: Any) -> None:

@@ -34,12 +34,11 @@ def _peak_on_cpu(call: Callable[[], Any]) -> tuple[int, Any]:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler announces itself on stderr otherwise
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=False) as profiler:
         result = call()
-    recorded = profiler.profiler
-    assert recorded is not None
+    recorded: Any = profiler.profiler
     events = [
         (event.start_ns(), event.nbytes())
         for event in recorded.kineto_results.events()
-        if event.name() == "[memory]" and event.device_type() == torch.autograd.DeviceType.CPU
+        if event.name() == "[memory]" and event.device_type().name == "CPU"
     ]
     live = peak = 0
     for _, size in sorted(events, key=lambda event: event[0]):

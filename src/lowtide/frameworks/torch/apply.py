@@ -10,6 +10,7 @@ from lowtide.frameworks.torch.captured import Captured
 from lowtide.frameworks.torch.emit import emit
 from lowtide.frameworks.torch.lowering import lower
 from lowtide.frameworks.torch.read import graph_of
+from lowtide.frameworks.torch.torch_internals import without_autocast
 from lowtide.plan import Plan, StepKind
 
 
@@ -30,7 +31,7 @@ class Applied:
         binding = self.captured.binding
         sources = binding.bind(args, kwargs)
         inputs = [tensor.detach() for tensor in sources]  # nothing requires grad, so autograd records nothing
-        with torch.set_grad_enabled(self.captured.with_backward), torch._C._DisableAutocast():
+        with torch.set_grad_enabled(self.captured.with_backward), without_autocast():
             outputs = list(self._run(inputs))
         with torch.no_grad():
             return binding.finish(outputs, sources)

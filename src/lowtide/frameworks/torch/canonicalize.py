@@ -39,14 +39,13 @@ def _constructor(graph: Graph, node: Node, value: torch.Tensor) -> Node:
     shape = list(value.shape)
     if node.target in _EMPTY:
         return graph.call_function(aten.empty_strided.default, (shape, list(value.stride())), form)
-    fill: Any = _FILLED[node.target]
+    target: Any = node.target
+    fill: Any = _FILLED[target]
     if fill is None:
-        position = _FILL_ARGUMENT[node.target]
+        position = _FILL_ARGUMENT[target]
         fill = node.args[position] if len(node.args) > position else node.kwargs["fill_value"]
     if value.is_contiguous():
         return graph.call_function(aten.full.default, (shape, fill), form)
     empty = graph.call_function(aten.empty_strided.default, (shape, list(value.stride())), form)
     empty.meta = dict(node.meta)
     return graph.call_function(aten.fill_.Scalar, (empty, fill))
-
-

@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 from lowtide.frameworks.torch.call_inputs import CallInputs
 from lowtide.frameworks.torch.captured import Binding, Captured
 from lowtide.frameworks.torch.module_tensors import ModuleTensors, check_modes, modes_of, modules_of
+from lowtide.frameworks.torch.torch_internals import differentiate
 from lowtide.frameworks.torch.tracing import FakeInputs, dry_run, trace
 from lowtide.graph import Lifetime
 
@@ -42,10 +43,10 @@ def capture_function(
             outputs, result.spec = pytree.tree_flatten(function(*inner_args, **inner_kwargs))
             wanted = [position for position, chosen in enumerate(trainable) if chosen]
             if wanted and backward is not False and outputs and _is_loss(outputs[0]):
-                found = torch.autograd.grad(outputs[0], [sources[place] for place in wanted], allow_unused=True)
-                kept = [(place, gradient) for place, gradient in zip(wanted, found, strict=True) if gradient is not None]
-                result.gradients = [place for place, _ in kept]
-                outputs = [*outputs, *(gradient for _, gradient in kept)]
+                found: Any = torch.autograd.grad(outputs[0], [sources[place] for place in wanted], allow_unused=True)
+                kept = {place: gradient for place, gradient in zip(wanted, found, strict=True) if gradient is not None}
+                result.gradients = list(kept)
+                outputs = [*outputs, *kept.values()]
         return [output.detach() if isinstance(output, torch.Tensor) else output for output in outputs]
 
     with torch.enable_grad():
@@ -74,10 +75,7 @@ class _Result:
 
 def _is_loss(value: Any) -> bool:
     return (
-        isinstance(value, torch.Tensor)
-        and value.requires_grad
-        and value.dim() == 0
-        and value.dtype.is_floating_point
+        isinstance(value, torch.Tensor) and value.requires_grad and value.dim() == 0 and value.dtype.is_floating_point
     )
 
 
@@ -119,7 +117,7 @@ class FunctionBinding(Binding):
             with torch.no_grad():
                 return self.function(*args, **kwargs)
         outputs, spec = pytree.tree_flatten(self.function(*args, **kwargs))
-        outputs[0].backward()
+        differentiate(outputs[0])
         detached = [output.detach() if isinstance(output, torch.Tensor) else output for output in outputs]
         return pytree.tree_unflatten(detached, spec)
 

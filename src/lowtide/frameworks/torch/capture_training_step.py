@@ -38,7 +38,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
         sources = [t.detach().requires_grad_() if index in trainable else t for index, t in enumerate(tensors)]
         with modules.replaced_by(sources[: len(live)]):
             inner_args, inner_kwargs = call.rebuild(sources[len(live) :])
-            loss = step.loss(*inner_args, **inner_kwargs)
+            loss: Any = step.loss(*inner_args, **inner_kwargs)
             if not (isinstance(loss, torch.Tensor) and loss.dim() == 0 and loss.requires_grad):
                 raise UsageError("the loss of a training step must be a scalar tensor that requires grad")
             order = [index for index in updated if index in trainable]

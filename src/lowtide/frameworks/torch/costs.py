@@ -4,10 +4,11 @@ import math
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import flop_registry
+
+from lowtide.frameworks.torch.torch_internals import map_nodes, overload_of, value_of
 
 _BYTES_PER_SECOND = 1e10
 _FLOPS_PER_SECOND = 1e11
@@ -16,8 +17,8 @@ _START_SECONDS = 2e-6
 
 def seconds_of(node: Node) -> float:
     """Estimate an op's run time in seconds on a plain machine of 100 GFLOP/s and 10 GB/s; only ratios matter."""
-    traffic = sum(_bytes_of(argument.meta.get("val")) for argument in node.all_input_nodes)
-    traffic += _bytes_of(node.meta.get("val"))
+    traffic = sum(_bytes_of(value_of(argument)) for argument in node.all_input_nodes)
+    traffic += _bytes_of(value_of(node))
     return _START_SECONDS + max(traffic / _BYTES_PER_SECOND, _flops_of(node) / _FLOPS_PER_SECOND)
 
 
@@ -30,10 +31,9 @@ def _bytes_of(value: Any) -> int:
 
 
 def _flops_of(node: Node) -> int:
-    if not isinstance(node.target, OpOverload):
-        return 0
-    count = flop_registry.get(node.target.overloadpacket)
+    overload = overload_of(node.target)
+    count: Any = None if overload is None else flop_registry.get(overload.overloadpacket)
     if count is None:
         return 0
-    args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), lambda argument: argument.meta.get("val"))
-    return int(count(*args, **kwargs, out_val=node.meta.get("val")))
+    args, kwargs = map_nodes((node.args, dict(node.kwargs)), value_of)
+    return int(count(*args, **kwargs, out_val=value_of(node)))

@@ -5,8 +5,14 @@ import operator
 from typing import Any
 
 import torch
-from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Node
+
+from lowtide.frameworks.torch.torch_internals import (
+    higher_order_of,
+    overload_of,
+    returns_anything,
+    schema_arguments,
+)
 
 aten = torch.ops.aten
 
@@ -26,19 +32,18 @@ CALLING = {"cond": "conditional", "while_loop": "while", "invoke_subgraph": "cal
 
 def arguments_by_name(node: Node) -> dict[str, Any]:
     """Return the given arguments of a call to an aten op, by their names in its schema."""
-    assert isinstance(node.target, OpOverload)
-    names = [argument.name for argument in node.target._schema.arguments]
+    names = [argument.name for argument in schema_arguments(node.target)]
     return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
 
 
 def mutated_arguments(node: Node) -> list[Any]:
     """Return the arguments, tensors or lists of tensors, that a node writes into."""
-    if not isinstance(node.target, OpOverload):
+    if overload_of(node.target) is None:
         return []
     given = arguments_by_name(node)
     written = [
         argument.name
-        for argument in node.target._schema.arguments
+        for argument in schema_arguments(node.target)
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
     if node.target in _HIDDEN_MUTATIONS and given.get("training", True):
@@ -48,32 +53,32 @@ def mutated_arguments(node: Node) -> list[Any]:
 
 def is_random(node: Node) -> bool:
     """Tell whether a node draws from a random stream; dropout with probability 0 does not."""
-    if not isinstance(node.target, OpOverload):
-        return False
-    if torch.Tag.nondeterministic_seeded not in node.target.tags:
+    overload = overload_of(node.target)
+    if overload is None or torch.Tag.nondeterministic_seeded not in overload.tags:
         return False
     given = arguments_by_name(node)
-    has_rate = [argument for argument in node.target._schema.arguments if argument.name == "dropout_p"]
-    return not (has_rate and given.get("dropout_p", has_rate[0].default_value) == 0.0)
+    rates = [argument.default_value for argument in schema_arguments(overload) if argument.name == "dropout_p"]
+    return not (rates and given.get("dropout_p", rates[0]) == 0.0)
 
 
 def keeps_order(node: Node) -> bool:
     """Tell whether a node must keep its place: random draws, collectives, checks, and whatever is opaque."""
-    target = node.target
+    overload = overload_of(node.target)
     if is_random(node) or is_opaque(node):
         return True
-    if not isinstance(target, OpOverload):
+    if overload is None:
         return False
-    return target.namespace in _ORDERED_NAMESPACES or not (target._schema.returns or mutated_arguments(node))
+    return overload.namespace in _ORDERED_NAMESPACES or not (returns_anything(overload) or mutated_arguments(node))
 
 
 def is_opaque(node: Node) -> bool:
     """Tell whether nothing is known about what a node does."""
     target = node.target
-    if isinstance(target, OpOverload):
+    if overload_of(target) is not None:
         return False
-    if isinstance(target, HigherOrderOperator):
-        return target.name() not in CALLING
+    higher_order = higher_order_of(target)
+    if higher_order is not None:
+        return higher_order.name() not in CALLING
     return getattr(target, "__module__", None) not in _SCALAR_MODULES and not is_symbolic_scalar(target)
 
 

@@ -2,13 +2,14 @@
 
 import operator
 
-import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import _BoxedCodeGen  # pyright: ignore[reportPrivateUsage]
 
+from lowtide.errors import PlanError
 from lowtide.frameworks.torch.captured import attribute
 from lowtide.frameworks.torch.in_place import InPlaceForm, in_place_forms
 from lowtide.frameworks.torch.lowering import Lowered, lower_body
+from lowtide.frameworks.torch.torch_internals import map_nodes
 from lowtide.plan import Plan
 
 
@@ -67,7 +68,7 @@ class _Emitter:
         return self._target.node_copy(node, self._value)
 
     def _copy_in_place(self, node: Node, form: InPlaceForm) -> Node:
-        args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), self._value)
+        args, kwargs = map_nodes((node.args, dict(node.kwargs)), self._value)
         if form.out_argument is not None:
             kwargs = {**kwargs, form.out_argument: self._value(form.operand)}
         copied = self._target.call_function(form.target, args, kwargs)
@@ -89,7 +90,8 @@ class _Emitter:
         return self._made[node]
 
     def _make_view(self, node: Node) -> None:
-        assert node not in self._is_op, f"{node} runs before what it reads"
+        if node in self._is_op:
+            raise PlanError(f"the plan reads '{node.name}' before it runs it; verify the plan")
         self._made[node] = self._target.node_copy(node, self._made.__getitem__)
         for buffer in self._lowered.buffers_of[node]:
             self._views_of.setdefault(buffer, []).append(node)
@@ -102,5 +104,3 @@ class _Emitter:
 
 def _is_element(user: Node, node: Node) -> bool:
     return user.target is operator.getitem and user.args[0] is node
-
-

@@ -6,10 +6,17 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import Node
 
 from lowtide.frameworks.torch.lowering import Lowered, LoweredOp
+from lowtide.frameworks.torch.torch_internals import (
+    is_dense,
+    op_name,
+    overload_of,
+    schema_arguments,
+    storage_bytes,
+    value_of,
+)
 from lowtide.graph import Lifetime
 
 
@@ -19,7 +26,7 @@ class InPlaceForm:
 
     read: int
     write: int
-    target: OpOverload
+    target: Any
     operand: Node
     """The input whose storage the output takes over."""
     out_argument: str | None
@@ -33,15 +40,15 @@ def in_place_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
     storages without gaps, and every argument that lies in that storage must look at it in the same way, so that each
     element is read before it is overwritten. Every form runs the very kernel of the plain op.
     """
-    target = op.node.target
-    if len(op.writes) != 1 or op.mutates or not isinstance(target, OpOverload):
+    target = overload_of(op.node.target)
+    if len(op.writes) != 1 or op.mutates or target is None:
         return
-    value = op.node.meta["val"]
+    value = value_of(op.node)
     if torch.Tag.pointwise not in target.tags or not isinstance(value, torch.Tensor) or not _fills_storage(value):
         return
     forms = _forms_of(target)
     for position, operand in enumerate(op.node.args):
-        if not isinstance(operand, Node) or not isinstance(operand.meta.get("val"), torch.Tensor):
+        if not isinstance(operand, Node) or not isinstance(value_of(operand), torch.Tensor):
             continue
         (buffer,) = lowered.buffers_of[operand]
         if lowered.buffers[buffer].lifetime not in (Lifetime.INTERMEDIATE, Lifetime.DONATED):
@@ -49,7 +56,7 @@ def in_place_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
         if any(operand is earlier for earlier in op.node.args[:position]):
             continue
         alike = [other for other in op.node.all_input_nodes if buffer in lowered.buffers_of[other]]
-        if not all(_same_form(other.meta["val"], value) for other in alike) or not _fills_storage(operand.meta["val"]):
+        if not all(_same_form(value_of(other), value) for other in alike) or not _fills_storage(value_of(operand)):
             continue
         if forms.out is not None:
             yield InPlaceForm(buffer, op.writes[0], forms.out, operand, forms.out_argument)
@@ -59,46 +66,47 @@ def in_place_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
 
 @dataclass(frozen=True, slots=True)
 class _Forms:
-    out: OpOverload | None = None
+    out: Any = None
     out_argument: str | None = None
-    in_place: OpOverload | None = None
+    in_place: Any = None
 
 
 @cache
-def _forms_of(target: OpOverload) -> _Forms:
+def _forms_of(target: Any) -> _Forms:
     plain = _argument_types(target)
     packet = target.overloadpacket
     for overload in _overloads(packet):
-        written = [argument for argument in overload._schema.arguments if argument.is_write]
+        written = [argument for argument in schema_arguments(overload) if argument.is_write]
         if torch.Tag.generated in overload.tags or len(written) != 1 or not written[0].is_out:
             continue
         rest = _argument_types(overload)
         if rest[:-1] == plain and rest[-1][0] == written[0].name:
             return _Forms(out=overload, out_argument=written[0].name)
-    name = target._opname + "_"
-    twin = getattr(getattr(torch.ops, target.namespace), name, None) if not target._opname.endswith("_") else None
+    twin = getattr(getattr(torch.ops, target.namespace), op_name(target) + "_", None)
     if twin is not None:
         for overload in _overloads(twin):
-            writes_first = overload._schema.arguments and overload._schema.arguments[0].is_write
-            if writes_first and _argument_types(overload) == plain and torch.Tag.generated not in overload.tags:
+            if (
+                schema_arguments(overload)[0].is_write
+                and _argument_types(overload) == plain
+                and torch.Tag.generated not in overload.tags
+            ):
                 return _Forms(in_place=overload)
     return _Forms()
 
 
-def _overloads(packet: Any) -> Iterator[OpOverload]:
+def _overloads(packet: Any) -> Iterator[Any]:
     for name in packet.overloads():
-        overload = getattr(packet, name)
-        if isinstance(overload, OpOverload):
+        overload = overload_of(getattr(packet, name))
+        if overload is not None and schema_arguments(overload):
             yield overload
 
 
-def _argument_types(target: OpOverload) -> list[tuple[str, str, bool]]:
-    return [(a.name, str(a.type), a.kwarg_only) for a in target._schema.arguments]
+def _argument_types(target: Any) -> list[tuple[str, str, bool]]:
+    return [(a.name, str(a.type), a.kwarg_only) for a in schema_arguments(target)]
 
 
 def _fills_storage(tensor: torch.Tensor) -> bool:
-    dense = torch.ops.aten.is_non_overlapping_and_dense.default(tensor)
-    return bool(dense) and tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
+    return is_dense(tensor) and tensor.numel() * tensor.element_size() == storage_bytes(tensor)
 
 
 def _same_form(one: torch.Tensor, other: torch.Tensor) -> bool:

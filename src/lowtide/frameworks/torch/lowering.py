@@ -6,16 +6,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from lowtide.errors import UnsupportedError
 from lowtide.frameworks.torch.captured import attribute
 from lowtide.frameworks.torch.effects import is_opaque, is_random, mutated_arguments
+from lowtide.frameworks.torch.torch_internals import (
+    map_nodes,
+    op_name,
+    overload_of,
+    returns_anything,
+    storage_bytes,
+    storage_key,
+    value_of,
+)
 from lowtide.graph import Lifetime
-
-aten = torch.ops.aten
 
 _REPLACES_STORAGE = {"resize_", "resize_as_", "set_", "set_data", "_resize_output_"}
 _READS_FORM_ONLY = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "_assert_tensor_metadata"}
@@ -60,15 +66,15 @@ def lower_body(module: GraphModule) -> Lowered:
 def lower(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> Lowered:
     """Lower an aten graph whose nodes carry fake or real tensors in `meta["val"]`.
 
-    `inputs` has a name and a lifetime class per placeholder. Raises UnsupportedError for nodes that are no functions, carry no
-    metadata, or give a tensor another storage.
+    `inputs` has a name and a lifetime class per placeholder. Raises UnsupportedError for nodes that are no functions,
+    carry no metadata, or give a tensor another storage.
     """
     lowering = _Lowering()
     remaining = iter(inputs)
     for node in module.graph.nodes:
         if node.op == "placeholder":
             name, lifetime = next(remaining)
-            lowering.hold(node, name, node.meta.get("val"), lifetime)
+            lowering.hold(node, name, value_of(node), lifetime)
         elif node.op == "get_attr":
             lowering.hold(node, node.name, attribute(module, str(node.target)), Lifetime.PERSISTENT)
         elif node.op == "call_function":
@@ -85,7 +91,7 @@ def lower(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> Lowere
 def nodes_in(arguments: Any) -> list[Node]:
     """Return the nodes in nested arguments, each once, in order."""
     found: dict[Node, None] = {}
-    torch.fx.node.map_arg(arguments, lambda node: found.setdefault(node))
+    map_nodes(arguments, found.setdefault)
     return list(found)
 
 
@@ -106,9 +112,9 @@ class _Lowering:
         """Note a call: an op, unless it only looks at storages that exist."""
         result = self.result
         if "val" not in node.meta and not _returns_nothing(node) and node.target is not operator.getitem:
-            raise UnsupportedError(f"node '{node.name}' carries no tensor metadata; capture the graph with fake tensors")
+            raise UnsupportedError(f"node '{node.name}' carries no tensor metadata; capture it with fake tensors")
         _check_storage(node)
-        leaves = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if _is_data(leaf)]
+        leaves = [leaf for leaf in pytree.tree_leaves(value_of(node)) if _is_data(leaf)]
         known = len(result.buffers)
         if node.target is operator.getitem and _projects(node):
             result.buffers_of[node] = self._projected(node, leaves)
@@ -123,8 +129,7 @@ class _Lowering:
         writes = sorted({buffer for buffer in owned if buffer >= known})
         if leaves and not writes and not mutates and not is_random(node) and not is_opaque(node):
             return
-        name = node.target._opname if isinstance(node.target, OpOverload) else ""
-        reads = [] if name in _READS_FORM_ONLY else self._buffers([node.args, node.kwargs])
+        reads = [] if op_name(node.target) in _READS_FORM_ONLY else self._buffers([node.args, node.kwargs])
         result.ops.append(LoweredOp(node, reads, writes, mutates))
 
     def keep_outputs(self, node: Node) -> None:
@@ -134,11 +139,11 @@ class _Lowering:
                 self.result.buffers[buffer].lifetime = Lifetime.OUTPUT
 
     def _projected(self, node: Node, leaves: list[Any]) -> tuple[int, ...]:
-        source, index = node.args[0], node.args[1]
-        assert isinstance(source, Node)
+        source: Any = node.args[0]
+        index: Any = node.args[1]
         if leaves and all(isinstance(leaf, torch.Tensor) for leaf in leaves):
             return tuple(self._buffer_of(node.name, leaf, Lifetime.INTERMEDIATE) for leaf in leaves)
-        values: Any = source.meta["val"]
+        values: Any = value_of(source)
         before = [leaf for value in values[:index] for leaf in pytree.tree_leaves(value) if _is_data(leaf)]
         return self.result.buffers_of[source][len(before) : len(before) + len(leaves)]
 
@@ -152,12 +157,11 @@ class _Lowering:
         if not isinstance(leaf, torch.Tensor):
             return self._add(LoweredBuffer(name, 0, lifetime, None))
         if leaf.layout != torch.strided:
-            raise UnsupportedError(f"tensor '{name}' has layout {leaf.layout}; only dense (strided) tensors are planned")
-        storage = leaf.untyped_storage()
-        key = storage._cdata
+            raise UnsupportedError(f"tensor '{name}' has layout {leaf.layout}; only strided ones are planned")
+        key = storage_key(leaf)
         if key not in self._storages:
-            self._kept.append(storage)
-            self._storages[key] = self._add(LoweredBuffer(name, _bytes_of(storage), lifetime, leaf.device))
+            self._kept.append(leaf)
+            self._storages[key] = self._add(LoweredBuffer(name, storage_bytes(leaf), lifetime, leaf.device))
         return self._storages[key]
 
     def _add(self, buffer: LoweredBuffer) -> int:
@@ -168,27 +172,22 @@ class _Lowering:
         return len(self.result.buffers) - 1
 
 
-def _bytes_of(storage: torch.UntypedStorage) -> int:
-    size: Any = storage.nbytes()
-    return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
-
-
 def _is_data(leaf: Any) -> bool:
     return isinstance(leaf, torch.Tensor | torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool)
 
 
 def _projects(node: Node) -> bool:
     source = node.args[0]
-    return isinstance(source, Node) and isinstance(source.meta.get("val"), list | tuple)
+    return isinstance(source, Node) and isinstance(value_of(source), list | tuple)
 
 
 def _returns_nothing(node: Node) -> bool:
-    return isinstance(node.target, OpOverload) and not node.target._schema.returns
+    overload = overload_of(node.target)
+    return overload is not None and not returns_anything(overload)
 
 
 def _check_storage(node: Node) -> None:
-    if isinstance(node.target, OpOverload) and node.target._opname in _REPLACES_STORAGE:
+    if op_name(node.target) in _REPLACES_STORAGE:
         raise UnsupportedError(
-            f"node '{node.name}' ({node.target}) gives a tensor another storage; rewrite it with a new tensor"
+            f"node '{node.name}' ({op_name(node.target)}) gives a tensor another storage; rewrite it with a new tensor"
         )
-

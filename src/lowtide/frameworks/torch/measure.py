@@ -1,7 +1,7 @@
 """Measuring a program for real: its peak of live tensor bytes, and a digest of everything it computes."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from lowtide.errors import UnsupportedError
 from lowtide.frameworks.torch.allocation_events import peak_of_call
 from lowtide.frameworks.torch.captured import Captured
+from lowtide.frameworks.torch.torch_internals import storage_bytes, storage_key
 
 _WARM_UP_CALLS = 2
 
@@ -49,14 +50,14 @@ def measure(
             program(*given, **named)
             restore()
         peak, result = peak_of_call(lambda: program(*given, **named), device)
-        storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in inputs}
+        storages = {storage_key(tensor): storage_bytes(tensor) for tensor in inputs}
         held = sum(storages.values())
         digest = _digest([result, captured.binding.gradients(), captured.persistent(), inputs])
     return MeasuredCall(peak_bytes=peak + held, outputs_digest=digest)
 
 
 @contextmanager
-def _restored_state(captured: Captured, inputs: list[torch.Tensor]) -> Iterator[Callable[[], None]]:
+def _restored_state(captured: Captured, inputs: list[torch.Tensor]) -> Generator[Callable[[], None]]:
     """Keep a copy of all state outside the measured call; yields what puts it back, without gradients."""
     binding = captured.binding
     binding.materialize()
@@ -93,7 +94,7 @@ def _digest(values: Any) -> str:
         if isinstance(leaf, torch.Tensor):
             flat = leaf.detach().cpu().contiguous().reshape(-1)
             digest.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
-            digest.update(memoryview(flat.view(torch.uint8).numpy()))
+            digest.update(flat.view(torch.uint8).numpy().data)
         else:
             digest.update(repr(leaf).encode())
     return digest.hexdigest()

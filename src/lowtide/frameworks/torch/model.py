@@ -25,6 +25,11 @@ class TorchModel:
             raise UsageError("a PyTorch program takes its sizes from its example inputs; --dim is for ONNX models")
         self.captured = capture(load_exported(Path(source)) if isinstance(source, str | Path) else source)
 
+    @property
+    def file_endings(self) -> tuple[str, ...]:
+        """No file holds a planned program: it lives in Python."""
+        return ()
+
     @cached_property
     def graph(self) -> Graph:
         """The program as a graph."""

@@ -1,7 +1,7 @@
 """The live tensors of modules, also of those a function closes over."""
 
 import types
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -96,7 +96,7 @@ class ModuleTensors:
         return [tables[index][name] for index, name in self.names]
 
     @contextmanager
-    def replaced_by(self, tensors: list[torch.Tensor]) -> Iterator[None]:
+    def replaced_by(self, tensors: list[torch.Tensor]) -> Generator[None]:
         """Let the modules use other tensors in place of their own, tied ones included."""
         tables: list[dict[str, torch.Tensor]] = [{} for _ in self.modules]
         live = self.live()

@@ -1,7 +1,7 @@
 """An optimizer's tensors as inputs of a graph: its state, made where it is made lazily, and its tensor settings."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -73,7 +73,7 @@ class OptimizerState:
             self.optimizer.state[parameter][entry.key] = made.fill_(initial)
 
     @contextmanager
-    def replaced_by(self, parameters: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    def replaced_by(self, parameters: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> Generator[None]:
         """Let the optimizer work on other parameters, state and tensor settings in place of its own."""
         state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         for position, live in enumerate(self.parameters()):
@@ -81,7 +81,7 @@ class OptimizerState:
             state[parameters[position]].update(kept)
         for entry, tensor in zip(self.entries, tensors[: len(self.entries)], strict=True):
             state[parameters[entry.parameter]][entry.key] = tensor
-        replaced = {place: tensor for place, tensor in zip(self.settings, tensors[len(self.entries) :], strict=True)}
+        replaced = dict(zip(self.settings, tensors[len(self.entries) :], strict=True))
         with swapped(self.optimizer, parameters, state, replaced):
             yield
 
@@ -92,7 +92,7 @@ def swapped(
     parameters: Sequence[torch.Tensor],
     state: "defaultdict[Any, dict[str, Any]]",
     settings: dict[tuple[int, str], torch.Tensor],
-) -> Iterator[None]:
+) -> Generator[None]:
     """Swap an optimizer's parameters, state and some settings; what it does to its own is undone at the end."""
     kept_groups, kept_state = optimizer.param_groups, optimizer.state
     remaining = iter(parameters)
@@ -105,7 +105,7 @@ def swapped(
     try:
         yield
         if [settings_of(group) for group in groups] != before:
-            raise UnsupportedError(f"{type(optimizer).__name__} changes its own settings in a step; no graph can do that")
+            raise UnsupportedError(f"{type(optimizer).__name__} changes its settings in a step; no graph can hold that")
     finally:
         optimizer.param_groups, optimizer.state = kept_groups, kept_state
 
@@ -125,7 +125,7 @@ def raw_step(optimizer: Optimizer) -> None:
             function(optimizer)
     except TypeError as error:
         raise UnsupportedError(
-            f"{type(optimizer).__name__}.step needs a closure; only optimizers whose step takes no argument can be captured"
+            f"{type(optimizer).__name__}.step needs a closure; only a step without arguments can be captured"
         ) from error
 
 

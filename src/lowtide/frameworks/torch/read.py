@@ -3,7 +3,6 @@
 import operator
 from typing import Any
 
-from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import GraphModule, Node
 
 from lowtide.frameworks.torch.captured import Captured
@@ -12,6 +11,7 @@ from lowtide.frameworks.torch.effects import CALLING, is_opaque, is_random, keep
 from lowtide.frameworks.torch.in_place import in_place_forms
 from lowtide.frameworks.torch.lowering import Lowered, LoweredOp, lower, lower_body
 from lowtide.frameworks.torch.scratch import has_unknown_workspace, scratch_bytes
+from lowtide.frameworks.torch.torch_internals import higher_order_of, overload_of, qualified_name
 from lowtide.graph import Graph, GraphBuilder
 
 
@@ -31,9 +31,7 @@ def graph_of(name: str, module: GraphModule, lowered: Lowered, notes: tuple[str,
         builder.note(note)
     spaces = _add_spaces(builder, lowered)
     for buffer in lowered.buffers:
-        builder.add_buffer(
-            buffer.name, buffer.size_bytes, buffer.lifetime, space=spaces.get(str(buffer.device), 0)
-        )
+        builder.add_buffer(buffer.name, buffer.size_bytes, buffer.lifetime, space=spaces.get(str(buffer.device), 0))
     for op in lowered.ops:
         _add_op(builder, module, op, lowered)
     return builder.build()
@@ -67,7 +65,7 @@ def _add_op(builder: GraphBuilder, module: GraphModule, op: LoweredOp, lowered: 
 
 
 def _add_callees(builder: GraphBuilder, module: GraphModule, node: Node) -> list[str]:
-    if not isinstance(node.target, HigherOrderOperator):
+    if higher_order_of(node.target) is None:
         return []
     names: list[str] = []
     for argument in node.all_input_nodes:
@@ -82,11 +80,9 @@ def _add_callees(builder: GraphBuilder, module: GraphModule, node: Node) -> list
 def kind_of(node: Node) -> str:
     """Return the kind of a node's op: its aten name, the kind of call, or the Python function's name."""
     target: Any = node.target
-    if isinstance(target, OpOverload):
-        return target._schema.name.replace("::", ".")
-    if isinstance(target, HigherOrderOperator):
-        return CALLING.get(target.name(), target.name())
+    if overload_of(target) is not None:
+        return qualified_name(target).replace("::", ".")
+    if higher_order_of(target) is not None:
+        return CALLING.get(target.name(), str(target.name()))
     prefix = "python" if target.__module__ in (operator.__name__, "_operator", "math") else "torch"
     return f"{prefix}.{target.__name__}"
-
-

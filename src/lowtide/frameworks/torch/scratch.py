@@ -6,10 +6,10 @@ from functools import reduce
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import Node
 
 from lowtide.frameworks.torch.effects import arguments_by_name
+from lowtide.frameworks.torch.torch_internals import map_nodes, op_name, overload_of, value_of
 
 _ONEDNN_TYPES = (torch.float32, torch.bfloat16, torch.float16)
 _CHANNEL_BLOCK = 16
@@ -25,24 +25,21 @@ def scratch_bytes(node: Node) -> int:
     convolutions, copies of strided gradients in fused optimizers, temporaries of normalization and resampling.
     Buffers per thread are left out: they are small and would make plans depend on the machine.
     """
-    target = node.target
-    if not isinstance(target, OpOverload) or target.namespace != "aten":
+    target = overload_of(node.target)
+    if target is None or target.namespace != "aten":
         return 0
-    given: Arguments = {
-        name: torch.fx.node.map_arg(value, lambda argument: argument.meta.get("val"))
-        for name, value in arguments_by_name(node).items()
-    }
+    given: Arguments = {name: map_nodes(value, value_of) for name, value in arguments_by_name(node).items()}
     if any(tensor.device.type != "cpu" for tensor in _tensors(given)):
         return 0
-    rule = _RULES.get(target._opname)
+    rule = _RULES.get(op_name(target))
     if rule is not None:
-        return rule(given, node.meta.get("val"))
+        return rule(given, value_of(node))
     return _casts(given) if torch.Tag.pointwise in target.tags else 0
 
 
 def has_unknown_workspace(node: Node) -> bool:
     """Tell whether a node's kernel is known to need a workspace whose size is not modeled."""
-    name = node.target._opname if isinstance(node.target, OpOverload) else ""
+    name = op_name(node.target)
     return name.startswith(("linalg_", "_linalg_", "_fft_", "mkldnn_rnn_layer")) or name in ("_unique2", "multinomial")
 
 

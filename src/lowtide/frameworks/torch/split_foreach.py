@@ -1,10 +1,12 @@
 """Multi-tensor ops are split into one op per tensor, so that each update can run as soon as its gradient is there."""
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch.fx import Graph, Node
+
+from lowtide.frameworks.torch.torch_internals import op_name
 
 _FUSED_OPTIMIZERS = ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
 
@@ -15,15 +17,10 @@ def split_foreach(graph: Graph) -> None:
     The kernels treat the tensors of a list one after another and independently, so results stay bit-equal.
     """
     for node in list(graph.nodes):
-        if isinstance(node.target, torch._ops.OpOverload) and _is_multi_tensor(node.target):
-            length = len(node.args[0]) if node.args else 0  # pyright: ignore[reportArgumentType]
-            if length > 1:
-                _split(graph, node, length)
-
-
-def _is_multi_tensor(target: torch._ops.OpOverload) -> bool:
-    name = target._schema.name.removeprefix("aten::")
-    return target.namespace == "aten" and (name.startswith("_foreach_") or name in _FUSED_OPTIMIZERS)
+        name = op_name(node.target)
+        tensors: Any = node.args[0] if node.args else ()
+        if (name.startswith("_foreach_") or name in _FUSED_OPTIMIZERS) and len(tensors) > 1:
+            _split(graph, node, len(tensors))
 
 
 def _split(graph: Graph, node: Node, length: int) -> None:
@@ -49,6 +46,5 @@ def _split(graph: Graph, node: Node, length: int) -> None:
 
 
 def _one_of(argument: Any, index: int, length: int) -> Any:
-    if isinstance(argument, list | tuple) and len(argument) == length:  # pyright: ignore[reportUnknownArgumentType]
-        return [argument[index]]
-    return argument
+    """Return the part of an argument that concerns one tensor: lists of any other length concern none."""
+    return [argument[index]] if isinstance(argument, Sequence) and len(argument) == length else argument  # pyright: ignore

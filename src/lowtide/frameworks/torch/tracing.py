@@ -1,6 +1,6 @@
 """Tracing a flat function of tensors into one aten graph, on fake tensors: nothing is allocated or computed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -15,6 +15,7 @@ from lowtide.errors import UnsupportedError
 from lowtide.frameworks.torch.canonicalize import canonicalize
 from lowtide.frameworks.torch.rng_state_ops import recorded_rng_state
 from lowtide.frameworks.torch.split_foreach import split_foreach
+from lowtide.frameworks.torch.torch_internals import DEPENDS_ON_VALUES, kept_random_state
 
 FlatFunction = Callable[[list[torch.Tensor]], list[Any]]
 
@@ -37,7 +38,7 @@ class FakeInputs:
         return FakeInputs([*self.tensors[:before], *more, *self.tensors[before:]])
 
     @contextmanager
-    def rehearsal(self) -> Iterator[None]:
+    def rehearsal(self) -> Generator[None]:
         """Run on fake tensors without recording; scalars read from them leave no trace behind."""
         shapes = self.mode.shape_env
         with quiet_tracing(), self.mode, shapes.ignore_fresh_unbacked_symbols() if shapes else nullcontext():
@@ -77,16 +78,12 @@ def trace(function: FlatFunction, inputs: FakeInputs) -> GraphModule:
 
 
 @contextmanager
-def quiet_tracing() -> Iterator[None]:
+def quiet_tracing() -> Generator[None]:
     """Trace with the random state kept and recorded, and with value-dependent control flow refused in one line."""
-    with torch.random.fork_rng(devices=[]), recorded_rng_state():
+    with kept_random_state(), recorded_rng_state():
         try:
             yield
-        except (
-            torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode,
-            torch._subclasses.fake_tensor.DataDependentOutputException,  # pyright: ignore[reportPrivateUsage]
-            torch._subclasses.fake_tensor.DynamicOutputShapeException,  # pyright: ignore[reportPrivateUsage]
-        ) as error:
+        except DEPENDS_ON_VALUES as error:
             raise UnsupportedError(
                 f"the program depends on tensor values ({_first_line(error)}); one graph cannot hold it, "
                 "rewrite that part without .item(), nonzero or Python conditions on tensors"

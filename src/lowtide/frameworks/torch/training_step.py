@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from lowtide.frameworks.torch.torch_internals import differentiate
+
 LossFunction = Callable[..., torch.Tensor]
 GradientHook = Callable[[list[torch.Tensor]], object]
 
@@ -41,7 +43,7 @@ class TrainingStep:
         if isinstance(output, torch.Tensor):
             return output
         loss = getattr(output, "loss", None)
-        return cast(torch.Tensor, output[0] if loss is None else loss)
+        return cast("torch.Tensor", output[0] if loss is None else loss)
 
     def parameters(self) -> list[torch.Tensor]:
         """Return the parameters the optimizer updates, in the order of its groups."""
@@ -51,7 +53,7 @@ class TrainingStep:
         """Run the step as plain PyTorch does; returns the detached loss."""
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(*args, **kwargs)
-        loss.backward()
+        differentiate(loss)
         if self.before_update is not None:
             self.before_update(self.parameters())
         self.optimizer.step()

@@ -1,0 +1,102 @@
+"""The private or untyped corners of PyTorch that lowtide stands on, in one place: a new PyTorch is ported here."""
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportAttributeAccessIssue=false
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+import torch.fx.experimental.symbolic_shapes as symbolic_shapes
+from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses import fake_tensor
+from torch.fx import Node
+
+DEPENDS_ON_VALUES: tuple[type[Exception], ...] = (
+    symbolic_shapes.GuardOnDataDependentSymNode,
+    fake_tensor.DataDependentOutputException,
+    fake_tensor.DynamicOutputShapeException,
+)
+"""What tracing raises where a program depends on the values of tensors."""
+
+
+def overload_of(target: Any) -> Any:
+    """Return a node's target where it is an operator with a schema, else None."""
+    return target if isinstance(target, OpOverload) else None
+
+
+def higher_order_of(target: Any) -> Any:
+    """Return a node's target where it is a higher-order operator, else None."""
+    return target if isinstance(target, HigherOrderOperator) else None
+
+
+def op_name(target: Any) -> str:
+    """Return an operator's name without namespace and overload; empty for what is no operator with a schema."""
+    return target._opname if isinstance(target, OpOverload) else ""
+
+
+def qualified_name(overload: Any) -> str:
+    """Return an operator's name with its namespace, such as `aten::add`."""
+    return overload._schema.name
+
+
+def schema_arguments(overload: Any) -> list[Any]:
+    """Return the arguments in an operator's schema."""
+    return list(overload._schema.arguments)
+
+
+def returns_anything(overload: Any) -> bool:
+    """Tell whether an operator's schema has a result."""
+    return bool(overload._schema.returns)
+
+
+def map_nodes(arguments: Any, function: Callable[[Node], Any]) -> Any:
+    """Return nested arguments with every node replaced by what a function gives for it."""
+    return torch.fx.node.map_arg(arguments, function)
+
+
+def value_of(node: Node) -> Any:
+    """Return the fake or real tensors a node stands for, None where it carries none."""
+    return node.meta.get("val")
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """Return what tells a tensor's storage from all others that are alive."""
+    storage: Any = tensor.untyped_storage()
+    return storage._cdata
+
+
+def storage_bytes(tensor: torch.Tensor) -> int:
+    """Return the size of a tensor's storage; of a symbolic one the value it was traced with."""
+    size: Any = tensor.untyped_storage().nbytes()
+    return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
+
+
+def random_state() -> torch.Tensor:
+    """Return the state of the default CPU generator."""
+    return torch.random.default_generator.get_state()
+
+
+def set_random_state(state: torch.Tensor) -> None:
+    """Set the state of the default CPU generator."""
+    torch.random.default_generator.set_state(state)
+
+
+def kept_random_state() -> AbstractContextManager[None]:
+    """Put the state of the default CPU generator back at the end."""
+    return torch.random.fork_rng(devices=[])
+
+
+def without_autocast() -> AbstractContextManager[None]:
+    """Switch automatic casts off; a captured graph holds its casts as ops."""
+    return torch._C._DisableAutocast()
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Tell whether a tensor's elements lie in memory without overlaps and gaps."""
+    return bool(torch.ops.aten.is_non_overlapping_and_dense.default(tensor))
+
+
+def differentiate(loss: torch.Tensor) -> None:
+    """Run the backward pass."""
+    loss.backward()
