@@ -1,6 +1,7 @@
 """Broken ONNX files of every kind get one line that says what, where and what to do."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,21 @@ def recursive() -> ModelProto:
         for name, callee in (("One", "Two"), ("Two", "One"))
     ]
     model = small(helper.make_node("One", ["x"], ["y"], domain="f"))
+    model.opset_import.add(domain="f", version=1)
+    model.functions.extend(functions)
+    return model
+
+
+def bomb(n_functions: int, calls: int) -> ModelProto:
+    """Make a model of functions that each call the next several times."""
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("f", 1)]
+    functions = []
+    for i in range(n_functions):
+        domain, callee = ("f", f"F{i + 1}") if i + 1 < n_functions else ("", "Exp")
+        names = ["a", *(f"t{k}" for k in range(calls - 1)), "b"]
+        body = [helper.make_node(callee, [one], [other], domain=domain) for one, other in pairwise(names)]
+        functions.append(helper.make_function("f", f"F{i}", ["a"], ["b"], body, opsets))
+    model = small(helper.make_node("F0", ["x"], ["y"], domain="f"))
     model.opset_import.add(domain="f", version=1)
     model.functions.extend(functions)
     return model
@@ -83,6 +99,8 @@ BROKEN: dict[str, tuple[Callable[[], ModelProto], str]] = {
         lambda: small(node("Exp", "x", "y"), weights=[helper.make_tensor("w", 1, [1], [0.0])] * 2), "two initializers",
     ),
     "a function that calls itself": (recursive, "recursive"),
+    "functions that double forty times": (lambda: bomb(40, 2), "inline them first"),
+    "functions a thousand deep": (lambda: bomb(1000, 1), "inline them first"),
     "a loop body without inputs": (body_with_one_input, "."),
     "a negative dimension": (negative_dimension, "dimension -3"),
     "an unknown element type": (unknown_element_type, "."),

@@ -1,11 +1,11 @@
 """What makes an ONNX model a valid program, as far as planning depends on it."""
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnx import GraphProto, ModelProto, NodeProto
 
 from lowtide.errors import MalformedInputError
+from lowtide.frameworks.onnx.check_functions import check_functions
 from lowtide.frameworks.onnx.operators import describe_node, input_names, subgraphs_of
 
 
@@ -19,7 +19,7 @@ def check_model(model: ModelProto) -> None:
             raise MalformedInputError(f"function {function.name!r} is defined twice; keep one definition")
         seen.add(key)
         _check_nodes(function.node, set(function.input), frozenset(), f"function {function.name!r}")
-    _check_no_recursion(model.functions)
+    check_functions(model)
 
 
 def _check_graph(graph: GraphProto, outer: frozenset[str], where: str) -> None:
@@ -76,26 +76,3 @@ def _first_repeated(names: Iterable[str]) -> str | None:
             return name
         seen.add(name)
     return None
-
-
-def _check_no_recursion(functions: Sequence[FunctionProto]) -> None:
-    calls = {(f.domain, f.name): list(_calls(f.node)) for f in functions}
-    done: set[tuple[str, str]] = set()
-    for root in calls:
-        stack, active = [(root, False)], set[tuple[str, str]]()
-        while stack:
-            key, leaving = stack.pop()
-            if leaving:
-                active.discard(key)
-                done.add(key)
-            elif key in active:
-                raise MalformedInputError(f"function {key[1]!r} calls itself; ONNX functions must not be recursive")
-            elif key in calls and key not in done:
-                active.add(key)
-                stack.append((key, True))
-                stack.extend((callee, False) for callee in calls[key])
-
-
-def _calls(nodes: Sequence[NodeProto]) -> list[tuple[str, str]]:
-    inner = chain.from_iterable(_calls(graph.node) for node in nodes for _, graph in subgraphs_of(node))
-    return [*((node.domain, node.op_type) for node in nodes), *inner]

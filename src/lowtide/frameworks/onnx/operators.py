@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from onnx import AttributeProto, GraphProto, NodeProto
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 
 from lowtide.frameworks.onnx.tables import Operator
 
@@ -27,8 +27,8 @@ def subgraphs_of(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
                 yield f"{attribute.name}[{position}]", graph
 
 
-def all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
-    """Iterate the nodes of a graph and of everything inside it."""
+def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
+    """Iterate the nodes of a graph or a function and of everything inside it."""
     for node in graph.node:
         yield node
         for _, inner in subgraphs_of(node):
