@@ -8,7 +8,7 @@ from lowtide.errors import UsageError
 from lowtide.graph import Graph
 from lowtide.units import parse_bytes
 
-_PERCENT = re.compile(r"\s*(\d{1,6})(?:\.(\d{1,6}))?\s*%\s*")
+_PERCENT = re.compile(r"\s*(\d{1,6})(?:\.(\d{1,6}))?\s*%\s*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

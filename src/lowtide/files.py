@@ -24,31 +24,52 @@ def read_bytes(path: Path) -> bytes:
             content = file.read(MOST_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise MalformedInputError(f"{path}: broken gzip data ({error}); the file is truncated or damaged") from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {_reason(error)}") from None
     if len(content) > MOST_BYTES:
         raise InputError(f"{path}: more than {MOST_BYTES} bytes decompressed; lowtide reads no larger files")
     return content
 
 
+def check_writable(path: Path) -> None:
+    """Raise UsageError for a path that cannot be written: a folder, or in no folder, or without the permission."""
+    try:
+        is_folder, in_folder = path.is_dir(), path.parent.is_dir()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot write {path}: {_reason(error)}") from None
+    if is_folder:
+        raise UsageError(f"cannot write {path}: it is a folder; name a file in it")
+    if not in_folder:
+        raise UsageError(f"cannot write {path}: there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot write {path}: no permission to write in {path.parent}")
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file beside its place and rename it there, so that nobody ever sees half of it.
 
-    A name that ends in .gz is compressed, without a time stamp, so that equal content gives equal files.
-    Raises UsageError when the place cannot be written.
+    A name that ends in .gz is compressed, without a time stamp, so that equal content gives equal files. Where a
+    symbolic link stands, its target is replaced. Raises UsageError when the place cannot be written.
     """
     if path.suffix == ".gz":
         content = gzip.compress(content, mtime=0)
     temporary: str | None = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        if path.exists() and not path.is_file():
+            raise UsageError(f"cannot write {path}: it is no file; name a new one, or a file to replace")
+        path = path.resolve()
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".lowtide.")
         with os.fdopen(handle, "wb") as file:
             file.write(content)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
         temporary = None
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(f"cannot write {path}: {_reason(error)}") from None
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

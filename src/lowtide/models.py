@@ -1,12 +1,13 @@
 """From anything a user has to a model: which framework reads what, decided without loading any of them."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from lowtide.errors import LowtideError, UnsupportedError, UsageError
+from lowtide.files import check_writable
 from lowtide.frameworks.graph_file import GraphModel, open_graph_file
 from lowtide.frameworks.model import Measurement, Model
 from lowtide.graph import Graph
@@ -15,6 +16,7 @@ from lowtide.plan import Plan, write_plan_file
 _ONNX = "lowtide.frameworks.onnx.model:OnnxModel"
 _TORCH = "lowtide.frameworks.torch.model:TorchModel"
 _EXTRAS = {_ONNX: "onnx", _TORCH: "torch"}
+_PLAN_FILES = (".plan.json", ".plan.json.gz")
 _KINDS = "a .graph.json[.gz], .onnx or .pt2 file, or package.module:callable"
 
 
@@ -58,12 +60,23 @@ def measure(plan: Plan, source: Any, dims: Mapping[str, int] | None = None) -> M
     return open_model(source, dims).measure(plan)
 
 
+def check_output(path: Path, model: Model | None = None) -> None:
+    """Raise UsageError for a place or name that cannot take a plan or, with a model, its applied program.
+
+    Called before planning, so that nobody waits for a plan that has nowhere to go.
+    """
+    endings = (*_PLAN_FILES, *(model.file_endings if model else ()))
+    if not path.name.endswith(endings):
+        raise UsageError(f"cannot write {path.name!r} here; give a name that ends in {', '.join(endings)}")
+    check_writable(path)
+
+
 def save_applied(model: Model, plan: Plan, path: Path) -> None:
     """Write the program that follows the plan, or the plan itself where the name ends in .plan.json[.gz].
 
     Raises UnsupportedError where the program's framework has no such file, UsageError where it cannot be written.
     """
-    if path.name.endswith((".plan.json", ".plan.json.gz")):
+    if path.name.endswith(_PLAN_FILES):
         write_plan_file(plan, path, model.graph)
     else:
         model.save(plan, path)
@@ -80,39 +93,47 @@ def _open_name(name: str, dims: Mapping[str, int]) -> Model:
     module, colon, attribute = name.partition(":")
     if not colon or "/" in name or not all(part.isidentifier() for part in f"{module}.{attribute}".split(".")):
         raise UsageError(f"cannot tell what {name!r} is; give {_KINDS}")
-    return open_model(_call(module, attribute), dims)
+    program = _call(module, attribute)
+    if isinstance(program, str | Path):
+        raise UsageError(f"{name} returns a name, {str(program)!r}; return (function or module, example inputs)")
+    return open_model(program, dims)
 
 
 def _call(module: str, attribute: str) -> Any:
     """Import a module, with the working directory on the path as `python -m` has it, and call what it names."""
     if "" not in sys.path:
         sys.path.insert(0, "")
-    try:
-        target: Any = import_module(module)
-    except ModuleNotFoundError as error:
-        raise UsageError(f"cannot import {module!r}: {error}; run from the folder that holds it") from None
+    target: Any = _run_foreign(f"import of {module!r}", lambda: import_module(module))
     for part in attribute.split("."):
         if not hasattr(target, part):
             raise UsageError(f"module {module!r} has no {attribute!r}")
         target = getattr(target, part)
     if not callable(target):
         raise UsageError(f"{module}:{attribute} is not callable; name a function that returns (function, inputs)")
+    return _run_foreign(f"{module}:{attribute}()", target)
+
+
+def _run_foreign(what: str, code: Callable[[], Any]) -> Any:
+    """Run code of the user's and turn whatever it raises into one line."""
     try:
-        return target()
+        return code()
     except LowtideError:
         raise
-    except Exception as error:
-        raise UsageError(f"{module}:{attribute}() failed: {type(error).__name__}: {_one_line(error)}") from error
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{what} failed: {error}; run from the folder that holds it, or install it") from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{what} failed: {type(error).__name__}: {_one_line(error)}") from error
 
 
 def _framework(path: str) -> Any:
     module, _, attribute = path.partition(":")
     try:
         return getattr(import_module(module), attribute)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         extra = _EXTRAS[path]
         raise UnsupportedError(
-            f"this input needs the package {error.name!r}; install it with: pip install 'lowtide[{extra}]'"
+            f"this input needs lowtide[{extra}], which does not load ({_one_line(error)}); "
+            f"install it with: pip install 'lowtide[{extra}]'"
         ) from None
 
 
@@ -120,5 +141,5 @@ def _is_torch_module(source: Any) -> bool:
     return any(base.__module__.startswith("torch.") for base in type(source).__mro__)
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or "no message"

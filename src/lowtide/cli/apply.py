@@ -6,7 +6,7 @@ import click
 
 from lowtide.cli import options
 from lowtide.cli.progress import Progress
-from lowtide.models import open_model, save_applied
+from lowtide.models import check_output, open_model, save_applied
 from lowtide.plan import read_plan_file
 
 
@@ -20,6 +20,7 @@ def command(plan: Path, model: str, output: Path, dims: dict[str, int]) -> None:
     with Progress() as progress:
         progress(f"reading {model}")
         opened = open_model(model, dims)
+        check_output(output, opened)
         progress(f"verifying {plan}")
         loaded = read_plan_file(plan, opened.graph)
         progress(f"writing {output}")

@@ -2,11 +2,12 @@
 
 import importlib
 import sys
+from io import TextIOWrapper
 from typing import Any
 
 import click
 
-from lowtide.errors import LowtideError
+from lowtide.errors import LowtideError, UsageError
 
 _VERBS = ("inspect", "compare", "plan", "optimize", "apply", "verify")
 _INTERRUPTED = 130
@@ -37,6 +38,9 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit: 0 ok, 1 budget or verification failed, 2 usage, 3 bad input, 130 interrupted."""
+    stdout: Any = sys.stdout
+    if isinstance(stdout, TextIOWrapper):
+        stdout.reconfigure(errors="backslashreplace")  # names come from files and need not fit the terminal
     try:
         code = cli.main(standalone_mode=False)
     except LowtideError as error:
@@ -45,11 +49,15 @@ def main() -> None:
     except click.exceptions.Abort:
         click.echo("lowtide: interrupted", err=True)
         code = _INTERRUPTED
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        code = 2
-    except BrokenPipeError:
-        # The reader of our output is gone; writing more, even at shutdown, would only end in a traceback.
-        sys.stderr.close()
-        code = 0
+        code = error.exit_code
+    except click.ClickException as error:
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        where = context.command_path if context else "lowtide"
+        click.echo(f"lowtide: {' '.join(error.format_message().split())} (see {where} --help)", err=True)
+        code = UsageError.exit_code
+    except OSError as error:
+        click.echo(f"lowtide: cannot write the result: {error.strerror or error}", err=True)
+        code = 1
     sys.exit(code if isinstance(code, int) else 0)

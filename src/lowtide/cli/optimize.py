@@ -10,7 +10,7 @@ from lowtide.cli.plan import exit_code
 from lowtide.cli.progress import Progress
 from lowtide.errors import UsageError
 from lowtide.minimize import minimize
-from lowtide.models import open_model, save_applied
+from lowtide.models import check_output, open_model, save_applied
 from lowtide.report.planning import result_to_json, result_to_text
 
 
@@ -39,6 +39,8 @@ def command(
     with Progress() as progress:
         progress(f"reading {model}")
         opened = open_model(model, dims)
+        if output is not None:
+            check_output(output, opened)
         result = minimize(
             opened.graph, budget=budget, allow=allow, in_place=in_place, scheduler=scheduler, progress=progress
         )

@@ -1,11 +1,13 @@
 """Options and arguments that several verbs share, declared once."""
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+_SIZE = re.compile(r"[0-9]{1,18}")
 MEANS = ("reorder", "share", "recompute", "offload")
 
 
@@ -13,8 +15,8 @@ def _parse_dims(_ctx: click.Context, _param: click.Parameter, values: Iterable[s
     dims: dict[str, int] = {}
     for value in values:
         name, sign, size = value.rpartition("=")
-        if not sign or not name or not size.isdecimal():
-            raise click.BadParameter(f"{value!r} is not NAME=N")
+        if not sign or not name or not _SIZE.fullmatch(size):
+            raise click.BadParameter(f"{value!r} is not NAME=N with a whole number N")
         dims[name] = int(size)
     return dims
 

@@ -8,7 +8,7 @@ from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
 from lowtide.minimize import Result, minimize
-from lowtide.models import open_model
+from lowtide.models import check_output, open_model
 from lowtide.plan import write_plan_file
 from lowtide.report.planning import result_to_json, result_to_text
 
@@ -38,6 +38,8 @@ def command(
 ) -> int:
     """Find the plan with the least peak for MODEL, verify it and write it to a file."""
     with Progress() as progress:
+        if output is not None:
+            check_output(output)
         progress(f"reading {model}")
         graph = open_model(model, dims).graph
         result = minimize(graph, budget=budget, allow=allow, in_place=in_place, scheduler=scheduler, progress=progress)

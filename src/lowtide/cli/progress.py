@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from contextlib import redirect_stdout
 from types import TracebackType
 from typing import Any
 
@@ -9,11 +10,15 @@ _PATIENCE_SECONDS = 1.0
 
 
 class Progress:
-    """Tells on stderr what is going on, once a stage has lasted a second; a spinner where stderr is a terminal."""
+    """Tells on stderr what is going on, once a stage has lasted a second; a spinner where stderr is a terminal.
+
+    While it is entered, whatever a program prints that is read or measured goes to stderr: stdout is for the result.
+    """
 
     def __init__(self) -> None:
         self._timer: threading.Timer | None = None
         self._status: Any = None
+        self._redirection = redirect_stdout(sys.stderr)
 
     def __call__(self, stage: str) -> None:
         """Enter a stage, described in a few words."""
@@ -23,20 +28,23 @@ class Progress:
         self._timer.start()
 
     def __enter__(self) -> "Progress":
+        self._redirection.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end_stage()
+        self._redirection.__exit__(kind, error, trace)
 
     def _show(self, stage: str) -> None:
         if not sys.stderr.isatty():
             print(f"lowtide: {stage} ...", file=sys.stderr, flush=True)
             return
         from rich.console import Console
+        from rich.text import Text
 
-        self._status = Console(stderr=True).status(f"{stage} ...")
+        self._status = Console(stderr=True).status(Text(f"{stage} ..."))
         self._status.start()
 
     def _end_stage(self) -> None:

@@ -18,6 +18,11 @@ class GraphModel:
         self._graph = graph
 
     @property
+    def file_endings(self) -> tuple[str, ...]:
+        """How names of graph files end."""
+        return (".graph.json", ".graph.json.gz")
+
+    @property
     def graph(self) -> Graph:
         """The graph itself."""
         return self._graph

@@ -26,6 +26,11 @@ class Model(Protocol):
     """A program of some framework, read once."""
 
     @property
+    def file_endings(self) -> tuple[str, ...]:
+        """How names of files that `save` writes may end; empty where it writes none."""
+        ...
+
+    @property
     def graph(self) -> Graph:
         """The program as a graph."""
         ...
