@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lowtide.analysis.footprint import simulate
-from lowtide.analysis.live_ranges import live_ranges
+from lowtide.analysis.live_ranges import LiveRanges, live_ranges
 from lowtide.graph import Graph, Lifetime
-from lowtide.plan import Plan, StepKind
+from lowtide.plan import Plan, Run, StepKind
 
 _MOST_READERS = 3
 
@@ -24,11 +25,12 @@ class Holder:
     op: str | None
     """The op that allocated it; None for inputs and for an op's own scratch."""
     first_use: str | None
-    """The op that runs when it becomes resident; None when it is there from the start."""
+    """The op that makes it resident; None when it is there from the start, or was copied here."""
     last_use: str | None
-    """The last op that touches it; None when it lives to the end without one."""
+    """The last op that touches it before it is freed; None when none does."""
     kept_alive_by: tuple[str, ...]
-    """The next ops that still need it, up to three, or why it stays: "output", "the caller"."""
+    """The next ops that still need it, up to three and how many more, or why it stays: "output", "the caller"; the op
+    that is just writing it where nothing reads it afterwards."""
 
 
 def holders_at_peak(graph: Graph, plan: Plan) -> list[Holder]:
@@ -39,18 +41,17 @@ def holders_at_peak(graph: Graph, plan: Plan) -> list[Holder]:
     """
     footprint = simulate(graph, plan)
     ranges = live_ranges(graph, plan)
-    runs = plan.kinds == StepKind.RUN
-    uses = _uses_by_buffer(graph, plan, np.flatnonzero(runs))
+    residents = [_resident_at(graph, ranges, space, step) for space, step in enumerate(footprint.peak_steps.values())]
+    uses = _uses_by_buffer(graph, plan, ranges.buffers[np.concatenate(residents)])
     holders: list[Holder] = []
     for position, (space, step) in enumerate(footprint.peak_steps.items()):
-        resident = (ranges.first_steps <= max(step, 0)) & (ranges.last_steps > step) & (ranges.spaces == position)
-        if step < 0:
-            resident &= ranges.first_steps == 0
-            resident &= np.isin(graph.lifetimes[ranges.buffers], (Lifetime.INPUT, Lifetime.DONATED))
         here: list[Holder] = []
-        for row in np.flatnonzero(resident & (graph.sizes[ranges.buffers] > 0)).tolist():
-            buffer, first = int(ranges.buffers[row]), int(ranges.first_steps[row])
-            here.append(_holder(graph, plan, space, buffer, first, step, uses.get(buffer, [])))
+        for row in residents[position].tolist():
+            buffer = int(ranges.buffers[row])
+            at_home = position == graph.buffer_spaces[buffer]
+            first, last = int(ranges.first_steps[row]), int(ranges.last_steps[row])
+            touched = [use for use in uses.get(buffer, []) if at_home and first <= use.step and use.until <= last]
+            here.append(_holder(graph, plan, space, buffer, first, step, touched))
         unnamed = footprint.peak_bytes[space] - sum(holder.size_bytes for holder in here)
         if unnamed > 0:
             op = graph.op_names[int(plan.targets[step])]
@@ -70,38 +71,63 @@ def holders_at_peak(graph: Graph, plan: Plan) -> list[Holder]:
     return holders
 
 
-def _uses_by_buffer(
-    graph: Graph, plan: Plan, run_steps: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> dict[int, list[int]]:
-    """Per buffer, the steps whose runs allocate or touch it, ascending."""
-    uses: dict[int, list[int]] = {}
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A run that allocates or touches a buffer."""
+
+    step: int
+    reads: bool
+    until: int
+    """The least end of a residency this use can belong to: a run that hands the storage on ends it at its own step."""
+
+
+def _resident_at(graph: Graph, ranges: LiveRanges, space: int, step: int) -> NDArray[np.intp]:
+    """Return the rows of the residencies that hold bytes in a space at a step, or before the first one (-1)."""
+    resident = (ranges.first_steps <= max(step, 0)) & (ranges.last_steps > step) & (ranges.spaces == space)
+    if step < 0:
+        resident &= ranges.first_steps == 0
+        resident &= np.isin(graph.lifetimes[ranges.buffers], (Lifetime.INPUT, Lifetime.DONATED))
+    return np.flatnonzero(resident & (graph.sizes[ranges.buffers] > 0))
+
+
+def _uses_by_buffer(graph: Graph, plan: Plan, wanted: NDArray[np.int32]) -> dict[int, list[_Use]]:
+    uses: dict[int, list[_Use]] = {buffer: [] for buffer in wanted.tolist()}
     allocates, touches = list(graph.structure.allocates), list(graph.structure.touches)
-    for step, op in zip(run_steps.tolist(), plan.targets[run_steps].tolist(), strict=True):
-        for buffer in (*allocates[op], *touches[op]):
-            uses.setdefault(buffer, []).append(step)
+    for step, row in enumerate(plan.steps()):
+        if isinstance(row, Run):
+            handed_on = [read for read, _ in row.pairs]
+            for buffer in allocates[row.op]:
+                if buffer in uses:
+                    uses[buffer].append(_Use(step, False, step + 1))
+            for buffer in touches[row.op]:
+                if buffer in uses:
+                    uses[buffer].append(_Use(step, True, step if buffer in handed_on else step + 1))
     return uses
 
 
-def _holder(graph: Graph, plan: Plan, space: str, buffer: int, first: int, peak: int, uses: Sequence[int]) -> Holder:
+def _holder(graph: Graph, plan: Plan, space: str, buffer: int, first: int, peak: int, uses: Sequence[_Use]) -> Holder:
     lifetime = Lifetime(int(graph.lifetimes[buffer]))
     producer = int(graph.structure.producers[buffer])
 
     def name_at(step: int) -> str:
         return graph.op_names[int(plan.targets[step])]
 
-    later = [name_at(step) for step in uses if step >= max(peak, 0)]
+    later = [name_at(use.step) for use in uses if use.reads and use.step >= peak]
     kept = later[:_MOST_READERS] + ([f"{len(later) - _MOST_READERS} more"] if len(later) > _MOST_READERS else [])
     if lifetime == Lifetime.OUTPUT:
         kept.append("output")
     elif lifetime == Lifetime.INPUT:
         kept.append("the caller")
+    elif not kept and uses:
+        kept.append(name_at(uses[-1].step))
+    from_the_start = lifetime.exists_at_start and first == 0
     return Holder(
         space=space,
         name=graph.buffer_names[buffer],
         size_bytes=int(graph.sizes[buffer]),
         lifetime=lifetime.name.lower(),
         op=graph.op_names[producer] if producer >= 0 else None,
-        first_use=None if lifetime.exists_at_start and first == 0 else name_at(first),
-        last_use=name_at(uses[-1]) if uses else None,
+        first_use=name_at(first) if plan.kinds[first : first + 1] == StepKind.RUN and not from_the_start else None,
+        last_use=name_at(uses[-1].step) if uses else None,
         kept_alive_by=tuple(kept),
     )

@@ -10,6 +10,7 @@ from lowtide.cli.progress import Progress
 from lowtide.models import open_model
 from lowtide.plan import read_plan_file
 from lowtide.report.figures import format_by_space
+from lowtide.report.printable import printable
 
 
 @click.command("verify")
@@ -27,4 +28,4 @@ def command(plan: Path, model: str, dims: dict[str, int], as_json: bool) -> None
     if as_json:
         print_json({"valid": True, "peak_bytes": loaded.peak_bytes, "arena_bytes": loaded.arena_bytes})
     else:
-        click.echo(f"{plan}: valid for {graph.name}, peak {format_by_space(loaded.peak_bytes)}")
+        click.echo(f"{plan}: valid for {printable(graph.name)}, peak {format_by_space(loaded.peak_bytes)}")

@@ -7,6 +7,7 @@ from lowtide.analysis.lower_bounds import lower_bounds
 from lowtide.analysis.problem import Problem
 from lowtide.graph import Graph
 from lowtide.report.figures import format_by_space, format_ratio
+from lowtide.report.printable import printable
 from lowtide.report.table import format_table
 from lowtide.schedule import Candidate
 
@@ -52,5 +53,5 @@ class Comparison:
         rows.append(
             ["lower bound", format_by_space(self.lower_bound_bytes), format_ratio(self.lower_bound_bytes, best), ""]
         )
-        title = f"{self.graph.name}: {self.graph.n_ops} ops, {self.graph.n_buffers} buffers"
+        title = f"{printable(self.graph.name)}: {self.graph.n_ops} ops, {self.graph.n_buffers} buffers"
         return f"{title}\n{format_table(['order', 'peak', 'of best', 'seconds'], rows, [False, True, True, True])}"

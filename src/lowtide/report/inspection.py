@@ -10,6 +10,7 @@ from lowtide.graph import Graph
 from lowtide.pack import pack_plan
 from lowtide.plan import Plan
 from lowtide.report.figures import format_by_space
+from lowtide.report.printable import printable
 from lowtide.report.table import format_table
 from lowtide.units import format_bytes
 
@@ -61,7 +62,7 @@ class Inspection:
         """Return the page for people."""
         graph = self.graph
         lines = [
-            f"{graph.name}: {graph.n_ops} ops, {graph.n_buffers} buffers",
+            f"{printable(graph.name)}: {graph.n_ops} ops, {graph.n_buffers} buffers",
             f"  peak         {format_by_space(self.peak_bytes)}   (given order, persistent buffers apart)",
             f"  arena        {format_by_space(self.arena_bytes)}   (with addresses)",
             f"  lower bound  {format_by_space(self.lower_bound_bytes)}   ({self._reason()})",
@@ -77,14 +78,14 @@ class Inspection:
             )
         lines.append("")
         lines.append("Not modeled:" if graph.unmodeled else "Not modeled: nothing")
-        lines.extend(f"  {sentence}" for sentence in graph.unmodeled)
+        lines.extend(f"  {printable(sentence)}" for sentence in graph.unmodeled)
         return "\n".join(lines)
 
     def _reason(self) -> str:
         bound = max(self.bounds, key=lambda bound: bound.peak_bytes)
         if bound.op is None:
             return "the inputs or the outputs alone"
-        return f"op {self.graph.op_names[bound.op]} cannot run with less"
+        return f"op {printable(self.graph.op_names[bound.op])} cannot run with less"
 
     def _holders_table(self) -> str:
         rows = [

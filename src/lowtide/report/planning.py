@@ -5,6 +5,7 @@ from typing import Any
 from lowtide.frameworks.model import Measurement
 from lowtide.minimize import Result
 from lowtide.report.figures import format_by_space, format_ratio
+from lowtide.report.printable import printable
 from lowtide.units import format_bytes
 
 
@@ -37,7 +38,7 @@ def result_to_text(name: str, result: Result, measured: Measurement | None = Non
     """Return the page for people."""
     ratio = format_ratio(result.peak_bytes, result.baseline_peak_bytes)
     lines = [
-        f"{name}: {result.status}, order {result.scheduler}, planned in {result.seconds:.1f} s",
+        f"{printable(name)}: {result.status}, order {result.scheduler}, planned in {result.seconds:.1f} s",
         f"  baseline peak    {format_by_space(result.baseline_peak_bytes)}",
         f"  planned peak     {format_by_space(result.peak_bytes)}   ({ratio} of the baseline)",
         f"  lower bound      {format_by_space(result.lower_bound_bytes)}   (no order can do with less)",
