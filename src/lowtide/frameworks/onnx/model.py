@@ -34,11 +34,6 @@ class OnnxModel:
         return (".onnx",)
 
     @property
-    def file_endings(self) -> tuple[str, ...]:
-        """The name of a saved model ends in .onnx."""
-        return (".onnx",)
-
-    @property
     def graph(self) -> Graph:
         """The model as a graph."""
         return self._translation.graph

@@ -1,9 +1,9 @@
 """A copy of a model for shape inference: same nodes at the same places, without the weights."""
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, defs
+from onnx import GraphProto, ModelProto, TensorProto
 
-from lowtide.frameworks.onnx.operators import operator_of, subgraphs_of
-from lowtide.frameworks.onnx.tables import STAND_INS
+from lowtide.frameworks.onnx.operators import subgraphs_of
+from lowtide.frameworks.onnx.stand_ins import use_stand_in
 from lowtide.frameworks.onnx.tensors import is_short
 
 
@@ -27,7 +27,7 @@ def skeleton_of(model: ModelProto) -> ModelProto:
 def _slim(graph: GraphProto) -> None:
     del graph.value_info[:]
     for node in graph.node:
-        _use_stand_in(node)
+        use_stand_in(node, graph)
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 attribute.t.CopyFrom(_without_data(attribute.t))
@@ -44,16 +44,3 @@ def _without_data(tensor: TensorProto) -> TensorProto:
     return TensorProto(
         name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, data_location=TensorProto.EXTERNAL
     )
-
-
-def _use_stand_in(node: NodeProto) -> None:
-    stand_in = STAND_INS.get(operator_of(node))
-    if stand_in is None:
-        return
-    node.domain, (node.op_type, n_inputs) = "", stand_in
-    del node.input[n_inputs:]
-    del node.output[1:]
-    allowed = defs.get_schema(node.op_type).attributes
-    kept = [attribute for attribute in node.attribute if attribute.name in allowed]
-    del node.attribute[:]
-    node.attribute.extend(kept)

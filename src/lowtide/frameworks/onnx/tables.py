@@ -72,14 +72,22 @@ WORKSPACE_NOT_MODELED: frozenset[Operator] = frozenset(
 )
 """Kernels that allocate a workspace whose size depends on their algorithm, the threads and the instruction set."""
 
+SAME_SHAPE: frozenset[Operator] = frozenset(
+    {
+        *(("com.microsoft", name) for name in ("Gelu", "QuickGelu", "FastGelu", "BiasGelu")),
+        *(("com.microsoft", name) for name in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")),
+        ("com.microsoft.nchwc", "ReorderInput"),
+    }
+)
+"""Operators of ONNX Runtime's own whose first output has the shape and type of the first input."""
+
 STAND_INS: Mapping[Operator, tuple[str, int]] = {
     ("com.microsoft", "FusedConv"): ("Conv", 3),
     ("com.microsoft", "FusedGemm"): ("Gemm", 3),
-    ("com.microsoft", "Gelu"): ("Identity", 1),
-    ("com.microsoft", "QuickGelu"): ("Identity", 1),
-    ("com.microsoft", "FastGelu"): ("Identity", 1),
-    ("com.microsoft", "BiasGelu"): ("Identity", 1),
-    ("com.microsoft", "SkipLayerNormalization"): ("Identity", 1),
+    ("com.microsoft.nchwc", "Conv"): ("Conv", 3),
+    ("com.microsoft.nchwc", "MaxPool"): ("MaxPool", 1),
+    ("com.microsoft.nchwc", "AveragePool"): ("AveragePool", 1),
+    ("com.microsoft.nchwc", "GlobalMaxPool"): ("GlobalMaxPool", 1),
+    ("com.microsoft.nchwc", "GlobalAveragePool"): ("GlobalAveragePool", 1),
 }
-"""Operators of ONNX Runtime's own that shape inference does not know: a standard one whose first output has the same
-shape, and how many inputs it takes."""
+"""Operators of ONNX Runtime's own: a standard one whose first output has the same shape, and its number of inputs."""
