@@ -16,10 +16,10 @@ from lowtide.plan import Plan
 
 
 @pytest.fixture(autouse=True)
-def _two_threads() -> Iterator[None]:
-    """Kernels split work by thread count, so that bit-equality needs a fixed one."""
+def _one_thread() -> Iterator[None]:
+    """Tests run side by side; the threads of small kernels would only wait for one another."""
     before = torch.get_num_threads()
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
 
