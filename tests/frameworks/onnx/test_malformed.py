@@ -104,6 +104,7 @@ BROKEN: dict[str, tuple[Callable[[], ModelProto], str]] = {
     "a loop body without inputs": (body_with_one_input, "."),
     "a negative dimension": (negative_dimension, "dimension -3"),
     "an unknown element type": (unknown_element_type, "."),
+    "an operator with a strange name": (lambda: small(node("No\nOp\x1b[31m", "x", "y")), r"No\\nOp"),
     "an unknown operator": (lambda: small(node("NoSuchOperator", "x", "y")), "."),
     "no operator set": (lambda: ModelProto(ir_version=8, graph=small(node("Exp", "x", "y")).graph), "opset_import"),
     "no graph": (lambda: ModelProto(ir_version=8), "no graph"),

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import onnx
 import onnx.reference
 import onnxruntime
 import pytest
@@ -40,14 +41,26 @@ def test_files_optimized_offline_are_understood(
     plan = plan_of(model, 0)
     measured = model.measure(plan)
     assert measured.outputs_equal
-    assert abs(measured.after_bytes - peak_of(model, plan)) <= case.above_bytes
+    # Shapes known at load become constants, and a constant that is an output is copied into one.
+    assert abs(measured.after_bytes - peak_of(model, plan)) <= case.above_bytes + 64
 
 
-def test_the_original_is_measured_as_it_stands(case: Any) -> None:
-    """Before and after are two runs of real files; the plan of the given order measures the same twice."""
+def test_the_given_order_needs_no_more_than_the_original(case: Any) -> None:
+    """Moving views to their readers costs nothing; a view that nobody reads no longer keeps its base from reuse."""
     model = OnnxModel(case.make(), case.dims)
     measured = model.measure(Plan.baseline(model.graph))
-    assert measured.before_bytes == measured.after_bytes
+    assert measured.outputs_equal
+    assert measured.after_bytes <= measured.before_bytes
+
+
+def test_a_nameless_dimension_can_be_measured() -> None:
+    """Inputs are made for dimensions that are bound by place."""
+    node = onnx.helper.make_node("Exp", ["x"], ["y"])
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None, 4]) for name in "xy"]
+    graph = onnx.helper.make_graph([node], "nameless", values[:1], values[1:])
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    model = OnnxModel(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), {"x.0": 3})
+    assert model.measure(Plan.baseline(model.graph)).after_bytes == 2 * 3 * 4 * 4
 
 
 def test_inputs_are_the_same_every_time(cases: dict[str, Any]) -> None:

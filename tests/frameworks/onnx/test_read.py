@@ -220,6 +220,11 @@ def test_sequences_are_said_not_to_be_modeled() -> None:
     assert any("it is a sequence" in note for note in graph.unmodeled)
 
 
+def test_a_model_without_nodes_is_an_empty_graph() -> None:
+    """Nothing to run is no error."""
+    assert read(model_of([], [tensor("x", [4])], [tensor("x", [4])])).n_ops == 0
+
+
 def test_sizes_beyond_any_machine_are_refused() -> None:
     """Dimensions whose product leaves 63 bits are an error, not a wrapped number."""
     model = model_of([helper.make_node("Exp", ["x"], ["y"])], [tensor("x", [2**40, 2**40])], [tensor("y", None)])

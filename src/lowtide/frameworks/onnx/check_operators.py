@@ -6,7 +6,7 @@ from functools import cache
 from onnx import ModelProto, NodeProto, defs
 
 from lowtide.errors import MalformedInputError
-from lowtide.frameworks.onnx.operators import describe_node, operator_of, subgraphs_of
+from lowtide.frameworks.onnx.operators import describe_node, domain_of, operator_of, subgraphs_of
 
 
 def check_operators(model: ModelProto) -> None:
@@ -14,14 +14,9 @@ def check_operators(model: ModelProto) -> None:
 
     Operators that ONNX does not define, and functions of the model's own, may look as they like.
     """
-    versions = {operator_domain(entry.domain): entry.version for entry in model.opset_import}
+    versions = {domain_of(entry.domain): entry.version for entry in model.opset_import}
     own = {(function.domain, function.name) for function in model.functions}
     _check_nodes(model.graph.node, versions, own)
-
-
-def operator_domain(domain: str) -> str:
-    """Return a domain with the default one spelled ""."""
-    return "" if domain == "ai.onnx" else domain
 
 
 def _check_nodes(nodes: Iterable[NodeProto], versions: Mapping[str, int], own: set[tuple[str, str]]) -> None:
@@ -33,8 +28,8 @@ def _check_nodes(nodes: Iterable[NodeProto], versions: Mapping[str, int], own: s
                 _check_node(node, schema, describe_node(node, position))
             elif not domain:
                 raise MalformedInputError(
-                    f"{describe_node(node, position)}: operator set {versions.get(domain, 1)} of ONNX has no {name}; "
-                    "check the name, or export with the operator set that has it"
+                    f"{describe_node(node, position)}: ONNX has no such operator in set {versions.get(domain, 1)}; check "
+                    "the name, or export with the operator set that has it"
                 )
         for _, graph in subgraphs_of(node):
             _check_nodes(graph.node, versions, own)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from onnx import GraphProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 from lowtide.errors import MalformedInputError, UnsupportedError, UsageError
-from lowtide.frameworks.onnx.operators import subgraphs_of
+from lowtide.frameworks.onnx.operators import plain, subgraphs_of
 
 
 def dynamic_dimensions(graph: GraphProto) -> list[str]:
@@ -26,11 +26,15 @@ def bind_inputs(graph: GraphProto, dims: Mapping[str, int], where: str) -> None:
     names = dynamic_dimensions(graph)
     for name, size in dims.items():
         if name not in names:
-            known = f"its dynamic dimensions are {', '.join(names)}" if names else "it has no dynamic dimensions"
+            known = (
+                f"its dynamic dimensions are {', '.join(map(plain, names))}"
+                if names
+                else "it has no dynamic dimensions"
+            )
             raise UsageError(f"{where} has no dynamic dimension {name!r}; {known}")
         if size < 0:
             raise UsageError(f"dimension {name!r} is given as {size}; a size must not be negative")
-    missing = [name for name in names if name not in dims]
+    missing = [plain(name) for name in names if name not in dims]
     if missing:
         remedy = " ".join(f"--dim {name}=N" for name in missing)
         raise UnsupportedError(f"{where} has dynamic dimensions without a size: {', '.join(missing)}; give {remedy}")

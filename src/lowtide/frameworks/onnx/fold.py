@@ -30,14 +30,14 @@ _GROWS = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
 """Evaluated only where inference already knows that the result is short."""
 
 
-def fold_shape_computations(model: ModelProto, types: Mapping[str, TypeProto]) -> int:
-    """Turn nodes with known short results into Constant nodes at the same place; return how many.
+def fold_shape_computations(model: ModelProto, types: Mapping[str, TypeProto]) -> bool:
+    """Turn nodes with known short results into Constant nodes at the same place; return whether there were any.
 
     Only for skeletons: the model changes in place. Nodes that fail to evaluate stay as they are.
     """
     opsets = list(model.opset_import)
     known = {tensor.name: array_of(tensor) for tensor in model.graph.initializer if is_short(tensor)}
-    folded = 0
+    folded = False
     for node in model.graph.node:
         if operator_of(node) == ("", "Constant"):
             tensor = attribute_of(node, "value")
@@ -51,7 +51,7 @@ def fold_shape_computations(model: ModelProto, types: Mapping[str, TypeProto]) -
         node.CopyFrom(
             helper.make_node("Constant", [], [node.output[0]], name=node.name, value=numpy_helper.from_array(value))
         )
-        folded += 1
+        folded = True
     return folded
 
 

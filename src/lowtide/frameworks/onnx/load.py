@@ -8,6 +8,7 @@ from onnx import ModelProto
 
 from lowtide.errors import MalformedInputError, UnsupportedError
 from lowtide.files import read_bytes
+from lowtide.frameworks.onnx.operators import plain
 
 ModelSource = str | os.PathLike[str] | ModelProto
 
@@ -35,7 +36,7 @@ def source_folder(source: ModelSource) -> Path | None:
 
 def describe_source(source: ModelSource) -> str:
     """Name a model in messages: its path, or its graph's name."""
-    return f"model {source.graph.name!r}" if isinstance(source, ModelProto) else str(source)
+    return f"model {source.graph.name!r}" if isinstance(source, ModelProto) else plain(str(source))
 
 
 def serialize(model: ModelProto, name: str) -> bytes:

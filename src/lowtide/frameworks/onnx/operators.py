@@ -9,7 +9,12 @@ from lowtide.frameworks.onnx.tables import Operator
 
 def operator_of(node: NodeProto) -> Operator:
     """Return (domain, operator) with the default domain spelled ""."""
-    return ("" if node.domain == "ai.onnx" else node.domain, node.op_type)
+    return (domain_of(node.domain), node.op_type)
+
+
+def domain_of(domain: str) -> str:
+    """Return a domain, the default one always as ""."""
+    return "" if domain == "ai.onnx" else domain
 
 
 def attribute_of(node: NodeProto, name: str) -> AttributeProto | None:
@@ -37,7 +42,13 @@ def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
 
 def describe_node(node: NodeProto, position: int) -> str:
     """Name a node in messages: its own name, or its operator and place."""
-    return f"node {node.name!r} ({node.op_type})" if node.name else f"node {position} ({node.op_type})"
+    operator = plain(node.op_type)
+    return f"node {node.name!r} ({operator})" if node.name else f"node {position} ({operator})"
+
+
+def plain(text: str) -> str:
+    """Return text that is safe inside a one-line message: as it is, or quoted where it holds control characters."""
+    return text if text.isprintable() else repr(text)
 
 
 def outer_names(graph: GraphProto) -> list[str]:

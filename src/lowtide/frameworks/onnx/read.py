@@ -8,6 +8,7 @@ from lowtide.errors import MalformedInputError
 from lowtide.frameworks.onnx.check import check_model
 from lowtide.frameworks.onnx.check_operators import check_operators
 from lowtide.frameworks.onnx.load import ModelSource, describe_source, load_model
+from lowtide.frameworks.onnx.operators import domain_of
 from lowtide.frameworks.onnx.scope import Context, Scope
 from lowtide.frameworks.onnx.shapes import infer_types
 from lowtide.frameworks.onnx.tensors import is_short
@@ -41,7 +42,7 @@ def _translate(model: ModelProto, dims: Mapping[str, int], where: str) -> Transl
     context = Context(
         model=model,
         functions={(function.domain, function.name): function for function in model.functions},
-        opset=next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1),
+        opset=next((entry.version for entry in model.opset_import if not domain_of(entry.domain)), 1),
         short_weights={tensor.name: tensor for tensor in model.graph.initializer if is_short(tensor)},
     )
     scope = Scope(context, "", typed)

@@ -12,6 +12,9 @@ from lowtide.frameworks.onnx.operators import operator_of, subgraphs_of
 from lowtide.frameworks.onnx.sizes import static_shape
 from lowtide.frameworks.onnx.skeleton import skeleton_of
 
+_MOST_ROUNDS = 32
+"""How often inference is run at most; every round follows something new to tell it."""
+
 
 def infer_types(model: ModelProto, dims: Mapping[str, int], where: str) -> ModelProto:
     """Return a light copy of the model, nodes at the same places, that states the type of every value it could infer.
@@ -48,17 +51,20 @@ def unknown_values(graph: GraphProto) -> list[str]:
 
 def _complete(light: ModelProto, stated: GraphProto, dims: Mapping[str, int], where: str) -> ModelProto:
     light = _infer(light, where)
-    while _give_loops_their_shapes(light.graph):
-        light = _infer(light, where)
-    stated_used = False
-    while unknown_values(light.graph):
-        if not fold_shape_computations(light, value_types(light.graph)):
-            if stated_used:
-                break
-            stated_used = True
-            _use_stated_types(light.graph, stated, dims)
+    for _ in range(_MOST_ROUNDS):
+        if not _add_knowledge(light, stated, dims):
+            break
         light = _infer(light, where)
     return light
+
+
+def _add_knowledge(light: ModelProto, stated: GraphProto, dims: Mapping[str, int]) -> bool:
+    """Tell inference something it did not find out by itself; return whether there was anything to tell."""
+    if _give_loops_their_shapes(light.graph):
+        return True
+    if not unknown_values(light.graph):
+        return False
+    return fold_shape_computations(light, value_types(light.graph)) or _use_stated_types(light.graph, stated, dims)
 
 
 def _known(value_type: TypeProto) -> bool:
@@ -73,15 +79,20 @@ def _infer(light: ModelProto, where: str) -> ModelProto:
         raise MalformedInputError(f"{where}: shape inference refuses the model: {reason}") from None
 
 
-def _use_stated_types(light: GraphProto, stated: GraphProto, dims: Mapping[str, int]) -> None:
-    """Fall back on the types the file states, for values that inference knows nothing of."""
+def _use_stated_types(light: GraphProto, stated: GraphProto, dims: Mapping[str, int]) -> bool:
+    """Fall back on the types the file states, for values that inference knows nothing of; say if it helped."""
     unknown = set(unknown_values(light))
+    types = value_types(light)
+    changed = False
     for value in stated.value_info:
         if value.name in unknown:
             value_type = TypeProto()
             value_type.CopyFrom(value.type)
             bind_type(value_type, dims)
-            _state(light, value.name, value_type)
+            if types.get(value.name) != value_type:
+                _state(light, value.name, value_type)
+                changed = True
+    return changed
 
 
 def _state(light: GraphProto, name: str, value_type: TypeProto) -> None:

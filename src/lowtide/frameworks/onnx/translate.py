@@ -8,7 +8,7 @@ from onnx import GraphProto, NodeProto
 
 from lowtide.frameworks.onnx.callees import Callee, call_of
 from lowtide.frameworks.onnx.effects import draws_random, is_opaque
-from lowtide.frameworks.onnx.operators import describe_node, input_names, operator_of
+from lowtide.frameworks.onnx.operators import describe_node, domain_of, input_names, operator_of
 from lowtide.frameworks.onnx.scope import Scope
 from lowtide.frameworks.onnx.tables import CONSTANTS, IN_PLACE, METADATA, VIEWS, WORKSPACE_NOT_MODELED
 from lowtide.frameworks.onnx.workspaces import workspace_bytes
@@ -210,7 +210,7 @@ def translate_callee(callee: Callee, name: str, outer: Scope) -> tuple[Translati
 
 
 def _kind_of(node: NodeProto) -> str:
-    return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+    return f"{node.domain}.{node.op_type}" if domain_of(node.domain) else node.op_type
 
 
 def _unique_names(nodes: Sequence[NodeProto]) -> list[str]:
