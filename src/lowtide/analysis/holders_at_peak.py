@@ -120,14 +120,14 @@ def _holder(graph: Graph, plan: Plan, space: str, buffer: int, first: int, peak:
         kept.append("the caller")
     elif not kept and uses:
         kept.append(name_at(uses[-1].step))
-    from_the_start = lifetime.exists_at_start and first == 0
+    from_the_start = lifetime.exists_at_start and first == 0  # also where a plan has no step at all
     return Holder(
         space=space,
         name=graph.buffer_names[buffer],
         size_bytes=int(graph.sizes[buffer]),
         lifetime=lifetime.name.lower(),
         op=graph.op_names[producer] if producer >= 0 else None,
-        first_use=name_at(first) if plan.kinds[first : first + 1] == StepKind.RUN and not from_the_start else None,
+        first_use=None if from_the_start or plan.kinds[first] != StepKind.RUN else name_at(first),
         last_use=name_at(uses[-1].step) if uses else None,
         kept_alive_by=tuple(kept),
     )

@@ -5,9 +5,11 @@ from pathlib import Path
 import click
 
 from lowtide.cli import options
+from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
 from lowtide.models import check_output, open_model, save_applied
 from lowtide.plan import read_plan_file
+from lowtide.report.figures import format_by_space
 
 
 @click.command("apply")
@@ -15,7 +17,8 @@ from lowtide.plan import read_plan_file
 @options.model
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Where the applied program goes.")
 @options.dims
-def command(plan: Path, model: str, output: Path, dims: dict[str, int]) -> None:
+@options.json
+def command(plan: Path, model: str, output: Path, dims: dict[str, int], as_json: bool) -> None:
     """Verify PLAN against MODEL and write the program that follows it."""
     with Progress() as progress:
         progress(f"reading {model}")
@@ -25,3 +28,7 @@ def command(plan: Path, model: str, output: Path, dims: dict[str, int]) -> None:
         loaded = read_plan_file(plan, opened.graph)
         progress(f"writing {output}")
         save_applied(opened, loaded, output)
+    if as_json:
+        print_json({"output": str(output), "peak_bytes": loaded.peak_bytes})
+    else:
+        click.echo(f"{output}: follows {plan}, peak {format_by_space(loaded.peak_bytes)}")
