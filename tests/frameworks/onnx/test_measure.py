@@ -78,3 +78,22 @@ def test_results_are_those_of_the_reference(cases: dict[str, Any]) -> None:
     expected = onnx.reference.ReferenceEvaluator(model).run(None, inputs)
     for result, reference in zip(measure_peak(model, inputs).outputs, expected, strict=True):
         assert result == pytest.approx(reference, rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_draws_stay_the_same_in_every_order(plan_of: Callable[..., Plan], seed: int) -> None:
+    """Draws keep their order among one another, so the runtime's stream gives each the same numbers."""
+    made = onnx.helper.make_node
+    nodes = [
+        made("RandomUniform", [], ["a"], shape=[8], name="a"),
+        made("Exp", ["x"], ["b"], name="b"),
+        made("Neg", ["x"], ["c"], name="c"),
+        made("RandomNormalLike", ["c"], ["d"], name="d"),
+        made("Bernoulli", ["a"], ["e"], name="e"),
+        made("Sum", ["a", "b", "d", "e"], ["y"], name="y"),
+    ]
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [8]) for name in "xy"]
+    graph = onnx.helper.make_graph(nodes, "random", values[:1], values[1:])
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    model = OnnxModel(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8))
+    assert model.measure(plan_of(model, seed)).outputs_equal

@@ -28,8 +28,8 @@ def _check_nodes(nodes: Iterable[NodeProto], versions: Mapping[str, int], own: s
                 _check_node(node, schema, describe_node(node, position))
             elif not domain:
                 raise MalformedInputError(
-                    f"{describe_node(node, position)}: ONNX has no such operator in set {versions.get(domain, 1)}; check "
-                    "the name, or export with the operator set that has it"
+                    f"{describe_node(node, position)}: ONNX has no such operator in set {versions.get(domain, 1)}; "
+                    "check the name, or export with the operator set that has it"
                 )
         for _, graph in subgraphs_of(node):
             _check_nodes(graph.node, versions, own)

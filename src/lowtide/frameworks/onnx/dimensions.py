@@ -26,12 +26,8 @@ def bind_inputs(graph: GraphProto, dims: Mapping[str, int], where: str) -> None:
     names = dynamic_dimensions(graph)
     for name, size in dims.items():
         if name not in names:
-            known = (
-                f"its dynamic dimensions are {', '.join(map(plain, names))}"
-                if names
-                else "it has no dynamic dimensions"
-            )
-            raise UsageError(f"{where} has no dynamic dimension {name!r}; {known}")
+            known = ", ".join(map(plain, names)) or "none"
+            raise UsageError(f"{where} has no dynamic dimension {name!r}; those it has: {known}")
         if size < 0:
             raise UsageError(f"dimension {name!r} is given as {size}; a size must not be negative")
     missing = [plain(name) for name in names if name not in dims]
