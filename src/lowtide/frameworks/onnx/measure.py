@@ -15,6 +15,7 @@ from lowtide.frameworks.onnx.allocator import counting_allocator
 from lowtide.frameworks.onnx.external import check_weights_present
 from lowtide.frameworks.onnx.load import serialize
 from lowtide.frameworks.onnx.operators import all_nodes, operator_of
+from lowtide.frameworks.onnx.seeds import with_seeds
 from lowtide.frameworks.onnx.session import one_line, open_session
 from lowtide.frameworks.onnx.tables import EXPANDED
 
@@ -41,11 +42,12 @@ def measure_peak(
     """Run a model once on one thread of the CPU and read the real peak from ONNX Runtime's allocator.
 
     Weights are not counted. `folder` is where external data lies. Functions, and operators without a kernel of their
-    own, are expanded first: ONNX Runtime would run their nodes after all others that are ready. Raises InputError for
+    own, are expanded first: ONNX Runtime would run their nodes after all others that are ready. Random nodes without
+    a seed get one. Raises InputError for
     missing weights, UnsupportedError for a model that ONNX Runtime does not load or run.
     """
     check_weights_present(model, folder)
-    model = _expand(model)
+    model = _expand(with_seeds(model))
     allocator = counting_allocator()
     content = serialize(model, model.graph.name)
     session = open_session(content, dims=dims or {}, folder=folder, allocator=allocator)

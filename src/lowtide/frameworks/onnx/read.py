@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from onnx import ModelProto
 
-from lowtide.errors import MalformedInputError
 from lowtide.frameworks.onnx.check import check_model
 from lowtide.frameworks.onnx.check_operators import check_operators
+from lowtide.frameworks.onnx.check_text import check_text
 from lowtide.frameworks.onnx.load import ModelSource, describe_source, load_model
 from lowtide.frameworks.onnx.operators import domain_of
 from lowtide.frameworks.onnx.scope import Context, Scope
@@ -29,13 +29,7 @@ def read(model: ModelSource, dims: Mapping[str, int] | None = None) -> Graph:
 
 def translate_model(model: ModelProto, dims: Mapping[str, int], where: str) -> Translation:
     """Read a loaded model, named `where` in messages, and remember which nodes every op stands for; see `read`."""
-    try:
-        return _translate(model, dims, where)
-    except UnicodeDecodeError:
-        raise MalformedInputError(f"{where} has a name that is no valid UTF-8; the file is damaged") from None
-
-
-def _translate(model: ModelProto, dims: Mapping[str, int], where: str) -> Translation:
+    check_text(model, where)
     check_model(model)
     check_operators(model)
     typed = infer_types(model, dims, where).graph
