@@ -126,6 +126,15 @@ def test_sizes_that_depend_on_data_are_said() -> None:
     assert graph.unmodeled == ("value 'y' of NonZero 'NonZero:y' counts as 0 bytes: its shape depends on the data",)
 
 
+def test_stale_shapes_in_the_file_do_not_count() -> None:
+    """What follows from the inputs wins over what an exporter once wrote beside the values and outputs."""
+    nodes = [helper.make_node("Exp", ["x"], ["a"]), helper.make_node("Exp", ["a"], ["y"])]
+    model = model_of(nodes, [tensor("x", ["n", 4])], [tensor("y", [1, 4])])
+    model.graph.value_info.append(tensor("a", [1, 4]))
+    sizes = sizes_of(read(model, {"n": 9}))
+    assert sizes["a"] == sizes["y"] == 9 * 4 * 4
+
+
 def test_types_the_file_states_help_where_inference_cannot() -> None:
     """An operator nobody knows gives sizes if the file says them, and keeps its order."""
     nodes = [helper.make_node("Odd", [name], [name + "1"], domain="mine", name=name) for name in ("a", "b")]

@@ -84,7 +84,7 @@ def _use_stated_types(light: GraphProto, stated: GraphProto, dims: Mapping[str, 
     unknown = set(unknown_values(light))
     types = value_types(light)
     changed = False
-    for value in stated.value_info:
+    for value in [*stated.value_info, *stated.output]:
         if value.name in unknown:
             value_type = TypeProto()
             value_type.CopyFrom(value.type)

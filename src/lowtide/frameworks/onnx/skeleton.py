@@ -8,9 +8,9 @@ from lowtide.frameworks.onnx.tensors import is_short
 
 
 def skeleton_of(model: ModelProto) -> ModelProto:
-    """Return a light copy of a model: no weights, no types but those of inputs and outputs.
+    """Return a light copy of a model: no weights, no shapes but those of inputs.
 
-    Types that the file states for intermediate values are left out: they may be stale, and inference finds them anew.
+    Shapes that the file states for other values are left out: they may be stale, and inference finds them anew.
     """
     light = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
     graph = light.graph
@@ -20,6 +20,9 @@ def skeleton_of(model: ModelProto) -> ModelProto:
     graph.output.extend(model.graph.output)
     graph.initializer.extend(_without_data(tensor) for tensor in model.graph.initializer)
     graph.sparse_initializer.extend(model.graph.sparse_initializer)
+    for value in graph.output:
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.ClearField("shape")
     _slim(graph)
     return light
 
