@@ -43,8 +43,8 @@ def measure_peak(
 
     Weights are not counted. `folder` is where external data lies. Functions, and operators without a kernel of their
     own, are expanded first: ONNX Runtime would run their nodes after all others that are ready. Random nodes without
-    a seed get one. Raises InputError for
-    missing weights, UnsupportedError for a model that ONNX Runtime does not load or run.
+    a seed get one. Raises InputError for missing weights, UnsupportedError for a model that ONNX Runtime does not load
+    or run.
     """
     check_weights_present(model, folder)
     model = _expand(with_seeds(model))
