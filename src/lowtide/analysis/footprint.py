@@ -10,6 +10,9 @@ from lowtide.graph import Graph, Lifetime
 from lowtide.graph.transient import transient_bytes
 from lowtide.plan import HOME, Plan, StepKind
 
+_KnownPeaks = dict[tuple[int, int], dict[str, int]]
+"""Peaks of callees by the identity of their graph and plan."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Footprint:
@@ -40,9 +43,8 @@ def simulate(graph: Graph, plan: Plan) -> Footprint:
     return _simulate(graph, plan, {})
 
 
-def _simulate(graph: Graph, plan: Plan, known: dict[tuple[int, int], dict[str, int]]) -> Footprint:
-    """Simulate with the peaks of callees known so far: a graph that many others call is played once."""
-    transient = transient_bytes(graph, callee_peaks(graph, plan.callees))
+def _simulate(graph: Graph, plan: Plan, known: _KnownPeaks) -> Footprint:
+    transient = transient_bytes(graph, _callee_peaks(graph, plan.callees, {}, known))
     has_transient = transient.any(axis=1).tolist()
     sizes, homes = graph.sizes.tolist(), graph.buffer_spaces.tolist()
     persistent = (graph.lifetimes == Lifetime.PERSISTENT).tolist()
@@ -88,9 +90,19 @@ def callee_peaks(
     graph: Graph, plans: Mapping[str, Plan], settled: Mapping[str, Mapping[str, int]] | None = None
 ) -> dict[str, Mapping[str, int]]:
     """Return the peak of every callee by name: settled already, under its plan, or in its program order."""
-    peaks: dict[str, Mapping[str, int]] = dict(settled or {})
+    return _callee_peaks(graph, plans, settled or {}, {})
+
+
+def _callee_peaks(
+    graph: Graph, plans: Mapping[str, Plan], settled: Mapping[str, Mapping[str, int]], known: _KnownPeaks
+) -> dict[str, Mapping[str, int]]:
+    """Play every callee that is not known yet: one that many graphs call is played once."""
+    peaks: dict[str, Mapping[str, int]] = dict(settled)
     for name in dict.fromkeys(name for names in graph.callees for name in names):
         if name not in peaks:
-            callee = graph.subgraphs[name]
-            peaks[name] = simulate(callee, plans.get(name) or Plan.baseline(callee)).peak_bytes
+            callee, plan = graph.subgraphs[name], plans.get(name)
+            key = (id(callee), id(plan))  # both stay alive through their owners
+            if key not in known:
+                known[key] = _simulate(callee, plan or Plan.baseline(callee), known).peak_bytes
+            peaks[name] = known[key]
     return peaks

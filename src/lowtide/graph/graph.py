@@ -92,6 +92,9 @@ class Graph:
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
 
+    def __repr__(self) -> str:
+        return f"Graph({self.name!r}, {self.n_ops} ops, {self.n_buffers} buffers)"
+
     @property
     def n_ops(self) -> int:
         """Number of ops."""
