@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import stat
 import tempfile
 import zlib
 from pathlib import Path
@@ -32,14 +33,16 @@ def read_bytes(path: Path) -> bytes:
 
 
 def check_writable(path: Path) -> None:
-    """Raise UsageError for a path that cannot be written: a folder, or in no folder, or without the permission."""
+    """Raise UsageError for a path that cannot become a file: a folder or device, in no folder, not permitted."""
     try:
-        is_folder, in_folder = path.is_dir(), path.parent.is_dir()
+        taken = not stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        taken = False
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot write {path}: {_reason(error)}") from None
-    if is_folder:
-        raise UsageError(f"cannot write {path}: it is a folder; name a file in it")
-    if not in_folder:
+    if taken:
+        raise UsageError(f"cannot write {path}: it is no file; name a new one, or a file to replace")
+    if not path.parent.is_dir():
         raise UsageError(f"cannot write {path}: there is no folder {path.parent}; make it first")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise UsageError(f"cannot write {path}: no permission to write in {path.parent}")
@@ -53,10 +56,9 @@ def write_bytes(path: Path, content: bytes) -> None:
     """
     if path.suffix == ".gz":
         content = gzip.compress(content, mtime=0)
+    check_writable(path)
     temporary: str | None = None
     try:
-        if path.exists() and not path.is_file():
-            raise UsageError(f"cannot write {path}: it is no file; name a new one, or a file to replace")
         path = path.resolve()
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".lowtide.")
         with os.fdopen(handle, "wb") as file:

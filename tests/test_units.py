@@ -1,0 +1,63 @@
+"""Bytes as people write them, there and back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lowtide.errors import UsageError
+from lowtide.units import format_bytes, parse_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("0", 0),
+        (17, 17),
+        ("1048576", 1048576),
+        ("8 GiB", 8 * 2**30),
+        ("8gib", 8 * 2**30),
+        (" 512kB ", 512_000),
+        ("1.5 MiB", 3 * 2**19),
+        ("0.1 kB", 100),
+        ("0.0001kB", 0),
+        ("1.9 B", 1),
+        ("3 TB", 3 * 10**12),
+        ("16TiB", 2**44),
+    ],
+)
+def test_sizes_are_exact_ints_rounded_down(text: str | int, wanted: int) -> None:
+    assert parse_bytes(text) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", " ", "GiB", "8 Gib ps", "8GG", "-1", "1e9", "1,000", "0x10", ".5", "5.", "nan", "inf", "9" * 5000, "٣", -1],
+)
+def test_anything_else_is_a_usage_error_in_one_line(text: str | int) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_bytes(text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("count", "wanted"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (2**20 - 1, "1.0 MiB"),
+        (313_932_000, "299.4 MiB"),
+        (2**40, "1.0 TiB"),
+        (2**60, "1,048,576.0 TiB"),
+        (-2048, "-2.0 KiB"),
+    ],
+)
+def test_figures_for_people_have_one_decimal_and_a_binary_unit(count: int, wanted: str) -> None:
+    assert format_bytes(count) == wanted
+
+
+@given(st.integers(0, 2**62))
+def test_a_formatted_size_reads_back_within_its_last_decimal(count: int) -> None:
+    again = parse_bytes(format_bytes(count).replace(",", ""))
+    assert abs(again - count) <= max(1, count // 10 + 1) * 0.06 + 1
