@@ -31,7 +31,24 @@ def test_sizes_are_exact_ints_rounded_down(text: str | int, wanted: int) -> None
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "GiB", "8 Gib ps", "8GG", "-1", "1e9", "1,000", "0x10", ".5", "5.", "nan", "inf", "9" * 5000, "٣", -1],
+    [
+        "",
+        " ",
+        "GiB",
+        "8 Gib ps",
+        "8GG",
+        "-1",
+        "1e9",
+        "1,000",
+        "0x10",
+        ".5",
+        "5.",
+        "nan",
+        "inf",
+        "9" * 5000,
+        "\u0663",
+        -1,
+    ],
 )
 def test_anything_else_is_a_usage_error_in_one_line(text: str | int) -> None:
     with pytest.raises(UsageError) as caught:
@@ -60,4 +77,4 @@ def test_figures_for_people_have_one_decimal_and_a_binary_unit(count: int, wante
 @given(st.integers(0, 2**62))
 def test_a_formatted_size_reads_back_within_its_last_decimal(count: int) -> None:
     again = parse_bytes(format_bytes(count).replace(",", ""))
-    assert abs(again - count) <= max(1, count // 10 + 1) * 0.06 + 1
+    assert abs(again - count) <= count * 0.05 + 1
