@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
     from lowtide.frameworks.model import Measurement
     from lowtide.graph import Graph, GraphBuilder, Lifetime, read_graph_file, write_graph_file
-    from lowtide.minimize import Result, minimize
     from lowtide.models import apply, measure, open_model, read
+    from lowtide.pipeline import Result, minimize
     from lowtide.plan import Plan, read_plan_file, verify, write_plan_file
 
 __version__ = "0.1.0"
@@ -21,11 +21,11 @@ _HOMES = {
     "Lifetime": "lowtide.graph",
     "Measurement": "lowtide.frameworks.model",
     "Plan": "lowtide.plan",
-    "Result": "lowtide.minimize",
+    "Result": "lowtide.pipeline",
     "apply": "lowtide.models",
     "holders_at_peak": "lowtide.analysis.holders_at_peak",
     "measure": "lowtide.models",
-    "minimize": "lowtide.minimize",
+    "minimize": "lowtide.pipeline",
     "open_model": "lowtide.models",
     "read": "lowtide.models",
     "read_graph_file": "lowtide.graph",

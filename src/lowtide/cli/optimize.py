@@ -9,8 +9,8 @@ from lowtide.cli.output import print_json
 from lowtide.cli.plan import exit_code
 from lowtide.cli.progress import Progress
 from lowtide.errors import UsageError
-from lowtide.minimize import minimize
 from lowtide.models import check_output, open_model, save_applied
+from lowtide.pipeline import minimize
 from lowtide.report.planning import result_to_json, result_to_text
 
 

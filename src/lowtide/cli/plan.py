@@ -7,8 +7,8 @@ import click
 from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
-from lowtide.minimize import Result, minimize
 from lowtide.models import check_output, open_model
+from lowtide.pipeline import Result, minimize
 from lowtide.plan import write_plan_file
 from lowtide.report.planning import result_to_json, result_to_text
 

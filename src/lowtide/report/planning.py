@@ -3,7 +3,7 @@
 from typing import Any
 
 from lowtide.frameworks.model import Measurement
-from lowtide.minimize import Result
+from lowtide.pipeline import Result
 from lowtide.report.figures import format_by_space, format_ratio
 from lowtide.report.printable import printable
 from lowtide.units import format_bytes

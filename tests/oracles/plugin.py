@@ -1,0 +1,14 @@
+"""A package of a third party that offers a scheduler, installed into a folder for tests."""
+
+from pathlib import Path
+
+
+def install_scheduler(folder: Path, name: str, body: str) -> None:
+    """Write an installed package to a folder for the module path: a scheduler `name` whose `order` runs `body`."""
+    module = f"plugin_{name.replace('-', '_')}"
+    lines = "\n".join(f"        {line}" for line in body.splitlines())
+    (folder / f"{module}.py").write_text(f"class Scheduler:\n    def order(self, problem):\n{lines}\n")
+    info = folder / f"{module}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[lowtide.schedulers]\n{name} = {module}:Scheduler\n")

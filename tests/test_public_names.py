@@ -1,0 +1,56 @@
+"""The public face: exactly these names, each of them there, none loaded before it is used."""
+
+import subprocess
+import sys
+
+import pytest
+
+import lowtide
+
+PUBLIC = [
+    "Graph",
+    "GraphBuilder",
+    "Holder",
+    "Lifetime",
+    "Measurement",
+    "Plan",
+    "Result",
+    "apply",
+    "errors",
+    "holders_at_peak",
+    "measure",
+    "minimize",
+    "open_model",
+    "read",
+    "read_graph_file",
+    "read_plan_file",
+    "verify",
+    "write_graph_file",
+    "write_plan_file",
+]
+
+
+def test_the_public_names_are_these() -> None:
+    assert lowtide.__all__ == PUBLIC
+    assert set(PUBLIC) < set(dir(lowtide))
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_is_there_and_documented(name: str) -> None:
+    assert getattr(lowtide, name).__doc__
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        lowtide.nonsense  # noqa: B018  # pyright: ignore
+
+
+@pytest.mark.parametrize("earlier", ["lowtide.cli.plan", "lowtide.pipeline", "lowtide.torch", "lowtide.models"])
+def test_no_module_takes_the_place_of_a_public_function_when_it_is_loaded_first(earlier: str) -> None:
+    """A submodule named like a public function would replace it in the package as soon as anything imports it."""
+    command = (
+        f"import {earlier}; from lowtide import *; print(*(type(value).__name__ for value in ({', '.join(PUBLIC)})))"
+    )
+    run = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
+    kinds = dict(zip(PUBLIC, run.stdout.split(), strict=True))
+    assert [name for name, kind in kinds.items() if kind == "module"] == ["errors"]
