@@ -13,6 +13,8 @@
 Every message is one line and says what is wrong, where, and what to do.
 """
 
+_LONGEST_MESSAGE = 4000
+
 
 class LowtideError(Exception):
     """Base of every error that lowtide raises on purpose."""
@@ -21,8 +23,11 @@ class LowtideError(Exception):
     """What the command line exits with when this error ends it."""
 
     def __init__(self, message: str) -> None:
-        """Keep the message to one line, whatever names and parser texts went into it."""
-        super().__init__(" ".join(message.splitlines()))
+        """Keep the message to one printable line of bounded length, whatever names and parser texts went into it."""
+        if len(message) > _LONGEST_MESSAGE:
+            half = _LONGEST_MESSAGE // 2
+            message = f"{message[:half]} [...] {message[-half:]}"
+        super().__init__("".join(letter if letter.isprintable() else " " for letter in message))
 
 
 class UsageError(LowtideError):

@@ -95,9 +95,13 @@ def _check_spaces(graph: Graph) -> None:
     known = {space.name for space in graph.spaces}
     for space in graph.spaces:
         if space.capacity_bytes is not None and not 0 <= space.capacity_bytes <= _LARGEST:
-            raise GraphError(f"memory space {space.name!r} has capacity {space.capacity_bytes}; give bytes or null")
+            raise GraphError(
+                f"memory space {space.name!r} has capacity {space.capacity_bytes}; give 0 to 2^63 - 1 bytes, or null"
+            )
         if not 1 <= space.alignment <= _MOST_IDS:
-            raise GraphError(f"memory space {space.name!r} has alignment {space.alignment}; it must be at least 1")
+            raise GraphError(
+                f"memory space {space.name!r} has alignment {space.alignment}; it must lie between 1 and 2^31 - 1"
+            )
         for other, speed in space.bandwidth_bytes_per_s.items():
             if other not in known:
                 raise GraphError(f"memory space {space.name!r} has a bandwidth to {other!r}, which is no space here")
