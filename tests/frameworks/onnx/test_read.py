@@ -65,6 +65,23 @@ def test_views_have_no_buffers_and_no_ops(cases: dict[str, Any]) -> None:
     assert sizes_of(graph)["flat"] == sizes_of(graph)["a"]
 
 
+def test_results_in_storage_that_nobody_else_reads_overwrite_it() -> None:
+    """An activation that is its input's only reader is computed in place in every order, so it has no buffer."""
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"]),
+        helper.make_node("Flatten", ["a"], ["flat"]),
+        helper.make_node("Relu", ["flat"], ["b"], name="only"),
+        helper.make_node("Neg", ["b"], ["c"]),
+        helper.make_node("Relu", ["b"], ["d"], name="one_of_two"),
+        helper.make_node("Add", ["c", "d"], ["y"]),
+    ]
+    graph = read(model_of(nodes, [tensor("x", [8, 4])], [tensor("y", None)]))
+    only, one_of_two = (graph.op(graph.op_names.index(name)) for name in ("only", "one_of_two"))
+    assert [graph.buffer_names[buffer] for buffer in only.mutates] == ["a"]
+    assert only.writes == only.in_place == ()
+    assert [tuple(graph.buffer_names[buffer] for buffer in pair) for pair in one_of_two.in_place] == [("a", "d")]
+
+
 def test_shapes_keep_nothing_alive(cases: dict[str, Any]) -> None:
     """A shape is taken together with the op that writes the value; nobody reads the value for it."""
     graph = read(cases["views"].make())

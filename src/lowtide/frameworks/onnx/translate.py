@@ -9,6 +9,7 @@ from onnx import GraphProto, NodeProto
 from lowtide.frameworks.onnx.callees import Callee, call_of
 from lowtide.frameworks.onnx.effects import draws_random, is_opaque
 from lowtide.frameworks.onnx.operators import describe_node, domain_of, input_names, operator_of
+from lowtide.frameworks.onnx.read_counts import ReadCounts
 from lowtide.frameworks.onnx.scope import Scope
 from lowtide.frameworks.onnx.tables import CONSTANTS, IN_PLACE, METADATA, VIEWS, WORKSPACE_NOT_MODELED
 from lowtide.frameworks.onnx.workspaces import workspace_bytes
@@ -70,6 +71,7 @@ class Translator:
         self._outputs = frozenset(value.name for value in graph.output)
         self._inputs = [input_names(node) for node in graph.node]
         self._consumed = self._outputs.union(*self._inputs)
+        self._reads = ReadCounts(graph, self._inputs)
         self._op_names = _unique_names(graph.node)
         self._writers: dict[int, Draft] = {}
 
@@ -90,7 +92,7 @@ class Translator:
                 reads=draft.reads,
                 writes=draft.writes,
                 mutates=draft.mutates,
-                in_place=[pair for pair in draft.in_place if self._may_take(*pair)],
+                in_place=draft.in_place,
                 scratch_bytes=draft.scratch_bytes,
                 pure=not draft.fixed,
                 ordered=draft.fixed or keep_order,
@@ -152,11 +154,6 @@ class Translator:
         self._add_results(draft, node)
         draft.scratch_bytes = workspace_bytes(node, self.scope.types, self.scope.context.opset)
         self._call(draft, position, node)
-        for source, target in IN_PLACE.get(operator_of(node), ()):
-            if source < len(node.input) and node.input[source] and target < len(node.output) and node.output[target]:
-                base = self.scope.value(node.input[source]).buffer
-                if bases.count(base) == 1:
-                    draft.in_place.append((base, self.scope.value(node.output[target]).buffer))
         self.drafts.append(draft)
 
     def _call(self, draft: Draft, position: int, node: NodeProto) -> None:
@@ -175,11 +172,16 @@ class Translator:
         draft.scratch_bytes += sum(self.scope.size_of(self.scope.value(name).buffer) for name in call.collected)
 
     def _add_results(self, draft: Draft, node: NodeProto) -> None:
-        for name in node.output:
+        for position, name in enumerate(node.output):
             if not name:
                 continue
             size = self.scope.bytes_of(name, f"{node.op_type} {draft.name!r}")
-            if name in self._in_caller:
+            source = self._source(node, position, size)
+            if source is not None and self._reads[source] == 1:
+                # Nobody else ever reads the input, so ONNX Runtime overwrites it in every order.
+                buffer = self.scope.value(source).buffer
+                draft.mutates.append(buffer)
+            elif name in self._in_caller:
                 buffer = self.scope.add_buffer(name, size, Lifetime.PERSISTENT)
                 draft.mutates.append(buffer)
             else:
@@ -187,13 +189,21 @@ class Translator:
                 kept = name in self._outputs or name not in self._consumed
                 buffer = self.scope.add_buffer(name, size, Lifetime.OUTPUT if kept else Lifetime.INTERMEDIATE)
                 draft.writes.append(buffer)
+                if source is not None:
+                    draft.in_place.append((self.scope.value(source).buffer, buffer))
             self.scope.define(name, buffer)
             self._writers[buffer] = draft
 
-    def _may_take(self, read: int, written: int) -> bool:
-        scope = self.scope
-        same = 0 < scope.size_of(read) == scope.size_of(written)
-        return same and scope.is_intermediate(read) and scope.is_intermediate(written)
+    def _source(self, node: NodeProto, position: int, size: int) -> str | None:
+        """Return the input whose storage a result may take over where it dies, or None; the graph's own never does."""
+        for source, target in IN_PLACE.get(operator_of(node), ()):
+            if target == position and source < len(node.input) and node.output[position] not in self._outputs:
+                name = node.input[source]
+                buffer = self.scope.value(name).buffer if name else -1
+                read_once = [self.scope.value(other).buffer for other in node.input if other].count(buffer) == 1
+                if read_once and self.scope.is_intermediate(buffer) and 0 < size == self.scope.size_of(buffer):
+                    return name
+        return None
 
 
 def translate_callee(callee: Callee, name: str, outer: Scope) -> tuple[Translation, bool]:
