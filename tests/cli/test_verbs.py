@@ -1,0 +1,178 @@
+"""Every verb on every kind of MODEL: what it prints, writes and exits with."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from lowtide import read_graph_file, read_plan_file, verify
+from lowtide.schedule import scheduler_names
+from tests.cli.conftest import Command, Finished
+
+INSPECT = ["peak_bytes", "persistent_bytes", "arena_bytes", "lower_bound_bytes", "holders", "unmodeled"]
+PLAN = [
+    "status",
+    "baseline_peak_bytes",
+    "peak_bytes",
+    "arena_bytes",
+    "lower_bound_bytes",
+    "persistent_bytes",
+    "extra_cost",
+    "extra_cost_bound",
+    "base_cost",
+    "seconds",
+]
+MEASURED = ["measured_before_bytes", "measured_after_bytes", "outputs_equal"]
+BY_SPACE = ("peak_bytes", "arena_bytes", "lower_bound_bytes", "persistent_bytes", "baseline_peak_bytes")
+
+
+def result_of(done: Finished) -> dict[str, Any]:
+    """Return the one JSON object on stdout, its byte figures checked to be ints per space."""
+    assert done.code == 0, done.stderr
+    assert done.complaints == []
+    fields = json.loads(done.stdout)
+    for key in BY_SPACE:
+        if key in fields:
+            assert all(type(count) is int for count in fields[key].values())
+    return fields
+
+
+@pytest.fixture(params=["graph file", "ONNX file", "exported program", "callable"])
+def model(request: pytest.FixtureRequest) -> list[object]:
+    """A MODEL of every kind, with the options it needs."""
+    match request.param:
+        case "graph file":
+            return [request.getfixturevalue("graph_file")]
+        case "ONNX file":
+            return [request.getfixturevalue("onnx_file"), "--dim", "batch=4"]
+        case "exported program":
+            return [request.getfixturevalue("exported_file")]
+        case _:
+            return [f"{request.getfixturevalue('programs')}:train"]
+
+
+def test_inspect_has_the_promised_keys_for_every_kind_of_model(lowtide: Command, model: list[object]) -> None:
+    fields = result_of(lowtide("inspect", *model, "--json"))
+    assert set(INSPECT) <= set(fields)
+    assert sum(holder["size_bytes"] for holder in fields["holders"]) == sum(fields["peak_bytes"].values()) > 0
+
+
+def test_compare_has_a_row_for_every_order_for_every_kind_of_model(lowtide: Command, model: list[object]) -> None:
+    fields = result_of(lowtide("compare", *model, "--json"))
+    assert [row["scheduler"] for row in fields["rows"]] == list(scheduler_names())
+    for row in fields["rows"]:
+        assert set(row) == {"scheduler", "peak_bytes", "seconds"}
+        assert all(row["peak_bytes"][space] >= least for space, least in fields["lower_bound_bytes"].items())
+
+
+def test_plan_then_verify_then_apply_for_every_kind_of_model(
+    lowtide: Command, model: list[object], tmp_path: Path
+) -> None:
+    plan = tmp_path / "made.plan.json.gz"
+    fields = result_of(lowtide("plan", *model, "-o", plan, "--json"))
+    assert set(PLAN) <= set(fields)
+    assert not set(MEASURED) & set(fields)
+    verified = result_of(lowtide("verify", plan, *model, "--json"))
+    assert (verified["valid"], verified["peak_bytes"]) == (True, fields["peak_bytes"])
+    again = tmp_path / "again.plan.json.gz"
+    applied = result_of(lowtide("apply", plan, *model, "-o", again, "--json"))
+    assert applied == {"output": str(again), "peak_bytes": fields["peak_bytes"]}
+    assert again.read_bytes() == plan.read_bytes()
+
+
+def test_planning_twice_writes_the_same_bytes_for_every_kind_of_model(
+    lowtide: Command, model: list[object], tmp_path: Path
+) -> None:
+    for name in ("one.plan.json", "two.plan.json"):
+        assert lowtide("plan", *model, "-o", tmp_path / name).code == 0
+    assert (tmp_path / "one.plan.json").read_bytes() == (tmp_path / "two.plan.json").read_bytes()
+
+
+def test_every_result_has_a_page_for_people_too(lowtide: Command, model: list[object], tmp_path: Path) -> None:
+    plan = tmp_path / "made.plan.json"
+    for arguments in (["inspect"], ["compare"], ["plan", "-o", plan], ["verify", plan], ["apply", plan, "-o", plan]):
+        done = lowtide(*arguments, *model)
+        assert (done.code, done.complaints) == (0, [])
+        assert "peak" in done.stdout
+        assert "{" not in done.stdout
+
+
+def test_optimize_measures_a_training_step_before_and_after(lowtide: Command, programs: str, tmp_path: Path) -> None:
+    out = tmp_path / "step.plan.json"
+    fields = result_of(lowtide("optimize", f"{programs}:train", "-o", out, "--measure", "--json"))
+    assert {*PLAN, *MEASURED} <= set(fields)
+    assert fields["outputs_equal"] is True
+    assert fields["measured_after_bytes"] < fields["measured_before_bytes"]
+    assert out.exists()
+
+
+def test_optimize_writes_a_valid_onnx_model_and_measures_it(lowtide: Command, onnx_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.onnx"
+    fields = result_of(lowtide("optimize", onnx_file, "-o", out, "--measure", "--dim", "batch=4", "--json"))
+    assert {*PLAN, *MEASURED} <= set(fields)
+    assert fields["outputs_equal"] is True
+    assert sum(fields["peak_bytes"].values()) < sum(fields["baseline_peak_bytes"].values())
+    onnx.checker.check_model(onnx.load(out), full_check=True)
+    planned = result_of(lowtide("inspect", out, "--dim", "batch=4", "--no-in-place", "--json"))
+    assert (
+        planned["peak_bytes"]
+        == result_of(lowtide("plan", onnx_file, "--dim", "batch=4", "--no-in-place", "--json"))["peak_bytes"]
+    )
+
+
+@pytest.mark.parametrize("name", ["out.graph.json", "out.graph.json.gz"])
+def test_optimize_writes_the_reordered_graph_file(
+    lowtide: Command, graph_file: Path, tmp_path: Path, name: str
+) -> None:
+    fields = result_of(lowtide("optimize", graph_file, "-o", tmp_path / name, "--json"))
+    assert (fields["status"], fields["peak_bytes"]) == ("optimal", {"device": 1211})
+    assert result_of(lowtide("inspect", tmp_path / name, "--json"))["peak_bytes"] == {"device": 1211}
+
+
+def test_inspect_says_what_holds_memory_and_what_is_not_modeled(lowtide: Command, graph_file: Path) -> None:
+    fields = result_of(lowtide("inspect", graph_file, "--json"))
+    assert (fields["peak_bytes"], fields["persistent_bytes"]) == ({"device": 2210}, {"device": 5000})
+    assert fields["unmodeled"] == ["nothing is known about the weather"]
+    assert fields["holders"][0] == {
+        "space": "device",
+        "name": "big1",
+        "size_bytes": 1100,
+        "lifetime": "intermediate",
+        "op": "grow1",
+        "first_use": "grow1",
+        "last_use": "shrink1",
+        "kept_alive_by": ["shrink1"],
+    }
+
+
+def test_a_saved_plan_can_be_loaded_and_verified_in_python(lowtide: Command, graph_file: Path, tmp_path: Path) -> None:
+    lowtide("plan", graph_file, "-o", tmp_path / "p.plan.json")
+    graph = read_graph_file(graph_file)
+    plan = read_plan_file(tmp_path / "p.plan.json", graph)
+    verify(graph, plan)
+    assert plan.status == "optimal"
+
+
+def test_means_and_orders_can_be_chosen(lowtide: Command, graph_file: Path) -> None:
+    def peak(*options: str) -> int:
+        return result_of(lowtide("plan", graph_file, *options, "--json"))["peak_bytes"]["device"]
+
+    assert peak() == peak("--scheduler", "xla-dfs") == peak("--allow", "reorder") == 1211
+    assert peak("--allow", "share") == peak("--allow", "") == peak("--scheduler", "given") == 2210
+
+
+@pytest.mark.parametrize(("budget", "code"), [("6211", 0), ("6210", 1), ("60%", 0), ("10%", 1)])
+def test_a_budget_decides_the_exit_code_and_the_best_plan_is_written_in_either_case(
+    lowtide: Command, graph_file: Path, tmp_path: Path, budget: str, code: int
+) -> None:
+    for verb in ("plan", "optimize"):
+        out = tmp_path / f"{verb}.plan.json"
+        done = lowtide(verb, graph_file, "-o", out, "--budget", budget, "--json")
+        assert done.code == code
+        fields = json.loads(done.stdout)
+        assert (fields["status"] == "infeasible") == (code == 1) == ("op 'shrink1'" in str(fields["shortfall"]))
+        assert read_plan_file(out, read_graph_file(graph_file)).peak_bytes == fields["peak_bytes"] == {"device": 1211}
+    text = lowtide("plan", graph_file, "--budget", budget).stdout
+    assert ("budget NOT met" in text) == (code == 1)
