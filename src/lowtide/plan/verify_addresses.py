@@ -76,12 +76,11 @@ def _residencies(graph: Graph, plan: Plan) -> list[_Residency]:
     for buffer, lifetime in enumerate(lifetimes):
         if lifetime in (Lifetime.INPUT, Lifetime.DONATED):
             start(buffer, homes[buffer], 0)
-    pairs = list(plan.pairs)
-    for step, (kind, target, space) in enumerate(
-        zip(plan.kinds.tolist(), plan.targets.tolist(), plan.spaces.tolist(), strict=True)
+    for step, (kind, target, space, pairs) in enumerate(
+        zip(plan.kinds.tolist(), plan.targets.tolist(), plan.spaces.tolist(), plan.pairs, strict=True)
     ):
         if kind == StepKind.RUN:
-            taken = zip(pairs[step][::2], pairs[step][1::2], strict=True)
+            taken = zip(pairs[::2], pairs[1::2], strict=True)
             handed = {written: end(read, homes[read], step) for read, written in taken}
             for buffer in versions.allocated_by(target):
                 end(buffer, homes[buffer], step + 1)

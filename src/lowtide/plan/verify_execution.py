@@ -31,12 +31,11 @@ def verify_execution(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> 
     order, and leaves the versions it left there.
     """
     execution = _Execution(graph, transient)
-    pairs = list(plan.pairs)
-    for step, (kind, target, space) in enumerate(
-        zip(plan.kinds.tolist(), plan.targets.tolist(), plan.spaces.tolist(), strict=True)
+    for step, (kind, target, space, pairs) in enumerate(
+        zip(plan.kinds.tolist(), plan.targets.tolist(), plan.spaces.tolist(), plan.pairs, strict=True)
     ):
         if kind == StepKind.RUN:
-            execution.run(step, target, pairs[step])
+            execution.run(step, target, pairs)
         elif kind == StepKind.FREE:
             execution.free(step, target, space)
         elif kind == StepKind.COPY_OUT:
@@ -58,7 +57,7 @@ class _Execution:
         self._lifetimes = graph.lifetimes.tolist()
         self._pure = graph.pure.tolist()
         self._ordered = graph.ordered.tolist()
-        self._after = list(graph.after)
+        self._after, self._after_first = graph.after.values.tolist(), graph.after.offsets.tolist()
         self._transient = {int(op): transient[op].tolist() for op in np.flatnonzero(transient.any(axis=1))}
         self._no_transient = [0] * len(graph.spaces)
         self._has_run = bytearray(graph.n_ops)
@@ -157,7 +156,7 @@ class _Execution:
                 raise VerificationError(f"after the last step: {what} {self._difference(buffer, wanted, found)}")
 
     def _check_first_run(self, step: int, op: int) -> None:
-        for earlier in self._after[op]:
+        for earlier in self._after[self._after_first[op] : self._after_first[op + 1]]:
             if not self._has_run[earlier]:
                 self._fail(
                     step, f"op {self._op(op)} runs before its control predecessor {self._op(earlier)}; run that first"
@@ -169,7 +168,8 @@ class _Execution:
             self._last_ordered = op
 
     def _check_pairs(self, step: int, op: int, pairs: list[int]) -> None:
-        offered = self._graph.op(op).in_place
+        flat = self._graph.in_place[op].tolist()
+        offered = list(zip(flat[::2], flat[1::2], strict=True))
         allocated = self._versions.allocated_by(op)
         if len(set(pairs)) < len(pairs):
             self._fail(step, f"op {self._op(op)} takes in-place pairs that share a buffer; each buffer may be in one")
