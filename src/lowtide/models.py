@@ -30,7 +30,7 @@ def open_model(source: Any, dims: Mapping[str, int] | None = None) -> Model:
     """
     bound = dict(dims or {})
     if isinstance(source, Graph):
-        return GraphModel(source)
+        return _without_dims(GraphModel(source), bound)
     if isinstance(source, str | Path):
         return _open_name(str(source), bound)
     package = type(source).__module__.partition(".")[0]
@@ -85,7 +85,7 @@ def save_applied(model: Model, plan: Plan, path: Path) -> None:
 def _open_name(name: str, dims: Mapping[str, int]) -> Model:
     lower = name.lower()
     if lower.endswith((".json", ".json.gz")):
-        return open_graph_file(name)
+        return _without_dims(open_graph_file(name), dims)
     if lower.endswith(".onnx"):
         return _framework(_ONNX)(name, dims)
     if lower.endswith(".pt2"):
@@ -123,6 +123,12 @@ def _run_foreign(what: str, code: Callable[[], Any]) -> Any:
         raise UsageError(f"{what} failed: {error}; run from the folder that holds it, or install it") from error
     except (Exception, SystemExit) as error:
         raise UsageError(f"{what} failed: {type(error).__name__}: {_one_line(error)}") from error
+
+
+def _without_dims(model: GraphModel, dims: Mapping[str, int]) -> GraphModel:
+    if dims:
+        raise UsageError("a graph has sizes already, there is no dimension to bind; leave out --dim (dims)")
+    return model
 
 
 def _framework(path: str) -> Any:

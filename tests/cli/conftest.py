@@ -1,5 +1,6 @@
 """The command line as tests call it, and one model of every kind it takes."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -96,7 +97,8 @@ def lowtide_process() -> Command:
 
     def run(*arguments: object, **environment: str) -> Finished:
         command = [str(Path(sys.executable).with_name("lowtide")), *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment or None)
+        settings = {**os.environ, **environment}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=settings)
         return Finished(done.returncode, done.stdout, done.stderr)
 
     return run

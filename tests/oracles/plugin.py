@@ -5,7 +5,7 @@ from pathlib import Path
 
 def install_scheduler(folder: Path, name: str, body: str) -> None:
     """Write an installed package to a folder for the module path: a scheduler `name` whose `order` runs `body`."""
-    module = f"plugin_{name.replace('-', '_')}"
+    module = "plugin_" + "".join(char for char in name if char.isalnum())
     lines = "\n".join(f"        {line}" for line in body.splitlines())
     (folder / f"{module}.py").write_text(f"class Scheduler:\n    def order(self, problem):\n{lines}\n")
     info = folder / f"{module}-1.0.dist-info"

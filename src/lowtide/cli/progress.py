@@ -1,5 +1,6 @@
 """Progress on stderr, for anything that takes longer than a second."""
 
+import logging
 import sys
 import threading
 from contextlib import redirect_stdout
@@ -13,12 +14,14 @@ class Progress:
     """Tells on stderr what is going on, once a stage has lasted a second; a spinner where stderr is a terminal.
 
     While it is entered, whatever a program prints that is read or measured goes to stderr: stdout is for the result.
+    Frameworks log no tracebacks meanwhile: what is wrong comes as one line.
     """
 
     def __init__(self) -> None:
         self._timer: threading.Timer | None = None
         self._status: Any = None
         self._redirection = redirect_stdout(sys.stderr)
+        self._disabled_logs = logging.root.manager.disable
 
     def __call__(self, stage: str) -> None:
         """Enter a stage, described in a few words."""
@@ -29,12 +32,14 @@ class Progress:
 
     def __enter__(self) -> "Progress":
         self._redirection.__enter__()
+        logging.disable(logging.CRITICAL)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end_stage()
+        logging.disable(self._disabled_logs)
         self._redirection.__exit__(kind, error, trace)
 
     def _show(self, stage: str) -> None:

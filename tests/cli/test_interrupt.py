@@ -1,0 +1,80 @@
+"""Ctrl-C, sent to a real process: the best plan so far is written and marked."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lowtide import read_graph_file, read_plan_file
+from tests.cli.conftest import Command, Finished
+from tests.oracles.plugin import install_scheduler
+
+FOREVER = 'import sys\nprint("it has begun", file=sys.stderr, flush=True)\nwhile True:\n    pass'
+
+
+def _interrupted(folder: Path, *arguments: object) -> Finished:
+    """Run a command, press Ctrl-C when it says that it has begun, and return what it left behind."""
+    command = [str(Path(sys.executable).with_name("lowtide")), *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    with subprocess.Popen(
+        command, env=environment, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr is not None
+        seen = ""
+        for line in process.stderr:
+            seen += line
+            if "it has begun" in line:
+                process.send_signal(signal.SIGINT)
+                break
+        stdout, stderr = process.communicate(timeout=60)
+    return Finished(process.returncode, stdout, seen + stderr)
+
+
+@pytest.mark.parametrize("verb", ["plan", "optimize"])
+def test_ctrl_c_while_ordering_writes_the_best_plan_so_far_marked_interrupted(
+    graph_file: Path, tmp_path: Path, lowtide: Command, verb: str
+) -> None:
+    """A third party's order comes last and never ends; all of lowtide's own were tried by then."""
+    install_scheduler(tmp_path, "endless", FOREVER)
+    out = tmp_path / "out.plan.json"
+    done = _interrupted(tmp_path, verb, graph_file, "-o", out, "--json")
+    assert done.code == 130
+    assert "Traceback" not in done.stderr
+    assert (json.loads(done.stdout)["status"], json.loads(done.stdout)["peak_bytes"]) == (
+        "interrupted",
+        {"device": 1211},
+    )
+    plan = read_plan_file(out, read_graph_file(graph_file))
+    assert (plan.status, plan.peak_bytes) == ("interrupted", {"device": 1211})
+    assert lowtide("verify", out, graph_file).code == 0
+
+
+def test_ctrl_c_before_any_order_writes_the_untouched_program(graph_file: Path, tmp_path: Path) -> None:
+    install_scheduler(tmp_path, "endless", FOREVER)
+    out = tmp_path / "out.graph.json"
+    done = _interrupted(tmp_path, "optimize", graph_file, "-o", out, "--scheduler", "endless")
+    assert done.code == 130
+    assert "interrupted, order baseline" in done.stdout
+    assert read_graph_file(out).fingerprint == read_graph_file(graph_file).fingerprint
+
+
+@pytest.mark.parametrize("verb", ["inspect", "compare", "plan", "optimize"])
+def test_ctrl_c_while_the_program_is_read_ends_with_one_line_and_no_file(tmp_path: Path, verb: str) -> None:
+    body = "\n".join(f"    {line}" for line in FOREVER.splitlines())
+    (tmp_path / "slow_to_build.py").write_text(f"def program():\n{body}\n")
+    output = ["-o", tmp_path / "out.plan.json"] if verb in ("plan", "optimize") else []
+    done = _interrupted(tmp_path, verb, "slow_to_build:program", *output)
+    assert (done.code, done.stdout) == (130, "")
+    assert [line for line in done.complaints if line] == ["it has begun", "lowtide: interrupted"]
+    assert not (tmp_path / "out.plan.json").exists()
+
+
+def test_ctrl_c_while_comparing_ends_with_one_line(graph_file: Path, tmp_path: Path) -> None:
+    install_scheduler(tmp_path, "endless", FOREVER)
+    done = _interrupted(tmp_path, "compare", graph_file)
+    assert (done.code, done.stdout) == (130, "")
+    assert [line for line in done.complaints if line] == ["it has begun", "lowtide: interrupted"]
