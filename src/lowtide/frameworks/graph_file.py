@@ -8,7 +8,7 @@ from lowtide.errors import UnsupportedError
 from lowtide.frameworks.model import Measurement
 from lowtide.graph import Graph, read_graph_file, write_graph_file
 from lowtide.graph.reorder import reorder_graph
-from lowtide.plan import Plan
+from lowtide.plan import Plan, verify
 
 
 class GraphModel:
@@ -28,7 +28,11 @@ class GraphModel:
         return self._graph
 
     def apply(self, plan: Plan) -> Graph:
-        """Return the graph with its ops in the plan's order; raises UnsupportedError for a plan that repeats ops."""
+        """Return the graph with its ops in the plan's order.
+
+        Raises PlanError for a plan that is wrong for this graph, UnsupportedError for one that repeats ops.
+        """
+        verify(self._graph, plan, check_capacity=False)
         order = plan.order()
         if len(order) != self._graph.n_ops or len(np.unique(order)) != len(order):
             raise UnsupportedError("the plan runs some ops twice, which a graph file cannot say; write a plan file")

@@ -1,0 +1,96 @@
+"""What reports say agrees with what the library computes, as JSON and as text."""
+
+import json
+from typing import Any
+
+import msgspec
+from hypothesis import given
+
+from lowtide import holders_at_peak, minimize
+from lowtide.analysis import simulate
+from lowtide.frameworks.model import Measurement
+from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.plan import Plan
+from lowtide.report.comparison import Comparison
+from lowtide.report.inspection import Inspection
+from lowtide.report.planning import result_to_json, result_to_text
+from lowtide.schedule import make_candidate, scheduler_names
+from tests.strategies import graphs
+
+
+def _as_read(fields: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(msgspec.json.encode(fields))
+
+
+def _hungry(n_buffers: int) -> Graph:
+    builder = GraphBuilder("hungry")
+    held = [builder.add_buffer(f"b{k}", 1024 * (k + 1)) for k in range(n_buffers)]
+    for k, buffer in enumerate(held):
+        builder.add_op(f"make{k}", "make", writes=[buffer])
+    out = builder.add_buffer("out", 1024, Lifetime.OUTPUT)
+    builder.add_op("sum", "sum", reads=held, writes=[out])
+    builder.note("how long anything takes")
+    return builder.build()
+
+
+@given(graphs())
+def test_an_inspection_shows_the_untouched_program_and_its_holders(graph: Graph) -> None:
+    fields = _as_read(Inspection.of(graph, in_place=True).to_json())
+    baseline = Plan.baseline(graph)
+    assert fields["peak_bytes"] == simulate(graph, baseline).peak_bytes
+    assert fields["persistent_bytes"] == graph.persistent_bytes()
+    assert [holder["name"] for holder in fields["holders"]] == [h.name for h in holders_at_peak(graph, baseline)]
+    assert fields["unmodeled"] == list(graph.unmodeled)
+    for space, peak in fields["peak_bytes"].items():
+        assert fields["lower_bound_bytes"][space] <= peak <= fields["arena_bytes"][space]
+
+
+@given(graphs())
+def test_a_comparison_has_the_peak_of_every_order_and_a_bound_below_all(graph: Graph) -> None:
+    rows = [make_candidate(name, graph, in_place=True) for name in scheduler_names()]
+    comparison = Comparison.of(graph, rows, in_place=True)
+    fields = _as_read(comparison.to_json())
+    assert [row["scheduler"] for row in fields["rows"]] == list(scheduler_names())
+    for row, candidate in zip(fields["rows"], rows, strict=True):
+        assert row["peak_bytes"] == simulate(graph, candidate.plan).peak_bytes
+        assert all(fields["lower_bound_bytes"][space] <= peak for space, peak in row["peak_bytes"].items())
+    assert all(name in comparison.to_text() for name in (*scheduler_names(), "lower bound"))
+
+
+@given(graphs())
+def test_every_page_for_people_can_be_made_for_every_graph(graph: Graph) -> None:
+    assert Inspection.of(graph, in_place=True).to_text().startswith(f"{graph.name}: {graph.n_ops} ops")
+    assert result_to_text(graph.name, minimize(graph)).startswith(f"{graph.name}: ")
+
+
+def test_the_page_of_an_inspection_lists_the_largest_holders_and_sums_up_the_rest() -> None:
+    lines = Inspection.of(_hungry(23), in_place=True).to_text().splitlines()
+    assert lines[0] == "hungry: 24 ops, 24 buffers"
+    assert "Held at the peak, largest first (24 in all):" in lines
+    assert lines[8].split() == ["23.0", "KiB", "b22", "make22", "make22", "sum", "sum"]
+    assert "... and 4 more, 7.0 KiB together" in lines
+    assert lines[-2:] == ["Not modeled:", "  how long anything takes"]
+
+
+def test_the_page_of_a_plan_says_why_a_budget_is_not_met() -> None:
+    text = result_to_text("hungry", minimize(_hungry(2), budget="50%"))
+    assert "hungry: infeasible" in text
+    assert "budget NOT met   op 'sum' alone needs 4096 bytes" in text
+
+
+def test_what_was_measured_stands_beside_what_was_predicted() -> None:
+    result = minimize(_hungry(2))
+    same = Measurement(before_bytes=4096, after_bytes=2048, outputs_equal=True)
+    fields = _as_read(result_to_json(result, same))
+    assert (fields["measured_before_bytes"], fields["measured_after_bytes"]) == (4096, 2048)
+    assert fields["outputs_equal"] is True
+    assert "measured_original_bytes" not in fields
+    text = result_to_text("hungry", result, same)
+    assert "measured after   2.0 KiB" in text
+    assert "yes, bit for bit" in text
+    other = Measurement(before_bytes=1, after_bytes=1, outputs_equal=False, original_bytes=3072)
+    assert _as_read(result_to_json(result, other))["measured_original_bytes"] == 3072
+    text = result_to_text("hungry", result, other)
+    assert "measured eager   3.0 KiB" in text
+    assert "outputs equal    NO" in text
+    assert "measured_before_bytes" not in result_to_json(result)

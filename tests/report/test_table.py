@@ -1,0 +1,32 @@
+"""Columns of text."""
+
+from lowtide.report.figures import format_by_space, format_ratio
+from lowtide.report.printable import printable
+from lowtide.report.table import format_table
+
+
+def test_columns_are_as_wide_as_their_widest_cell_and_numbers_stand_to_the_right() -> None:
+    rows = [["a", "5 B"], ["long name", "10.0 KiB"]]
+    assert format_table(["name", "size"], rows, [False, True]) == (
+        "name           size\na               5 B\nlong name  10.0 KiB"
+    )
+
+
+def test_a_table_without_rows_is_its_header() -> None:
+    assert format_table(["name", "size"], [], [False, True]) == "name  size"
+
+
+def test_control_characters_are_spelled_out_so_that_a_row_stays_one_harmless_line() -> None:
+    table = format_table(["name", "next"], [["a\nb\x1b[31m\u202e", "c"]], [False, False])
+    assert table.splitlines()[1] == r"a\nb\x1b[31m\u202e  c"
+    assert printable("größer, 大") == "größer, 大"
+
+
+def test_one_space_is_a_bare_figure_and_several_are_named() -> None:
+    assert format_by_space({"device": 2048}) == "2.0 KiB"
+    assert format_by_space({"device": 2048, "host": 5}) == "device 2.0 KiB, host 5 B"
+
+
+def test_ratios_are_of_the_sums_of_all_spaces() -> None:
+    assert format_ratio({"device": 1, "host": 2}, {"device": 4, "host": 0}) == "0.750"
+    assert format_ratio({"device": 1}, {"device": 0}) == "-"
