@@ -45,10 +45,13 @@ def simulate(graph: Graph, plan: Plan) -> Footprint:
 
 def _simulate(graph: Graph, plan: Plan, known: _KnownPeaks) -> Footprint:
     transient = transient_bytes(graph, _callee_peaks(graph, plan.callees, {}, known))
-    has_transient = transient.any(axis=1).tolist()
+    has_transient: list[bool] = np.any(transient, axis=1).tolist()
     sizes, homes = graph.sizes.tolist(), graph.buffer_spaces.tolist()
     persistent = (graph.lifetimes == Lifetime.PERSISTENT).tolist()
     resident = (graph.lifetimes <= Lifetime.DONATED).tolist()
+    kinds: list[int] = plan.kinds.tolist()
+    targets: list[int] = plan.targets.tolist()
+    spaces: list[int] = plan.spaces.tolist()
     allocates = list(graph.structure.allocates)
     pairs = list(plan.pairs)
 
@@ -57,9 +60,7 @@ def _simulate(graph: Graph, plan: Plan, known: _KnownPeaks) -> Footprint:
     now = [int(graph.sizes[at_start & (graph.buffer_spaces == space)].sum()) for space in range(n_spaces)]
     live = np.zeros((plan.n_steps + 1, n_spaces), np.int64)
     live[0] = now
-    for step, (kind, target, space) in enumerate(
-        zip(plan.kinds.tolist(), plan.targets.tolist(), plan.spaces.tolist(), strict=True)
-    ):
+    for step, (kind, target, space) in enumerate(zip(kinds, targets, spaces, strict=True)):
         if kind == StepKind.RUN:
             taken = pairs[step]
             for buffer in taken[::2]:

@@ -33,6 +33,9 @@ def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
     """
     homes = graph.buffer_spaces.tolist()
     persistent = (graph.lifetimes == Lifetime.PERSISTENT).tolist()
+    kinds: list[int] = plan.kinds.tolist()
+    targets: list[int] = plan.targets.tolist()
+    spaces: list[int] = plan.spaces.tolist()
     allocates = list(graph.structure.allocates)
     pairs = list(plan.pairs)
     rows: list[list[int]] = []  # buffer, space, first, last, continues
@@ -49,9 +52,7 @@ def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
 
     for buffer in np.flatnonzero((graph.lifetimes == Lifetime.INPUT) | (graph.lifetimes == Lifetime.DONATED)).tolist():
         start(buffer, homes[buffer], 0)
-    for step, (kind, target, space) in enumerate(
-        zip(plan.kinds.tolist(), plan.targets.tolist(), plan.spaces.tolist(), strict=True)
-    ):
+    for step, (kind, target, space) in enumerate(zip(kinds, targets, spaces, strict=True)):
         if kind == StepKind.RUN:
             taken = pairs[step]
             handed = {

@@ -161,6 +161,7 @@ def _to_record(graph: Graph, *, top: bool = True) -> GraphRecord:
         )
         for space in graph.spaces
     ]
+    homes: list[int] = graph.buffer_spaces.tolist()
     elsewhere: list[str | None] = [None, *(space.name for space in graph.spaces[1:])]
     buffers = [
         BufferRecord(
@@ -173,7 +174,7 @@ def _to_record(graph: Graph, *, top: bool = True) -> GraphRecord:
             graph.buffer_names,
             graph.sizes.tolist(),
             graph.lifetimes.tolist(),
-            graph.buffer_spaces.tolist(),
+            homes,
             strict=True,
         )
     ]
