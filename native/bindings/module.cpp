@@ -9,5 +9,5 @@ NB_MODULE(_native, m) {
   register_orders(m);
   register_pack(m);
   register_closure_cut(m);
-  register_exact_search(m);
+  register_fit_search(m);
 }

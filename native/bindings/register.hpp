@@ -10,6 +10,6 @@ void register_evaluate(nb::module_& m);
 void register_orders(nb::module_& m);
 void register_pack(nb::module_& m);
 void register_closure_cut(nb::module_& m);
-void register_exact_search(nb::module_& m);
+void register_fit_search(nb::module_& m);
 
 }  // namespace lowtide::bindings

@@ -1,7 +1,5 @@
 #include "kernels/closure_cut.hpp"
 
-#include "kernels/max_flow.hpp"
-
 namespace lowtide {
 
 ClosureCutter::ClosureCutter(const GraphView& graph, int32_t space, bool in_place)
@@ -31,9 +29,8 @@ bool ClosureCutter::may_take_over(int32_t op, int32_t read, int32_t written) con
          graph_.spaces[read] == graph_.spaces[written] && graph_.spaces[read] == space_;
 }
 
-ClosureCut ClosureCutter::cut(int32_t op) {
-  mark_comparable(op);
-  MaxFlow flow(2);
+// Builds the flow graph for `op`; returns the bytes that are there in any case.
+int64_t ClosureCutter::build(int32_t op, MaxFlow& flow) {
   for (int32_t o = 0; o < graph_.n_ops; ++o) node_[o] = side_[o] == kFree ? flow.add_node() : -1;
   auto node_of = [&](int32_t o) {
     return side_[o] == kFree ? node_[o] : side_[o] == kBefore ? MaxFlow::kSource : MaxFlow::kSink;
@@ -104,13 +101,38 @@ ClosureCut ClosureCutter::cut(int32_t op) {
     }
   }
 
+  return fixed;
+}
+
+ClosureCut ClosureCutter::solve(int32_t op) {
+  MaxFlow flow(2);
+  const int64_t fixed = build(op, flow);
   ClosureCut result;
   result.peak = fixed + flow.run();
-  result.work = flow.work() + graph_.n_ops;
+  result.work = flow.work() + flow.n_edges() + graph_.n_ops;
   result.before.assign(graph_.n_ops, 0);
   for (int32_t o = 0; o < graph_.n_ops; ++o)
     result.before[o] = side_[o] == kBefore || (side_[o] == kFree && flow.on_source_side(node_[o]));
   return result;
+}
+
+ClosureCutter::Probe::Probe(ClosureCutter& cutter, int32_t op)
+    : cutter_(cutter), flow_(2), before_edge_(cutter.graph_.n_ops, -1), after_edge_(cutter.graph_.n_ops, -1) {
+  cutter.mark_comparable(op);
+  const int64_t fixed = cutter.build(op, flow_);
+  for (int32_t o = 0; o < cutter.graph_.n_ops; ++o)
+    if (is_free(o)) {
+      before_edge_[o] = flow_.add_edge(MaxFlow::kSource, cutter.node_[o], 0);
+      after_edge_[o] = flow_.add_edge(cutter.node_[o], MaxFlow::kSink, 0);
+    }
+  peak_ = fixed + flow_.run();
+  base_ = flow_.residual();
+}
+
+int64_t ClosureCutter::Probe::peak_with(int32_t other, bool before) {
+  flow_.restore(base_);
+  flow_.widen(before ? before_edge_[other] : after_edge_[other]);
+  return peak_ + flow_.run();
 }
 
 }  // namespace lowtide

@@ -1,6 +1,7 @@
 // The least memory at which an op can ever run.
 #pragma once
 #include "kernels/graph_view.hpp"
+#include "kernels/max_flow.hpp"
 
 namespace lowtide {
 
@@ -17,12 +18,44 @@ class ClosureCutter {
  public:
   ClosureCutter(const GraphView& graph, int32_t space, bool in_place);
 
-  ClosureCut cut(int32_t op);
-
- private:
   enum Side : uint8_t { kFree, kBefore, kAfter };
 
+  ClosureCut cut(int32_t op) { return cut(op, [](int32_t) { return kFree; }); }
+
+  // The same for the orders that agree with what is fixed: `fixed(o)` tells for every op whether it runs before `op`,
+  // after it, or is free. What is fixed must be closed and must not contradict the dependencies.
+  template <class Fixed>
+  ClosureCut cut(int32_t op, Fixed fixed) {
+    mark_comparable(op);
+    for (int32_t o = 0; o < graph_.n_ops; ++o)
+      if (side_[o] == kFree) side_[o] = fixed(o);
+    return solve(op);
+  }
+
+  // The least peak while `op` runs given that one more op runs before it, or after it; shares one flow for many probes.
+  class Probe {
+   public:
+    Probe(ClosureCutter& cutter, int32_t op);
+    int64_t peak() const { return peak_; }  // without a condition
+    bool is_free(int32_t other) const { return cutter_.side_[other] == kFree; }
+    // Least peak with `other` before (or after).
+    int64_t peak_with(int32_t other, bool before);
+    // After `peak_with`: whether the set it found has `other` before `op`.
+    bool runs_before(int32_t other) const { return flow_.on_source_side(cutter_.node_[other]); }
+    int64_t work() const { return flow_.work() + flow_.n_edges() + cutter_.graph_.n_ops; }
+
+   private:
+    ClosureCutter& cutter_;
+    MaxFlow flow_;
+    int64_t peak_ = 0;
+    std::vector<int64_t> before_edge_, after_edge_;  // per op, -1 where not free
+    std::vector<int64_t> base_;
+  };
+
+ private:
   void mark_comparable(int32_t op);
+  ClosureCut solve(int32_t op);
+  int64_t build(int32_t op, MaxFlow& flow);
   bool may_take_over(int32_t op, int32_t read, int32_t written) const;
 
   const GraphView& graph_;

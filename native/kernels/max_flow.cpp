@@ -15,9 +15,11 @@ void MaxFlow::index_edges() {
   head_.resize(n_arcs);
   residual_.resize(n_arcs);
   twin_.resize(n_arcs);
+  arc_.resize(from_.size());
   std::vector<int64_t> place(first_.begin(), first_.end() - 1);
   for (size_t e = 0; e < from_.size(); ++e) {
     const int64_t out = place[from_[e]]++, back = place[to_[e]]++;
+    arc_[e] = out;
     head_[out] = to_[e];
     residual_[out] = capacity_[e];
     twin_[out] = back;
@@ -79,12 +81,12 @@ int64_t MaxFlow::push_blocking_flow(int64_t limit) {
   return total;
 }
 
-int64_t MaxFlow::run(int64_t enough) {
-  index_edges();
+int64_t MaxFlow::run(int64_t most) {
+  if (first_.empty()) index_edges();
   int64_t flow = 0;
-  while (flow < enough && find_levels()) {
+  while (flow < most && find_levels()) {
     next_.assign(first_.begin(), first_.end() - 1);
-    flow += push_blocking_flow(enough - flow);
+    flow += push_blocking_flow(most - flow);
   }
   return flow;
 }

@@ -12,7 +12,7 @@ from lowtide.errors import UsageError
 from lowtide.graph import Graph
 from lowtide.pack import pack_plan
 from lowtide.plan import Plan, Status, verify
-from lowtide.schedule import Candidate, make_candidate, scheduler, scheduler_names
+from lowtide.schedule import Candidate, make_candidate, scheduler
 
 Means = frozenset[str]
 DEFAULT_MEANS: Means = frozenset({"reorder", "share"})
@@ -66,23 +66,25 @@ def minimize(
     started = time.perf_counter()
     report = progress or _silent
     means = _checked_means(allow)
-    names = _orders_to_try(means, scheduler)
+    name = _order_to_try(means, scheduler)
     baseline = Plan.baseline(graph)
     baseline_peak = simulate(graph, baseline).peak_bytes
     limit = Budget.parse(budget, graph, baseline_peak)
     use_pairs = in_place and "share" in means
 
-    best, interrupted = _best_order(graph, names, use_pairs, limit, report)
-    if best is None or limit.rank(baseline_peak) <= limit.rank(best.plan.peak_bytes):
+    found = _candidate(graph, name, use_pairs, limit, report)
+    if found is None or limit.rank(baseline_peak) <= limit.rank(found.plan.peak_bytes):
         plan, chosen = replace(baseline, peak_bytes=baseline_peak), "baseline"
     else:
-        plan, chosen = best.plan, best.scheduler
+        plan, chosen = found.plan, found.scheduler
+    interrupted = found is None or found.interrupted
+    proven = found.bounds if found is not None else ()
     try:
-        plan, shortfall = _complete(graph, plan, limit, use_pairs, interrupted, report)
+        plan, shortfall = _complete(graph, plan, limit, use_pairs, proven, interrupted, report)
     except KeyboardInterrupt:
         if interrupted:
             raise
-        plan, shortfall = _complete(graph, plan, limit, use_pairs, True, report)
+        plan, shortfall = _complete(graph, plan, limit, use_pairs, proven, True, report)
     return Result(
         plan=plan,
         status=plan.status,
@@ -114,46 +116,49 @@ def _checked_means(allow: Iterable[str]) -> Means:
     return means
 
 
-def _orders_to_try(means: Means, name: str | None) -> tuple[str, ...]:
+def _order_to_try(means: Means, name: str | None) -> str:
     if name is not None:
         scheduler(name)  # an unknown name is refused before any work is done
         if "reorder" not in means and name != "given":
             raise UsageError(
                 f"order {name!r} is asked for, but reorder is not allowed; allow it, or leave the order out"
             )
-        return (name,)
-    return scheduler_names() if "reorder" in means else ("given",)
+        return name
+    return "search" if "reorder" in means else "given"
 
 
-def _best_order(
-    graph: Graph, names: Iterable[str], in_place: bool, limit: Budget, report: Callable[[str], None]
-) -> tuple[Candidate | None, bool]:
-    """Return the best of the named orders, the earlier one on a tie, and whether Ctrl-C came before all were tried."""
-    best: Candidate | None = None
+def _candidate(
+    graph: Graph, name: str, in_place: bool, limit: Budget, report: Callable[[str], None]
+) -> Candidate | None:
+    """Return the plan of the named order, or None when Ctrl-C came before there was any."""
     try:
-        for name in names:
-            report(f"ordering {graph.n_ops} ops ({name})")
-            candidate = make_candidate(name, graph, in_place=in_place)
-            if best is None or limit.rank(candidate.plan.peak_bytes) < limit.rank(best.plan.peak_bytes):
-                best = candidate
+        report(f"ordering {graph.n_ops} ops ({name})")
+        limits = list(limit.allowed.values())
+        return make_candidate(name, graph, in_place=in_place, limits=limits, progress=report)
     except KeyboardInterrupt:
-        return best, True
-    return best, False
+        return None
 
 
 def _complete(
-    graph: Graph, plan: Plan, limit: Budget, in_place: bool, interrupted: bool, report: Callable[[str], None]
+    graph: Graph,
+    plan: Plan,
+    limit: Budget,
+    in_place: bool,
+    proven: Sequence[LowerBound],
+    interrupted: bool,
+    report: Callable[[str], None],
 ) -> tuple[Plan, str | None]:
     """Return the plan with addresses, bounds and a status, verified, and why the budget is not met.
 
-    The search for bounds can take long: after Ctrl-C none is claimed.
+    `proven` are bounds known already. Finding others can take long: after Ctrl-C none is claimed.
     """
     problem = Problem(graph, plan.callees, in_place=in_place)
     report("placing buffers")
     packing = pack_plan(graph, plan, problem.transient)
-    if interrupted:
+    bounds = list(proven)
+    if not bounds and interrupted:
         bounds = [LowerBound(space=space.name, peak_bytes=0, op=None) for space in graph.spaces]
-    else:
+    elif not bounds:
         report("bounding the peak from below")
         bounds = lower_bounds(problem, [problem.given_order(), plan.order()])
     status, shortfall = _judge(graph, limit, bounds, plan.peak_bytes)

@@ -21,6 +21,7 @@ ROWS = (
     "dfs",
     "inductor-best",
     "longest-path",
+    "search",
 )
 
 

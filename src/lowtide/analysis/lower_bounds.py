@@ -7,7 +7,7 @@ import numpy as np
 
 from lowtide import _native
 from lowtide.analysis.problem import Order, Problem
-from lowtide.graph import Lifetime
+from lowtide.graph import Graph, Lifetime
 from lowtide.plan import Plan
 
 MOST_WORK = 200_000_000
@@ -38,7 +38,7 @@ def lower_bounds(problem: Problem, orders: Iterable[Order]) -> list[LowerBound]:
     profiles = [_profile_by_op(problem, order) for order in orders]
     bounds: list[LowerBound] = []
     for position, space in enumerate(problem.graph.spaces):
-        bound = LowerBound(space=space.name, peak_bytes=_at_the_edges(problem, position), op=None)
+        bound = LowerBound(space=space.name, peak_bytes=bytes_at_the_edges(problem.graph, position), op=None)
         needed = np.minimum.reduce([profile[:, position] for profile in profiles])
         cutter = _native.ClosureCutter(problem.native, position, problem.in_place)
         work = 0
@@ -70,8 +70,8 @@ def _profile_by_op(problem: Problem, order: Order) -> np.ndarray[tuple[int, int]
     return profile
 
 
-def _at_the_edges(problem: Problem, space: int) -> int:
-    graph = problem.graph
+def bytes_at_the_edges(graph: Graph, space: int) -> int:
+    """Return what a memory space holds before the first op or after the last one, whichever is more."""
     here = graph.buffer_spaces == space
     kept, donated, outputs = (
         int(graph.sizes[here & (graph.lifetimes == lifetime)].sum())

@@ -25,7 +25,11 @@ class Comparison:
         """Put candidates side by side with the bound that holds for all of them."""
         problem = Problem(graph, in_place=in_place)
         bounds = lower_bounds(problem, [row.plan.order() for row in rows])
-        return cls(graph=graph, rows=rows, lower_bound_bytes={bound.space: bound.peak_bytes for bound in bounds})
+        proven = [*bounds, *(bound for row in rows for bound in row.bounds)]
+        best = {space.name: 0 for space in graph.spaces}
+        for bound in proven:
+            best[bound.space] = max(best[bound.space], bound.peak_bytes)
+        return cls(graph=graph, rows=rows, lower_bound_bytes=best)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of the JSON object."""

@@ -1,35 +1,46 @@
 """Plan a graph and everything it calls."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from lowtide.analysis import Problem
+from lowtide.analysis.problem import Order
 from lowtide.graph import Graph
 from lowtide.graph.check import callee_order
 from lowtide.plan import Plan
 from lowtide.schedule.scheduler import Scheduler
 
 
-def plan_graph(graph: Graph, scheduler: Scheduler, *, in_place: bool = True) -> Plan:
-    """Return the plan of a graph with all of its callees planned inside-out by the same scheduler.
+def settle_callees(graph: Graph, scheduler: Scheduler, *, in_place: bool = True) -> Problem:
+    """Return the graph as a problem whose callees are all planned, inside-out, by this scheduler.
 
-    Every callee is ordered once, before its callers, and its own peak counts while they run it. `peak_bytes` of the
-    plan and of every plan in `Plan.callees` is set; `in_place` allows the optional in-place pairs everywhere.
-    Complexity: that of the scheduler, once per graph, plus O(n + e).
+    Every callee is ordered once, before its callers, and its own peak counts while they run it. `peak_bytes` of every
+    plan in `Problem.callees` is set; `in_place` allows the optional in-place pairs everywhere.
+    Complexity: that of the scheduler, once per callee, plus O(n + e).
     """
     plans: dict[str, Plan] = {}
     for name in callee_order({name: _called(inner) for name, inner in graph.subgraphs.items()}):
-        plans[name] = _plan_one(graph.subgraphs[name], scheduler, plans, in_place)
-    return _plan_one(graph, scheduler, plans, in_place)
+        problem = _problem(graph.subgraphs[name], plans, in_place)
+        plans[name] = plan_of_order(problem, scheduler.order(problem))
+    return _problem(graph, plans, in_place)
+
+
+def plan_graph(graph: Graph, scheduler: Scheduler, *, in_place: bool = True) -> Plan:
+    """Return the plan of a graph with all of its callees, see `settle_callees`; its `peak_bytes` are set."""
+    problem = settle_callees(graph, scheduler, in_place=in_place)
+    return plan_of_order(problem, scheduler.order(problem))
+
+
+def plan_of_order(problem: Problem, order: Order) -> Plan:
+    """Return the plan that runs an order with the in-place pairs of its evaluation; its `peak_bytes` are set."""
+    evaluation = problem.evaluate(order)
+    plan = Plan.from_order(problem.graph, order, evaluation.pairs, problem.callees)
+    return replace(plan, peak_bytes=problem.peak_bytes(evaluation))
 
 
 def _called(graph: Graph) -> list[str]:
     return list(dict.fromkeys(name for names in graph.callees for name in names))
 
 
-def _plan_one(graph: Graph, scheduler: Scheduler, plans: dict[str, Plan], in_place: bool) -> Plan:
-    callees = {name: plans[name] for name in _called(graph)}
-    problem = Problem(graph, callees, in_place)
-    order = scheduler.order(problem)
-    evaluation = problem.evaluate(order)
-    plan = Plan.from_order(graph, order, evaluation.pairs, callees)
-    return replace(plan, peak_bytes=problem.peak_bytes(evaluation))
+def _problem(graph: Graph, plans: Mapping[str, Plan], in_place: bool) -> Problem:
+    return Problem(graph, {name: plans[name] for name in _called(graph)}, in_place)

@@ -1,12 +1,15 @@
 """A plan that one scheduler made, and what making it took."""
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from lowtide.analysis.lower_bounds import LowerBound
 from lowtide.graph import Graph
 from lowtide.plan import Plan
-from lowtide.schedule.callees import plan_graph
+from lowtide.schedule.callees import plan_graph, plan_of_order, settle_callees
 from lowtide.schedule.compare_key import compare_key
+from lowtide.schedule.search import Search
 from lowtide.schedule.table import scheduler
 
 
@@ -19,12 +22,37 @@ class Candidate:
     key: tuple[int, int]
     """What candidates are compared by, less is better; see `compare_key`."""
     seconds: float
+    bounds: tuple[LowerBound, ...] = ()
+    """What was proven on the way, per memory space; empty where the scheduler proves nothing."""
+    interrupted: bool = False
+    """Whether Ctrl-C ended the search before it was done."""
 
 
-def make_candidate(name: str, graph: Graph, *, in_place: bool) -> Candidate:
-    """Plan a graph and its callees with the scheduler of this name; raises UsageError for an unknown name."""
+def make_candidate(
+    name: str,
+    graph: Graph,
+    *,
+    in_place: bool,
+    limits: Sequence[int | None] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Candidate:
+    """Plan a graph and its callees with the scheduler of this name; raises UsageError for an unknown name.
+
+    `limits` are bytes per memory space that the plan should stay within first of all; only a search can heed them.
+    """
     chosen = scheduler(name)
     started = time.perf_counter()
-    plan = plan_graph(graph, chosen, in_place=in_place)
-    seconds = time.perf_counter() - started
-    return Candidate(scheduler=name, plan=plan, key=compare_key(graph, plan.peak_bytes.values()), seconds=seconds)
+    if isinstance(chosen, Search):
+        problem = settle_callees(graph, chosen, in_place=in_place)
+        solution = chosen.solve(problem, limits=limits, progress=progress)
+        plan, bounds, interrupted = plan_of_order(problem, solution.order), solution.bounds, solution.interrupted
+    else:
+        plan, bounds, interrupted = plan_graph(graph, chosen, in_place=in_place), (), False
+    return Candidate(
+        scheduler=name,
+        plan=plan,
+        key=compare_key(graph, plan.peak_bytes.values()),
+        seconds=time.perf_counter() - started,
+        bounds=bounds,
+        interrupted=interrupted,
+    )

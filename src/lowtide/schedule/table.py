@@ -21,6 +21,7 @@ SCHEDULERS = {
     "dfs": "lowtide.schedule.dfs:Dfs",
     "inductor-best": "lowtide.schedule.inductor_best:InductorBest",
     "longest-path": "lowtide.schedule.longest_path:LongestPath",
+    "search": "lowtide.schedule.search:Search",
 }
 """Name to "module:Class", in the order in which results are shown."""
 

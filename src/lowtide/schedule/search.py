@@ -1,0 +1,43 @@
+"""The search: the best order there is, as far as its work limit allows, with a proof."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from lowtide.analysis import Problem
+from lowtide.analysis.problem import Order
+from lowtide.schedule.table import scheduler, scheduler_names
+from lowtide.search import EFFORTS, EffortName, Solution, solve
+
+_COMBINED = frozenset({"search", "xla-best", "inductor-best"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """Start from every other order, bound the peak by minimum cuts, and close the gap by uncrossing and exact search.
+
+    Source: lowtide's own; see `lowtide.search.solve`. Guarantees: never above any other order in the table; the bound
+    holds for every order; deterministic; limited by work counted, not by time.
+    """
+
+    effort: EffortName = "balanced"
+    """How much work may be done: fast, balanced or max."""
+
+    def order(self, problem: Problem) -> Order:
+        """Return the best order found."""
+        return self.solve(problem).order
+
+    def solve(
+        self,
+        problem: Problem,
+        *,
+        limits: Sequence[int | None] | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> Solution:
+        """Return the best order found with its proof; see `lowtide.search.solve` for `limits`."""
+        return solve(problem, _seeds(problem), EFFORTS[self.effort], limits=limits, progress=progress)
+
+
+def _seeds(problem: Problem) -> Iterator[Order]:
+    for name in scheduler_names():
+        if name not in _COMBINED:
+            yield scheduler(name).order(problem)

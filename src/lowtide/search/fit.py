@@ -1,0 +1,72 @@
+"""An order within a budget, or the proof that there is none."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from lowtide import _native
+from lowtide.analysis.lower_bounds import bytes_at_the_edges
+from lowtide.analysis.problem import Order, Problem
+
+UNLIMITED = 2**62
+"""A budget that nothing exceeds, in bytes."""
+
+
+class Fit(IntEnum):
+    """How the search for an order within a budget ended; the numbers are shared with the native kernel."""
+
+    FOUND = 0
+    IMPOSSIBLE = 1
+    STOPPED = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FitOutcome:
+    """What a search within a budget found."""
+
+    fit: Fit
+    budget: tuple[int, ...]
+    """Bytes per memory space."""
+    order: Order | None
+    """When found."""
+    next_budget: tuple[int, ...]
+    """When impossible: no budget below one of these figures, the others as they are, can be met either."""
+    states: int
+    flows: int
+    work: int
+
+
+def find_fit(problem: Problem, budget: Sequence[int], preference: Order, most_work: int) -> FitOutcome:
+    """Search for an order whose peak stays within `budget` bytes in every memory space.
+
+    First dependencies are added that every such order obeys; then executed sets are searched depth first, forward and
+    backward, each at most once (see the native kernel `fit_search` for the rules that keep this exact). Ties follow
+    `preference`. Exact; stops after about `most_work` units of work; deterministic. Ctrl-C raises KeyboardInterrupt.
+    """
+    edges = np.array([bytes_at_the_edges(problem.graph, space) for space in range(len(budget))], np.int64)
+    asked = np.array(budget, np.int64)
+    if (edges > asked).any():
+        return FitOutcome(
+            fit=Fit.IMPOSSIBLE,
+            budget=tuple(budget),
+            order=None,
+            next_budget=tuple(np.maximum(edges, asked).tolist()),
+            states=0,
+            flows=0,
+            work=0,
+        )
+    status, order, following, states, flows, _, work = _native.find_fit(
+        problem.native, problem.in_place, asked, preference, most_work
+    )
+    fit = Fit(status)
+    return FitOutcome(
+        fit=fit,
+        budget=tuple(budget),
+        order=order if fit == Fit.FOUND else None,
+        next_budget=tuple(following.tolist()),
+        states=states,
+        flows=flows,
+        work=work,
+    )

@@ -1,0 +1,175 @@
+"""The search: from the best known order to the best there is, as far as the work allows."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from lowtide.analysis.lower_bounds import LowerBound, bytes_at_the_edges, lower_bounds
+from lowtide.analysis.problem import Order, Problem
+from lowtide.search.cuts import Cuts
+from lowtide.search.effort import Effort
+from lowtide.search.fit import UNLIMITED, Fit, FitOutcome, find_fit
+from lowtide.search.uncross import uncross
+
+_FIRST_SHARE = 400_000_000
+_GROWTH = 4
+_SEEDS_UNCROSSED = 3
+_TRIES = ((True, 2), (False, 0), (False, 1))
+"""Whether to improve or to bound, and how far from the bound to the best peak the budget lies, in halves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Solution:
+    """The best order found, what no order can beat, and how both came about."""
+
+    order: Order
+    peaks: tuple[int, ...]
+    """Bytes per memory space."""
+    bounds: tuple[LowerBound, ...]
+    refuted: tuple[FitOutcome, ...] = field(default=())
+    """Budgets that the exact search proved impossible, in the order it did."""
+    interrupted: bool = False
+    work: int = 0
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the order meets the bound in every memory space."""
+        return all(peak == bound.peak_bytes for peak, bound in zip(self.peaks, self.bounds, strict=True))
+
+
+def solve(
+    problem: Problem,
+    seeds: Iterable[Order],
+    effort: Effort,
+    *,
+    limits: Sequence[int | None] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Solution:
+    """Find an order of least peak, starting from `seeds`, at least one valid order; the result is never worse.
+
+    Layers, each only as far as the one before left a gap: the best seed; the min-cut bound; uncrossing; exact search
+    for budgets between the bound and the best order. `limits` are bytes per memory space that matter more than the sum
+    of the peaks. Anytime: Ctrl-C ends it with the best so far. Deterministic.
+    """
+    search = _Search(problem, effort, limits or [None] * len(problem.graph.spaces), progress or _silent)
+    interrupted = False
+    try:
+        search.run(seeds)
+    except KeyboardInterrupt:
+        interrupted = True
+    return search.solution(interrupted)
+
+
+def _silent(_stage: str) -> None:
+    pass
+
+
+class _Search:
+    def __init__(
+        self, problem: Problem, effort: Effort, limits: Sequence[int | None], progress: Callable[[str], None]
+    ) -> None:
+        self.problem = problem
+        self.effort = effort
+        self.limits = [UNLIMITED if limit is None else limit for limit in limits]
+        self.progress = progress
+        self.order = problem.given_order()
+        self.peaks: list[int] = problem.evaluate(self.order).peaks.tolist()
+        self.bounds = [
+            LowerBound(space=space.name, peak_bytes=bytes_at_the_edges(problem.graph, position), op=None)
+            for position, space in enumerate(problem.graph.spaces)
+        ]
+        self.refuted: list[FitOutcome] = []
+        self.work = 0
+        self.moved = False
+        self.stopped = False
+
+    def solution(self, interrupted: bool) -> Solution:
+        """Return where the search stands."""
+        return Solution(
+            order=self.order,
+            peaks=tuple(self.peaks),
+            bounds=tuple(self.bounds),
+            refuted=tuple(self.refuted),
+            interrupted=interrupted,
+            work=self.work,
+        )
+
+    def run(self, seeds: Iterable[Order]) -> None:
+        """Go through the layers until nothing is left to gain or the work is used up."""
+        known: list[tuple[tuple[int, int], Order]] = []
+        for seed in seeds:
+            self.keep(seed)
+            known.append((self.rank(self.problem.evaluate(seed).peaks.tolist()), seed))
+        ranked = [seed for _, seed in sorted(known, key=lambda entry: entry[0])]
+        self.progress("bounding the peak from below")
+        self.bounds = lower_bounds(self.problem, ranked)
+        if self.gap():
+            self.progress("uncrossing the worst ops")
+            self.uncross(ranked[:_SEEDS_UNCROSSED])
+        share = min(_FIRST_SHARE, self.effort.fit_work)
+        while self.gap() and self.work < self.effort.fit_work:
+            self.progress(f"searching {self.gap():,} bytes between the bound and the best order")
+            self.moved = self.stopped = False
+            for space in range(len(self.bounds)):
+                self.close_in(space, share)
+            if not self.moved and not self.stopped:
+                break
+            if not self.moved:
+                share *= _GROWTH
+
+    def rank(self, peaks: Sequence[int]) -> tuple[int, int]:
+        """Return what orders are compared by: bytes over the limits, then the sum of the peaks."""
+        over = sum(max(0, peak - limit) for peak, limit in zip(peaks, self.limits, strict=True))
+        return over, sum(peaks)
+
+    def keep(self, order: Order) -> bool:
+        """Make an order the best one if it is better; returns whether it is."""
+        peaks: list[int] = self.problem.evaluate(order).peaks.tolist()
+        if self.rank(peaks) >= self.rank(self.peaks):
+            return False
+        self.order, self.peaks = order, peaks
+        return True
+
+    def gap(self) -> int:
+        """Return the bytes between the best order and the bound, over all spaces."""
+        return sum(self.peaks) - sum(bound.peak_bytes for bound in self.bounds)
+
+    def uncross(self, seeds: Sequence[Order]) -> None:
+        cuts = Cuts(self.problem)
+        for seed in seeds:
+            order = seed
+            for space in range(len(self.bounds)):
+                order = uncross(self.problem, order, cuts, space, self.effort.cut_work)
+            self.keep(order)
+            if not self.gap():
+                return
+
+    def close_in(self, space: int, most_work: int) -> None:
+        """Try budgets between the bound and the best peak of a space."""
+        for improving, part in _TRIES:
+            low, high = self.bounds[space].peak_bytes, self.peaks[space]
+            if low >= high:
+                return
+            # An improvement must not cost the other spaces anything; a bound must hold whatever they need.
+            budget = [UNLIMITED] * len(self.bounds)
+            if improving:
+                budget = [max(peak, limit % UNLIMITED) for peak, limit in zip(self.peaks, self.limits, strict=True)]
+            budget[space] = low + (high - 1 - low) * part // 2
+            outcome = find_fit(self.problem, budget, self.order, most_work)
+            self.work += outcome.work
+            if outcome.fit == Fit.FOUND and outcome.order is not None:
+                self.moved |= self.keep(outcome.order)
+            elif outcome.fit == Fit.STOPPED:
+                self.stopped = True
+            elif not improving or len(self.bounds) == 1:
+                self.moved |= self.refute(space, outcome)
+
+    def refute(self, space: int, outcome: FitOutcome) -> bool:
+        """Raise the bound of a space after a budget in it was proven impossible; returns whether it rose."""
+        raised = min(outcome.next_budget[space], self.peaks[space])
+        bound = self.bounds[space]
+        # Another plan for a callee might need less, so then the proof holds for this problem only.
+        if raised <= bound.peak_bytes or self.problem.graph.subgraphs:
+            return False
+        self.refuted.append(outcome)
+        self.bounds[space] = LowerBound(space=bound.space, peak_bytes=raised, op=bound.op)
+        return True

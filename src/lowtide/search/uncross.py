@@ -1,0 +1,64 @@
+"""Moves that follow a cut: run what the worst op needs before it, then the op, then the rest."""
+
+import numpy as np
+
+from lowtide import _native
+from lowtide.analysis.problem import Order, Problem
+from lowtide.search.cuts import Cuts
+
+_MOST_TRIED = 40
+
+
+def uncross(problem: Problem, order: Order, cuts: Cuts, space: int, most_work: int) -> Order:
+    """Improve an order in one memory space as long as cutting at one of its worst ops helps.
+
+    For a bad op v with the least closed set S at which v can run: what is in S runs in the present order, then v, then
+    the rest in the present order. A move is taken when the profile, sorted from its top, gets smaller and no other
+    space gets a higher peak. Stops after `most_work` arcs. Source: uncrossing of minimum cuts (submodularity of live
+    bytes); never returns a worse order.
+    """
+    current = _Profile(problem, order, space)
+    while cuts.work < most_work:
+        better = _first_better(problem, current, cuts, space, most_work)
+        if better is None:
+            break
+        current = better
+    return current.order
+
+
+class _Profile:
+    """An order with its live bytes, place by place."""
+
+    def __init__(self, problem: Problem, order: Order, space: int) -> None:
+        n_spaces = len(problem.graph.spaces)
+        profile = _native.profile(problem.native, order, problem.in_place).reshape(len(order), n_spaces)
+        self.order = order
+        self.here = profile[:, space]
+        self.peaks = profile.max(axis=0, initial=0)
+        self.falling = np.sort(self.here)[::-1]
+
+    def is_better_than(self, other: "_Profile") -> bool:
+        """Whether the sorted profile is smaller where it first differs, and no space got worse."""
+        if (self.peaks > other.peaks).any():
+            return False
+        different = np.flatnonzero(self.falling != other.falling)
+        return bool(len(different)) and bool(self.falling[different[0]] < other.falling[different[0]])
+
+
+def _first_better(problem: Problem, current: _Profile, cuts: Cuts, space: int, most_work: int) -> _Profile | None:
+    order, here = current.order, current.here
+    worst = np.argsort(-here, kind="stable")[:_MOST_TRIED]
+    for place in worst.tolist():
+        if cuts.work >= most_work:
+            return None
+        op = int(order[place])
+        cut = cuts.of(op, space)
+        if here[place] <= cut.peak_bytes:
+            continue
+        before = cut.before[order]
+        after = ~before
+        after[place] = False
+        candidate = _Profile(problem, np.concatenate([order[before], order[place : place + 1], order[after]]), space)
+        if candidate.is_better_than(current):
+            return candidate
+    return None
