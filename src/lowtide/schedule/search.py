@@ -15,8 +15,9 @@ _COMBINED = frozenset({"search", "xla-best", "inductor-best"})
 class Search:
     """Start from every other order, bound the peak by minimum cuts, and close the gap by uncrossing and exact search.
 
-    Source: lowtide's own; see `lowtide.search.solve`. Guarantees: never above any other order in the table; the bound
-    holds for every order; deterministic; limited by work counted, not by time.
+    Source: lowtide's own; see `lowtide.search.solve`.
+    Complexity: exponential at worst, cut off after the work that `effort` allows; most graphs take one or two flows.
+    Guarantees: never above any other order in the table; the bound holds for every order; deterministic.
     """
 
     effort: EffortName = "balanced"
@@ -34,10 +35,12 @@ class Search:
         progress: Callable[[str], None] | None = None,
     ) -> Solution:
         """Return the best order found with its proof; see `lowtide.search.solve` for `limits`."""
-        return solve(problem, _seeds(problem), EFFORTS[self.effort], limits=limits, progress=progress)
+        return solve(problem, _seeds(problem, progress), EFFORTS[self.effort], limits=limits, progress=progress)
 
 
-def _seeds(problem: Problem) -> Iterator[Order]:
+def _seeds(problem: Problem, progress: Callable[[str], None] | None) -> Iterator[Order]:
     for name in scheduler_names():
         if name not in _COMBINED:
+            if progress is not None:
+                progress(f"ordering {problem.graph.n_ops} ops ({name})")
             yield scheduler(name).order(problem)
