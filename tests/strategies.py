@@ -42,7 +42,9 @@ def rematerializing_plan(graph: Graph, random: Random) -> Plan:
         if op.pure and not op.mutates and set(op.writes) == set(fresh) and random.random() < 0.4:
             steps.extend(Free(buffer) for buffer in fresh if random.random() < 0.5)
             steps.append(Run(step.op))
-        for buffer in fresh:
+        touched = graph.structure.touches[step.op].tolist()
+        kept = [buffer for buffer in touched if not graph.buffer(buffer).lifetime.freeable]
+        for buffer in (*fresh, *kept):
             if len(graph.spaces) > 1 and random.random() < 0.4:
                 elsewhere = 1 - int(graph.buffer_spaces[buffer])
                 steps += [CopyOut(buffer, elsewhere), Free(buffer), CopyIn(buffer, elsewhere), Free(buffer, elsewhere)]

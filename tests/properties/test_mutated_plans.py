@@ -131,8 +131,9 @@ def test_a_missing_repeated_extra_or_wrongly_timed_address_is_rejected(graph: Gr
     chosen, others = plan.addresses[number], plan.addresses[:number] + plan.addresses[number + 1 :]
     later = replace(chosen, last_step=chosen.last_step + 1)
     elsewhere = replace(chosen, first_step=chosen.first_step + plan.n_steps, last_step=chosen.last_step + plan.n_steps)
-    absurd = replace(chosen, buffer=graph.n_buffers)
-    for rows in (others, (chosen, *plan.addresses), (*others, later), (*plan.addresses, elsewhere), (*others, absurd)):
+    absurd = [replace(chosen, buffer=graph.n_buffers), replace(chosen, buffer=-1), replace(chosen, space=2)]
+    wrong = [others, (chosen, *plan.addresses), (*others, later), (*plan.addresses, elsewhere)]
+    for rows in (*wrong, *((*plan.addresses, row) for row in absurd)):
         with pytest.raises(VerificationError, match="address"):
             verify(graph, replace(plan, addresses=rows))
 

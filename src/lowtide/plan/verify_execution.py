@@ -119,7 +119,8 @@ class _Execution:
 
     def copy_out(self, step: int, buffer: int, space: int) -> None:
         """Copy a buffer from its home space to another."""
-        self._check_foreign(step, buffer, space)
+        if space == self._homes[buffer]:
+            self._fail(step, f"buffer {self._buffer(buffer)} is copied out to its home space; name another one")
         if self._at_home[buffer] == ABSENT:
             self._fail(
                 step, f"buffer {self._buffer(buffer)} is copied out, but is not resident; copy before it is freed"
@@ -133,7 +134,6 @@ class _Execution:
 
     def copy_in(self, step: int, buffer: int, space: int) -> None:
         """Copy a buffer back to its home space."""
-        self._check_foreign(step, buffer, space)
         version = self._copies.get((buffer, space))
         if version is None:
             self._fail(step, f"buffer {self._buffer(buffer)} is copied in, but has no copy in {self._space(space)}")
@@ -185,10 +185,6 @@ class _Execution:
                 self._fail(step, f"{name}: the buffers differ in size or memory space; both must be equal")
             if written not in allocated or self._at_home[written] != ABSENT:
                 self._fail(step, f"{name}: the written buffer has storage already; it can take over none")
-
-    def _check_foreign(self, step: int, buffer: int, space: int) -> None:
-        if space == self._homes[buffer]:
-            self._fail(step, f"buffer {self._buffer(buffer)} is copied to or from its home space; name another one")
 
     def _grow(self, step: int, buffer: int, space: int, size: int) -> None:
         if self._lifetimes[buffer] == Lifetime.PERSISTENT and space == self._homes[buffer]:
