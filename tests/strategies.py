@@ -30,7 +30,8 @@ def rematerializing_plan(graph: Graph, random: Random) -> Plan:
     """Return a correct plan of a graph in its program order that also reruns pure ops and moves buffers around.
 
     Every op that may run twice, mutates nothing and still finds all it touched in the state it saw may run again right
-    after itself; buffers take a trip to another memory space right after they were written.
+    after itself; buffers take a trip to another memory space right
+    after an op wrote or touched them.
     """
     steps: list[Step] = []
     for step in Plan.baseline(graph).steps():

@@ -226,6 +226,15 @@ def test_persistent_and_live_bytes_together_must_fit_the_capacity_unless_that_is
     verify(graph, Plan.baseline(graph), check_capacity=False)
 
 
+def test_inputs_that_do_not_fit_are_reported_before_the_first_step() -> None:
+    builder = GraphBuilder("full")
+    builder.add_space("device", capacity_bytes=9)
+    builder.add_buffer("x", 10, Lifetime.INPUT)
+    graph = builder.build()
+    with pytest.raises(VerificationError, match=r"before the first step: .*must hold 10 bytes"):
+        verify(graph, Plan.baseline(graph))
+
+
 def test_a_rerun_beside_a_resident_output_counts_both_copies_and_needs_both_addresses() -> None:
     graph = _pair_graph()
     plan = claim(graph, Plan.from_steps(graph, [Run(0), Run(0), Run(1)]))

@@ -15,7 +15,7 @@ from tests.oracles.naive_player import order_peaks, play, valid_orders
 from tests.oracles.plans import plan_of, problem_of
 from tests.strategies import graphs
 
-_MOST_ORDERS = 120
+_MOST_ORDERS = 60
 
 
 @settings(max_examples=300)

@@ -58,7 +58,7 @@ def _break(graph: Graph, steps: list[Step], random: Random) -> list[Step]:
     return steps
 
 
-@settings(max_examples=1500)
+@settings(max_examples=1000)
 @given(graphs(), _seeds)
 def test_the_verifier_rejects_a_broken_plan_exactly_if_the_naive_player_does(graph: Graph, seed: int) -> None:
     random = Random(seed)
