@@ -29,7 +29,7 @@ def measure(graph: Graph, generated: float) -> list[str]:
         "| order | seconds | CPU seconds | peak, GiB | of the given order |",
         "|---|--:|--:|--:|--:|",
     ]
-    for name in (name for name in scheduler_names() if name != "search"):  # which is limited by work, not by size
+    for name in (name for name in scheduler_names() if name != "search"):  # no order of one pass
         chosen = scheduler(name)
         started, cpu_started = time.perf_counter(), time.process_time()
         order = chosen.order(problem)
