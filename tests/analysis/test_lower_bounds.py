@@ -23,7 +23,7 @@ def _all_orders(graph: Graph) -> list[list[int]]:
     return orders
 
 
-@settings(max_examples=250)
+@settings(max_examples=150)
 @given(graphs(max_ops=6), st.booleans())
 def test_no_order_has_a_peak_below_the_bound(graph: Graph, in_place: bool) -> None:
     problem = problem_of(graph, in_place=in_place)
@@ -34,7 +34,7 @@ def test_no_order_has_a_peak_below_the_bound(graph: Graph, in_place: bool) -> No
         assert bound.peak_bytes <= min(peak[space] for peak in peaks)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(graphs(max_ops=6))
 def test_the_least_cut_of_an_op_is_the_least_it_needs_in_any_order_without_pairs(graph: Graph) -> None:
     problem = problem_of(graph, in_place=False)

@@ -30,7 +30,10 @@ def _interrupted(folder: Path, *arguments: object) -> Finished:
             if "it has begun" in line:
                 process.send_signal(signal.SIGINT)
                 break
-        stdout, stderr = process.communicate(timeout=60)
+        try:
+            stdout, stderr = process.communicate(timeout=60)
+        finally:
+            process.kill()
     return Finished(process.returncode, stdout, seen + stderr)
 
 

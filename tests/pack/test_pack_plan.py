@@ -101,6 +101,14 @@ def test_packing_twice_gives_the_same_addresses(graph: Graph, seed: int) -> None
     assert _pack(graph, _some_plan(graph, seed)) == _pack(graph, _some_plan(graph, seed))
 
 
+def test_scratch_of_ops_that_follow_one_another_shares_its_bytes() -> None:
+    builder = GraphBuilder("scratch")
+    for k in range(3):
+        builder.add_op(f"op{k}", "op", scratch_bytes=10 + k)
+    graph = builder.build()
+    assert _pack(graph, Plan.baseline(graph)) == Packing((), {"device": 12})
+
+
 def test_a_graph_without_ops_needs_no_arena() -> None:
     graph = GraphBuilder("empty").build()
     assert _pack(graph, Plan.baseline(graph)) == Packing((), {"device": 0})

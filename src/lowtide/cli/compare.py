@@ -24,6 +24,8 @@ def command(model: str, dims: dict[str, int], in_place: bool, as_json: bool) -> 
         for name in scheduler_names():
             progress(f"ordering {graph.n_ops} ops ({name})")
             rows.append(make_candidate(name, graph, in_place=in_place))
+            if rows[-1].interrupted:
+                raise KeyboardInterrupt  # the search ends at Ctrl-C with what it has; a comparison has no use for that
         comparison = Comparison.of(graph, rows, in_place=in_place)
     if as_json:
         print_json(comparison.to_json())
