@@ -130,6 +130,7 @@ ClosureCutter::Probe::Probe(ClosureCutter& cutter, int32_t op)
 }
 
 int64_t ClosureCutter::Probe::peak_with(int32_t other, bool before) {
+  ++probes_;
   flow_.restore(base_);
   flow_.widen(before ? before_edge_[other] : after_edge_[other]);
   return peak_ + flow_.run();

@@ -42,12 +42,12 @@ class ClosureCutter {
     int64_t peak_with(int32_t other, bool before);
     // After `peak_with`: whether the set it found has `other` before `op`.
     bool runs_before(int32_t other) const { return flow_.on_source_side(cutter_.node_[other]); }
-    int64_t work() const { return flow_.work() + flow_.n_edges() + cutter_.graph_.n_ops; }
+    int64_t work() const { return flow_.work() + probes_ * flow_.n_edges() + cutter_.graph_.n_ops; }
 
    private:
     ClosureCutter& cutter_;
     MaxFlow flow_;
-    int64_t peak_ = 0;
+    int64_t peak_ = 0, probes_ = 1;
     std::vector<int64_t> before_edge_, after_edge_;  // per op, -1 where not free
     std::vector<int64_t> base_;
   };

@@ -32,7 +32,7 @@ class FitWalk {
 
   // Searches until `max_work` more was done; `others` are the ops that the other direction has settled.
   Fit search(std::span<const int32_t> others, int64_t max_work, const std::function<bool()>& go_on) {
-    max_work += work;
+    max_work_ = work + max_work;
     if (!started_ || others.size() != n_foreign_) {
       for (int32_t op : others) foreign_[op] = 1;
       n_foreign_ = others.size();
@@ -43,7 +43,7 @@ class FitWalk {
       if (done()) return Fit::kFound;
     }
     while (!frames_.empty()) {
-      if (work >= max_work || (states % 256 == 0 && !go_on())) return Fit::kStopped;
+      if (work >= max_work_ || (states % 256 == 0 && !go_on())) return Fit::kStopped;
       Frame& frame = frames_.back();
       rewind(frame.path_length);
       if (frame.next == choices_.size()) {
@@ -76,7 +76,8 @@ class FitWalk {
   };
   static constexpr int64_t kAllCriticalEvery = 16;  // sets at which all critical ops are tried
   static constexpr size_t kCriticalTried = 2;       // how many are tried at the others
-  static constexpr int64_t kWorkPerSet = 64, kWorkPerChoice = 8;  // in arcs of a flow
+  static constexpr size_t kValleysTried = 16;       // choices that are followed in search of a valley
+  static constexpr int64_t kWorkPerSet = 512, kWorkPerChoice = 64, kWorkPerLook = 8;  // in arcs of a flow
 
   // Enters the present set: closes it, settles what can be, and lists the ways on unless it was seen or is doomed.
   void arrive() {
@@ -89,7 +90,7 @@ class FitWalk {
       ++states;
       if (doomed()) return;
       list_choices();
-      if (!take_valley()) break;
+      if (work >= max_work_ || !take_valley()) break;
       if (done()) return;
     }
     frames_.push_back({state_.path().size(), choices_.size(), choices_.size(), state_.live()});
@@ -114,8 +115,8 @@ class FitWalk {
   bool take_valley() {
     const size_t length = state_.path().size();
     const Bytes live = state_.live();
-    for (const auto& choice : sorted_) {
-      state_.take(choice.op);
+    for (size_t i = 0; i < sorted_.size() && i < kValleysTried && work < max_work_; ++i) {
+      state_.take(sorted_[i].op);
       close();
       if (done() || (fits(state_.live(), live) && is_valley(length))) return true;
       rewind(length);
@@ -171,7 +172,7 @@ class FitWalk {
       changed = false;
       for (size_t i = 0; i < state_.ready().size();) {
         const int32_t op = state_.ready()[i];
-        ++work;
+        work += kWorkPerLook;
         if (!foreign_[op] && !raises(op) && state_.never_hinders(op) && try_fit(op)) {
           state_.take(op);
           changed = true;
@@ -265,6 +266,7 @@ class FitWalk {
   std::vector<ClosureCutter> cutters_;  // per space
   std::vector<CriticalOp> critical_;
   Bytes net_, peak_, turned_away_, committed_live_;
+  int64_t max_work_ = 0;
   size_t n_foreign_ = 0, committed_ = 0;
   bool started_ = false;
   std::vector<Frame> frames_;

@@ -7,6 +7,8 @@ namespace {
 
 using Edge = std::pair<int32_t, int32_t>;
 
+constexpr int64_t kShareOfOneOp = 16;  // of the work that is left, so that no op uses up all of it
+
 // Rebuilds the rows of `graph` with more edges; false when that closes a cycle.
 bool add_edges(TightenedGraph& graph, const std::vector<Edge>& edges) {
   const auto n = graph.view.n_ops;
@@ -49,9 +51,10 @@ class Deduction {
   int64_t peak() const { return probe_.peak(); }
   int64_t work() const { return probe_.work(); }
 
-  void find(bool before, std::vector<Edge>& edges, int64_t& next_budget) {
+  // Stops, with what was found, once `max_work` is used up.
+  void find(bool before, int64_t max_work, std::vector<Edge>& edges, int64_t& next_budget) {
     settled_.assign(graph_.n_ops, 0);
-    for (int32_t i = 0; i < graph_.n_ops; ++i) {
+    for (int32_t i = 0; i < graph_.n_ops && work() < max_work; ++i) {
       const int32_t other = before ? i : graph_.n_ops - 1 - i;
       if (!probe_.is_free(other) || settled_[other]) continue;
       const int64_t peak = probe_.peak_with(other, before);
@@ -105,8 +108,9 @@ Tightening tighten(TightenedGraph& graph, int32_t space, bool in_place, int64_t 
           result.next_budget = std::min(result.next_budget, deduction.peak());
           result.possible = false;
         } else {
-          deduction.find(true, edges, result.next_budget);
-          deduction.find(false, edges, result.next_budget);
+          const int64_t share = (max_work - result.work) / kShareOfOneOp;
+          deduction.find(true, share / 2, edges, result.next_budget);
+          deduction.find(false, share, edges, result.next_budget);
         }
         result.work += deduction.work();
       }

@@ -14,11 +14,13 @@ class Effort:
     """For the cuts that bound the peak and the moves that follow them."""
     fit_work: int
     """For exact search, over all budgets tried."""
+    fit_ops: int
+    """The largest graph that exact search is tried on, in ops."""
 
 
 EFFORTS: dict[EffortName, Effort] = {
-    "fast": Effort(cut_work=50_000_000, fit_work=50_000_000),
-    "balanced": Effort(cut_work=500_000_000, fit_work=6_000_000_000),
-    "max": Effort(cut_work=5_000_000_000, fit_work=200_000_000_000),
+    "fast": Effort(cut_work=50_000_000, fit_work=50_000_000, fit_ops=5_000),
+    "balanced": Effort(cut_work=500_000_000, fit_work=1_500_000_000, fit_ops=20_000),
+    "max": Effort(cut_work=5_000_000_000, fit_work=200_000_000_000, fit_ops=200_000),
 }
 """By name; "balanced" is the default everywhere."""

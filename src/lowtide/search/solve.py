@@ -106,6 +106,8 @@ class _Search:
             self.progress("uncrossing the worst ops")
             self.uncross(ranked[:_SEEDS_UNCROSSED])
         share = min(_FIRST_SHARE, self.effort.fit_work)
+        if self.problem.graph.n_ops > self.effort.fit_ops:
+            return
         while self.gap() and self.work < self.effort.fit_work:
             self.progress(f"searching {self.gap():,} bytes between the bound and the best order")
             self.moved = self.stopped = False
