@@ -19,12 +19,12 @@ $(VENV)/.created:
 
 $(VENV)/.demo: $(VENV)/.created pyproject.toml constraints.txt $(NATIVE)
 	@echo "==> building lowtide and installing PyTorch and transformers (the first time takes minutes)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[demo]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.created pyproject.toml constraints.txt $(NATIVE)
 	@echo "==> building lowtide and installing the frameworks and test tools (the first time takes minutes)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@touch $@ $(VENV)/.demo
 
 setup: $(VENV)/.test  ## build and install everything for development into .venv

@@ -1,1 +1,1 @@
-"""One folder a framework: read its programs into graphs, apply plans back, measure. They know nothing of one another."""
+"""One folder a framework: read its programs, apply plans, measure. Frameworks know nothing of one another."""
