@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lowtide import read_graph_file, read_plan_file
+from lowtide.cli.plan import to_the_end
 from tests.cli.conftest import Command, Finished
 from tests.oracles.plugin import install_scheduler
 
@@ -81,3 +82,17 @@ def test_ctrl_c_while_comparing_ends_with_one_line(graph_file: Path, tmp_path: P
     done = _interrupted(tmp_path, "compare", graph_file)
     assert (done.code, done.stdout) == (130, "")
     assert [line for line in done.complaints if line] == ["it has begun", "lowtide: interrupted"]
+
+
+def test_ctrl_c_while_writing_still_writes_the_whole_file_and_then_counts(tmp_path: Path) -> None:
+    pressed: list[bool] = []
+
+    def write() -> None:
+        if not pressed:
+            pressed.append(True)
+            raise KeyboardInterrupt
+        (tmp_path / "out").write_text("whole")
+
+    with pytest.raises(KeyboardInterrupt):
+        to_the_end(write)
+    assert (tmp_path / "out").read_text() == "whole"

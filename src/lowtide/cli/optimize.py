@@ -6,7 +6,7 @@ import click
 
 from lowtide.cli import options
 from lowtide.cli.output import print_json
-from lowtide.cli.plan import exit_code
+from lowtide.cli.plan import exit_code, to_the_end
 from lowtide.cli.progress import Progress
 from lowtide.errors import UsageError
 from lowtide.models import check_output, open_model, save_applied
@@ -46,7 +46,7 @@ def command(
         )
         if output is not None:
             progress(f"writing {output}")
-            save_applied(opened, result.plan, output)
+            to_the_end(lambda: save_applied(opened, result.plan, output))
         measured = None
         if measure:
             progress("measuring: running the program before and after")

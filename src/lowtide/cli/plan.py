@@ -1,5 +1,6 @@
 """`lowtide plan`: find the plan and write it to a file."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -20,6 +21,15 @@ def exit_code(result: Result) -> int:
     if result.status == "interrupted":
         return _INTERRUPTED
     return 0 if result.shortfall is None else 1
+
+
+def to_the_end(write: Callable[[], None]) -> None:
+    """Write a result even where Ctrl-C comes meanwhile: what took minutes to plan is not lost. Then it counts."""
+    try:
+        write()
+    except KeyboardInterrupt:
+        write()
+        raise
 
 
 @click.command("plan")
@@ -45,7 +55,7 @@ def command(
         result = minimize(graph, budget=budget, allow=allow, in_place=in_place, scheduler=scheduler, progress=progress)
         if output is not None:
             progress(f"writing {output}")
-            write_plan_file(result.plan, output, graph)
+            to_the_end(lambda: write_plan_file(result.plan, output, graph))
     if as_json:
         print_json(result_to_json(result))
     else:
