@@ -1,17 +1,16 @@
 """The public PyTorch names: `TrainingStep`, `capture`, `measure` and what goes with them."""
 
-from lowtide.frameworks.torch import (
-    Applied,
-    Captured,
-    MeasuredCall,
-    TorchModel,
-    TrainingStep,
-    accepts,
-    apply,
-    capture,
-    measure,
-    read,
-)
+from typing import Any
+
+from lowtide.frameworks.torch.apply import Applied, apply_captured
+from lowtide.frameworks.torch.capture import capture
+from lowtide.frameworks.torch.captured import Captured
+from lowtide.frameworks.torch.measure import MeasuredCall, measure
+from lowtide.frameworks.torch.model import TorchModel
+from lowtide.frameworks.torch.read import read_captured
+from lowtide.frameworks.torch.training_step import TrainingStep
+from lowtide.graph import Graph
+from lowtide.plan import Plan
 
 __all__ = [
     "Applied",
@@ -19,9 +18,18 @@ __all__ = [
     "MeasuredCall",
     "TorchModel",
     "TrainingStep",
-    "accepts",
     "apply",
     "capture",
     "measure",
     "read",
 ]
+
+
+def read(program: Any) -> Graph:
+    """Read anything that `capture` takes into a graph."""
+    return read_captured(capture(program))
+
+
+def apply(plan: Plan, program: Any) -> Applied:
+    """Return anything that `capture` takes as a callable that follows a plan made for its graph."""
+    return apply_captured(plan, capture(program))

@@ -34,6 +34,14 @@ class Rows:
         for first, last in pairwise(offsets):
             yield values[first:last]
 
+    def take(self, rows: Ids) -> "Rows":
+        """Return the given rows, in their order."""
+        lengths = np.diff(self.offsets)[rows]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        places = np.arange(int(offsets[-1])) + np.repeat(self.offsets[rows] - offsets[:-1], lengths)
+        return Rows(offsets, self.values[places])
+
     def owners(self) -> Ids:
         """Return the row number of every value, as int32."""
         return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.offsets))

@@ -1,39 +1,5 @@
 """PyTorch: capture a program as one graph, read it, apply a plan to it, measure both.
 
-Importing this package loads PyTorch; `lowtide` itself imports it only when it is given something of PyTorch's.
+The public names are in `lowtide.torch`. Importing modules of this package loads PyTorch; `lowtide` itself does so only
+when it is given something of PyTorch's.
 """
-
-from typing import Any
-
-from lowtide.frameworks.torch.apply import Applied, apply_captured
-from lowtide.frameworks.torch.capture import accepts, capture
-from lowtide.frameworks.torch.captured import Captured
-from lowtide.frameworks.torch.measure import MeasuredCall, measure
-from lowtide.frameworks.torch.model import TorchModel
-from lowtide.frameworks.torch.read import read_captured
-from lowtide.frameworks.torch.training_step import TrainingStep
-from lowtide.graph import Graph
-from lowtide.plan import Plan
-
-__all__ = [
-    "Applied",
-    "Captured",
-    "MeasuredCall",
-    "TorchModel",
-    "TrainingStep",
-    "accepts",
-    "apply",
-    "capture",
-    "measure",
-    "read",
-]
-
-
-def read(program: Any) -> Graph:
-    """Read anything that `capture` takes into a graph."""
-    return read_captured(capture(program))
-
-
-def apply(plan: Plan, program: Any) -> Applied:
-    """Return anything that `capture` takes as a callable that follows a plan made for its graph."""
-    return apply_captured(plan, capture(program))

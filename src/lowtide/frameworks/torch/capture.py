@@ -16,11 +16,6 @@ from lowtide.frameworks.torch.captured import Captured
 from lowtide.frameworks.torch.training_step import TrainingStep
 
 
-def accepts(program: object) -> bool:
-    """Tell whether `capture` knows what to do with an object."""
-    return isinstance(program, Captured | ExportedProgram | GraphModule) or _is_call(program)
-
-
 def capture(program: Any) -> Captured:
     """Capture a PyTorch program as one aten graph; nothing is allocated, nothing of the user's is changed.
 

@@ -1,0 +1,5 @@
+"""`python -m lowtide` is the `lowtide` command."""
+
+from lowtide.cli import main
+
+main()
