@@ -13,6 +13,7 @@ from lowtide.graph import Graph
 from lowtide.pack import pack_plan
 from lowtide.plan import Plan, Status, verify
 from lowtide.schedule import Candidate, make_candidate, scheduler
+from lowtide.search import DEFAULT_EFFORT, EFFORTS, EffortName
 
 Means = frozenset[str]
 DEFAULT_MEANS: Means = frozenset({"reorder", "share"})
@@ -51,6 +52,7 @@ def minimize(
     allow: Iterable[str] = DEFAULT_MEANS,
     in_place: bool = True,
     scheduler: str | None = None,
+    effort: EffortName = DEFAULT_EFFORT,
     progress: Callable[[str], None] | None = None,
 ) -> Result:
     """Find the plan with the least peak: the best of all orders, in-place pairs, and addresses.
@@ -58,6 +60,7 @@ def minimize(
     `budget` is what the first memory space must hold, persistent buffers included, in bytes ("8 GiB"), or a percentage
     of the baseline's peak ("70%"), persistent buffers not included. `allow` names the means: "reorder" (another order
     than the given one), "share" (in-place pairs). `scheduler` restricts the search to one order by name.
+    `effort` is how much work the search may do: "fast", "balanced" or "max".
 
     The plan is verified before it is returned. The status is optimal when the peak meets the lower bound, infeasible
     when the bound or a capacity proves that no plan fits, interrupted when Ctrl-C ended the search with the best plan
@@ -67,12 +70,14 @@ def minimize(
     report = progress or _silent
     means = _checked_means(allow)
     name = _order_to_try(means, scheduler)
+    if effort not in EFFORTS:
+        raise UsageError(f"unknown effort {effort!r}; choose one of {', '.join(EFFORTS)}")
     baseline = Plan.baseline(graph)
     baseline_peak = simulate(graph, baseline).peak_bytes
     limit = Budget.parse(budget, graph, baseline_peak)
     use_pairs = in_place and "share" in means
 
-    found = _candidate(graph, name, use_pairs, limit, report)
+    found = _candidate(graph, name, use_pairs, effort, limit, report)
     if found is None or limit.rank(baseline_peak) <= limit.rank(found.plan.peak_bytes):
         plan, chosen = replace(baseline, peak_bytes=baseline_peak), "baseline"
     else:
@@ -128,13 +133,13 @@ def _order_to_try(means: Means, name: str | None) -> str:
 
 
 def _candidate(
-    graph: Graph, name: str, in_place: bool, limit: Budget, report: Callable[[str], None]
+    graph: Graph, name: str, in_place: bool, effort: EffortName, limit: Budget, report: Callable[[str], None]
 ) -> Candidate | None:
     """Return the plan of the named order, or None when Ctrl-C came before there was any."""
     try:
         report(f"ordering {graph.n_ops} ops ({name})")
         limits = list(limit.allowed.values())
-        return make_candidate(name, graph, in_place=in_place, limits=limits, progress=report)
+        return make_candidate(name, graph, in_place=in_place, effort=effort, limits=limits, progress=report)
     except KeyboardInterrupt:
         return None
 

@@ -43,6 +43,9 @@ def test_an_inspection_shows_the_untouched_program_and_its_holders(graph: Graph)
     assert fields["unmodeled"] == list(graph.unmodeled)
     for space, peak in fields["peak_bytes"].items():
         assert fields["lower_bound_bytes"][space] <= peak <= fields["arena_bytes"][space]
+        forced = [holder["size_bytes"] for holder in fields["bound_holders"] if holder["space"] == space]
+        assert sum(forced) == fields["lower_bound_bytes"][space]
+        assert fields["bound_op"][space] is None or fields["bound_op"][space] in graph.op_names
 
 
 @given(graphs())
@@ -70,6 +73,16 @@ def test_the_page_of_an_inspection_lists_the_largest_holders_and_sums_up_the_res
     assert lines[8].split() == ["23.0", "KiB", "b22", "make22", "make22", "sum", "sum"]
     assert "... and 4 more, 7.0 KiB together" in lines
     assert lines[-2:] == ["Not modeled:", "  how long anything takes"]
+
+
+def test_the_page_of_an_inspection_says_why_the_peak_cannot_be_lower() -> None:
+    inspection = Inspection.of(_hungry(12), in_place=True)
+    assert inspection.to_json()["bound_op"] == {"device": "sum"}
+    lines = inspection.to_text().splitlines()
+    first = lines.index("Why device cannot need less than 79.0 KiB (sum):")
+    assert lines[first + 1] == "at best, these are live while it runs:"
+    assert lines[first + 2].split() == ["12.0", "KiB", "b11"]
+    assert lines[first + 12].split() == ["4.0", "KiB", "in", "3", "more"]
 
 
 def test_the_page_of_a_plan_says_why_a_budget_is_not_met() -> None:

@@ -34,7 +34,7 @@ def lower_bounds(problem: Problem, orders: Iterable[Order]) -> list[LowerBound]:
     op all inputs are there, after the last one all outputs. With in-place pairs the best case is assumed where an op
     can choose. Stops early, with a weaker bound, after `MOST_WORK` arcs.
     """
-    problem = _with_callee_floors(problem)
+    problem = with_callee_floors(problem)
     profiles = [_profile_by_op(problem, order) for order in orders]
     bounds: list[LowerBound] = []
     for position, space in enumerate(problem.graph.spaces):
@@ -53,7 +53,7 @@ def lower_bounds(problem: Problem, orders: Iterable[Order]) -> list[LowerBound]:
     return bounds
 
 
-def _with_callee_floors(problem: Problem) -> Problem:
+def with_callee_floors(problem: Problem) -> Problem:
     """Let every callee count with its own lower bound, since another plan for it may exist."""
     floors: dict[str, Plan] = {}
     for name in dict.fromkeys(name for names in problem.graph.callees for name in names):

@@ -8,14 +8,16 @@ from lowtide.cli.progress import Progress
 from lowtide.models import open_model
 from lowtide.report.comparison import Comparison
 from lowtide.schedule import Candidate, make_candidate, scheduler_names
+from lowtide.search import EffortName
 
 
 @click.command("compare")
 @options.model
 @options.dims
 @options.in_place
+@options.effort
 @options.json
-def command(model: str, dims: dict[str, int], in_place: bool, as_json: bool) -> None:
+def command(model: str, dims: dict[str, int], in_place: bool, effort: EffortName, as_json: bool) -> None:
     """Show the peak of MODEL under every order, and what no order can beat."""
     rows: list[Candidate] = []
     with Progress() as progress:
@@ -23,7 +25,7 @@ def command(model: str, dims: dict[str, int], in_place: bool, as_json: bool) -> 
         graph = open_model(model, dims).graph
         for name in scheduler_names():
             progress(f"ordering {graph.n_ops} ops ({name})")
-            rows.append(make_candidate(name, graph, in_place=in_place))
+            rows.append(make_candidate(name, graph, in_place=in_place, effort=effort))
             if rows[-1].interrupted:
                 raise KeyboardInterrupt  # the search ends at Ctrl-C with what it has; a comparison has no use for that
         comparison = Comparison.of(graph, rows, in_place=in_place)

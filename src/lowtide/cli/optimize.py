@@ -12,6 +12,7 @@ from lowtide.errors import UsageError
 from lowtide.models import check_output, open_model, save_applied
 from lowtide.pipeline import minimize
 from lowtide.report.planning import result_to_json, result_to_text
+from lowtide.search import EffortName
 
 
 @click.command("optimize")
@@ -28,6 +29,7 @@ def command(
     allow: frozenset[str],
     in_place: bool,
     scheduler: str | None,
+    effort: EffortName,
     as_json: bool,
 ) -> int:
     """Lower the peak of MODEL: plan, verify, apply, write to OUTPUT, and measure if asked to.
@@ -42,7 +44,13 @@ def command(
         if output is not None:
             check_output(output, opened)
         result = minimize(
-            opened.graph, budget=budget, allow=allow, in_place=in_place, scheduler=scheduler, progress=progress
+            opened.graph,
+            budget=budget,
+            allow=allow,
+            in_place=in_place,
+            scheduler=scheduler,
+            effort=effort,
+            progress=progress,
         )
         if output is not None:
             progress(f"writing {output}")

@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
+from lowtide.search import DEFAULT_EFFORT, EFFORTS
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZE = re.compile(r"[0-9]{1,18}")
 MEANS = ("reorder", "share", "recompute", "offload")
@@ -49,10 +51,17 @@ budget = click.option(
     "--budget", metavar="SIZE", help='Bytes the memory must hold, like 8GiB, or "70%" of the baseline.'
 )
 scheduler = click.option("--scheduler", metavar="NAME", help="Use this order only, instead of the best of all.")
+effort = click.option(
+    "--effort",
+    type=click.Choice(list(EFFORTS)),
+    default=DEFAULT_EFFORT,
+    show_default=True,
+    help="How much work the search may do.",
+)
 
 
 def planning(command: Command) -> Command:
     """Add the options of every verb that makes a plan."""
-    for option in (json, scheduler, in_place, allow, budget, dims):
+    for option in (json, effort, scheduler, in_place, allow, budget, dims):
         command = option(command)
     return command

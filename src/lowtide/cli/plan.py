@@ -12,6 +12,7 @@ from lowtide.models import check_output, open_model
 from lowtide.pipeline import Result, minimize
 from lowtide.plan import write_plan_file
 from lowtide.report.planning import result_to_json, result_to_text
+from lowtide.search import EffortName
 
 _INTERRUPTED = 130
 
@@ -44,6 +45,7 @@ def command(
     allow: frozenset[str],
     in_place: bool,
     scheduler: str | None,
+    effort: EffortName,
     as_json: bool,
 ) -> int:
     """Find the plan with the least peak for MODEL, verify it and write it to a file."""
@@ -52,7 +54,15 @@ def command(
             check_output(output)
         progress(f"reading {model}")
         graph = open_model(model, dims).graph
-        result = minimize(graph, budget=budget, allow=allow, in_place=in_place, scheduler=scheduler, progress=progress)
+        result = minimize(
+            graph,
+            budget=budget,
+            allow=allow,
+            in_place=in_place,
+            scheduler=scheduler,
+            effort=effort,
+            progress=progress,
+        )
         if output is not None:
             progress(f"writing {output}")
             to_the_end(lambda: write_plan_file(result.plan, output, graph))

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lowtide.analysis.bound_holders import BoundHolder, bound_holders
 from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
 from lowtide.analysis.lower_bounds import LowerBound, lower_bounds
 from lowtide.analysis.problem import Problem
@@ -15,6 +16,7 @@ from lowtide.report.table import format_table
 from lowtide.units import format_bytes
 
 _MOST_HOLDERS = 20
+_MOST_BOUND_HOLDERS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,8 @@ class Inspection:
     peak_bytes: dict[str, int]
     arena_bytes: dict[str, int]
     bounds: list[LowerBound]
+    bound_holders: list[BoundHolder]
+    """What is live where the bounds are attained; sizes add up to them."""
     holders: list[Holder]
 
     @property
@@ -38,11 +42,13 @@ class Inspection:
         plan = Plan.baseline(graph)
         problem = Problem(graph, in_place=in_place)
         evaluation = Problem(graph, in_place=False).evaluate(problem.given_order())
+        bounds = lower_bounds(problem, [problem.given_order()])
         return cls(
             graph=graph,
             peak_bytes=problem.peak_bytes(evaluation),
             arena_bytes=dict(pack_plan(graph, plan, problem.transient).arena_bytes),
-            bounds=lower_bounds(problem, [problem.given_order()]),
+            bounds=bounds,
+            bound_holders=bound_holders(problem, bounds),
             holders=holders_at_peak(graph, plan),
         )
 
@@ -54,6 +60,10 @@ class Inspection:
             "persistent_bytes": self.graph.persistent_bytes(),
             "arena_bytes": self.arena_bytes,
             "lower_bound_bytes": self.lower_bound_bytes,
+            "bound_op": {
+                bound.space: None if bound.op is None else self.graph.op_names[bound.op] for bound in self.bounds
+            },
+            "bound_holders": [asdict(holder) for holder in self.bound_holders],
             "holders": [asdict(holder) for holder in self.holders],
             "unmodeled": list(self.graph.unmodeled),
         }
@@ -76,7 +86,7 @@ class Inspection:
             lines.append(
                 f"... and {len(rest)} more, {format_bytes(sum(holder.size_bytes for holder in rest))} together"
             )
-        lines.append("")
+        lines += ["", *self._why_not_lower(), ""]
         lines.append("Not modeled:" if graph.unmodeled else "Not modeled: nothing")
         lines.extend(f"  {printable(sentence)}" for sentence in graph.unmodeled)
         return "\n".join(lines)
@@ -86,6 +96,21 @@ class Inspection:
         if bound.op is None:
             return "the inputs or the outputs alone"
         return f"op {printable(self.graph.op_names[bound.op])} cannot run with less"
+
+    def _why_not_lower(self) -> list[str]:
+        lines: list[str] = []
+        for bound in self.bounds:
+            here = [holder for holder in self.bound_holders if holder.space == bound.space]
+            when = "before the first op, or after the last one" if bound.op is None else "while it runs"
+            who = "" if bound.op is None else f" ({printable(self.graph.op_names[bound.op])})"
+            lines.append(f"Why {printable(bound.space)} cannot need less than {format_bytes(bound.peak_bytes)}{who}:")
+            lines.append(f"at best, these are live {when}:")
+            shown, rest = here[:_MOST_BOUND_HOLDERS], here[_MOST_BOUND_HOLDERS:]
+            lines += [f"  {format_bytes(holder.size_bytes):>10}  {printable(holder.name)}" for holder in shown]
+            if rest:
+                total = format_bytes(sum(holder.size_bytes for holder in rest))
+                lines.append(f"  {total:>10}  in {len(rest)} more")
+        return lines
 
     def _holders_table(self) -> str:
         rows = [

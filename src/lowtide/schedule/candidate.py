@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lowtide.analysis.lower_bounds import LowerBound
 from lowtide.graph import Graph
@@ -11,6 +11,7 @@ from lowtide.schedule.callees import plan_graph, plan_of_order, settle_callees
 from lowtide.schedule.compare_key import compare_key
 from lowtide.schedule.search import Search
 from lowtide.schedule.table import scheduler
+from lowtide.search import DEFAULT_EFFORT, EffortName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,16 +34,19 @@ def make_candidate(
     graph: Graph,
     *,
     in_place: bool,
+    effort: EffortName = DEFAULT_EFFORT,
     limits: Sequence[int | None] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Candidate:
     """Plan a graph and its callees with the scheduler of this name; raises UsageError for an unknown name.
 
-    `limits` are bytes per memory space that the plan should stay within first of all; only a search can heed them.
+    `effort` is how much work a search may do. `limits` are bytes per memory space that the plan should stay within
+    first of all; only a search can heed them.
     """
     chosen = scheduler(name)
     started = time.perf_counter()
     if isinstance(chosen, Search):
+        chosen = replace(chosen, effort=effort)
         problem = settle_callees(graph, chosen, in_place=in_place)
         solution = chosen.solve(problem, limits=limits, progress=progress)
         plan, bounds, interrupted = plan_of_order(problem, solution.order), solution.bounds, solution.interrupted

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from lowtide.analysis import Problem
 from lowtide.analysis.problem import Order
 from lowtide.schedule.table import scheduler, scheduler_names
-from lowtide.search import EFFORTS, EffortName, Solution, solve
+from lowtide.search import DEFAULT_EFFORT, EFFORTS, EffortName, Solution, solve
 
 _COMBINED = frozenset({"search", "xla-best", "inductor-best"})
 
@@ -20,8 +20,8 @@ class Search:
     Guarantees: never above any other order in the table; the bound holds for every order; deterministic.
     """
 
-    effort: EffortName = "balanced"
-    """How much work may be done: fast, balanced or max."""
+    effort: EffortName = DEFAULT_EFFORT
+    """How much work may be done."""
 
     def order(self, problem: Problem) -> Order:
         """Return the best order found."""

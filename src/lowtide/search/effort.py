@@ -23,4 +23,5 @@ EFFORTS: dict[EffortName, Effort] = {
     "balanced": Effort(cut_work=500_000_000, fit_work=1_500_000_000, fit_ops=20_000),
     "max": Effort(cut_work=5_000_000_000, fit_work=200_000_000_000, fit_ops=200_000),
 }
-"""By name; "balanced" is the default everywhere."""
+"""By name, least first."""
+DEFAULT_EFFORT: EffortName = "balanced"

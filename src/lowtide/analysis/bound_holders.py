@@ -1,0 +1,86 @@
+"""Why a peak cannot be lower: what the op that sets the bound forces to be live."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide import _native
+from lowtide.analysis.lower_bounds import LowerBound, with_callee_floors
+from lowtide.analysis.problem import Problem
+from lowtide.graph import Graph, Lifetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundHolder:
+    """One buffer that is live at the bound, however the ops are ordered to attain it."""
+
+    space: str
+    name: str
+    size_bytes: int
+
+
+def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundHolder]:
+    """List what is live in every memory space where its bound is attained, largest first.
+
+    `bounds` are those of `lower_bounds`, one per memory space. While the op that sets a bound runs, what ran before it
+    in the best case is its minimum cut; what is live then adds up to the bound. A written buffer whose storage can be
+    taken over from an operand is left out; transient bytes are listed as "scratch of" the op. Where no op sets the
+    bound, what is listed is there before the first op or after the last one. One flow per space.
+    """
+    problem = with_callee_floors(problem)
+    graph = problem.graph
+    holders: list[BoundHolder] = []
+    for position, bound in enumerate(bounds):
+        held = _at_the_edges(graph, position) if bound.op is None else _at_op(problem, bound.op, position)
+        held &= (graph.buffer_spaces == position) & (graph.sizes > 0)
+        rows = [(graph.buffer_names[buffer], int(graph.sizes[buffer])) for buffer in np.flatnonzero(held).tolist()]
+        if bound.op is not None and problem.transient[bound.op, position] > 0:
+            rows.append((f"scratch of {graph.op_names[bound.op]}", int(problem.transient[bound.op, position])))
+        rows.sort(key=lambda row: -row[1])
+        holders += [BoundHolder(space=bound.space, name=name, size_bytes=size) for name, size in rows]
+    return holders
+
+
+def _at_the_edges(graph: Graph, space: int) -> NDArray[np.bool_]:
+    here = graph.buffer_spaces == space
+    donated, outputs = (graph.lifetimes == lifetime for lifetime in (Lifetime.DONATED, Lifetime.OUTPUT))
+    fuller = donated if graph.sizes[here & donated].sum() >= graph.sizes[here & outputs].sum() else outputs
+    return fuller | (graph.lifetimes == Lifetime.INPUT)
+
+
+def _at_op(problem: Problem, op: int, space: int) -> NDArray[np.bool_]:
+    """Return per buffer whether it is live while the op runs after its minimum cut in a space."""
+    graph, structure = problem.graph, problem.graph.structure
+    _, cut, _ = _native.ClosureCutter(problem.native, space, problem.in_place).cut(op)
+    ran = cut.view(np.bool_)
+    exists = (structure.producers >= 0) & ran[structure.producers]
+    exists |= (structure.producers < 0) & (graph.lifetimes == Lifetime.DONATED)
+    needed = np.zeros(graph.n_buffers, np.bool_)
+    needed[structure.users.owners()[~ran[structure.users.values]]] = True
+    held = (graph.lifetimes == Lifetime.INPUT) | (exists & (graph.lifetimes == Lifetime.OUTPUT))
+    held |= exists & needed & (graph.lifetimes != Lifetime.PERSISTENT)
+    fresh = structure.allocates[op]
+    held[fresh] = True
+    if problem.in_place:
+        held[[written for written in fresh.tolist() if _is_taken_over(graph, op, written, ran)]] = False
+    return held
+
+
+def _is_taken_over(graph: Graph, op: int, written: int, ran: NDArray[np.bool_]) -> bool:
+    """Whether an op writes a buffer into the storage of an operand in the best case that the bound allows for."""
+    candidates: list[int] = []
+    flat = graph.in_place[op].tolist()
+    for read, target in zip(flat[::2], flat[1::2], strict=True):
+        if (
+            target == written
+            and Lifetime(int(graph.lifetimes[read])).freeable
+            and graph.sizes[read] == graph.sizes[written]
+            and graph.buffer_spaces[read] == graph.buffer_spaces[written]
+        ):
+            candidates.append(read)
+    if len(candidates) != 1:
+        return bool(candidates)
+    users = graph.structure.users[candidates[0]]
+    return bool((ran[users] | (users == op)).all())
