@@ -117,6 +117,15 @@ Tightening tighten(TightenedGraph& graph, int32_t space, bool in_place, int64_t 
       result.edges += static_cast<int64_t>(edges.size());
       changed |= !edges.empty();
       if (!edges.empty() && !add_edges(graph, edges)) result.possible = false;
+      // What just got one more op before or after it may not fit any more: often the contradiction is that near.
+      for (size_t e = 0; e < edges.size() && result.possible && result.work < max_work; ++e) {
+        const int32_t other = edges[e].first == op ? edges[e].second : edges[e].first;
+        const auto cut = ClosureCutter(graph.view, space, in_place).cut(other);
+        result.work += cut.work;
+        if (cut.peak <= budget) continue;
+        result.next_budget = std::min(result.next_budget, cut.peak);
+        result.possible = false;
+      }
       if (!result.possible) return result;
     }
   }
