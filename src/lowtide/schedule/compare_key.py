@@ -11,7 +11,8 @@ def compare_key(graph: Graph, peaks: Iterable[int]) -> tuple[int, int]:
     `peaks` holds a peak per memory space, in their order. First comes what does not fit: the excess over the capacity
     of every space, persistent buffers included. Then the sum of the peaks of all spaces.
     """
-    persistent = graph.persistent_bytes()
+    limited = any(space.capacity_bytes is not None for space in graph.spaces)
+    persistent = graph.persistent_bytes() if limited else {}
     excess = total = 0
     for space, peak in zip(graph.spaces, peaks, strict=True):
         total += peak
