@@ -1,13 +1,14 @@
 """The search: from the best known order to the best there is, as far as the work allows."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lowtide.analysis.lower_bounds import LowerBound, bytes_at_the_edges, lower_bounds
 from lowtide.analysis.problem import Order, Problem
 from lowtide.search.cuts import Cuts
 from lowtide.search.effort import Effort
 from lowtide.search.fit import UNLIMITED, Fit, FitOutcome, find_fit
+from lowtide.search.trees import tree_order
 from lowtide.search.uncross import uncross
 
 _FIRST_SHARE = 400_000_000
@@ -46,9 +47,9 @@ def solve(
 ) -> Solution:
     """Find an order of least peak, starting from `seeds`, at least one valid order; the result is never worse.
 
-    Layers, each only as far as the one before left a gap: the best seed; the min-cut bound; uncrossing; exact search
-    for budgets between the bound and the best order. `limits` are bytes per memory space that matter more than the sum
-    of the peaks. Anytime: Ctrl-C ends it with the best so far. Deterministic.
+    Layers, each only as far as the one before left a gap: the best seed; the min-cut bound; the best order of a tree;
+    uncrossing; exact search for budgets between the bound and the best order. `limits` are bytes per memory space that
+    matter more than the sum of the peaks. Anytime: Ctrl-C ends it with the best so far. Deterministic.
     """
     search = _Search(problem, effort, limits or [None] * len(problem.graph.spaces), progress or _silent)
     interrupted = False
@@ -103,6 +104,8 @@ class _Search:
         self.progress("bounding the peak from below")
         self.bounds = lower_bounds(self.problem, ranked)
         if self.gap():
+            self.settle_tree()
+        if self.gap():
             self.progress("uncrossing the worst ops")
             self.uncross(ranked[:_SEEDS_UNCROSSED])
         share = min(_FIRST_SHARE, self.effort.fit_work)
@@ -134,6 +137,16 @@ class _Search:
     def gap(self) -> int:
         """Return the bytes between the best order and the bound, over all spaces."""
         return sum(self.peaks) - sum(bound.peak_bytes for bound in self.bounds)
+
+    def settle_tree(self) -> None:
+        """Take the best order of a graph that is a tree; its peak is the bound as well."""
+        order = tree_order(self.problem)
+        if order is None:
+            return
+        self.keep(order)
+        # Another plan for a callee might need less, so then the proof holds for this problem only.
+        if not self.problem.graph.subgraphs:
+            self.bounds = [replace(self.bounds[0], peak_bytes=self.peaks[0])]
 
     def uncross(self, seeds: Sequence[Order]) -> None:
         cuts = Cuts(self.problem)
