@@ -6,9 +6,10 @@
     │   ├── MalformedInputError  a file or object that breaks its own format
     │   ├── GraphError           a graph that is no valid program: a cycle, a dangling reference, a bad size
     │   └── UnsupportedError     valid input that lowtide cannot handle, with the way around it
-    └── PlanError                a plan that is wrong for its graph
+    └── PlanError                a plan, or its proof, that is wrong for its graph
         ├── FingerprintError     the plan was made for another graph
-        └── VerificationError    a step of the plan breaks a rule of execution
+        ├── VerificationError    a step of the plan breaks a rule of execution
+        └── ProofError           a proof does not show the bound that it claims
 
 Every message is one line and says what is wrong, where, and what to do.
 """
@@ -55,7 +56,7 @@ class UnsupportedError(InputError):
 
 
 class PlanError(LowtideError):
-    """A plan is wrong for its graph."""
+    """A plan, or its proof, is wrong for its graph."""
 
 
 class FingerprintError(PlanError):
@@ -66,3 +67,7 @@ class FingerprintError(PlanError):
 
 class VerificationError(PlanError):
     """A step of a plan breaks a rule of execution."""
+
+
+class ProofError(PlanError):
+    """A proof does not show the bound that it claims."""

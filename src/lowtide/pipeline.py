@@ -13,7 +13,7 @@ from lowtide.graph import Graph
 from lowtide.pack import pack_plan
 from lowtide.plan import Plan, Status, verify
 from lowtide.schedule import Candidate, make_candidate, scheduler
-from lowtide.search import DEFAULT_EFFORT, EFFORTS, EffortName
+from lowtide.search import DEFAULT_EFFORT, EFFORTS, EffortName, Proof, prove
 
 Means = frozenset[str]
 DEFAULT_MEANS: Means = frozenset({"reorder", "share"})
@@ -34,6 +34,8 @@ class Result:
     arena_bytes: Mapping[str, int]
     lower_bound_bytes: Mapping[str, int]
     """What no order can beat with the allowed means."""
+    proof: Proof | None
+    """What shows that no order can beat the bound, for `lowtide.search.check_proof`; None when Ctrl-C came first."""
     persistent_bytes: Mapping[str, int]
     base_cost: float
     """Run time of the program, in the unit of the ops' costs."""
@@ -83,13 +85,13 @@ def minimize(
     else:
         plan, chosen = found.plan, found.scheduler
     interrupted = found is None or found.interrupted
-    proven = found.bounds if found is not None else ()
+    proven = (found.bounds, found.proof) if found is not None else ((), None)
     try:
-        plan, shortfall = _complete(graph, plan, limit, use_pairs, proven, interrupted, report)
+        plan, proof, shortfall = _complete(graph, plan, limit, use_pairs, proven, interrupted, report)
     except KeyboardInterrupt:
         if interrupted:
             raise
-        plan, shortfall = _complete(graph, plan, limit, use_pairs, proven, True, report)
+        plan, proof, shortfall = _complete(graph, plan, limit, use_pairs, proven, True, report)
     return Result(
         plan=plan,
         status=plan.status,
@@ -98,6 +100,7 @@ def minimize(
         peak_bytes=plan.peak_bytes,
         arena_bytes=plan.arena_bytes,
         lower_bound_bytes=plan.lower_bound_bytes,
+        proof=proof,
         persistent_bytes=graph.persistent_bytes(),
         base_cost=float(graph.cost.sum()),
         extra_cost=0.0,
@@ -149,23 +152,24 @@ def _complete(
     plan: Plan,
     limit: Budget,
     in_place: bool,
-    proven: Sequence[LowerBound],
+    proven: tuple[Sequence[LowerBound], Proof | None],
     interrupted: bool,
     report: Callable[[str], None],
-) -> tuple[Plan, str | None]:
-    """Return the plan with addresses, bounds and a status, verified, and why the budget is not met.
+) -> tuple[Plan, Proof | None, str | None]:
+    """Return the plan with addresses, bounds and a status, verified, the proof, and why the budget is not met.
 
-    `proven` are bounds known already. Finding others can take long: after Ctrl-C none is claimed.
+    `proven` are bounds known already, with their proof. Finding others can take long: after Ctrl-C none is claimed.
     """
     problem = Problem(graph, plan.callees, in_place=in_place)
     report("placing buffers")
     packing = pack_plan(graph, plan, problem.transient)
-    bounds = list(proven)
+    bounds, proof = list(proven[0]), proven[1]
     if not bounds and interrupted:
         bounds = [LowerBound(space=space.name, peak_bytes=0, op=None) for space in graph.spaces]
     elif not bounds:
         report("bounding the peak from below")
         bounds = lower_bounds(problem, [problem.given_order(), plan.order()])
+        proof = prove(problem, bounds)
     status, shortfall = _judge(graph, limit, bounds, plan.peak_bytes)
     plan = plan.with_claims(
         status="interrupted" if interrupted else status,
@@ -176,7 +180,7 @@ def _complete(
     )
     report("verifying the plan")
     verify(graph, plan, check_capacity=False)
-    return plan, shortfall
+    return plan, proof, shortfall
 
 
 def _judge(

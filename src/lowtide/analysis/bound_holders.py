@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide import _native
 from lowtide.analysis.lower_bounds import LowerBound, with_callee_floors
 from lowtide.analysis.problem import Problem
 from lowtide.graph import Graph, Lifetime
@@ -27,13 +26,16 @@ def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundH
     `bounds` are those of `lower_bounds`, one per memory space. While the op that sets a bound runs, what ran before it
     in the best case is its minimum cut; what is live then adds up to the bound. A written buffer whose storage can be
     taken over from an operand is left out; transient bytes are listed as "scratch of" the op. Where no op sets the
-    bound, what is listed is there before the first op or after the last one. One flow per space.
+    bound, what is listed is there before the first op or after the last one. O(n + e) per space.
     """
     problem = with_callee_floors(problem)
     graph = problem.graph
     holders: list[BoundHolder] = []
     for position, bound in enumerate(bounds):
-        held = _at_the_edges(graph, position) if bound.op is None else _at_op(problem, bound.op, position)
+        if bound.op is None or bound.before is None:
+            held = _at_the_edges(graph, position)
+        else:
+            held = _at_op(problem, bound.op, bound.before)
         held &= (graph.buffer_spaces == position) & (graph.sizes > 0)
         rows = [(graph.buffer_names[buffer], int(graph.sizes[buffer])) for buffer in np.flatnonzero(held).tolist()]
         if bound.op is not None and problem.transient[bound.op, position] > 0:
@@ -50,11 +52,9 @@ def _at_the_edges(graph: Graph, space: int) -> NDArray[np.bool_]:
     return fuller | (graph.lifetimes == Lifetime.INPUT)
 
 
-def _at_op(problem: Problem, op: int, space: int) -> NDArray[np.bool_]:
-    """Return per buffer whether it is live while the op runs after its minimum cut in a space."""
+def _at_op(problem: Problem, op: int, ran: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return per buffer whether it is live while the op runs when exactly `ran` has run."""
     graph, structure = problem.graph, problem.graph.structure
-    _, cut, _ = _native.ClosureCutter(problem.native, space, problem.in_place).cut(op)
-    ran = cut.view(np.bool_)
     exists = (structure.producers >= 0) & ran[structure.producers]
     exists |= (structure.producers < 0) & (graph.lifetimes == Lifetime.DONATED)
     needed = np.zeros(graph.n_buffers, np.bool_)

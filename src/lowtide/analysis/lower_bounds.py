@@ -1,9 +1,10 @@
 """Bounds that no order can beat, with the op that sets them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lowtide import _native
 from lowtide.analysis.problem import Order, Problem
@@ -22,6 +23,8 @@ class LowerBound:
     peak_bytes: int
     op: int | None
     """The op that cannot run with less; None when the inputs or the outputs alone need that much."""
+    before: NDArray[np.bool_] | None = field(default=None, compare=False, repr=False)
+    """Per op, whether it runs before that op in the case that needs least; None where there is no such op."""
 
 
 def lower_bounds(problem: Problem, orders: Iterable[Order]) -> list[LowerBound]:
@@ -45,10 +48,10 @@ def lower_bounds(problem: Problem, orders: Iterable[Order]) -> list[LowerBound]:
         for op in np.argsort(-needed, kind="stable").tolist():
             if needed[op] <= bound.peak_bytes or work > MOST_WORK:
                 break
-            least, _, spent = cutter.cut(op)
+            least, before, spent = cutter.cut(op)
             work += spent
             if least > bound.peak_bytes:
-                bound = LowerBound(space=space.name, peak_bytes=least, op=op)
+                bound = LowerBound(space=space.name, peak_bytes=least, op=op, before=before.view(np.bool_))
         bounds.append(bound)
     return bounds
 

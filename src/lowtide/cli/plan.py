@@ -8,11 +8,12 @@ import click
 from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
+from lowtide.files import check_writable
 from lowtide.models import check_output, open_model
 from lowtide.pipeline import Result, minimize
 from lowtide.plan import write_plan_file
 from lowtide.report.planning import result_to_json, result_to_text
-from lowtide.search import EffortName
+from lowtide.search import EffortName, write_proof_file
 
 _INTERRUPTED = 130
 
@@ -36,10 +37,17 @@ def to_the_end(write: Callable[[], None]) -> None:
 @click.command("plan")
 @options.model
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the plan here (.plan.json[.gz]).")
+@click.option(
+    "--proof",
+    "proof_path",
+    type=click.Path(path_type=Path),
+    help="Write what shows that no order can beat the bound here (.proof.json[.gz]).",
+)
 @options.planning
 def command(
     model: str,
     output: Path | None,
+    proof_path: Path | None,
     dims: dict[str, int],
     budget: str | None,
     allow: frozenset[str],
@@ -52,6 +60,8 @@ def command(
     with Progress() as progress:
         if output is not None:
             check_output(output)
+        if proof_path is not None:
+            check_writable(proof_path)
         progress(f"reading {model}")
         graph = open_model(model, dims).graph
         result = minimize(
@@ -66,6 +76,10 @@ def command(
         if output is not None:
             progress(f"writing {output}")
             to_the_end(lambda: write_plan_file(result.plan, output, graph))
+        proof = result.proof
+        if proof_path is not None and proof is not None:
+            progress(f"writing {proof_path}")
+            to_the_end(lambda: write_proof_file(proof, proof_path))
     if as_json:
         print_json(result_to_json(result))
     else:

@@ -11,7 +11,7 @@ from lowtide.schedule.callees import plan_graph, plan_of_order, settle_callees
 from lowtide.schedule.compare_key import compare_key
 from lowtide.schedule.search import Search
 from lowtide.schedule.table import scheduler
-from lowtide.search import DEFAULT_EFFORT, EffortName
+from lowtide.search import DEFAULT_EFFORT, EffortName, Proof, prove
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +25,8 @@ class Candidate:
     seconds: float
     bounds: tuple[LowerBound, ...] = ()
     """What was proven on the way, per memory space; empty where the scheduler proves nothing."""
+    proof: Proof | None = None
+    """What shows that the bounds hold."""
     interrupted: bool = False
     """Whether Ctrl-C ended the search before it was done."""
 
@@ -50,13 +52,15 @@ def make_candidate(
         problem = settle_callees(graph, chosen, in_place=in_place)
         solution = chosen.solve(problem, limits=limits, progress=progress)
         plan, bounds, interrupted = plan_of_order(problem, solution.order), solution.bounds, solution.interrupted
+        proof = prove(problem, solution.cuts, solution.refuted)
     else:
-        plan, bounds, interrupted = plan_graph(graph, chosen, in_place=in_place), (), False
+        plan, bounds, interrupted, proof = plan_graph(graph, chosen, in_place=in_place), (), False, None
     return Candidate(
         scheduler=name,
         plan=plan,
         key=compare_key(graph, plan.peak_bytes.values()),
         seconds=time.perf_counter() - started,
         bounds=bounds,
+        proof=proof,
         interrupted=interrupted,
     )

@@ -1,7 +1,26 @@
 """The best order, with proof: cuts that bound the peak, moves that follow them, and exact search within a budget."""
 
+from lowtide.search.check_proof import CheckedBound, check_proof
 from lowtide.search.effort import DEFAULT_EFFORT, EFFORTS, Effort, EffortName
 from lowtide.search.fit import Fit, find_fit
+from lowtide.search.proof import Proof, RefutedBudget, SpaceProof, prove, read_proof_file, write_proof_file
 from lowtide.search.solve import Solution, solve
 
-__all__ = ["DEFAULT_EFFORT", "EFFORTS", "Effort", "EffortName", "Fit", "Solution", "find_fit", "solve"]
+__all__ = [
+    "CheckedBound",
+    "DEFAULT_EFFORT",
+    "EFFORTS",
+    "Effort",
+    "EffortName",
+    "Fit",
+    "Proof",
+    "RefutedBudget",
+    "Solution",
+    "SpaceProof",
+    "check_proof",
+    "find_fit",
+    "prove",
+    "read_proof_file",
+    "solve",
+    "write_proof_file",
+]

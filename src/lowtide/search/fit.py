@@ -37,6 +37,12 @@ class FitOutcome:
     flows: int
     work: int
 
+    @property
+    def limited_space(self) -> int | None:
+        """The only memory space that the budget limits; None where it limits several, or none."""
+        limited = [space for space, most in enumerate(self.budget) if most < UNLIMITED]
+        return limited[0] if len(limited) == 1 else None
+
 
 def find_fit(problem: Problem, budget: Sequence[int], preference: Order, most_work: int) -> FitOutcome:
     """Search for an order whose peak stays within `budget` bytes in every memory space.

@@ -26,6 +26,8 @@ class Solution:
     peaks: tuple[int, ...]
     """Bytes per memory space."""
     bounds: tuple[LowerBound, ...]
+    cuts: tuple[LowerBound, ...]
+    """What the bounds were before any budget was refuted."""
     refuted: tuple[FitOutcome, ...] = field(default=())
     """Budgets that the exact search proved impossible, in the order it did."""
     interrupted: bool = False
@@ -78,6 +80,7 @@ class _Search:
             LowerBound(space=space.name, peak_bytes=bytes_at_the_edges(problem.graph, position), op=None)
             for position, space in enumerate(problem.graph.spaces)
         ]
+        self.cuts = list(self.bounds)
         self.refuted: list[FitOutcome] = []
         self.work = 0
         self.moved = False
@@ -89,6 +92,7 @@ class _Search:
             order=self.order,
             peaks=tuple(self.peaks),
             bounds=tuple(self.bounds),
+            cuts=tuple(self.cuts),
             refuted=tuple(self.refuted),
             interrupted=interrupted,
             work=self.work,
@@ -102,7 +106,8 @@ class _Search:
             known.append((self.rank(self.problem.evaluate(seed).peaks.tolist()), seed))
         ranked = [seed for _, seed in sorted(known, key=lambda entry: entry[0])]
         self.progress("bounding the peak from below")
-        self.bounds = lower_bounds(self.problem, ranked)
+        self.cuts = lower_bounds(self.problem, ranked)
+        self.bounds = list(self.cuts)
         if self.gap():
             self.settle_tree()
         if self.gap():
@@ -185,6 +190,8 @@ class _Search:
         # Another plan for a callee might need less, so then the proof holds for this problem only.
         if raised <= bound.peak_bytes or self.problem.graph.subgraphs:
             return False
-        self.refuted.append(outcome)
-        self.bounds[space] = LowerBound(space=bound.space, peak_bytes=raised, op=bound.op)
+        next_budget = list(outcome.next_budget)
+        next_budget[space] = raised
+        self.refuted.append(replace(outcome, next_budget=tuple(next_budget)))
+        self.bounds[space] = replace(bound, peak_bytes=raised)
         return True

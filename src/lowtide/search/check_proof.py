@@ -1,0 +1,102 @@
+"""Re-checks a proof without any of the code that found it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import FingerprintError, ProofError
+from lowtide.graph import Graph
+from lowtide.graph.transient import transient_bytes
+from lowtide.search.check_cut import is_closed_before, least_needed, needed_after
+from lowtide.search.plain_fit import PlainFit, plain_fit
+from lowtide.search.plain_program import PlainProgram
+from lowtide.search.proof import Proof, RefutedBudget, SpaceProof
+
+MOST_LOOKS = 3_000_000
+"""How many looks at an op the check of one budget may take: some seconds in plain Python."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedBound:
+    """What a check could confirm for one memory space."""
+
+    space: str
+    confirmed_bytes: int
+    """The bound as far as it was re-checked: what the cut shows, and the largest budget that was refuted again."""
+    not_rechecked: tuple[RefutedBudget, ...]
+    """Budgets above it that are too large for an exhaustive search in plain Python."""
+
+
+def check_proof(graph: Graph, proof: Proof, *, most_looks: int = MOST_LOOKS) -> list[CheckedBound]:
+    """Confirm a proof for a graph, memory space by memory space.
+
+    A cut is confirmed by adding up its buffers and by a maximum flow of its own, a refuted budget by trying all orders,
+    unless that takes more than `most_looks` looks at an op. Raises ProofError for a proof that does not show what it
+    claims, FingerprintError for one of another graph.
+    Complexity: one flow per space in plain Python (well below a second for a thousand ops), plus the looks.
+    """
+    if proof.graph != graph.fingerprint:
+        raise FingerprintError(f"the proof is not for graph {graph.name!r}; make one for it with lowtide plan")
+    if [space.space for space in proof.spaces] != [space.name for space in graph.spaces]:
+        raise ProofError("the proof names other memory spaces than the graph; make it again with lowtide plan")
+    transient = transient_bytes(graph, _callee_bounds(graph, proof, most_looks))
+    return [
+        _check_space(graph, transient, proof.in_place, position, space, most_looks)
+        for position, space in enumerate(proof.spaces)
+    ]
+
+
+def _callee_bounds(graph: Graph, proof: Proof, most_looks: int) -> dict[str, Mapping[str, int]]:
+    """Return what the graphs that ops call need at least, as far as confirmed."""
+    bounds: dict[str, Mapping[str, int]] = {}
+    for name in dict.fromkeys(name for names in graph.callees for name in names):
+        inner = proof.callees.get(name)
+        if inner is None or inner.in_place != proof.in_place:
+            raise ProofError(f"the proof has none for graph {name!r}, which an op calls; make it again")
+        checked = check_proof(graph.subgraphs[name], inner, most_looks=most_looks)
+        bounds[name] = {bound.space: bound.confirmed_bytes for bound in checked}
+    return bounds
+
+
+def _check_space(
+    graph: Graph, transient: NDArray[np.int64], in_place: bool, position: int, proof: SpaceProof, most_looks: int
+) -> CheckedBound:
+    program = PlainProgram(graph, transient, in_place, position)
+    _check_cut(program, proof)
+    figures = [proof.cut_bytes, *(budget.at_least_bytes for budget in proof.refuted)]
+    if proof.bound_bytes != max(figures):
+        raise _wrong(proof, f"its steps show {max(figures)} bytes, not the {proof.bound_bytes} it claims")
+    not_rechecked: list[RefutedBudget] = []
+    confirmed = proof.cut_bytes
+    for budget in sorted(proof.refuted, key=lambda budget: -budget.at_least_bytes):
+        if budget.at_least_bytes <= confirmed:
+            break  # shown already
+        outcome = plain_fit(program, budget.at_least_bytes - 1, most_looks)
+        if outcome == PlainFit.SOME_ORDER_FITS:
+            raise _wrong(proof, f"some order needs less than the {budget.at_least_bytes} bytes it claims")
+        if outcome == PlainFit.NO_ORDER_FITS:
+            confirmed = budget.at_least_bytes
+        else:
+            not_rechecked.append(budget)
+    return CheckedBound(space=proof.space, confirmed_bytes=confirmed, not_rechecked=tuple(not_rechecked))
+
+
+def _check_cut(program: PlainProgram, proof: SpaceProof) -> None:
+    if proof.op is None:
+        if proof.before or proof.cut_bytes != program.at_the_edges():
+            raise _wrong(proof, f"inputs and outputs alone need {program.at_the_edges()} bytes, no more and no less")
+        return
+    before = set(proof.before)
+    if max(before | {proof.op}) >= program.n_ops or not is_closed_before(program, proof.op, before):
+        raise _wrong(proof, f"op {proof.op} cannot run when exactly the ops it names have run")
+    needed, least = needed_after(program, proof.op, before), least_needed(program, proof.op)
+    if not proof.cut_bytes == needed == least:
+        raise _wrong(
+            proof, f"op {proof.op} needs {needed} bytes after the ops it names and at least {least} in any order"
+        )
+
+
+def _wrong(proof: SpaceProof, why: str) -> ProofError:
+    return ProofError(f"wrong proof for memory space {proof.space!r}: {why}; make it again with lowtide plan")

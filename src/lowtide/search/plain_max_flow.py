@@ -1,0 +1,78 @@
+"""Maximum flow in plain Python: short enough to be believed, independent of the native kernels."""
+
+from collections import deque
+
+INFINITE = 2**63
+
+
+class PlainMaxFlow:
+    """Dinic's algorithm (1970): shortest augmenting paths, a phase per distance. O(V^2 E)."""
+
+    SOURCE, SINK = 0, 1
+
+    def __init__(self, n_nodes: int) -> None:
+        """Start with nodes 0 (source), 1 (sink) and up to `n_nodes` in all."""
+        self._edges_of: list[list[int]] = [[] for _ in range(n_nodes)]
+        self._target: list[int] = []
+        self._residual: list[int] = []
+
+    def add_node(self) -> int:
+        """Add a node and return its number."""
+        self._edges_of.append([])
+        return len(self._edges_of) - 1
+
+    def add_edge(self, start: int, end: int, capacity: int) -> None:
+        """Add an edge; its reverse starts at zero."""
+        for node, target, residual in ((start, end, capacity), (end, start, 0)):
+            self._edges_of[node].append(len(self._target))
+            self._target.append(target)
+            self._residual.append(residual)
+
+    def run(self) -> int:
+        """Return the value of a maximum flow; INFINITE or more means that no finite cut exists."""
+        total = 0
+        while total < INFINITE:
+            level = self._levels()
+            if level[self.SINK] < 0:
+                break
+            next_edge = [0] * len(self._edges_of)
+            while pushed := self._augment(level, next_edge):
+                total += pushed
+        return total
+
+    def _levels(self) -> list[int]:
+        level = [-1] * len(self._edges_of)
+        level[self.SOURCE] = 0
+        queue = deque([self.SOURCE])
+        while queue:
+            node = queue.popleft()
+            for edge in self._edges_of[node]:
+                target = self._target[edge]
+                if self._residual[edge] > 0 and level[target] < 0:
+                    level[target] = level[node] + 1
+                    queue.append(target)
+        return level
+
+    def _augment(self, level: list[int], next_edge: list[int]) -> int:
+        """Push along one path in which every edge goes one level up; returns what was pushed, 0 when none is left."""
+        path: list[int] = []
+        node = self.SOURCE
+        while node != self.SINK:
+            edges = self._edges_of[node]
+            while next_edge[node] < len(edges):
+                edge = edges[next_edge[node]]
+                if self._residual[edge] > 0 and level[self._target[edge]] == level[node] + 1:
+                    path.append(edge)
+                    node = self._target[edge]
+                    break
+                next_edge[node] += 1
+            else:
+                if not path:
+                    return 0
+                node = self._target[path.pop() ^ 1]
+                next_edge[node] += 1
+        pushed = min(self._residual[edge] for edge in path)
+        for edge in path:
+            self._residual[edge] -= pushed
+            self._residual[edge ^ 1] += pushed
+        return pushed

@@ -1,0 +1,101 @@
+"""A proof that no order can do with less, in a form that anybody can re-check."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+
+from lowtide.analysis.lower_bounds import LowerBound, lower_bounds
+from lowtide.analysis.problem import Problem
+from lowtide.errors import MalformedInputError
+from lowtide.files import read_bytes, write_bytes
+from lowtide.search.fit import FitOutcome
+
+_Bytes = Annotated[int, msgspec.Meta(ge=0)]
+_Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+
+
+class RefutedBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A budget for one memory space that exhaustive search found no order within."""
+
+    budget_bytes: _Bytes
+    at_least_bytes: _Bytes
+    """The least peak that is left for any order: a figure above the budget that was met on the way."""
+
+
+class SpaceProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why no order has a lower peak in one memory space. Persistent buffers are left out of every figure."""
+
+    space: str
+    bound_bytes: _Bytes
+    op: _Id | None
+    """The op that needs `cut_bytes` while it runs, whatever the order; None: the inputs or the outputs alone do."""
+    before: tuple[_Id, ...]
+    """The ops, ascending, after which `op` needs least: no closed set leaves it less. Empty without an op."""
+    cut_bytes: _Bytes
+    refuted: tuple[RefutedBudget, ...]
+    """Budgets between `cut_bytes` and the bound, in the order in which they were refuted."""
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A bound for every memory space of a graph, with what shows that it holds; see `check_proof`."""
+
+    lowtide_proof: Literal[1] = 1
+    graph: str
+    """Fingerprint of the graph."""
+    in_place: bool
+    """Whether optional in-place pairs were allowed."""
+    spaces: tuple[SpaceProof, ...]
+    callees: dict[str, "Proof"] = {}
+    """Proofs for the graphs that its ops call: each counts with its own bound."""
+
+    @property
+    def bound_bytes(self) -> Mapping[str, int]:
+        """The bound of every memory space."""
+        return {space.space: space.bound_bytes for space in self.spaces}
+
+
+def prove(problem: Problem, cuts: Sequence[LowerBound], refuted: Sequence[FitOutcome] = ()) -> Proof:
+    """Write down why the peak of a problem is bounded.
+
+    `cuts` are the bounds of `lower_bounds`, one per memory space; `refuted` are budgets that exact search proved
+    impossible, each limited in one memory space only. O(n) beside the bounds of callees, which are found again.
+    """
+    graph = problem.graph
+    callees: dict[str, Proof] = {}
+    for name in dict.fromkeys(name for names in graph.callees for name in names):
+        inner = Problem(graph.subgraphs[name], in_place=problem.in_place)
+        callees[name] = prove(inner, lower_bounds(inner, [inner.given_order()]))
+    spaces = tuple(_space_proof(position, cut, refuted) for position, cut in enumerate(cuts))
+    return Proof(graph=graph.fingerprint, in_place=problem.in_place, spaces=spaces, callees=callees)
+
+
+def _space_proof(position: int, cut: LowerBound, refuted: Sequence[FitOutcome]) -> SpaceProof:
+    here = [outcome for outcome in refuted if outcome.limited_space == position]
+    budgets = tuple(
+        RefutedBudget(budget_bytes=outcome.budget[position], at_least_bytes=outcome.next_budget[position])
+        for outcome in here
+    )
+    return SpaceProof(
+        space=cut.space,
+        bound_bytes=max([cut.peak_bytes, *(budget.at_least_bytes for budget in budgets)]),
+        op=cut.op,
+        before=() if cut.before is None else tuple(np.flatnonzero(cut.before).tolist()),
+        cut_bytes=cut.peak_bytes,
+        refuted=budgets,
+    )
+
+
+def write_proof_file(proof: Proof, path: Path) -> None:
+    """Write a proof as JSON, gzipped where the name ends in .gz; raises UsageError when the place cannot be written."""
+    write_bytes(path, msgspec.json.encode(proof))
+
+
+def read_proof_file(path: Path) -> Proof:
+    """Read a proof; raises MalformedInputError for a file that is none. What it claims is not checked here."""
+    try:
+        return msgspec.json.decode(read_bytes(path), type=Proof)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MalformedInputError(f"{path}: not a proof of lowtide ({error}); write one with lowtide plan") from None

@@ -1,0 +1,207 @@
+"""Proofs: true ones are confirmed by the independent checker, false ones are refused."""
+
+import ast
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from lowtide import minimize, read_graph_file
+from lowtide.errors import FingerprintError, InputError, LowtideError, MalformedInputError, ProofError
+from lowtide.graph import Graph, GraphBuilder, Lifetime, write_graph_file
+from lowtide.schedule import make_candidate
+from lowtide.search import Proof, RefutedBudget, check_proof, read_proof_file, write_proof_file
+from tests.cli.conftest import Command, lowtide
+from tests.oracles.least_peak import least_peak
+from tests.oracles.plans import problem_of
+from tests.oracles.random_graphs import random_graph
+from tests.strategies import graphs
+
+__all__ = ["lowtide"]  # the fixture
+SOURCE = Path(__file__).parents[2] / "src/lowtide/search"
+SAMPLES = sorted((Path(__file__).parents[1] / "data/graphs").glob("*.graph.json.gz"))
+
+
+def proof_of(graph: Graph, *, in_place: bool = True) -> Proof:
+    """The proof that the search gives."""
+    proof = make_candidate("search", graph, in_place=in_place).proof
+    assert proof is not None
+    return proof
+
+
+def confirmed(graph: Graph, proof: Proof) -> dict[str, int]:
+    """The bounds of a proof, all of them confirmed."""
+    checked = check_proof(graph, proof)
+    assert not any(bound.not_rechecked for bound in checked)
+    return {bound.space: bound.confirmed_bytes for bound in checked}
+
+
+def with_space(proof: Proof, **changes: object) -> Proof:
+    """The proof with its first memory space changed."""
+    first, *others = proof.spaces
+    return msgspec.structs.replace(proof, spaces=(msgspec.structs.replace(first, **changes), *others))
+
+
+@settings(max_examples=200)
+@given(st.one_of(graphs(9), st.integers(0, 10**6).map(random_graph)), st.booleans())
+def test_what_the_search_proves_is_confirmed_in_every_memory_space(graph: Graph, in_place: bool) -> None:
+    candidate = make_candidate("search", graph, in_place=in_place)
+    assert candidate.proof is not None
+    bounds = {bound.space: bound.peak_bytes for bound in candidate.bounds}
+    assert candidate.proof.bound_bytes == confirmed(graph, candidate.proof) == bounds
+
+
+@settings(max_examples=200)
+@given(graphs(8, callees=False), st.booleans(), st.data())
+def test_a_bound_above_the_least_peak_or_off_its_own_steps_is_refused(
+    graph: Graph, in_place: bool, data: st.DataObject
+) -> None:
+    proof = proof_of(graph, in_place=in_place)
+    space = proof.spaces[0]
+    shift = data.draw(st.sampled_from([-2, -1, 1, 2]))
+    assume(space.cut_bytes + shift >= 0)
+    for changes in (
+        {"bound_bytes": max(0, space.bound_bytes + shift)},
+        {"cut_bytes": space.cut_bytes + shift},
+        {"cut_bytes": space.cut_bytes + shift, "bound_bytes": max(space.cut_bytes + shift, space.bound_bytes)},
+    ):
+        if all(getattr(space, name) == value for name, value in changes.items()):
+            continue
+        with pytest.raises(ProofError):
+            check_proof(graph, with_space(proof, **changes))
+    least = least_peak(problem_of(graph, in_place=in_place))
+    beyond = RefutedBudget(budget_bytes=least, at_least_bytes=least + 1)
+    with pytest.raises(ProofError, match="some order needs less than"):
+        check_proof(graph, with_space(proof, refuted=(beyond,), bound_bytes=least + 1))
+
+
+@settings(max_examples=200)
+@given(graphs(9, callees=False), st.booleans(), st.data())
+def test_another_op_or_another_set_is_refused_unless_it_shows_the_same(
+    graph: Graph, in_place: bool, data: st.DataObject
+) -> None:
+    assume(graph.n_ops > 1)
+    proof = proof_of(graph, in_place=in_place)
+    other = data.draw(st.integers(0, graph.n_ops - 1))
+    before = data.draw(st.sets(st.integers(0, graph.n_ops - 1)).map(lambda ops: tuple(sorted(ops))))
+    problem = problem_of(graph, in_place=in_place)
+    for op, ran in ((other, proof.spaces[0].before), (proof.spaces[0].op, before)):
+        tampered = with_space(proof, op=op, before=ran)
+        try:
+            check_proof(graph, tampered)
+        except ProofError:
+            continue
+        assert tampered.spaces[0].cut_bytes <= least_peak(problem)
+        assert op is None or set(graph.structure.predecessors[op].tolist()) <= set(ran)
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_bounds_of_real_graphs_are_confirmed_and_tampered_ones_refused(path: Path) -> None:
+    graph = read_graph_file(path)
+    proof = proof_of(graph)
+    assert confirmed(graph, proof) == proof.bound_bytes
+    space = proof.spaces[0]
+    assert space.op is not None
+    assert space.before
+    for changes in (
+        {"op": space.before[-1]},
+        {"op": graph.n_ops},
+        {"before": space.before[1:]},
+        {"before": ()},
+        {"before": (*space.before, graph.n_ops + 5)},
+        {"cut_bytes": space.cut_bytes - 1},
+        {"bound_bytes": space.bound_bytes + 1},
+        {"op": None, "before": ()},
+    ):
+        with pytest.raises(ProofError, match="wrong proof for memory space 'device'"):
+            check_proof(graph, with_space(proof, **changes))
+
+
+def test_a_budget_too_large_to_search_again_is_said_to_be_so_and_does_not_count() -> None:
+    graph = random_graph(15, limited=False)
+    proof = proof_of(graph)
+    (space,) = proof.spaces
+    assert space.refuted
+    (checked,) = check_proof(graph, proof, most_looks=0)
+    assert checked.confirmed_bytes == space.cut_bytes < space.bound_bytes
+    assert max(budget.at_least_bytes for budget in checked.not_rechecked) == space.bound_bytes
+
+
+def test_a_proof_for_another_graph_other_spaces_or_without_its_callees_is_refused() -> None:
+    inner, outer = GraphBuilder("inner"), GraphBuilder("outer")
+    inner.add_op("make", "make", writes=[inner.add_buffer("x", 7, Lifetime.OUTPUT)])
+    outer.add_subgraph("inner", inner.build())
+    outer.add_op("call", "custom", callees=["inner"])
+    graph = outer.build()
+    proof = proof_of(graph)
+    assert confirmed(graph, proof) == {"device": 7}
+    with pytest.raises(FingerprintError, match="not for graph"):
+        check_proof(inner.build(), proof)
+    with pytest.raises(ProofError, match="other memory spaces"):
+        check_proof(graph, with_space(proof, space="attic"))
+    with pytest.raises(ProofError, match="none for graph 'inner'"):
+        check_proof(graph, msgspec.structs.replace(proof, callees={}))
+
+
+def test_a_plan_of_any_order_comes_with_a_proof_of_its_bound() -> None:
+    graph = random_graph(15, limited=False)
+    for name in ("search", "lpmf", "given"):
+        result = minimize(graph, scheduler=name)
+        assert result.proof is not None
+        assert confirmed(graph, result.proof) == result.lower_bound_bytes
+
+
+def test_a_proof_file_reads_back_the_same_and_damage_is_told_in_one_line(tmp_path: Path) -> None:
+    graph = random_graph(15, limited=False)
+    proof = proof_of(graph)
+    path = tmp_path / "p.proof.json.gz"
+    write_proof_file(proof, path)
+    assert read_proof_file(path) == proof
+    fields = json.loads(msgspec.json.encode(proof))
+    damaged = tmp_path / "damaged.proof.json"
+    for content in ("{", "[]", "{}", json.dumps({**fields, "more": 1}), json.dumps({**fields, "lowtide_proof": 2})):
+        damaged.write_text(content)
+        with pytest.raises(MalformedInputError, match="not a proof of lowtide"):
+            read_proof_file(damaged)
+    with pytest.raises(InputError):
+        read_proof_file(tmp_path / "missing")
+
+
+def test_the_command_line_writes_a_proof_and_checks_it(tmp_path: Path, lowtide: Command) -> None:
+    graph = random_graph(15, limited=False)
+    model, plan, proof = (tmp_path / name for name in ("g.graph.json", "p.plan.json", "p.proof.json"))
+    write_graph_file(graph, model)
+    planned = json.loads(lowtide("plan", model, "-o", plan, "--proof", proof, "--json").stdout)
+    checked = json.loads(lowtide("verify", plan, model, "--proof", proof, "--json").stdout)
+    assert checked["confirmed_bound_bytes"] == planned["lower_bound_bytes"]
+    assert checked["not_rechecked"] == 0
+    assert "no order needs less than" in lowtide("verify", plan, model, "--proof", proof).stdout
+    space = read_proof_file(proof).spaces[0]
+    write_proof_file(with_space(read_proof_file(proof), bound_bytes=space.bound_bytes + 1), proof)
+    refused = lowtide("verify", plan, model, "--proof", proof)
+    assert (refused.code, refused.stdout) == (ProofError.exit_code, "")
+    assert "wrong proof" in refused.stderr
+
+
+@pytest.mark.parametrize("name", ["check_proof", "check_cut", "plain_fit", "plain_program", "plain_max_flow"])
+def test_the_checker_shares_no_code_with_the_search(name: str) -> None:
+    """It may import graphs, errors, the form of proofs, and its own plain parts."""
+    allowed = (
+        "lowtide.errors",
+        "lowtide.graph",
+        "lowtide.search.proof",
+        "lowtide.search.plain",
+        "lowtide.search.check",
+    )
+    for node in ast.walk(ast.parse((SOURCE / f"{name}.py").read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lowtide"):
+            assert (node.module or "").startswith(allowed)
+        if isinstance(node, ast.Import):
+            assert not any(alias.name.startswith("lowtide") for alias in node.names)
+
+
+def test_a_wrong_proof_is_an_error_of_the_common_tree() -> None:
+    assert issubclass(ProofError, LowtideError)
