@@ -20,16 +20,21 @@ class ClosureCutter {
 
   enum Side : uint8_t { kFree, kBefore, kAfter };
 
-  ClosureCut cut(int32_t op) { return cut(op, [](int32_t) { return kFree; }); }
+  ClosureCut cut(int32_t op);
 
-  // The same for the orders that agree with what is fixed: `fixed(o)` tells for every op whether it runs before `op`,
-  // after it, or is free. What is fixed must be closed and must not contradict the dependencies.
+  // Looks at one op from now on: what follows takes time in the ops incomparable with it and their buffers only.
+  void enter(int32_t op);
+
+  // The least peak of the op entered, over the orders that agree with what is fixed: `fixed(o)` tells, for every op
+  // incomparable with it, whether it runs before, after, or is free. What is fixed must be closed.
   template <class Fixed>
-  ClosureCut cut(int32_t op, Fixed fixed) {
-    mark_comparable(op);
-    for (int32_t o = 0; o < graph_.n_ops; ++o)
-      if (side_[o] == kFree) side_[o] = fixed(o);
-    return solve(op);
+  int64_t least_peak(Fixed fixed, int64_t& work) {
+    for (int32_t o : free_ops_) side_[o] = fixed(o);
+    MaxFlow flow(2);
+    const int64_t peak = build(flow) + flow.run();
+    for (int32_t o : free_ops_) side_[o] = kFree;
+    work += flow.work() + flow.n_edges() + static_cast<int64_t>(free_ops_.size() + buffers_.size());
+    return peak;
   }
 
   // The least peak while `op` runs given that one more op runs before it, or after it; shares one flow for many probes.
@@ -53,17 +58,21 @@ class ClosureCutter {
   };
 
  private:
-  void mark_comparable(int32_t op);
-  ClosureCut solve(int32_t op);
-  int64_t build(int32_t op, MaxFlow& flow);
+  void mark_comparable();
+  void find_neighbors();
+  int64_t build(MaxFlow& flow);
   bool may_take_over(int32_t op, int32_t read, int32_t written) const;
 
   const GraphView& graph_;
   const int32_t space_;
   const bool in_place_;
   int64_t kept_inputs_ = 0;
+  int32_t op_ = -1;
   std::vector<Side> side_;
-  std::vector<int32_t> node_;   // per op: its node in the flow graph
+  std::vector<int32_t> free_ops_;  // incomparable with the op, ascending
+  std::vector<int32_t> buffers_;   // of this space, allocated or touched by a free op
+  int64_t elsewhere_ = 0;          // bytes of all other buffers that are live before the op
+  std::vector<int32_t> node_;      // per op: its node in the flow graph
   std::vector<int32_t> queue_;
 };
 

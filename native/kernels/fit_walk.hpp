@@ -19,15 +19,19 @@ template <class State>
 class FitWalk {
  public:
   FitWalk(const GraphView& graph, bool in_place, const Bytes& budget, std::span<const int32_t> preference,
-          std::vector<CriticalOp> critical)
+          const std::vector<CriticalOp>& critical)
       : state_(graph, in_place), budget_(budget), rank_(graph.n_ops), foreign_(graph.n_ops, 0), valley_(graph),
-        critical_(std::move(critical)), net_(graph.n_spaces), peak_(graph.n_spaces),
+        net_(graph.n_spaces), peak_(graph.n_spaces),
         turned_away_(graph.n_spaces, INT64_MAX), committed_live_(state_.live()) {
     for (size_t i = 0; i < preference.size(); ++i) {
       const auto place = static_cast<int32_t>(i);
       rank_[preference[i]] = State::kForward ? place : -place;
     }
-    for (int32_t s = 0; s < graph.n_spaces; ++s) cutters_.emplace_back(graph, s, in_place);
+    for (size_t i = 0; i < critical.size(); ++i) {
+      critical_.push_back({critical[i].op, critical[i].space, i});
+      cutters_.emplace_back(graph, critical[i].space, in_place);
+      cutters_.back().enter(critical[i].op);
+    }
   }
 
   // Searches until `max_work` more was done; `others` are the ops that the other direction has settled.
@@ -227,18 +231,19 @@ class FitWalk {
     const size_t most = states % kAllCriticalEvery == 0 ? critical_.size() : kCriticalTried;
     size_t tried = 0;
     for (size_t i = 0; i < critical_.size() && tried < most; ++i) {
-      const auto [op, space] = critical_[i];
+      const auto [op, space, cutter] = critical_[i];
       if (state_.taken(op) || foreign_[op]) continue;
       ++tried;
       ++flows;
-      const auto cut = cutters_[space].cut(op, [&](int32_t other) {
-        if (state_.taken(other)) return State::kForward ? ClosureCutter::kBefore : ClosureCutter::kAfter;
-        if (foreign_[other]) return State::kForward ? ClosureCutter::kAfter : ClosureCutter::kBefore;
-        return ClosureCutter::kFree;
-      });
-      work += cut.work;
-      if (cut.peak > budget_[space]) {
-        turned_away_[space] = std::min(turned_away_[space], cut.peak);
+      const int64_t peak = cutters_[cutter].least_peak(
+          [&](int32_t other) {
+            if (state_.taken(other)) return State::kForward ? ClosureCutter::kBefore : ClosureCutter::kAfter;
+            if (foreign_[other]) return State::kForward ? ClosureCutter::kAfter : ClosureCutter::kBefore;
+            return ClosureCutter::kFree;
+          },
+          work);
+      if (peak > budget_[space]) {
+        turned_away_[space] = std::min(turned_away_[space], peak);
         // What dooms one set often dooms the next one.
         const auto place = critical_.begin() + static_cast<int64_t>(i);
         std::rotate(critical_.begin(), place, place + 1);
@@ -263,8 +268,12 @@ class FitWalk {
   std::vector<int32_t> rank_;
   std::vector<uint8_t> foreign_;  // per op: settled by the other direction
   ValleyFinder valley_;
-  std::vector<ClosureCutter> cutters_;  // per space
-  std::vector<CriticalOp> critical_;
+  struct Critical {
+    int32_t op, space;
+    size_t cutter;
+  };
+  std::vector<ClosureCutter> cutters_;  // one per critical op, which it has entered
+  std::vector<Critical> critical_;      // what doomed a set last comes first
   Bytes net_, peak_, turned_away_, committed_live_;
   int64_t max_work_ = 0;
   size_t n_foreign_ = 0, committed_ = 0;
