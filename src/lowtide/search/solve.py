@@ -174,7 +174,10 @@ class _Search:
             if improving:
                 budget = [max(peak, limit % UNLIMITED) for peak, limit in zip(self.peaks, self.limits, strict=True)]
             budget[space] = low + (high - 1 - low) * part // 2
-            outcome = find_fit(self.problem, budget, self.order, most_work)
+            left = self.effort.fit_work - self.work
+            if left <= 0:
+                return
+            outcome = find_fit(self.problem, budget, self.order, min(most_work, left))
             self.work += outcome.work
             if outcome.fit == Fit.FOUND and outcome.order is not None:
                 self.moved |= self.keep(outcome.order)
