@@ -20,8 +20,8 @@ struct FitLimits {
   std::function<bool()> go_on;           // asked now and then; false stops
 };
 
-// Tightens the dependencies for the budget (see precedence.hpp), then searches the executed sets depth first, each at most
-// once, forward and backward by turns with doubling limits; each direction builds on what the other has settled.
+// By turns, with growing limits: tightens the dependencies for the budget (see precedence.hpp), and searches the executed
+// sets depth first, each at most once, forward and backward; each direction builds on what the other has settled.
 // Rules that lose no solution, all from the submodularity of live bytes over closed sets:
 //   safe closure: a ready op that fits and does not raise live bytes is taken at once;
 //   valley commit: when the least closed set between the last settled set and the present one is reached, everything

@@ -11,10 +11,10 @@ from lowtide.search.fit import UNLIMITED, Fit, FitOutcome, find_fit
 from lowtide.search.trees import tree_order
 from lowtide.search.uncross import uncross
 
-_FIRST_SHARE = 400_000_000
+_FIRST_SHARE = 50_000_000
 _GROWTH = 4
 _SEEDS_UNCROSSED = 3
-_TRIES = ((True, 2), (False, 0), (False, 1))
+_TRIES = ((True, 2), (False, 1), (False, 0))
 """Whether to improve or to bound, and how far from the bound to the best peak the budget lies, in halves."""
 
 
