@@ -20,7 +20,7 @@ class Effort:
 
 EFFORTS: dict[EffortName, Effort] = {
     "fast": Effort(cut_work=50_000_000, fit_work=50_000_000, fit_ops=5_000),
-    "balanced": Effort(cut_work=500_000_000, fit_work=2_000_000_000, fit_ops=100_000),
+    "balanced": Effort(cut_work=500_000_000, fit_work=8_000_000_000, fit_ops=100_000),
     "max": Effort(cut_work=5_000_000_000, fit_work=200_000_000_000, fit_ops=200_000),
 }
 """By name, least first."""
