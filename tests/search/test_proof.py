@@ -14,10 +14,13 @@ from lowtide.errors import FingerprintError, InputError, LowtideError, Malformed
 from lowtide.graph import Graph, GraphBuilder, Lifetime, write_graph_file
 from lowtide.schedule import make_candidate
 from lowtide.search import Proof, RefutedBudget, check_proof, read_proof_file, write_proof_file
+from lowtide.search.plain_program import PlainProgram
+from lowtide.search.plain_tree import plain_tree_peak
 from tests.cli.conftest import Command, lowtide
 from tests.oracles.least_peak import least_peak
 from tests.oracles.plans import problem_of
 from tests.oracles.random_graphs import random_graph
+from tests.oracles.random_trees import random_forest, random_tree
 from tests.strategies import graphs
 
 __all__ = ["lowtide"]  # the fixture
@@ -73,6 +76,8 @@ def test_a_bound_above_the_least_peak_or_off_its_own_steps_is_refused(
         with pytest.raises(ProofError):
             check_proof(graph, with_space(proof, **changes))
     least = least_peak(problem_of(graph, in_place=in_place))
+    with pytest.raises(ProofError, match="no tree with a least peak of"):
+        check_proof(graph, with_space(proof, tree_bytes=least + 1, bound_bytes=max(least + 1, space.bound_bytes)))
     beyond = RefutedBudget(budget_bytes=least, at_least_bytes=least + 1)
     with pytest.raises(ProofError, match="some order needs less than"):
         check_proof(graph, with_space(proof, refuted=(beyond,), bound_bytes=least + 1))
@@ -146,6 +151,21 @@ def test_a_proof_for_another_graph_other_spaces_or_without_its_callees_is_refuse
         check_proof(graph, msgspec.structs.replace(proof, callees={}))
 
 
+@settings(max_examples=200)
+@given(st.builds(random_forest, st.integers(0, 10**9), st.sampled_from(range(1, 12))), st.booleans())
+def test_the_least_peak_of_a_tree_is_found_again_in_plain_python(graph: Graph, in_place: bool) -> None:
+    problem = problem_of(graph, in_place=in_place)
+    program = PlainProgram(graph, problem.transient, in_place, 0)
+    assert plain_tree_peak(program) == least_peak(problem)
+
+
+def test_a_tree_of_a_thousand_ops_is_confirmed_to_the_byte() -> None:
+    graph, _ = random_tree(0, 1000)
+    proof = proof_of(graph)
+    assert proof.spaces[0].tree_bytes == proof.spaces[0].bound_bytes
+    assert confirmed(graph, proof) == proof.bound_bytes
+
+
 def test_a_plan_of_any_order_comes_with_a_proof_of_its_bound() -> None:
     graph = random_graph(15, limited=False)
     for name in ("search", "lpmf", "given"):
@@ -186,8 +206,10 @@ def test_the_command_line_writes_a_proof_and_checks_it(tmp_path: Path, lowtide: 
     assert "wrong proof" in refused.stderr
 
 
-@pytest.mark.parametrize("name", ["check_proof", "check_cut", "plain_fit", "plain_program", "plain_max_flow"])
-def test_the_checker_shares_no_code_with_the_search(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["check_proof", "check_cut", "plain_fit", "plain_tree", "plain_program", "plain_max_flow"]
+)
+def test_the_checker_shares_no_code_with_the_search(path: Path) -> None:
     """It may import graphs, errors, the form of proofs, and its own plain parts."""
     allowed = (
         "lowtide.errors",
@@ -196,7 +218,7 @@ def test_the_checker_shares_no_code_with_the_search(name: str) -> None:
         "lowtide.search.plain",
         "lowtide.search.check",
     )
-    for node in ast.walk(ast.parse((SOURCE / f"{name}.py").read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lowtide"):
             assert (node.module or "").startswith(allowed)
         if isinstance(node, ast.Import):

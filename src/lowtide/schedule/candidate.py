@@ -52,7 +52,7 @@ def make_candidate(
         problem = settle_callees(graph, chosen, in_place=in_place)
         solution = chosen.solve(problem, limits=limits, progress=progress)
         plan, bounds, interrupted = plan_of_order(problem, solution.order), solution.bounds, solution.interrupted
-        proof = prove(problem, solution.cuts, solution.refuted)
+        proof = prove(problem, solution.cuts, solution.refuted, tree_bytes=solution.tree_bytes)
     else:
         plan, bounds, interrupted, proof = plan_graph(graph, chosen, in_place=in_place), (), False, None
     return Candidate(

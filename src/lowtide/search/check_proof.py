@@ -12,6 +12,7 @@ from lowtide.graph.transient import transient_bytes
 from lowtide.search.check_cut import is_closed_before, least_needed, needed_after
 from lowtide.search.plain_fit import PlainFit, plain_fit
 from lowtide.search.plain_program import PlainProgram
+from lowtide.search.plain_tree import plain_tree_peak
 from lowtide.search.proof import Proof, RefutedBudget, SpaceProof
 
 MOST_LOOKS = 3_000_000
@@ -24,7 +25,7 @@ class CheckedBound:
 
     space: str
     confirmed_bytes: int
-    """The bound as far as it was re-checked: what the cut shows, and the largest budget that was refuted again."""
+    """The bound as far as it was re-checked: what cut or tree show, and the largest budget that was refuted again."""
     not_rechecked: tuple[RefutedBudget, ...]
     """Budgets above it that are too large for an exhaustive search in plain Python."""
 
@@ -32,7 +33,8 @@ class CheckedBound:
 def check_proof(graph: Graph, proof: Proof, *, most_looks: int = MOST_LOOKS) -> list[CheckedBound]:
     """Confirm a proof for a graph, memory space by memory space.
 
-    A cut is confirmed by adding up its buffers and by a maximum flow of its own, a refuted budget by trying all orders,
+    A cut is confirmed by adding up its buffers and by a maximum flow of its own, the least peak of a tree by finding
+    it again in plain Python, a refuted budget by trying all orders,
     unless that takes more than `most_looks` looks at an op. Raises ProofError for a proof that does not show what it
     claims, FingerprintError for one of another graph.
     Complexity: one flow per space in plain Python (well below a second for a thousand ops), plus the looks.
@@ -65,11 +67,13 @@ def _check_space(
 ) -> CheckedBound:
     program = PlainProgram(graph, transient, in_place, position)
     _check_cut(program, proof)
-    figures = [proof.cut_bytes, *(budget.at_least_bytes for budget in proof.refuted)]
+    confirmed = max(proof.cut_bytes, proof.tree_bytes or 0)
+    if proof.tree_bytes is not None and proof.tree_bytes != plain_tree_peak(program):
+        raise _wrong(proof, f"the graph is no tree with a least peak of {proof.tree_bytes} bytes")
+    figures = [confirmed, *(budget.at_least_bytes for budget in proof.refuted)]
     if proof.bound_bytes != max(figures):
         raise _wrong(proof, f"its steps show {max(figures)} bytes, not the {proof.bound_bytes} it claims")
     not_rechecked: list[RefutedBudget] = []
-    confirmed = proof.cut_bytes
     for budget in sorted(proof.refuted, key=lambda budget: -budget.at_least_bytes):
         if budget.at_least_bytes <= confirmed:
             break  # shown already

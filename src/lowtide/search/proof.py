@@ -35,6 +35,8 @@ class SpaceProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     before: tuple[_Id, ...]
     """The ops, ascending, after which `op` needs least: no closed set leaves it less. Empty without an op."""
     cut_bytes: _Bytes
+    tree_bytes: _Bytes | None
+    """The least peak of all orders, where the graph is a tree; None elsewhere."""
     refuted: tuple[RefutedBudget, ...]
     """Budgets between `cut_bytes` and the bound, in the order in which they were refuted."""
 
@@ -57,22 +59,29 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return {space.space: space.bound_bytes for space in self.spaces}
 
 
-def prove(problem: Problem, cuts: Sequence[LowerBound], refuted: Sequence[FitOutcome] = ()) -> Proof:
+def prove(
+    problem: Problem,
+    cuts: Sequence[LowerBound],
+    refuted: Sequence[FitOutcome] = (),
+    *,
+    tree_bytes: int | None = None,
+) -> Proof:
     """Write down why the peak of a problem is bounded.
 
     `cuts` are the bounds of `lower_bounds`, one per memory space; `refuted` are budgets that exact search proved
-    impossible, each limited in one memory space only. O(n) beside the bounds of callees, which are found again.
+    impossible, each limited in one memory space only; `tree_bytes` is the least peak of a graph that is a tree.
+    O(n) beside the bounds of callees, which are found again.
     """
     graph = problem.graph
     callees: dict[str, Proof] = {}
     for name in dict.fromkeys(name for names in graph.callees for name in names):
         inner = Problem(graph.subgraphs[name], in_place=problem.in_place)
         callees[name] = prove(inner, lower_bounds(inner, [inner.given_order()]))
-    spaces = tuple(_space_proof(position, cut, refuted) for position, cut in enumerate(cuts))
+    spaces = tuple(_space_proof(position, cut, refuted, tree_bytes) for position, cut in enumerate(cuts))
     return Proof(graph=graph.fingerprint, in_place=problem.in_place, spaces=spaces, callees=callees)
 
 
-def _space_proof(position: int, cut: LowerBound, refuted: Sequence[FitOutcome]) -> SpaceProof:
+def _space_proof(position: int, cut: LowerBound, refuted: Sequence[FitOutcome], tree_bytes: int | None) -> SpaceProof:
     here = [outcome for outcome in refuted if outcome.limited_space == position]
     budgets = tuple(
         RefutedBudget(budget_bytes=outcome.budget[position], at_least_bytes=outcome.next_budget[position])
@@ -80,10 +89,11 @@ def _space_proof(position: int, cut: LowerBound, refuted: Sequence[FitOutcome]) 
     )
     return SpaceProof(
         space=cut.space,
-        bound_bytes=max([cut.peak_bytes, *(budget.at_least_bytes for budget in budgets)]),
+        bound_bytes=max([cut.peak_bytes, tree_bytes or 0, *(budget.at_least_bytes for budget in budgets)]),
         op=cut.op,
         before=() if cut.before is None else tuple(np.flatnonzero(cut.before).tolist()),
         cut_bytes=cut.peak_bytes,
+        tree_bytes=tree_bytes,
         refuted=budgets,
     )
 

@@ -28,6 +28,8 @@ class Solution:
     bounds: tuple[LowerBound, ...]
     cuts: tuple[LowerBound, ...]
     """What the bounds were before any budget was refuted."""
+    tree_bytes: int | None = None
+    """The least peak of a graph that is a tree."""
     refuted: tuple[FitOutcome, ...] = field(default=())
     """Budgets that the exact search proved impossible, in the order it did."""
     interrupted: bool = False
@@ -81,6 +83,7 @@ class _Search:
             for position, space in enumerate(problem.graph.spaces)
         ]
         self.cuts = list(self.bounds)
+        self.tree_bytes: int | None = None
         self.refuted: list[FitOutcome] = []
         self.work = 0
         self.moved = False
@@ -93,6 +96,7 @@ class _Search:
             peaks=tuple(self.peaks),
             bounds=tuple(self.bounds),
             cuts=tuple(self.cuts),
+            tree_bytes=self.tree_bytes,
             refuted=tuple(self.refuted),
             interrupted=interrupted,
             work=self.work,
@@ -151,7 +155,8 @@ class _Search:
         self.keep(order)
         # Another plan for a callee might need less, so then the proof holds for this problem only.
         if not self.problem.graph.subgraphs:
-            self.bounds = [replace(self.bounds[0], peak_bytes=self.peaks[0])]
+            self.tree_bytes = self.peaks[0]
+            self.bounds = [replace(self.bounds[0], peak_bytes=self.tree_bytes)]
 
     def uncross(self, seeds: Sequence[Order]) -> None:
         cuts = Cuts(self.problem)
