@@ -25,6 +25,7 @@ from tests.strategies import graphs
 
 __all__ = ["lowtide"]  # the fixture
 SOURCE = Path(__file__).parents[2] / "src/lowtide/search"
+PLAIN = sorted([*SOURCE.glob("check_*.py"), *SOURCE.glob("plain_*.py")])
 SAMPLES = sorted((Path(__file__).parents[1] / "data/graphs").glob("*.graph.json.gz"))
 
 
@@ -206,9 +207,7 @@ def test_the_command_line_writes_a_proof_and_checks_it(tmp_path: Path, lowtide: 
     assert "wrong proof" in refused.stderr
 
 
-@pytest.mark.parametrize(
-    "name", ["check_proof", "check_cut", "plain_fit", "plain_tree", "plain_program", "plain_max_flow"]
-)
+@pytest.mark.parametrize("path", PLAIN, ids=lambda path: path.name)
 def test_the_checker_shares_no_code_with_the_search(path: Path) -> None:
     """It may import graphs, errors, the form of proofs, and its own plain parts."""
     allowed = (
