@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from lowtide.analysis.lower_bounds import LowerBound, bytes_at_the_edges, lower_bounds
 from lowtide.analysis.problem import Order, Problem
+from lowtide.search.closure import close_order, close_orders
 from lowtide.search.cuts import Cuts
 from lowtide.search.effort import Effort
 from lowtide.search.fit import UNLIMITED, Fit, FitOutcome, find_fit
@@ -51,9 +52,10 @@ def solve(
 ) -> Solution:
     """Find an order of least peak, starting from `seeds`, at least one valid order; the result is never worse.
 
-    Layers, each only as far as the one before left a gap: the best seed; the min-cut bound; the best order of a tree;
-    uncrossing; exact search for budgets between the bound and the best order. `limits` are bytes per memory space that
-    matter more than the sum of the peaks. Anytime: Ctrl-C ends it with the best so far. Deterministic.
+    Layers, each only as far as the one before left a gap: the best seed, with ops moved to where they cost nothing; the
+    min-cut bound; the best order of a tree; uncrossing; exact search for budgets between the bound and the best order.
+    `limits` are bytes per memory space that matter more than the sum of the peaks. Anytime: Ctrl-C ends it with the
+    best so far. Deterministic.
     """
     search = _Search(problem, effort, limits or [None] * len(problem.graph.spaces), progress or _silent)
     interrupted = False
@@ -104,11 +106,8 @@ class _Search:
 
     def run(self, seeds: Iterable[Order]) -> None:
         """Go through the layers until nothing is left to gain or the work is used up."""
-        known: list[tuple[tuple[int, int], Order]] = []
-        for seed in seeds:
-            self.keep(seed)
-            known.append((self.rank(self.problem.evaluate(seed).peaks.tolist()), seed))
-        ranked = [seed for _, seed in sorted(known, key=lambda entry: entry[0])]
+        ranked = self.ranked(seeds)
+        ranked = self.ranked([*ranked, *close_orders(self.problem, [self.problem.given_order(), *ranked])])
         self.progress("bounding the peak from below")
         self.cuts = lower_bounds(self.problem, ranked)
         self.bounds = list(self.cuts)
@@ -129,6 +128,14 @@ class _Search:
                 break
             if not self.moved:
                 share *= _GROWTH
+
+    def ranked(self, orders: Iterable[Order]) -> list[Order]:
+        """Keep the best of the orders, and return all, the better ones first."""
+        known: list[tuple[tuple[int, int], Order]] = []
+        for order in orders:
+            self.keep(order)
+            known.append((self.rank(self.problem.evaluate(order).peaks.tolist()), order))
+        return [order for _, order in sorted(known, key=lambda entry: entry[0])]
 
     def rank(self, peaks: Sequence[int]) -> tuple[int, int]:
         """Return what orders are compared by: bytes over the limits, then the sum of the peaks."""
@@ -165,6 +172,7 @@ class _Search:
             for space in range(len(self.bounds)):
                 order = uncross(self.problem, order, cuts, space, self.effort.cut_work)
             self.keep(order)
+            self.keep(close_order(self.problem, order))
             if not self.gap():
                 return
 
