@@ -121,12 +121,12 @@ class _Search:
             return
         while self.gap() and self.work < self.effort.fit_work:
             self.progress(f"searching {self.gap():,} bytes between the bound and the best order")
-            self.moved = self.stopped = False
+            gap, self.moved, self.stopped = self.gap(), False, False
             for space in range(len(self.bounds)):
                 self.close_in(space, share)
             if not self.moved and not self.stopped:
                 break
-            if not self.moved:
+            if self.gap() > gap // 2:  # small steps use up the work too
                 share *= _GROWTH
 
     def ranked(self, orders: Iterable[Order]) -> list[Order]:
