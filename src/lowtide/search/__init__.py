@@ -4,6 +4,7 @@ from lowtide.search.check_proof import CheckedBound, check_proof
 from lowtide.search.effort import DEFAULT_EFFORT, EFFORTS, Effort, EffortName
 from lowtide.search.fit import Fit, find_fit
 from lowtide.search.proof import Proof, RefutedBudget, SpaceProof, prove, read_proof_file, write_proof_file
+from lowtide.search.session import Session
 from lowtide.search.solve import Solution, solve
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Fit",
     "Proof",
     "RefutedBudget",
+    "Session",
     "Solution",
     "SpaceProof",
     "check_proof",
