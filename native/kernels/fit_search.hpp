@@ -26,6 +26,7 @@ struct FitLimits {
 //   safe closure: a ready op that fits and does not raise live bytes is taken at once;
 //   valley commit: when the least closed set between the last settled set and the present one is reached, everything
 //   before it is settled;
+//   cut ops: an op comparable with all others leads to a set that every order passes, which is settled;
 //   doomed sets: a set after which some critical op cannot run within the budget any more is left (a minimum cut).
 // `preference` (an order of all ops) breaks ties.
 FitResult find_fit(const GraphView& graph, bool in_place, const Bytes& budget, std::span<const int32_t> preference,

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "kernels/closure_cut.hpp"
+#include "kernels/comparable.hpp"
 #include "kernels/execution_state.hpp"
 #include "kernels/fit_search.hpp"
 #include "kernels/valley.hpp"
@@ -20,7 +21,8 @@ class FitWalk {
  public:
   FitWalk(const GraphView& graph, bool in_place, const Bytes& budget, std::span<const int32_t> preference,
           const std::vector<CriticalOp>& critical)
-      : state_(graph, in_place), budget_(budget), rank_(graph.n_ops), foreign_(graph.n_ops, 0), valley_(graph),
+      : state_(graph, in_place), budget_(budget), rank_(graph.n_ops), foreign_(graph.n_ops, 0), comparable_(comparable_with_all(graph)),
+        valley_(graph),
         net_(graph.n_spaces), peak_(graph.n_spaces),
         turned_away_(graph.n_spaces, INT64_MAX), committed_live_(state_.live()) {
     for (size_t i = 0; i < preference.size(); ++i) {
@@ -55,7 +57,7 @@ class FitWalk {
         frames_.pop_back();
         continue;
       }
-      state_.take(choices_[frame.next++]);
+      take(choices_[frame.next++]);
       arrive();
       if (done()) return Fit::kFound;
     }
@@ -82,6 +84,18 @@ class FitWalk {
   static constexpr size_t kCriticalTried = 2;       // how many are tried at the others
   static constexpr size_t kValleysTried = 16;       // choices that are followed in search of a valley
   static constexpr int64_t kWorkPerSet = 512, kWorkPerChoice = 64, kWorkPerLook = 8;  // in arcs of a flow
+
+  // Takes an op; one that is comparable with all others leads to a set that every order passes, so that is settled.
+  void take(int32_t op) {
+    state_.take(op);
+    if (comparable_[op]) settle();
+  }
+
+  void settle() {
+    committed_ = state_.path().size();
+    committed_live_ = state_.live();
+    forget();
+  }
 
   // Enters the present set: closes it, settles what can be, and lists the ways on unless it was seen or is doomed.
   void arrive() {
@@ -120,9 +134,9 @@ class FitWalk {
     const size_t length = state_.path().size();
     const Bytes live = state_.live();
     for (size_t i = 0; i < sorted_.size() && i < kValleysTried && work < max_work_; ++i) {
-      state_.take(sorted_[i].op);
+      take(sorted_[i].op);
       close();
-      if (done() || (fits(state_.live(), live) && is_valley(length))) return true;
+      if (committed_ > length || done() || (fits(state_.live(), live) && is_valley(length))) return true;
       rewind(length);
     }
     return false;
@@ -178,7 +192,7 @@ class FitWalk {
         const int32_t op = state_.ready()[i];
         work += kWorkPerLook;
         if (!foreign_[op] && !raises(op) && state_.never_hinders(op) && try_fit(op)) {
-          state_.take(op);
+          take(op);
           changed = true;
         } else {
           ++i;
@@ -210,9 +224,7 @@ class FitWalk {
       for (int32_t op : segment) state_.take(op);
       return;
     }
-    committed_ = state_.path().size();
-    committed_live_ = state_.live();
-    forget();
+    settle();
   }
 
   // Goes back to the last commit and takes `ops` only. Their peaks are no higher without the rest, unless they needed
@@ -267,6 +279,7 @@ class FitWalk {
   const Bytes budget_;
   std::vector<int32_t> rank_;
   std::vector<uint8_t> foreign_;  // per op: settled by the other direction
+  std::vector<uint8_t> comparable_;  // per op: comparable with all others
   ValleyFinder valley_;
   struct Critical {
     int32_t op, space;
