@@ -28,6 +28,10 @@ def _over_capacity(graph: Graph, peaks: dict[str, int]) -> int:
     return sum(max(0, held[s.name] + peaks[s.name] - s.capacity_bytes) for s in graph.spaces if s.capacity_bytes)
 
 
+def _graph_of_20_ops(seed: int) -> Graph:
+    return random_graph(seed, 20)
+
+
 def _pairs_taken(plan: Plan) -> int:
     return len(plan.pairs.values) + sum(map(_pairs_taken, plan.callees.values()))
 
@@ -213,6 +217,31 @@ def test_the_first_space_is_kept_within_its_budget_even_if_that_costs_more_in_an
     assert minimize(graph).peak_bytes == {"device": 16, "host": 100}
     limited = minimize(graph, budget=15)
     assert (limited.peak_bytes, limited.shortfall) == ({"device": 15, "host": 190}, None)
+
+
+@settings(max_examples=100)
+@given(st.one_of(graphs(max_ops=8), st.integers(0, 10**6).map(_graph_of_20_ops)), st.integers(0, 120))
+def test_a_budget_is_met_wherever_the_least_peak_meets_it_and_nothing_moves_where_the_program_meets_it(
+    graph: Graph, percent: int
+) -> None:
+    budget = f"{percent}%"
+    within, least = minimize(graph, budget=budget), minimize(graph, budget=budget, scheduler="search")
+    assert (within.shortfall is None) == (least.shortfall is None)
+    if within.shortfall is None:
+        assert within.moved_ops <= least.moved_ops
+        before = simulate(graph, Plan.baseline(graph)).peak_bytes
+        asked = before[graph.spaces[0].name] * percent // 100
+        assert within.peak_bytes[graph.spaces[0].name] <= asked
+        if percent >= 100 and not _over_capacity(graph, before):
+            assert within.moved_ops == 0
+    else:
+        assert within.peak_bytes == least.peak_bytes
+
+
+def test_a_budget_between_the_least_peak_and_the_programs_moves_one_op_not_all() -> None:
+    result = minimize(_diamond(), budget=7110)
+    assert (result.scheduler, result.moved_ops, result.shortfall) == ("fit", 1, None)
+    assert minimize(_diamond(), budget=7210).moved_ops == 0
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from lowtide.errors import UsageError
 from lowtide.graph import Graph
 from lowtide.pack import pack_plan
 from lowtide.plan import Plan, Status, verify
-from lowtide.schedule import Candidate, make_candidate, scheduler
-from lowtide.search import DEFAULT_EFFORT, EFFORTS, EffortName, Proof, prove
+from lowtide.schedule import Candidate, make_candidate, make_candidate_within, scheduler
+from lowtide.search import DEFAULT_EFFORT, EFFORTS, EffortName, Proof, moved_ops, prove
 
 Means = frozenset[str]
 DEFAULT_MEANS: Means = frozenset({"reorder", "share"})
@@ -27,7 +27,9 @@ class Result:
     plan: Plan
     status: Status
     scheduler: str
-    """The order that was chosen."""
+    """The order that was chosen, by name; "fit" for one made to fit the budget, "baseline" for the program as it is."""
+    moved_ops: int
+    """How many ops left their places: those outside a longest common subsequence with the program order."""
     baseline_peak_bytes: Mapping[str, int]
     """Peak of the untouched program."""
     peak_bytes: Mapping[str, int]
@@ -57,12 +59,14 @@ def minimize(
     effort: EffortName = DEFAULT_EFFORT,
     progress: Callable[[str], None] | None = None,
 ) -> Result:
-    """Find the plan with the least peak: the best of all orders, in-place pairs, and addresses.
+    """Find the plan with the least peak, or one within a budget: the best of all orders, in-place pairs, and addresses.
 
     `budget` is what the first memory space must hold, persistent buffers included, in bytes ("8 GiB"), or a percentage
-    of the baseline's peak ("70%"), persistent buffers not included. `allow` names the means: "reorder" (another order
-    than the given one), "share" (in-place pairs). `scheduler` restricts the search to one order by name.
-    `effort` is how much work the search may do: "fast", "balanced" or "max".
+    of the baseline's peak ("70%"), persistent buffers not included. With a budget the plan is not the one of least
+    peak, but one that fits and moves few ops of the program, none where the program fits as it stands. Where nothing
+    fits it is the one of least peak, which `scheduler="search"` asks for in any case.
+    `allow` names the means: "reorder" (another order than the given one), "share" (in-place pairs). `scheduler`
+    restricts the search to one order by name. `effort` is how much work the search may do: "fast", "balanced" or "max".
 
     The plan is verified before it is returned. The status is optimal when the peak meets the lower bound, infeasible
     when the bound or a capacity proves that no plan fits, interrupted when Ctrl-C ended the search with the best plan
@@ -79,7 +83,10 @@ def minimize(
     limit = Budget.parse(budget, graph, baseline_peak)
     use_pairs = in_place and "share" in means
 
-    found = _candidate(graph, name, use_pairs, effort, limit, report)
+    fit = budget is not None and scheduler is None and name == "search"
+    if fit and limit.rank(baseline_peak)[0] == 0:
+        name, fit = "given", False
+    found = _candidate(graph, name, use_pairs, effort, limit, report, fit=fit)
     if found is None or limit.rank(baseline_peak) <= limit.rank(found.plan.peak_bytes):
         plan, chosen = replace(baseline, peak_bytes=baseline_peak), "baseline"
     else:
@@ -96,6 +103,7 @@ def minimize(
         plan=plan,
         status=plan.status,
         scheduler=chosen,
+        moved_ops=len(moved_ops(plan.order(), Problem(graph).given_order())),
         baseline_peak_bytes=baseline_peak,
         peak_bytes=plan.peak_bytes,
         arena_bytes=plan.arena_bytes,
@@ -136,12 +144,21 @@ def _order_to_try(means: Means, name: str | None) -> str:
 
 
 def _candidate(
-    graph: Graph, name: str, in_place: bool, effort: EffortName, limit: Budget, report: Callable[[str], None]
+    graph: Graph,
+    name: str,
+    in_place: bool,
+    effort: EffortName,
+    limit: Budget,
+    report: Callable[[str], None],
+    *,
+    fit: bool,
 ) -> Candidate | None:
-    """Return the plan of the named order, or None when Ctrl-C came before there was any."""
+    """Return the plan of the named order, or of one that just fits; None when Ctrl-C came before there was any."""
     try:
         report(f"ordering {graph.n_ops} ops ({name})")
         limits = list(limit.allowed.values())
+        if fit:
+            return make_candidate_within(limits, graph, in_place=in_place, effort=effort, progress=report)
         return make_candidate(name, graph, in_place=in_place, effort=effort, limits=limits, progress=report)
     except KeyboardInterrupt:
         return None

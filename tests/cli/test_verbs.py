@@ -167,12 +167,15 @@ def test_means_and_orders_can_be_chosen(lowtide: Command, graph_file: Path) -> N
 def test_a_budget_decides_the_exit_code_and_the_best_plan_is_written_in_either_case(
     lowtide: Command, graph_file: Path, tmp_path: Path, budget: str, code: int
 ) -> None:
+    """60% are 1326 bytes: the plan that moves the fewest ops will do, it need not be the one of least peak."""
     for verb in ("plan", "optimize"):
         out = tmp_path / f"{verb}.plan.json"
         done = lowtide(verb, graph_file, "-o", out, "--budget", budget, "--json")
         assert done.code == code
         fields = json.loads(done.stdout)
         assert (fields["status"] == "infeasible") == (code == 1) == ("op 'shrink1'" in str(fields["shortfall"]))
-        assert read_plan_file(out, read_graph_file(graph_file)).peak_bytes == fields["peak_bytes"] == {"device": 1211}
+        assert read_plan_file(out, read_graph_file(graph_file)).peak_bytes == fields["peak_bytes"]
+        assert fields["peak_bytes"] == {"device": 1311 if budget == "60%" else 1211}
+        assert fields["moved_ops"] == 1
     text = lowtide("plan", graph_file, "--budget", budget).stdout
     assert ("budget NOT met" in text) == (code == 1)

@@ -14,6 +14,7 @@ def result_to_json(result: Result, measured: Measurement | None = None) -> dict[
     fields: dict[str, Any] = {
         "status": result.status,
         "scheduler": result.scheduler,
+        "moved_ops": result.moved_ops,
         "baseline_peak_bytes": result.baseline_peak_bytes,
         "peak_bytes": result.peak_bytes,
         "arena_bytes": result.arena_bytes,

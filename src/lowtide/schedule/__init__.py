@@ -5,12 +5,14 @@ from lowtide.schedule.candidate import Candidate, make_candidate
 from lowtide.schedule.compare_key import compare_key
 from lowtide.schedule.scheduler import Scheduler
 from lowtide.schedule.table import scheduler, scheduler_names
+from lowtide.schedule.within_budget import make_candidate_within
 
 __all__ = [
     "Candidate",
     "Scheduler",
     "compare_key",
     "make_candidate",
+    "make_candidate_within",
     "plan_graph",
     "scheduler",
     "scheduler_names",

@@ -3,6 +3,8 @@
 from lowtide.search.check_proof import CheckedBound, check_proof
 from lowtide.search.effort import DEFAULT_EFFORT, EFFORTS, Effort, EffortName
 from lowtide.search.fit import Fit, find_fit
+from lowtide.search.fit_order import FittedOrder, fit_order
+from lowtide.search.moves import moved_ops
 from lowtide.search.proof import Proof, RefutedBudget, SpaceProof, prove, read_proof_file, write_proof_file
 from lowtide.search.session import Session
 from lowtide.search.solve import Solution, solve
@@ -14,6 +16,7 @@ __all__ = [
     "Effort",
     "EffortName",
     "Fit",
+    "FittedOrder",
     "Proof",
     "RefutedBudget",
     "Session",
@@ -21,6 +24,8 @@ __all__ = [
     "SpaceProof",
     "check_proof",
     "find_fit",
+    "fit_order",
+    "moved_ops",
     "prove",
     "read_proof_file",
     "solve",

@@ -9,7 +9,7 @@ from lowtide.graph import Graph, Lifetime
 
 
 class PlainProgram:
-    """One memory space of a graph; sets of ops and of users are the bits of an int."""
+    """One memory space of a graph; a set of executed ops is the bits of an int."""
 
     def __init__(self, graph: Graph, transient: NDArray[np.int64], in_place: bool, space: int) -> None:
         """Unpack a graph; `transient` are bytes per op and space that last while the op runs, shape (ops, spaces)."""
@@ -23,8 +23,6 @@ class PlainProgram:
         self.allocates = list(structure.allocates)
         self.touches = list(structure.touches)
         self.predecessors = list(structure.predecessors)
-        self.needed_first = [_bits(ops) for ops in self.predecessors]
-        self.all_users = [_bits(ops) for ops in self.users]
         self.transient: list[int] = transient[:, space].tolist()
         self.pairs = [self._usable_pairs(op, flat if in_place else []) for op, flat in enumerate(graph.in_place)]
 
@@ -57,26 +55,29 @@ class PlainProgram:
 
     def may_run(self, op: int, executed: int) -> bool:
         """Whether the op may come next after a set of executed ops."""
-        return not self.needed_first[op] & ~executed and not executed >> op & 1
+        return not executed >> op & 1 and all(executed >> earlier & 1 for earlier in self.predecessors[op])
 
     def run(self, op: int, executed: int) -> tuple[int, int]:
         """Return the bytes that the op adds to what is live while it runs, and what it leaves behind or takes away."""
-        left = ~(executed | 1 << op)
+        executed |= 1 << op
         peak = self.transient[op] + sum(self.sizes[buffer] for buffer in self.allocates[op])
         net = 0
         for buffer in self.allocates[op]:
-            if self.all_users[buffer] & left or not self.lifetimes[buffer].freeable:
+            if not self._dies(buffer, executed):
                 net += self.sizes[buffer]
         for buffer in self.touches[op]:
-            if not self.all_users[buffer] & left and self.lifetimes[buffer].freeable:
+            if self._dies(buffer, executed):
                 net -= self.sizes[buffer]
-        return peak - self._saved(op, left), net
+        return peak - self._saved(op, executed), net
 
-    def _saved(self, op: int, left: int) -> int:
+    def _dies(self, buffer: int, executed: int) -> bool:
+        return self.lifetimes[buffer].freeable and all(executed >> user & 1 for user in self.users[buffer])
+
+    def _saved(self, op: int, executed: int) -> int:
         """Return the most bytes that the op can save by writing into operands that die: a maximum-weight matching."""
         takers: dict[int, list[int]] = {}
         for read, written in self.pairs[op]:
-            if not self.all_users[read] & left:
+            if self._dies(read, executed):
                 takers.setdefault(written, []).append(read)
         taken_by: dict[int, int] = {}
 
@@ -95,10 +96,3 @@ class PlainProgram:
             for written in sorted(takers, key=lambda written: -self.sizes[written])
             if augment(written, set())
         )
-
-
-def _bits(ops: Sequence[int]) -> int:
-    bits = 0
-    for op in ops:
-        bits |= 1 << op
-    return bits
