@@ -175,7 +175,7 @@ def test_a_budget_decides_the_exit_code_and_the_best_plan_is_written_in_either_c
         fields = json.loads(done.stdout)
         assert (fields["status"] == "infeasible") == (code == 1) == ("op 'shrink1'" in str(fields["shortfall"]))
         assert read_plan_file(out, read_graph_file(graph_file)).peak_bytes == fields["peak_bytes"]
-        assert fields["peak_bytes"] == {"device": 1311 if budget == "60%" else 1211}
-        assert fields["moved_ops"] == 1
+        peak, moved = (1311, 1) if budget == "60%" else (1211, 2)
+        assert (fields["peak_bytes"], fields["moved_ops"]) == ({"device": peak}, moved)
     text = lowtide("plan", graph_file, "--budget", budget).stdout
     assert ("budget NOT met" in text) == (code == 1)
