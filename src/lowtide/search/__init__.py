@@ -2,6 +2,7 @@
 
 from lowtide.search.check_proof import CheckedBound, check_proof
 from lowtide.search.effort import DEFAULT_EFFORT, EFFORTS, Effort, EffortName
+from lowtide.search.equal_orders import equal_orders
 from lowtide.search.fit import Fit, find_fit
 from lowtide.search.fit_order import FittedOrder, fit_order
 from lowtide.search.moves import moved_ops
@@ -23,6 +24,7 @@ __all__ = [
     "Solution",
     "SpaceProof",
     "check_proof",
+    "equal_orders",
     "find_fit",
     "fit_order",
     "moved_ops",

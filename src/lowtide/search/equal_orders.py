@@ -1,0 +1,50 @@
+"""Several orders of the same peak, for whoever has another reason to choose: the packer, for one."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from lowtide.analysis.problem import Order, Problem
+from lowtide.search.fit import find_fit
+from lowtide.search.moves import bring_nearer, is_valid
+from lowtide.search.solve import Solution
+
+_FIT_WORK = 20_000_000
+_MOST_TRIES = 200
+_SWAPS_PER_ORDER = 2_000
+
+
+def equal_orders(problem: Problem, solution: Solution, count: int) -> Iterator[Order]:
+    """Yield up to `count` different valid orders that need no more than the solution's peak in any memory space.
+
+    First the solution's own; then the same brought nearer to the program order; then what exact search finds within
+    that peak when ties go to the program order, to its reverse, and to the reverse of the solution; then the solution
+    with neighbors swapped. Deterministic; each is found when it is asked for; fewer come where fewer are found.
+    """
+    seen: set[bytes] = set()
+    for order in _candidates(problem, solution):
+        if len(seen) == count:
+            return
+        if order.tobytes() not in seen:
+            seen.add(order.tobytes())
+            yield order
+
+
+def _candidates(problem: Problem, solution: Solution) -> Iterator[Order]:
+    own, given = solution.order, problem.given_order()
+    most = np.asarray(solution.peaks, np.int64)
+
+    def keep(order: Order) -> bool:
+        return bool((problem.evaluate(order).peaks <= most).all())
+
+    yield own
+    yield bring_nearer(problem, own, given, keep, _MOST_TRIES)
+    for preference in (given, given[::-1], own[::-1]):
+        found = find_fit(problem, solution.peaks, np.ascontiguousarray(preference), _FIT_WORK)
+        if found.order is not None:
+            yield found.order
+    for first in range(min(len(own) - 1, _SWAPS_PER_ORDER)):
+        swapped = own.copy()
+        swapped[first : first + 2] = swapped[first : first + 2][::-1]
+        if is_valid(problem, swapped) and keep(swapped):
+            yield swapped
