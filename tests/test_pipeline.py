@@ -160,6 +160,19 @@ def test_a_budget_below_the_bound_is_infeasible_with_the_op_and_the_missing_byte
         assert result.peak_bytes == {"device": 1211}
         assert result.shortfall is not None
         assert "op 'shrink1' alone needs 1211 bytes in device, 1 more than the 1210 that the budget" in result.shortfall
+        assert result.shortfall.endswith("; live then: big1 (1100), small1 (101), x (10)")
+
+
+def test_a_budget_that_only_exact_search_refutes_is_not_laid_at_the_door_of_one_op() -> None:
+    graph = limited_graph(15, limited=False)
+    result = minimize(graph)
+    assert result.proof is not None
+    (space,) = result.proof.spaces
+    assert space.cut_bytes < space.bound_bytes
+    refused = minimize(graph, budget=space.bound_bytes - 1 + graph.persistent_bytes()[space.space])
+    assert refused.status == "infeasible"
+    assert refused.shortfall is not None
+    assert f"every order needs at least {space.bound_bytes} bytes" in refused.shortfall
 
 
 def test_a_budget_at_the_bound_that_the_order_misses_is_not_called_infeasible() -> None:

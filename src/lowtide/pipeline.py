@@ -12,8 +12,9 @@ from lowtide.errors import UsageError
 from lowtide.graph import Graph
 from lowtide.pack import pack_plan
 from lowtide.plan import Plan, Status, verify
-from lowtide.schedule import Candidate, make_candidate, make_candidate_within, scheduler
+from lowtide.schedule import Candidate, make_candidate, make_candidate_within, scheduler, with_least_arena
 from lowtide.search import DEFAULT_EFFORT, EFFORTS, EffortName, Proof, moved_ops, prove
+from lowtide.verdict import judge
 
 Means = frozenset[str]
 DEFAULT_MEANS: Means = frozenset({"reorder", "share"})
@@ -159,9 +160,10 @@ def _candidate(
         limits = list(limit.allowed.values())
         if fit:
             return make_candidate_within(limits, graph, in_place=in_place, effort=effort, progress=report)
-        return make_candidate(name, graph, in_place=in_place, effort=effort, limits=limits, progress=report)
+        found = make_candidate(name, graph, in_place=in_place, effort=effort, limits=limits, progress=report)
     except KeyboardInterrupt:
         return None
+    return with_least_arena(found)
 
 
 def _complete(
@@ -187,7 +189,7 @@ def _complete(
         report("bounding the peak from below")
         bounds = lower_bounds(problem, [problem.given_order(), plan.order()])
         proof = prove(problem, bounds)
-    status, shortfall = _judge(graph, limit, bounds, plan.peak_bytes)
+    status, shortfall = judge(problem, limit, bounds, proof, plan.peak_bytes)
     plan = plan.with_claims(
         status="interrupted" if interrupted else status,
         peak_bytes=plan.peak_bytes,
@@ -198,34 +200,3 @@ def _complete(
     report("verifying the plan")
     verify(graph, plan, check_capacity=False)
     return plan, proof, shortfall
-
-
-def _judge(
-    graph: Graph, limit: Budget, bounds: Sequence[LowerBound], peak: Mapping[str, int]
-) -> tuple[Status, str | None]:
-    """Return the status, and why the limits are not met; what is proven impossible comes first."""
-    persistent = graph.persistent_bytes()
-    unproven: str | None = None
-    for bound in bounds:
-        space, by = bound.space, limit.limited_by[bound.space]
-        most = limit.allowed[space]
-        if most is None or peak[space] <= most:
-            continue
-        if most < 0:
-            return "infeasible", (
-                f"persistent buffers alone need {persistent[space]} bytes in {space}, {-most} more than {by} allows"
-            )
-        if bound.peak_bytes > most:
-            who = (
-                "inputs and outputs alone need" if bound.op is None else f"op {graph.op_names[bound.op]!r} alone needs"
-            )
-            return "infeasible", (
-                f"{who} {bound.peak_bytes} bytes in {space}, {bound.peak_bytes - most} more than the {most} that "
-                f"{by} leaves beside persistent buffers"
-            )
-        unproven = unproven or (
-            f"the best plan found needs {peak[space]} bytes in {space}, {peak[space] - most} more than the {most} that "
-            f"{by} leaves beside persistent buffers; no proof that none fits"
-        )
-    met = all(bound.peak_bytes == peak[bound.space] for bound in bounds)
-    return ("optimal" if met and unproven is None else "feasible"), unproven

@@ -3,6 +3,7 @@
 from lowtide.schedule.callees import plan_graph
 from lowtide.schedule.candidate import Candidate, make_candidate
 from lowtide.schedule.compare_key import compare_key
+from lowtide.schedule.least_arena import with_least_arena
 from lowtide.schedule.scheduler import Scheduler
 from lowtide.schedule.table import scheduler, scheduler_names
 from lowtide.schedule.within_budget import make_candidate_within
@@ -16,4 +17,5 @@ __all__ = [
     "plan_graph",
     "scheduler",
     "scheduler_names",
+    "with_least_arena",
 ]

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from lowtide.analysis import Problem
 from lowtide.analysis.lower_bounds import LowerBound
 from lowtide.graph import Graph
 from lowtide.plan import Plan
@@ -11,7 +12,7 @@ from lowtide.schedule.callees import plan_graph, plan_of_order, settle_callees
 from lowtide.schedule.compare_key import compare_key
 from lowtide.schedule.search import Search
 from lowtide.schedule.table import scheduler
-from lowtide.search import DEFAULT_EFFORT, EffortName, Proof, prove
+from lowtide.search import DEFAULT_EFFORT, EffortName, Proof, Solution, prove
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class Candidate:
     """What was proven on the way, per memory space; empty where the scheduler proves nothing."""
     proof: Proof | None = None
     """What shows that the bounds hold."""
+    solved: tuple[Problem, Solution] | None = None
+    """What the search was asked and what it said, where it was a search."""
     interrupted: bool = False
     """Whether Ctrl-C ended the search before it was done."""
 
@@ -51,10 +54,12 @@ def make_candidate(
         chosen = replace(chosen, effort=effort)
         problem = settle_callees(graph, chosen, in_place=in_place)
         solution = chosen.solve(problem, limits=limits, progress=progress)
+        solved = (problem, solution)
         plan, bounds, interrupted = plan_of_order(problem, solution.order), solution.bounds, solution.interrupted
         proof = prove(problem, solution.cuts, solution.refuted, tree_bytes=solution.tree_bytes)
     else:
-        plan, bounds, interrupted, proof = plan_graph(graph, chosen, in_place=in_place), (), False, None
+        plan, bounds, interrupted = plan_graph(graph, chosen, in_place=in_place), (), False
+        proof = solved = None
     return Candidate(
         scheduler=name,
         plan=plan,
@@ -62,5 +67,6 @@ def make_candidate(
         seconds=time.perf_counter() - started,
         bounds=bounds,
         proof=proof,
+        solved=solved,
         interrupted=interrupted,
     )

@@ -1,0 +1,47 @@
+"""Among orders of equal peak, the one whose buffers can be placed most tightly."""
+
+from dataclasses import replace
+from itertools import islice
+
+from lowtide.analysis import Problem
+from lowtide.pack import pack_plan
+from lowtide.plan import Plan
+from lowtide.schedule.callees import plan_of_order
+from lowtide.schedule.candidate import Candidate
+from lowtide.schedule.compare_key import compare_key
+from lowtide.search import equal_orders
+
+_MOST_ORDERS = 4
+_MOST_OPS = 20_000
+"""Placing the buffers of larger graphs takes too long to do it several times."""
+
+
+def with_least_arena(candidate: Candidate) -> Candidate:
+    """Return the candidate with the plan of least arena among up to four of its peak.
+
+    Nothing is tried where the arena is as small as the peak, which it cannot be below, nor where no search was done.
+    Ctrl-C ends it with the best so far, marked interrupted.
+    """
+    if candidate.solved is None or candidate.interrupted:
+        return candidate
+    problem, solution = candidate.solved
+    if problem.graph.n_ops > _MOST_OPS:
+        return candidate
+    best = candidate
+    try:
+        least = _arena_bytes(problem, candidate.plan)
+        for order in islice(equal_orders(problem, solution, _MOST_ORDERS), 1, None):
+            if least <= sum(best.plan.peak_bytes.values()):
+                break
+            plan = plan_of_order(problem, order)
+            arena = _arena_bytes(problem, plan)
+            if arena < least:
+                key = compare_key(problem.graph, plan.peak_bytes.values())
+                best, least = replace(candidate, plan=plan, key=key), arena
+    except KeyboardInterrupt:
+        return replace(best, interrupted=True)
+    return best
+
+
+def _arena_bytes(problem: Problem, plan: Plan) -> int:
+    return sum(pack_plan(problem.graph, plan, problem.transient).arena_bytes.values())
