@@ -8,6 +8,7 @@ from lowtide.analysis.problem import Order, Problem
 from lowtide.search.closure import close_order, close_orders
 from lowtide.search.cuts import Cuts
 from lowtide.search.effort import Effort
+from lowtide.search.first_of import first_of_bound, uncross_first
 from lowtide.search.fit import UNLIMITED, Fit, FitOutcome, find_fit
 from lowtide.search.trees import tree_order
 from lowtide.search.uncross import uncross
@@ -53,7 +54,8 @@ def solve(
     """Find an order of least peak, starting from `seeds`, at least one valid order; the result is never worse.
 
     Layers, each only as far as the one before left a gap: the best seed, with ops moved to where they cost nothing; the
-    min-cut bound; the best order of a tree; uncrossing; exact search for budgets between the bound and the best order.
+    min-cut bound; the best order of a tree; uncrossing; what the first of several alike ops needs; exact
+    search for budgets between the bound and the best order.
     `limits` are bytes per memory space that matter more than the sum of the peaks. Anytime: Ctrl-C ends it with the
     best so far. Deterministic.
     """
@@ -116,9 +118,12 @@ class _Search:
         if self.gap():
             self.progress("uncrossing the worst ops")
             self.uncross(ranked[:_SEEDS_UNCROSSED])
-        share = min(_FIRST_SHARE, self.effort.fit_work)
         if self.problem.graph.n_ops > self.effort.fit_ops:
             return
+        if self.gap():
+            self.progress("looking at the first of several alike ops")
+            self.look_at_the_first()
+        share = min(_FIRST_SHARE, self.effort.fit_work)
         while self.gap() and self.work < self.effort.fit_work:
             self.progress(f"searching {self.gap():,} bytes between the bound and the best order")
             gap, self.moved, self.stopped = self.gap(), False, False
@@ -175,6 +180,28 @@ class _Search:
             self.keep(close_order(self.problem, order))
             if not self.gap():
                 return
+
+    def look_at_the_first(self) -> None:
+        """Make the moves that the first of several alike ops asks for, and raise the bound to what it needs."""
+        for space in range(len(self.bounds)):
+            order = uncross_first(self.problem, self.order, space, self.effort.cut_work)
+            self.keep(order)
+            self.keep(close_order(self.problem, order))
+            bound, work = first_of_bound(self.problem, self.order, space)
+            budget = [UNLIMITED] * len(self.bounds)
+            budget[space] = bound - 1
+            following = [UNLIMITED] * len(self.bounds)
+            following[space] = bound
+            refuted = FitOutcome(
+                fit=Fit.IMPOSSIBLE,
+                budget=tuple(budget),
+                order=None,
+                next_budget=tuple(following),
+                states=0,
+                flows=0,
+                work=work,
+            )
+            self.refute(space, refuted)
 
     def close_in(self, space: int, most_work: int) -> None:
         """Try budgets between the bound and the best peak of a space."""

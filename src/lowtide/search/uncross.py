@@ -4,7 +4,7 @@ import numpy as np
 
 from lowtide import _native
 from lowtide.analysis.problem import Order, Problem
-from lowtide.search.cuts import Cuts
+from lowtide.search.cuts import Cut, Cuts
 
 _MOST_TRIED = 40
 
@@ -17,7 +17,7 @@ def uncross(problem: Problem, order: Order, cuts: Cuts, space: int, most_work: i
     space gets a higher peak. Stops after `most_work` arcs. Source: uncrossing of minimum cuts (submodularity of live
     bytes); never returns a worse order.
     """
-    current = _Profile(problem, order, space)
+    current = Profile(problem, order, space)
     while cuts.work < most_work:
         better = _first_better(problem, current, cuts, space, most_work)
         if better is None:
@@ -26,18 +26,28 @@ def uncross(problem: Problem, order: Order, cuts: Cuts, space: int, most_work: i
     return current.order
 
 
-class _Profile:
+class Profile:
     """An order with its live bytes, place by place."""
 
     def __init__(self, problem: Problem, order: Order, space: int) -> None:
         n_spaces = len(problem.graph.spaces)
         profile = _native.profile(problem.native, order, problem.in_place).reshape(len(order), n_spaces)
+        self.problem = problem
+        self.space = space
         self.order = order
         self.here = profile[:, space]
         self.peaks = profile.max(axis=0, initial=0)
         self.falling = np.sort(self.here)[::-1]
 
-    def is_better_than(self, other: "_Profile") -> bool:
+    def with_cut(self, place: int, cut: Cut) -> "Profile":
+        """Return the order in which what a cut holds runs first, then the op at `place`, then the rest."""
+        before = cut.before[self.order]
+        after = ~before
+        after[place] = False
+        order = np.concatenate([self.order[before], self.order[place : place + 1], self.order[after]])
+        return Profile(self.problem, order, self.space)
+
+    def is_better_than(self, other: "Profile") -> bool:
         """Whether the sorted profile is smaller where it first differs, and no space got worse."""
         if (self.peaks > other.peaks).any():
             return False
@@ -45,7 +55,7 @@ class _Profile:
         return bool(len(different)) and bool(self.falling[different[0]] < other.falling[different[0]])
 
 
-def _first_better(problem: Problem, current: _Profile, cuts: Cuts, space: int, most_work: int) -> _Profile | None:
+def _first_better(problem: Problem, current: Profile, cuts: Cuts, space: int, most_work: int) -> Profile | None:
     order, here = current.order, current.here
     worst = np.argsort(-here, kind="stable")[:_MOST_TRIED]
     for place in worst.tolist():
@@ -55,10 +65,7 @@ def _first_better(problem: Problem, current: _Profile, cuts: Cuts, space: int, m
         cut = cuts.of(op, space)
         if here[place] <= cut.peak_bytes:
             continue
-        before = cut.before[order]
-        after = ~before
-        after[place] = False
-        candidate = _Profile(problem, np.concatenate([order[before], order[place : place + 1], order[after]]), space)
+        candidate = current.with_cut(place, cut)
         if candidate.is_better_than(current):
             return candidate
     return None
