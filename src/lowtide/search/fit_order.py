@@ -17,7 +17,9 @@ from lowtide.search.moves import bring_nearer, moved_ops
 _MOST_LOOKS = 300_000
 _MOST_OPS_BY_MOVES = 1_000
 _MOST_TRIES = 2_000
-_TRY_WORK = 20
+_MOST_CUT = 200
+_MOST_REPAIRED = 40
+_TRY_WORK = 500
 """What one try at an order costs, in units of work an op: its evaluation and what Python does around it."""
 
 
@@ -103,8 +105,8 @@ class _Within:
             edges = bytes_at_the_edges(graph, space)
             if edges > most:
                 return LowerBound(space=name, peak_bytes=edges, op=None)
-            worst = np.argsort(-excess[:, space], kind="stable")
-            for op in order[worst[: np.count_nonzero(excess[:, space])]].tolist():
+            worst = np.argsort(-excess[:, space], kind="stable")[: np.count_nonzero(excess[:, space])]
+            for op in order[worst[:_MOST_CUT]].tolist():
                 if cuts.work >= most_work:
                     return None
                 cut = cuts.of(op, space)
@@ -132,9 +134,11 @@ class _Within:
 def _repair(within: _Within, given: Order, cuts: Cuts, most_work: int) -> Order | None:
     """Make op after op fit by running it after its minimum cut, as long as the bytes above the budget get fewer."""
     order, excess = given, within.excess(given)
+    tries = 0
     while excess.any():
-        for place, space in np.argwhere(excess > 0).tolist():
-            if cuts.work >= most_work:
+        for place, space in np.argwhere(excess > 0)[:_MOST_REPAIRED].tolist():
+            tries += 1
+            if cuts.work + tries * _TRY_WORK * len(order) >= most_work:
                 return None
             moved = _run_after_its_cut(order, place, cuts.of(int(order[place]), space))
             now = within.excess(moved)
