@@ -72,6 +72,10 @@ def _silent(_stage: str) -> None:
     pass
 
 
+def _best_first(known: Sequence[tuple[tuple[int, int], Order]]) -> list[Order]:
+    return [order for _, order in sorted(known, key=lambda entry: entry[0])]
+
+
 class _Search:
     def __init__(
         self, problem: Problem, effort: Effort, limits: Sequence[int | None], progress: Callable[[str], None]
@@ -108,8 +112,10 @@ class _Search:
 
     def run(self, seeds: Iterable[Order]) -> None:
         """Go through the layers until nothing is left to gain or the work is used up."""
-        ranked = self.ranked(seeds)
-        ranked = self.ranked([*ranked, *close_orders(self.problem, [self.problem.given_order(), *ranked])])
+        known = [(self.take(seed), seed) for seed in seeds]
+        ranked = [self.problem.given_order(), *_best_first(known)]
+        known += [(self.take(order), order) for order in close_orders(self.problem, ranked)]
+        ranked = _best_first(known)
         self.progress("bounding the peak from below")
         self.cuts = lower_bounds(self.problem, ranked)
         self.bounds = list(self.cuts)
@@ -134,26 +140,23 @@ class _Search:
             if self.gap() > gap // 2:  # small steps use up the work too
                 share *= _GROWTH
 
-    def ranked(self, orders: Iterable[Order]) -> list[Order]:
-        """Keep the best of the orders, and return all, the better ones first."""
-        known: list[tuple[tuple[int, int], Order]] = []
-        for order in orders:
-            self.keep(order)
-            known.append((self.rank(self.problem.evaluate(order).peaks.tolist()), order))
-        return [order for _, order in sorted(known, key=lambda entry: entry[0])]
-
     def rank(self, peaks: Sequence[int]) -> tuple[int, int]:
         """Return what orders are compared by: bytes over the limits, then the sum of the peaks."""
         over = sum(max(0, peak - limit) for peak, limit in zip(peaks, self.limits, strict=True))
         return over, sum(peaks)
 
+    def take(self, order: Order) -> tuple[int, int]:
+        """Make an order the best one if it is better; returns its rank."""
+        peaks: list[int] = self.problem.evaluate(order).peaks.tolist()
+        rank = self.rank(peaks)
+        if rank < self.rank(self.peaks):
+            self.order, self.peaks = order, peaks
+        return rank
+
     def keep(self, order: Order) -> bool:
         """Make an order the best one if it is better; returns whether it is."""
-        peaks: list[int] = self.problem.evaluate(order).peaks.tolist()
-        if self.rank(peaks) >= self.rank(self.peaks):
-            return False
-        self.order, self.peaks = order, peaks
-        return True
+        present = self.rank(self.peaks)
+        return self.take(order) < present
 
     def gap(self) -> int:
         """Return the bytes between the best order and the bound, over all spaces."""

@@ -7,6 +7,8 @@ from lowtide.analysis.problem import Order, Problem
 from lowtide.search.cuts import Cut, Cuts
 
 _MOST_TRIED = 40
+_WORK_PER_OP = 32
+"""Of trying a move, in arcs of a flow graph."""
 
 
 def uncross(problem: Problem, order: Order, cuts: Cuts, space: int, most_work: int) -> Order:
@@ -66,6 +68,7 @@ def _first_better(problem: Problem, current: Profile, cuts: Cuts, space: int, mo
         if here[place] <= cut.peak_bytes:
             continue
         candidate = current.with_cut(place, cut)
+        cuts.work += _WORK_PER_OP * len(order)
         if candidate.is_better_than(current):
             return candidate
     return None
