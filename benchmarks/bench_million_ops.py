@@ -62,7 +62,7 @@ def main() -> None:
     lines.append(f"Peak memory of the process, graphs included: {peak_memory:.2f} GiB.")
     print(lines[-1])
     if n_ops == DEFAULT_OPS:
-        write_section("Orders on a million ops", "python benchmarks/orders_on_a_million_ops.py", "\n".join(lines))
+        write_section("Orders on a million ops", "python benchmarks/bench_million_ops.py", "\n".join(lines))
 
 
 if __name__ == "__main__":
