@@ -1,17 +1,16 @@
 """The search against the given order and the orders of five systems, on every graph of a folder."""
 
-import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from results import write_section
+from sample_graphs import SAMPLES, chosen_graphs
 
 from lowtide.graph.file_format import read_graph_file
 from lowtide.schedule import scheduler_names
 from lowtide.schedule.candidate import make_candidate
 
-SAMPLES = Path(__file__).with_name("graphs")
 COMBINED = ("search", "xla-best", "inductor-best")
 ORDERS = [name for name in scheduler_names() if name not in COMBINED]
 
@@ -85,12 +84,7 @@ def summary(rows: list[Row]) -> list[str]:
 
 def main() -> None:
     """Measure, print, and write the section into RESULTS.md when the graphs are the project's own."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, nargs="?", default=SAMPLES)
-    folder: Path = parser.parse_args().folder
-    paths = sorted(folder.glob("*.graph.json*"))
-    if not paths:
-        sys.exit(f"no graph files (*.graph.json, *.graph.json.gz) in {folder}")
+    folder, paths = chosen_graphs(__doc__)
     head = ["graph", "ops", *ORDERS, "search, bytes", "bound, bytes", "gap", "seconds"]
     table = [f"| {' | '.join(head)} |", f"|---|{'--:|' * (len(head) - 1)}"]
     print("\n".join(table), flush=True)

@@ -1,6 +1,5 @@
 """Inductor's own orders (torch._inductor.memory) against lowtide's, on the same graphs in the same process."""
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -10,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 from results import write_section
+from sample_graphs import SAMPLES, chosen_graphs
 
 sys.path.append(str(Path(__file__).parents[1]))  # the bridge to Inductor is one of the tests' oracles
 
@@ -18,7 +18,6 @@ from lowtide.graph.file_format import read_graph_file
 from lowtide.schedule import scheduler
 from tests.oracles.inductor import Inductor
 
-SAMPLES = Path(__file__).with_name("graphs")
 ORDERS = ("lpmf", "bfs", "dfs", "inductor-best")
 RUNS = 3
 
@@ -121,12 +120,7 @@ def summary(rows: list[Row]) -> list[str]:
 
 def main() -> None:
     """Measure, print, and write the section into RESULTS.md when the graphs are the project's own."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, nargs="?", default=SAMPLES)
-    folder: Path = parser.parse_args().folder
-    paths = sorted(folder.glob("*.graph.json*"))
-    if not paths:
-        sys.exit(f"no graph files (*.graph.json, *.graph.json.gz) in {folder}")
+    folder, paths = chosen_graphs(__doc__)
     sys.setrecursionlimit(1_000_000)  # Inductor's depth-first order recurses
     head = ["graph", "ops", *ORDERS, "Inductor's best peak", "search / best", "search, s"]
     table = [f"| {' | '.join(head)} |", f"|---|{'--:|' * (len(head) - 1)}"]

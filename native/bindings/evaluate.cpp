@@ -11,12 +11,11 @@ void register_evaluate(nb::module_& m) {
   m.def(
       "evaluate",
       [](const HeldGraphView& graph, Array<int32_t> order, bool in_place) {
-        if (order.shape(0) != static_cast<size_t>(graph.view.n_ops))
-          throw nb::value_error("order must hold every op once");
+        const auto ops = order_of(graph, order);
         Evaluation evaluation;
         {
           nb::gil_scoped_release released;
-          evaluation = evaluate(graph.view, span_of(order), in_place);
+          evaluation = evaluate(graph.view, ops, in_place);
         }
         std::vector<int32_t> pairs;
         pairs.reserve(evaluation.pairs.size() * 3);
@@ -29,10 +28,9 @@ void register_evaluate(nb::module_& m) {
   m.def(
       "profile",
       [](const HeldGraphView& graph, Array<int32_t> order, bool in_place) {
-        if (order.shape(0) != static_cast<size_t>(graph.view.n_ops))
-          throw nb::value_error("order must hold every op once");
+        const auto ops = order_of(graph, order);
         nb::gil_scoped_release released;
-        auto profile = evaluate(graph.view, span_of(order), in_place, true).profile;
+        auto profile = evaluate(graph.view, ops, in_place, true).profile;
         nb::gil_scoped_acquire acquired;
         return to_numpy(std::move(profile));
       },

@@ -13,15 +13,15 @@ void register_fit_search(nb::module_& m) {
       "find_fit",
       [](const HeldGraphView& graph, bool in_place, Array<int64_t> budget, Array<int32_t> preference,
          int64_t max_work) {
-        if (budget.shape(0) != static_cast<size_t>(graph.view.n_spaces) ||
-            preference.shape(0) != static_cast<size_t>(graph.view.n_ops))
-          throw nb::value_error("budget must hold one figure per space, preference every op once");
+        if (budget.shape(0) != static_cast<size_t>(graph.view.n_spaces))
+          throw nb::value_error("budget must hold one figure per space");
+        const auto ties = order_of(graph, preference);
         FitResult result;
         Monitor monitor;
         {
           nb::gil_scoped_release released;
           const auto limits = span_of(budget);
-          result = find_fit(graph.view, in_place, Bytes(limits.begin(), limits.end()), span_of(preference),
+          result = find_fit(graph.view, in_place, Bytes(limits.begin(), limits.end()), ties,
                             {max_work, [&] { return monitor.go_on(); }});
         }
         monitor.raise();

@@ -9,12 +9,11 @@ void register_safe_closure(nb::module_& m) {
   m.def(
       "close_order",
       [](const HeldGraphView& graph, Array<int32_t> order, bool in_place) {
-        if (order.shape(0) != static_cast<size_t>(graph.view.n_ops))
-          throw nb::value_error("order must hold every op once");
+        const auto ops = topological_order_of(graph, order);
         std::vector<int32_t> closed;
         {
           nb::gil_scoped_release released;
-          closed = close_order(graph.view, in_place, span_of(order));
+          closed = close_order(graph.view, in_place, ops);
         }
         return to_numpy(std::move(closed));
       },

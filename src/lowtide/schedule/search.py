@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from lowtide.analysis import Problem
 from lowtide.analysis.problem import Order
-from lowtide.schedule.table import scheduler, scheduler_names
+from lowtide.errors import UsageError
+from lowtide.schedule.table import SCHEDULERS, scheduler, scheduler_names
 from lowtide.search import DEFAULT_EFFORT, EFFORTS, EffortName, Solution, solve
 
 _COMBINED = frozenset({"search", "xla-best", "inductor-best"})
@@ -43,4 +46,19 @@ def _seeds(problem: Problem, progress: Callable[[str], None] | None) -> Iterator
         if name not in _COMBINED:
             if progress is not None:
                 progress(f"ordering {problem.graph.n_ops} ops ({name})")
-            yield scheduler(name).order(problem)
+            order = scheduler(name).order(problem)
+            if name not in SCHEDULERS:
+                _check_foreign(problem, order, name)
+            yield order
+
+
+def _check_foreign(problem: Problem, order: Order, name: str) -> None:
+    """Raise UsageError when a third party's scheduler gives no valid order, before anything is built on it."""
+    n_ops, predecessors = problem.graph.n_ops, problem.graph.structure.predecessors
+    place = np.empty(n_ops, np.int64)
+    valid = order.shape == (n_ops,) and np.array_equal(np.sort(order), np.arange(n_ops))
+    if valid:
+        place[order] = np.arange(n_ops)
+        valid = bool((place[predecessors.values] < place[predecessors.owners()]).all())
+    if not valid:
+        raise UsageError(f"scheduler {name!r} gives no valid order of this graph; update or remove its package")

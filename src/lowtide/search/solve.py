@@ -215,7 +215,10 @@ class _Search:
             # An improvement must not cost the other spaces anything; a bound must hold whatever they need.
             budget = [UNLIMITED] * len(self.bounds)
             if improving:
-                budget = [max(peak, limit % UNLIMITED) for peak, limit in zip(self.peaks, self.limits, strict=True)]
+                budget = [
+                    peak if limit == UNLIMITED else max(peak, limit)
+                    for peak, limit in zip(self.peaks, self.limits, strict=True)
+                ]
             budget[space] = low + (high - 1 - low) * part // 2
             left = self.effort.fit_work - self.work
             if left <= 0:
