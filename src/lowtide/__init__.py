@@ -9,17 +9,20 @@ if TYPE_CHECKING:
     from lowtide.frameworks.model import Measurement
     from lowtide.graph import Graph, GraphBuilder, Lifetime, read_graph_file, write_graph_file
     from lowtide.models import apply, measure, open_model, read
+    from lowtide.packing import Buffers, Packed, pack
     from lowtide.pipeline import Result, minimize
     from lowtide.plan import Plan, read_plan_file, verify, write_plan_file
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Buffers": "lowtide.packing",
     "Graph": "lowtide.graph",
     "GraphBuilder": "lowtide.graph",
     "Holder": "lowtide.analysis.holders_at_peak",
     "Lifetime": "lowtide.graph",
     "Measurement": "lowtide.frameworks.model",
+    "Packed": "lowtide.packing",
     "Plan": "lowtide.plan",
     "Result": "lowtide.pipeline",
     "apply": "lowtide.models",
@@ -27,6 +30,7 @@ _HOMES = {
     "measure": "lowtide.models",
     "minimize": "lowtide.pipeline",
     "open_model": "lowtide.models",
+    "pack": "lowtide.packing",
     "read": "lowtide.models",
     "read_graph_file": "lowtide.graph",
     "read_plan_file": "lowtide.plan",
@@ -36,11 +40,13 @@ _HOMES = {
 }
 
 __all__ = [
+    "Buffers",
     "Graph",
     "GraphBuilder",
     "Holder",
     "Lifetime",
     "Measurement",
+    "Packed",
     "Plan",
     "Result",
     "apply",
@@ -49,6 +55,7 @@ __all__ = [
     "measure",
     "minimize",
     "open_model",
+    "pack",
     "read",
     "read_graph_file",
     "read_plan_file",

@@ -10,7 +10,7 @@ from lowtide.analysis.problem import Problem
 from lowtide.budget import Budget
 from lowtide.errors import UsageError
 from lowtide.graph import Graph
-from lowtide.pack import pack_plan
+from lowtide.packing import pack_plan
 from lowtide.plan import Plan, Status, verify
 from lowtide.schedule import Candidate, make_candidate, make_candidate_within, scheduler, with_least_arena
 from lowtide.search import DEFAULT_EFFORT, EFFORTS, EffortName, Proof, moved_ops, prove

@@ -7,7 +7,7 @@ import numpy as np
 
 from lowtide.analysis import Problem, simulate
 from lowtide.graph import Graph
-from lowtide.pack.packing import pack_plan
+from lowtide.packing.plan_addresses import pack_plan
 from lowtide.plan import Plan
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lowtide.graph import Graph
-from lowtide.pack import pack_plan
+from lowtide.packing import pack_plan
 from lowtide.plan import verify
 from lowtide.schedule import Candidate, make_candidate, with_least_arena
 from tests.strategies import random_graph

@@ -8,7 +8,7 @@ from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
 from lowtide.analysis.lower_bounds import LowerBound, lower_bounds
 from lowtide.analysis.problem import Problem
 from lowtide.graph import Graph
-from lowtide.pack import pack_plan
+from lowtide.packing import pack_plan
 from lowtide.plan import Plan
 from lowtide.report.figures import format_by_space
 from lowtide.report.printable import printable

@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import islice
 
 from lowtide.analysis import Problem
-from lowtide.pack import pack_plan
+from lowtide.packing import pack_plan
 from lowtide.plan import Plan
 from lowtide.schedule.callees import plan_of_order
 from lowtide.schedule.candidate import Candidate

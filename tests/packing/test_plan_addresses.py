@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from lowtide.analysis import simulate
 from lowtide.graph import Graph, GraphBuilder
-from lowtide.pack import Packing, pack_plan
-from lowtide.pack.best_fit_by_birth import BestFitByBirth
-from lowtide.pack.greedy_by_size import GreedyBySize
+from lowtide.packing import Packing, pack_plan
+from lowtide.packing.best_fit_by_birth import BestFitByBirth
+from lowtide.packing.greedy_by_size import GreedyBySize
 from lowtide.plan import Plan, Run
 from tests.oracles.addresses import addresses_are_sound
 from tests.oracles.plans import claim, problem_of

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowtide.pack.best_fit_by_birth import BestFitByBirth
-from lowtide.pack.greedy_by_size import GreedyBySize
+from lowtide.packing.best_fit_by_birth import BestFitByBirth
+from lowtide.packing.greedy_by_size import GreedyBySize
 
 Block = tuple[int, int, int]
 """First step, last step (half-open), size in bytes."""

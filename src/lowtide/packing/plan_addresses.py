@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from lowtide.analysis.live_ranges import LiveRanges, live_ranges
 from lowtide.graph import Graph, Lifetime
-from lowtide.pack.best_fit_by_birth import BestFitByBirth
-from lowtide.pack.greedy_by_size import GreedyBySize
+from lowtide.packing.best_fit_by_birth import BestFitByBirth
+from lowtide.packing.greedy_by_size import GreedyBySize
 from lowtide.plan import Address, Plan, StepKind
 
 _MOST_FOR_QUADRATIC = 20_000

@@ -1,0 +1,42 @@
+"""The result of packing."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.plan import Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Packed:
+    """An offset for every buffer, and how far from the smallest arena it can be."""
+
+    offsets: NDArray[np.int64]
+    """In bytes, one per buffer; 0 for one that is never alive or has no bytes, unless it is fixed."""
+    arena_bytes: int
+    """The end of the highest buffer."""
+    lower_bound_bytes: int
+    """What no packing can beat."""
+    status: Status
+    """optimal: the arena is the bound. feasible: it fits the capacity, where there is one, and may not be the smallest.
+    infeasible: proven that no packing fits the capacity. stopped_by_work: none was found that fits it, nor a proof.
+    interrupted: Ctrl-C ended the search. The offsets are a sound packing in every case, within the capacity or not."""
+    bound_holders: tuple[int, ...]
+    """Buffers that together set the bound."""
+    conflict: tuple[int, ...]
+    """When infeasible: buffers that cannot fit, none of which can be left out; else empty."""
+    method: str
+    """What found the packing, by name."""
+    work: int
+    """Placements tried, over all methods; the limit of every search is counted in them."""
+
+    @property
+    def optimal(self) -> bool:
+        """Whether no packing has a smaller arena."""
+        return self.arena_bytes == self.lower_bound_bytes
+
+    @property
+    def gap(self) -> float:
+        """How far the arena can be above the smallest, as a fraction of the bound."""
+        return self.arena_bytes / self.lower_bound_bytes - 1.0 if self.lower_bound_bytes else 0.0
