@@ -8,11 +8,13 @@ import pytest
 import lowtide
 
 PUBLIC = [
+    "Buffers",
     "Graph",
     "GraphBuilder",
     "Holder",
     "Lifetime",
     "Measurement",
+    "Packed",
     "Plan",
     "Result",
     "apply",
@@ -21,6 +23,7 @@ PUBLIC = [
     "measure",
     "minimize",
     "open_model",
+    "pack",
     "read",
     "read_graph_file",
     "read_plan_file",
