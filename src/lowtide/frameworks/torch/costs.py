@@ -8,18 +8,15 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import flop_registry
 
+from lowtide.costs import PLAIN_MACHINE
 from lowtide.frameworks.torch.torch_internals import map_nodes, overload_of, value_of
-
-_BYTES_PER_SECOND = 1e10
-_FLOPS_PER_SECOND = 1e11
-_START_SECONDS = 2e-6
 
 
 def seconds_of(node: Node) -> float:
-    """Estimate an op's run time in seconds on a plain machine of 100 GFLOP/s and 10 GB/s; only ratios matter."""
+    """Estimate an op's run time in seconds on a plain machine, from its shapes: the "eager" price of the op."""
     traffic = sum(_bytes_of(value_of(argument)) for argument in node.all_input_nodes)
     traffic += _bytes_of(value_of(node))
-    return _START_SECONDS + max(traffic / _BYTES_PER_SECOND, _flops_of(node) / _FLOPS_PER_SECOND)
+    return PLAIN_MACHINE.seconds(traffic, _flops_of(node))
 
 
 def _bytes_of(value: Any) -> int:

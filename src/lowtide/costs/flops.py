@@ -1,0 +1,41 @@
+"""Floating-point operations from sizes alone, where the kind of an op allows it."""
+
+import math
+from collections.abc import Sequence
+
+from lowtide.costs.kinds import CONVOLUTION, CONVOLUTION_BACKWARD, MATRIX_PRODUCT, POINTWISE, plain_kind
+
+ELEMENT_BYTES = 4
+"""Sizes are all a graph knows; elements are taken for single precision."""
+_KERNEL_AREA = 9
+
+
+def estimate_flops(kind: str, reads: Sequence[int], writes: Sequence[int]) -> float:
+    """Estimate what an op computes from the sizes of what it reads and writes, in bytes and in argument order.
+
+    Exact for a product of two matrices, whose three sizes determine its dimensions, and for a convolution with a bias.
+    Without a bias a convolution is taken for one with a 3 x 3 kernel and stride 1; a batched product is overestimated
+    by the square root of the batch. Kinds that are not known compute nothing beside their memory traffic.
+    """
+    name = plain_kind(kind)
+    results = [size / ELEMENT_BYTES for size in writes if size]
+    operands = [size / ELEMENT_BYTES for size in reads]
+    if not results:
+        return 0.0
+    if name in POINTWISE:
+        return sum(results)
+    if name in MATRIX_PRODUCT and operands:
+        largest = sorted(operands, reverse=True)
+        return 2.0 * math.sqrt(largest[0] * largest[min(1, len(largest) - 1)] * max(results))
+    if name in CONVOLUTION and len(operands) > 1:
+        return _convolution(operands[0], operands[1], results[0], operands[2] if len(operands) > 2 else 0.0)
+    if name in CONVOLUTION_BACKWARD and len(operands) > 2:
+        return 2.0 * _convolution(operands[1], operands[2], operands[0], 0.0)
+    return 0.0
+
+
+def _convolution(source: float, weight: float, result: float, channels: float) -> float:
+    """Return 2 * elements of the result * elements of one filter; a filter is the weight of one output channel."""
+    if not channels:
+        channels = math.sqrt(weight * result / (_KERNEL_AREA * source)) if source else 1.0
+    return 2.0 * result * weight / max(1.0, channels)

@@ -1,0 +1,62 @@
+"""Every cost profile by name."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.costs.eager import eager_seconds
+from lowtide.costs.file_format import read_costs_file
+from lowtide.costs.fused import fused_seconds
+from lowtide.costs.machine import PLAIN_MACHINE, Machine
+from lowtide.costs.prices import Prices, given_prices
+from lowtide.errors import UsageError
+from lowtide.graph import Graph
+
+ProfileName = Literal["given", "eager", "fused", "measured"]
+PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
+"""given: what the graph carries. eager: a kernel per op. fused: pointwise ops nearly free. measured: from a file."""
+
+_ESTIMATES: Mapping[str, Callable[[Graph, Machine], NDArray[np.float64]]] = {
+    "eager": eager_seconds,
+    "fused": fused_seconds,
+}
+
+
+def price(
+    graph: Graph,
+    profile: ProfileName,
+    *,
+    machine: Machine = PLAIN_MACHINE,
+    costs_path: str | Path | None = None,
+) -> Prices:
+    """Price every op of a graph by a profile, in seconds.
+
+    "measured" reads `costs_path`, a costs file for this graph; the others estimate for a machine. Raises UsageError
+    for an unknown profile or a missing or superfluous path, MalformedInputError for a file that prices another graph.
+    """
+    if profile not in PROFILES:
+        raise UsageError(f"unknown cost profile {profile!r}; choose one of {', '.join(PROFILES)}")
+    if profile == "measured":
+        if costs_path is None:
+            raise UsageError("cost profile 'measured' needs the path of a costs file; name it, or choose 'eager'")
+        return read_costs_file(costs_path, graph)
+    if costs_path is not None:
+        raise UsageError(f"cost profile {profile!r} reads no costs file; choose 'measured' to price by {costs_path}")
+    return given_prices(graph) if profile == "given" else _estimated(graph, profile, machine, {})
+
+
+def _estimated(graph: Graph, profile: str, machine: Machine, known: dict[str, Prices]) -> Prices:
+    """Price callees first: an op that calls graphs takes as long as one run of them, a conditional of the longest."""
+    for name, subgraph in graph.subgraphs.items():
+        if name not in known:
+            known[name] = _estimated(subgraph, profile, machine, known)
+    seconds = _ESTIMATES[profile](graph, machine).copy()
+    for op, names in enumerate(graph.callees):
+        if names:
+            inside = [float(known[name].seconds.sum()) for name in names]
+            inner = max(inside) if graph.op_kinds[op] == "conditional" else sum(inside)
+            seconds[op] = max(seconds[op], inner)
+    return Prices(profile=profile, seconds=seconds, callees=known)

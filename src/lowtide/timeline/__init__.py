@@ -1,0 +1,6 @@
+"""When a plan's steps happen: an event simulation with one lane for compute and one for each direction of copies."""
+
+from lowtide.timeline.play import play_timeline
+from lowtide.timeline.timeline import COMPUTE, NO_LANE, Timeline
+
+__all__ = ["COMPUTE", "NO_LANE", "Timeline", "play_timeline"]

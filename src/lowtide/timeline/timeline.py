@@ -1,0 +1,87 @@
+"""What the event simulation of a plan says."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+COMPUTE = 0
+"""The lane that runs ops; every other lane copies in one direction."""
+NO_LANE = -1
+"""Stored for steps that take no time on any lane: frees."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Timeline:
+    """When every step of a plan starts and ends, in seconds from the start of the plan.
+
+    Arrays have one entry per step. The program itself stands at a step from `starts - stalls` (runs and frees) on;
+    copies start on their lane when the data and the lane are ready, while the program goes on.
+    """
+
+    profile: str
+    """The cost profile that priced the ops."""
+    lanes: tuple[str, ...]
+    """"compute", then one "source -> destination" per pair of memory spaces that the plan copies between."""
+    step_lanes: NDArray[np.int8]
+    """The lane of every step, a position in `lanes`, or NO_LANE."""
+    starts: NDArray[np.float64]
+    durations: NDArray[np.float64]
+    """How long every step occupies its lane; 0 for frees."""
+    stalls: NDArray[np.float64]
+    """How long the compute lane stands still before the step: a run that waits for data, a free that waits for a
+    copy of what it frees."""
+    final_stall: float
+    """How long the plan waits after its last step for copies still under way."""
+    base_seconds: float
+    """What running every op once takes without any wait."""
+
+    @property
+    def ends(self) -> NDArray[np.float64]:
+        """When every step ends."""
+        return self.starts + self.durations
+
+    @cached_property
+    def compute_seconds(self) -> float:
+        """What all runs take, repeated ones included."""
+        return self._busy(COMPUTE)
+
+    @cached_property
+    def stall_seconds(self) -> float:
+        """How long the compute lane stands still altogether."""
+        return math.fsum([*self.stalls.tolist(), self.final_stall])
+
+    @property
+    def seconds(self) -> float:
+        """What the whole plan takes."""
+        return self.compute_seconds + self.stall_seconds
+
+    @property
+    def extra_seconds(self) -> float:
+        """The slow-down of the plan: what it takes beyond running every op once."""
+        return self.compute_seconds - self.base_seconds + self.stall_seconds
+
+    @cached_property
+    def busy_seconds(self) -> Mapping[str, float]:
+        """How long every lane is busy, by name."""
+        return {name: self._busy(lane) for lane, name in enumerate(self.lanes)}
+
+    @cached_property
+    def hidden_seconds(self) -> float:
+        """Transfer time during which the compute lane is busy too, summed over all copies. O(steps)."""
+        computes, copies = self.step_lanes == COMPUTE, self.step_lanes > COMPUTE
+        if not computes.any():
+            return 0.0
+        starts, durations = self.starts[computes], self.durations[computes]
+        # compute time that has passed at any instant: piecewise linear through the start and end of every run
+        instants = np.column_stack([starts, starts + durations]).ravel()
+        passed = np.concatenate([[0.0], np.cumsum(durations)])
+        passed = np.column_stack([passed[:-1], passed[1:]]).ravel()
+        overlap = np.interp(self.ends[copies], instants, passed) - np.interp(self.starts[copies], instants, passed)
+        return math.fsum(overlap.tolist())
+
+    def _busy(self, lane: int) -> float:
+        return math.fsum(self.durations[self.step_lanes == lane].tolist())

@@ -1,0 +1,109 @@
+"""Prices of ops: what every profile says, and that it says which one it is."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from lowtide.costs import PLAIN_MACHINE, PROFILES, Machine, price
+from lowtide.costs.flops import estimate_flops
+from lowtide.errors import UsageError
+from lowtide.graph import Graph, GraphBuilder
+from lowtide.plan import Plan, verify
+from lowtide.timeline import play_timeline
+from tests.strategies import graphs
+
+MACHINE = Machine(bytes_per_second=4.0, flops_per_second=10.0, start_seconds=100.0)
+
+
+def _two_ops(*, cost: float = 1.0) -> Graph:
+    """Return a product of two 2 x 2 matrices (in single precision) followed by a ReLU."""
+    builder = GraphBuilder("two ops")
+    a, b, c, d = (builder.add_buffer(name, 16) for name in "abcd")
+    builder.add_op("a", "source", writes=[a])
+    builder.add_op("b", "source", writes=[b])
+    builder.add_op("c", "aten.mm.default", reads=[a, b], writes=[c], cost=cost)
+    builder.add_op("d", "aten.relu.default", reads=[c], writes=[d], cost=cost)
+    return builder.build()
+
+
+def test_eager_takes_the_larger_of_traffic_and_arithmetic_plus_a_start() -> None:
+    """The product moves 48 bytes (12 s) and computes 16 operations (1.6 s); the ReLU moves 32 bytes (8 s)."""
+    assert price(_two_ops(), "eager", machine=MACHINE).seconds.tolist() == [104, 104, 112, 108]
+    slow = replace(MACHINE, flops_per_second=1.0)
+    assert price(_two_ops(), "eager", machine=slow).seconds.tolist() == [104, 104, 116, 108]
+
+
+def test_eager_keeps_what_a_reader_said_who_knows_shapes() -> None:
+    assert price(_two_ops(cost=0.25), "eager", machine=MACHINE).seconds.tolist() == [1, 1, 0.25, 0.25]
+
+
+def test_fused_leaves_only_the_arithmetic_of_pointwise_ops() -> None:
+    """Four elements at 10 per second; everything else costs what it costs eagerly."""
+    assert price(_two_ops(), "fused", machine=MACHINE).seconds.tolist() == [104, 104, 112, 0.4]
+
+
+def test_an_op_that_calls_graphs_takes_as_long_as_they_do_and_a_conditional_as_the_longest() -> None:
+    builder = GraphBuilder("outer")
+    for name, n_ops in (("short", 1), ("long", 3)):
+        inner = GraphBuilder(name)
+        for number in range(n_ops):
+            inner.add_op(f"{name}{number}", "op")
+        builder.add_subgraph(name, inner.build())
+    builder.add_op("both", "call", callees=["short", "long"])
+    builder.add_op("either", "conditional", callees=["short", "long"])
+    assert price(builder.build(), "eager", machine=MACHINE).seconds.tolist() == [400, 300]
+
+
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns"), [(1, 1, 1), (2, 3, 5), (64, 64, 64), (1024, 8, 4096), (4096, 4096, 1)]
+)
+@pytest.mark.parametrize("kind", ["aten.mm.default", "mm", "MatMul", "com.microsoft.FusedMatMul"])
+def test_the_operations_of_a_matrix_product_follow_from_its_sizes(
+    kind: str, rows: int, inner: int, columns: int
+) -> None:
+    sizes = [4 * rows * inner, 4 * inner * columns]
+    assert estimate_flops(kind, sizes, [4 * rows * columns]) == pytest.approx(2 * rows * inner * columns)
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_operations_of_a_convolution_follow_from_its_sizes_exactly_with_a_bias_or_a_3_by_3_kernel(
+    kernel: int, bias: bool
+) -> None:
+    batch, sources, results, area = 2, 8, 16, 100
+    reads = [4 * batch * sources * area, 4 * results * sources * kernel**2, *([4 * results] if bias else [])]
+    true = 2 * batch * results * area * sources * kernel**2
+    ratio = estimate_flops("aten.convolution.default", reads, [4 * batch * results * area]) / true
+    assert ratio == pytest.approx(1 if bias or kernel == 3 else 3)
+
+
+@given(graphs())
+def test_every_profile_prices_every_op_of_every_graph(graph: Graph) -> None:
+    for profile in PROFILES[:-1]:
+        prices = price(graph, profile)
+        assert prices.profile == profile == play_timeline(graph, Plan.baseline(graph), prices).profile
+        assert prices.seconds.shape == (graph.n_ops,)
+        assert (np.isfinite(prices.seconds) & (prices.seconds >= 0)).all()
+
+
+@given(graphs())
+def test_a_plan_made_for_the_priced_graph_is_one_for_the_graph_itself(graph: Graph) -> None:
+    priced = price(graph, "eager", machine=PLAIN_MACHINE).applied_to(graph)
+    verify(graph, replace(Plan.baseline(priced), graph_fingerprint=graph.fingerprint), check_capacity=False)
+
+
+def test_fused_is_never_dearer_than_eager() -> None:
+    graph = _two_ops()
+    assert (price(graph, "fused").seconds <= price(graph, "eager").seconds).all()
+
+
+def test_wrong_calls_are_refused() -> None:
+    graph = _two_ops()
+    with pytest.raises(UsageError, match="unknown cost profile 'fast'; choose one of given, eager, fused, measured"):
+        price(graph, "fast")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UsageError, match="needs the path of a costs file"):
+        price(graph, "measured")
+    with pytest.raises(UsageError, match="reads no costs file"):
+        price(graph, "eager", costs_path="x.costs.json")
