@@ -21,6 +21,8 @@ def read_bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             compressed = file.read(2) == b"\x1f\x8b"
+            if os.fstat(file.fileno()).st_size > MOST_BYTES:
+                raise _too_large(path)
         with gzip.open(path) if compressed else path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -28,7 +30,7 @@ def read_bytes(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {path}: {_reason(error)}") from None
     if len(content) > MOST_BYTES:
-        raise InputError(f"{path}: more than {MOST_BYTES} bytes decompressed; lowtide reads no larger files")
+        raise _too_large(path)
     return content
 
 
@@ -71,6 +73,10 @@ def write_bytes(path: Path, content: bytes) -> None:
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
+
+
+def _too_large(path: Path) -> InputError:
+    return InputError(f"{path}: more than {MOST_BYTES} bytes decompressed; lowtide reads no larger files")
 
 
 def _reason(error: Exception) -> str:

@@ -1,0 +1,98 @@
+"""`lowtide pack`: offsets for buffers whose live ranges stand in a CSV file."""
+
+import math
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import numpy as np
+
+from lowtide.cli import options
+from lowtide.cli.output import print_json
+from lowtide.cli.plan import to_the_end
+from lowtide.cli.progress import Progress
+from lowtide.errors import UsageError
+from lowtide.files import check_writable, write_bytes
+from lowtide.packing import Buffers, pack
+from lowtide.packing.csv_file import read_buffer_file, write_buffer_file
+from lowtide.report.export.packing_svg import packing_svg
+from lowtide.report.packing import packed_to_json, packed_to_text
+from lowtide.search import EffortName
+from lowtide.units import parse_bytes
+
+_INTERRUPTED = 130
+_MOST_BYTES = 2**62
+
+
+def _parse_size(_ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    size = parse_bytes(text)
+    if size > _MOST_BYTES:
+        raise UsageError(f"--{param.name} {text} is too large; give at most {_MOST_BYTES} bytes")
+    return size
+
+
+@click.command("pack")
+@click.argument("buffers_csv", metavar="BUFFERS.csv", type=click.Path(path_type=Path))
+@click.option("--capacity", metavar="SIZE", callback=_parse_size, help="Find a packing into so many bytes, like 1MiB.")
+@click.option("--alignment", metavar="N", callback=_parse_size, help="Make every offset a multiple of N bytes, too.")
+@click.option("--method", metavar="NAME", help="Use this rule only, instead of the best of all.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the lines with their offsets here.")
+@click.option("--svg", type=click.Path(path_type=Path), help="Draw the packing here, steps by addresses.")
+@options.effort
+@options.json
+def command(
+    buffers_csv: Path,
+    capacity: int | None,
+    alignment: int | None,
+    method: str | None,
+    output: Path | None,
+    svg: Path | None,
+    effort: EffortName,
+    as_json: bool,
+) -> int:
+    """Give every buffer of BUFFERS.csv an offset, so that the arena is as small as possible.
+
+    One buffer a line; columns in any order: id, size, lower and upper (half-open) or start and end (inclusive), and
+    alignment, offset (fixed), hint, gaps where wanted.
+    """
+    if output is not None and output == svg:
+        raise UsageError(f"-o and --svg both name {output}; give two files")
+    for path in (output, svg):
+        if path is not None:
+            check_writable(path)
+    with Progress() as progress:
+        progress(f"reading {buffers_csv}")
+        file = read_buffer_file(buffers_csv)
+        buffers = file.buffers if alignment is None else _aligned(file.buffers, alignment)
+        progress(f"packing {len(buffers)} buffers")
+        start = time.perf_counter()
+        packed = pack(buffers, capacity=capacity, method=method, effort=effort, progress=progress)
+        seconds = time.perf_counter() - start
+        if output is not None:
+            progress(f"writing {output}")
+            to_the_end(lambda: write_buffer_file(output, file, packed.offsets))
+        if svg is not None:
+            progress(f"drawing {svg}")
+            to_the_end(lambda: write_bytes(svg, packing_svg(buffers_csv.name, buffers, packed, capacity)))
+    if as_json:
+        print_json(packed_to_json(buffers, packed, capacity, seconds))
+    else:
+        click.echo(packed_to_text(buffers_csv.name, buffers, packed, capacity, seconds))
+    if packed.status == "interrupted":
+        return _INTERRUPTED
+    return 0 if capacity is None or packed.arena_bytes <= capacity else 1
+
+
+def _aligned(buffers: Buffers, alignment: int) -> Buffers:
+    """Return buffers whose offsets are multiples of one more alignment."""
+    if alignment < 1:
+        raise UsageError(f"--alignment {alignment} is no alignment; give bytes >= 1")
+    own, places = np.unique(buffers.alignment, return_inverse=True)
+    joint = [math.lcm(alignment, each) for each in own.tolist()]
+    for each, both in zip(own.tolist(), joint, strict=True):
+        if both > _MOST_BYTES:
+            raise UsageError(f"--alignment {alignment} and the file's {each} have no common multiple of 64 bits")
+    return replace(buffers, alignment=np.asarray(joint, np.int64)[places])

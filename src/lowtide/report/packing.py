@@ -1,0 +1,59 @@
+"""What `pack` says: the arena, the bound, the gap between them, and what does not fit."""
+
+from typing import Any
+
+from lowtide.packing import Buffers, Packed
+from lowtide.report.printable import printable
+from lowtide.units import format_bytes
+
+_MOST_NAMED = 8
+
+
+def shortfall(buffers: Buffers, packed: Packed, capacity: int | None) -> str | None:
+    """Say why a packing does not fit a capacity, and whether any could; None where it does."""
+    if capacity is None or packed.arena_bytes <= capacity:
+        return None
+    if packed.status == "infeasible":
+        names = [printable(buffers.name(buffer)) for buffer in packed.conflict[:_MOST_NAMED]]
+        rest = len(packed.conflict) - len(names)
+        more = f" and {rest} more" if rest else ""
+        held = f"; these cannot fit together: {', '.join(names)}{more}" if names else ""
+        return f"proven: no packing fits {capacity} bytes{held}"
+    over = packed.arena_bytes - capacity
+    return f"no packing into {capacity} bytes was found, the best needs {over} more; no proof that none fits"
+
+
+def packed_to_json(buffers: Buffers, packed: Packed, capacity: int | None, seconds: float) -> dict[str, Any]:
+    """Return the fields of the JSON object."""
+    return {
+        "status": packed.status,
+        "method": packed.method,
+        "n_buffers": len(buffers),
+        "arena_bytes": packed.arena_bytes,
+        "lower_bound_bytes": packed.lower_bound_bytes,
+        "optimal": packed.optimal,
+        "gap": packed.gap,
+        "capacity_bytes": capacity,
+        "bound_holders": [buffers.name(buffer) for buffer in packed.bound_holders],
+        "conflict": [buffers.name(buffer) for buffer in packed.conflict],
+        "work": packed.work,
+        "seconds": seconds,
+        "shortfall": shortfall(buffers, packed, capacity),
+    }
+
+
+def packed_to_text(name: str, buffers: Buffers, packed: Packed, capacity: int | None, seconds: float) -> str:
+    """Return the page for people."""
+    gap = "no packing needs less" if packed.optimal else f"at most {packed.gap:.2%} above the smallest"
+    holders = f"   (set by {len(packed.bound_holders)} buffers)" if packed.bound_holders else ""
+    lines = [
+        f"{printable(name)}: {len(buffers)} buffers, {packed.status}, method {packed.method}, in {seconds:.2f} s",
+        f"  arena            {packed.arena_bytes} bytes, {format_bytes(packed.arena_bytes)}   ({gap})",
+        f"  lower bound      {packed.lower_bound_bytes} bytes, {format_bytes(packed.lower_bound_bytes)}{holders}",
+    ]
+    if capacity is not None:
+        lines.append(f"  capacity         {capacity} bytes, {format_bytes(capacity)}")
+    missed = shortfall(buffers, packed, capacity)
+    if missed is not None:
+        lines.append(f"  does NOT fit     {missed}")
+    return "\n".join(lines)
