@@ -1,0 +1,161 @@
+"""A net as runtimes see it that know storage by name only: ops, and the names of the blobs they read and write."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from lowtide.errors import GraphError
+from lowtide.graph import Graph, Lifetime
+
+_LARGEST_SIZE = 2**62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedOp:
+    """One op over blobs; a name among both inputs and outputs is used in place."""
+
+    kind: str
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    name: str = ""
+    device: str | None = None
+    is_gradient: bool = False
+    """Whether the op belongs to the backward pass."""
+    after: tuple[int, ...] = ()
+    """Positions of earlier ops that must run before, whatever they read and write."""
+    step_nets: tuple["NamedNet", ...] = ()
+    """Nets that a recurrent op runs once a time step; they see the blobs of the net around them by name."""
+    renames: tuple[tuple[str, str], ...] = ()
+    """Blobs of a recurrent op that were renamed, with their new names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedNet:
+    """Ops in a valid order over blobs known by name.
+
+    Blobs that are external inputs or outputs hold what the caller put there or wants to find there; nobody else may
+    use their storage. `sizes` are in bytes, for those blobs whose size is known. A blob lies on the device that
+    `blob_devices` names, else on that of the op that touches it first. Raises GraphError.
+    """
+
+    ops: tuple[NamedOp, ...]
+    external_inputs: tuple[str, ...] = ()
+    external_outputs: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    blob_devices: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        for position, op in enumerate(self.ops):
+            if any(not 0 <= other < position for other in op.after):
+                raise GraphError(
+                    f"op {position} ({op.kind}): 'after' must name earlier ops by position, got {op.after}"
+                )
+        for blob, size in self.sizes.items():
+            if isinstance(size, bool) or not 0 <= size < _LARGEST_SIZE:
+                raise GraphError(f"blob {blob!r}: size {size!r} is out of range; give bytes from 0 to 2**62 - 1")
+
+    @classmethod
+    def from_graph(cls, graph: Graph) -> "NamedNet":
+        """View a graph by the names of its buffers.
+
+        Mutated buffers are both inputs and outputs. Persistent buffers and inputs are external inputs, outputs are
+        external outputs. Callees have names of their own and stay out.
+        """
+        names, spaces = graph.buffer_names, [space.name for space in graph.spaces]
+        ops: list[NamedOp] = []
+        last_ordered: tuple[int, ...] = ()
+        for position, (reads, writes, mutates, after) in enumerate(
+            zip(graph.reads, graph.writes, graph.mutates, graph.after, strict=True)
+        ):
+            ordered = bool(graph.ordered[position])
+            ops.append(
+                NamedOp(
+                    kind=graph.op_kinds[position],
+                    name=graph.op_names[position],
+                    inputs=tuple(names[buffer] for buffer in (*reads, *mutates)),
+                    outputs=tuple(dict.fromkeys(names[buffer] for buffer in (*writes, *mutates))),
+                    device=graph.devices[position],
+                    after=(*after, *last_ordered) if ordered else tuple(after),
+                )
+            )
+            last_ordered = (position,) if ordered else last_ordered
+        lifetimes: list[int] = graph.lifetimes.tolist()
+        homes: list[int] = graph.buffer_spaces.tolist()
+        return cls(
+            ops=tuple(ops),
+            external_inputs=tuple(
+                name for name, lifetime in zip(names, lifetimes, strict=True) if lifetime <= Lifetime.DONATED
+            ),
+            external_outputs=tuple(
+                name for name, lifetime in zip(names, lifetimes, strict=True) if lifetime == Lifetime.OUTPUT
+            ),
+            sizes=dict(zip(names, graph.sizes.tolist(), strict=True)),
+            blob_devices={name: spaces[home] for name, home in zip(names, homes, strict=True)},
+        )
+
+    @cached_property
+    def externals(self) -> frozenset[str]:
+        """External inputs and outputs together."""
+        return frozenset((*self.external_inputs, *self.external_outputs))
+
+    @cached_property
+    def blobs(self) -> tuple[str, ...]:
+        """Every blob that an op touches, in the order of first touches, inputs before outputs."""
+        touches = zip(self.reads, self.writes, strict=True)
+        return tuple(dict.fromkeys(blob for reads, writes in touches for blob in (*reads, *writes)))
+
+    @cached_property
+    def reads(self) -> tuple[tuple[str, ...], ...]:
+        """Per op, the blobs it reads, each once; what its step nets read from this net is among them."""
+        return tuple(
+            tuple(dict.fromkeys((*op.inputs, *self._seen(name for net in op.step_nets for name in net.inner_reads))))
+            for op in self.ops
+        )
+
+    @cached_property
+    def writes(self) -> tuple[tuple[str, ...], ...]:
+        """Per op, the blobs it writes, each once; what its step nets write in this net is among them."""
+        return tuple(
+            tuple(dict.fromkeys((*op.outputs, *self._seen(name for net in op.step_nets for name in net.inner_writes))))
+            for op in self.ops
+        )
+
+    @cached_property
+    def inner_reads(self) -> tuple[str, ...]:
+        """Every name that the net may read from a net around it."""
+        inner = (name for op in self.ops for net in op.step_nets for name in net.inner_reads)
+        return tuple(dict.fromkeys((*self.external_inputs, *(name for op in self.ops for name in op.inputs), *inner)))
+
+    @cached_property
+    def inner_writes(self) -> tuple[str, ...]:
+        """Every name that the net may write in a net around it."""
+        inner = (name for op in self.ops for net in op.step_nets for name in net.inner_writes)
+        return tuple(dict.fromkeys((*(name for op in self.ops for name in op.outputs), *inner)))
+
+    @cached_property
+    def devices(self) -> Mapping[str, str | None]:
+        """The device of every blob that an op touches; a writer says more than a reader."""
+        result: dict[str, str | None] = dict(self.blob_devices)
+        for touches in (self.writes, self.reads):
+            for op, blobs in zip(self.ops, touches, strict=True):
+                for blob in blobs:
+                    result.setdefault(blob, op.device)
+        return result
+
+    def size_of(self, blob: str) -> int:
+        """Return the size of a blob in bytes, 1 where it is unknown."""
+        return self.sizes.get(blob, 1)
+
+    def reordered(self, order: Sequence[int]) -> "NamedNet":
+        """Return the net with its ops in the given order, which is trusted."""
+        places = {op: place for place, op in enumerate(order)}
+        ops = (replace(self.ops[op], after=tuple(places[other] for other in self.ops[op].after)) for op in order)
+        return replace(self, ops=tuple(ops))
+
+    @cached_property
+    def _own_names(self) -> frozenset[str]:
+        return self.externals.union(*(set(op.inputs) | set(op.outputs) for op in self.ops))
+
+    def _seen(self, names: Iterable[str]) -> list[str]:
+        """Those names inside step nets that this net knows; the others are the step nets' own."""
+        return [name for name in names if name in self._own_names]

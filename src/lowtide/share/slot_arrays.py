@@ -1,0 +1,51 @@
+"""Slots on flat arrays: which blobs follow one another in the same storage."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Moments = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intervals:
+    """When every blob is live, from `begins` to `ends` with both included, and its size in bytes."""
+
+    begins: Moments
+    ends: Moments
+    sizes: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+
+def total_bytes(intervals: Intervals, slot_of: Moments) -> int:
+    """Return the sum over the slots of the largest blob in each."""
+    largest = np.zeros(int(slot_of.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(largest, slot_of, intervals.sizes)
+    return int(largest.sum())
+
+
+def greedy(intervals: Intervals) -> Moments:
+    """Return a slot per blob: by last use, each in the compatible slot whose size is nearest, else in a new one.
+
+    A slot is compatible when its last blob ends before the new one begins; ties go to the oldest slot. Blobs of equal
+    last use keep their order. Source: Caffe2 memonger, compute_assignments_greedy. Complexity: O(n * slots).
+    Guarantees: feasible; never more than the sum of all sizes.
+    """
+    count = 0
+    free_from = np.zeros(len(intervals), np.int64)
+    largest = np.zeros(len(intervals), np.int64)
+    slot_of = np.zeros(len(intervals), np.int64)
+    for blob in np.argsort(intervals.ends, kind="stable").tolist():
+        size = intervals.sizes[blob]
+        compatible = np.flatnonzero(free_from[:count] < intervals.begins[blob])
+        if len(compatible):
+            slot = int(compatible[np.argmin(np.abs(largest[compatible] - size))])
+        else:
+            slot, count = count, count + 1
+        slot_of[blob] = slot
+        free_from[slot] = intervals.ends[blob]
+        largest[slot] = max(largest[slot], size)
+    return slot_of
