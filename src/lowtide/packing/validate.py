@@ -1,0 +1,148 @@
+"""The validator of packings: knows what must hold, and nothing of what packs."""
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import VerificationError
+from lowtide.packing.buffers import FREE, Buffers
+from lowtide.packing.count_overlaps import count_overlaps
+from lowtide.packing.live_pieces import live_pieces
+
+
+def validate(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None = None) -> None:
+    """Check that offsets, in bytes, one a buffer, are a packing of buffers, and of at most `capacity` bytes.
+
+    Raises VerificationError, which names the buffers and the step, for the first constraint that is broken: each buffer
+    by itself, groups, pairs that must be apart, and last those that share bytes at one time and may not. A buffer that
+    is never alive or has no bytes keeps its fixed offset and is bound by nothing else. O(n log^2 n) for n buffers,
+    gaps, members of groups and pairs; a broken packing takes log n times as long.
+    """
+    if offsets.shape != buffers.sizes.shape or offsets.dtype != np.int64:
+        raise VerificationError(f"offsets have shape {offsets.shape}, {offsets.dtype}; give an int64 for every buffer")
+    pieces = live_pieces(buffers)
+    pieces = pieces[buffers.sizes[pieces[:, 0]] > 0]
+    placed = np.zeros(len(buffers), np.bool_)
+    placed[pieces[:, 0]] = True
+    _check_each(buffers, offsets, placed, capacity)
+    for group in buffers.aliases:
+        _check_aliases(buffers, offsets, [member for member in group if placed[member]])
+    for group in buffers.contiguous:
+        _check_contiguous(buffers, offsets, [member for member in group if placed[member]])
+    _check_apart(buffers, offsets, placed)
+    _check_overlaps(buffers, offsets, pieces)
+
+
+def _check_each(buffers: Buffers, offsets: NDArray[np.int64], placed: NDArray[np.bool_], capacity: int | None) -> None:
+    if buffers.fixed is not None:
+        moved = (buffers.fixed != FREE) & (offsets != buffers.fixed)
+        _refuse(buffers, offsets, moved, "is not where it is fixed")
+    _refuse(buffers, offsets, offsets < 0, "lies below 0")
+    _refuse(buffers, offsets, placed & (offsets % buffers.alignment != 0), "is not aligned")
+    _refuse(buffers, offsets, offsets > np.iinfo(np.int64).max - buffers.sizes, "ends beyond 64 bits")
+    if capacity is not None:
+        _refuse(buffers, offsets, placed & (offsets > capacity - buffers.sizes), f"ends above {capacity}")
+
+
+def _refuse(buffers: Buffers, offsets: NDArray[np.int64], wrong: NDArray[np.bool_], why: str) -> None:
+    for buffer in np.flatnonzero(wrong)[:1].tolist():
+        raise VerificationError(f"buffer {buffers.name(buffer)} at offset {offsets[buffer]} {why}; pack again")
+
+
+def _check_aliases(buffers: Buffers, offsets: NDArray[np.int64], members: list[int]) -> None:
+    for one, two in pairwise(members):
+        if offsets[one] != offsets[two]:
+            raise _clash(buffers, offsets, one, two, "must have one offset")
+
+
+def _check_contiguous(buffers: Buffers, offsets: NDArray[np.int64], members: list[int]) -> None:
+    for one, two in pairwise(members):
+        end, alignment = int(offsets[one] + buffers.sizes[one]), int(buffers.alignment[two])
+        if offsets[two] != -(-end // alignment) * alignment:
+            raise _clash(buffers, offsets, one, two, "must lie one after the other")
+
+
+def _check_apart(buffers: Buffers, offsets: NDArray[np.int64], placed: NDArray[np.bool_]) -> None:
+    if buffers.apart is None:
+        return
+    one, two = buffers.apart.T
+    ends = offsets + buffers.sizes
+    shared = placed[one] & placed[two] & (one != two) & (offsets[one] < ends[two]) & (offsets[two] < ends[one])
+    for row in np.flatnonzero(shared)[:1].tolist():
+        raise _clash(buffers, offsets, int(one[row]), int(two[row]), "must never share bytes")
+
+
+def _check_overlaps(buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64]) -> None:
+    """All pairs that overlap must be pairs that may, so that both kinds are equally many."""
+    exempt = _exempt(buffers)
+    if _surplus(buffers, offsets, pieces, exempt, len(buffers)) == 0:
+        return
+    sound, broken = 0, len(buffers)  # so many of the first buffers do not clash among themselves, or do
+    while broken - sound > 1:
+        middle = (sound + broken) // 2
+        if _surplus(buffers, offsets, pieces, exempt, middle) == 0:
+            sound = middle
+        else:
+            broken = middle
+    raise _overlap(buffers, offsets, pieces, exempt, sound)
+
+
+def _exempt(buffers: Buffers) -> NDArray[np.int64]:
+    """Return rows (group, buffer): two buffers of one group may overlap. No pair is in two groups."""
+    group_of = np.arange(len(buffers)) + len(buffers.aliases)
+    rows: list[NDArray[np.int64]] = [np.zeros((0, 2), np.int64)]
+    for group, members in enumerate(buffers.aliases):
+        group_of[list(members)] = group
+        rows.append(np.stack([np.full(len(members), group), np.asarray(members, np.int64)], axis=1))
+    if buffers.may_overlap is not None:
+        pairs = np.unique(np.sort(buffers.may_overlap, axis=1), axis=0)
+        pairs = pairs[group_of[pairs[:, 0]] != group_of[pairs[:, 1]]]
+        rows.append(np.stack([np.arange(2 * len(pairs)) // 2 + len(buffers.aliases), pairs.ravel()], axis=1))
+    return np.concatenate(rows)
+
+
+def _surplus(
+    buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64], exempt: NDArray[np.int64], count: int
+) -> int:
+    """Return how many pairs of the first `count` buffers overlap although they may not."""
+    pieces = pieces[: np.searchsorted(pieces[:, 0], count)]
+    owners, first, last = pieces.T
+    overlaps = count_overlaps(first, last, offsets[owners], offsets[owners] + buffers.sizes[owners])
+    if overlaps == 0 or len(exempt) == 0:
+        return overlaps
+    groups, members = exempt[exempt[:, 1] < count].T
+    pieces_of = np.bincount(owners, minlength=count)
+    numbers = pieces_of[members]
+    begins = (pieces_of.cumsum() - pieces_of)[members]
+    own = np.repeat(begins - numbers.cumsum() + numbers, numbers) + np.arange(int(numbers.sum()))
+    groups, owners = np.repeat(groups, numbers), owners[own]
+    # every group gets steps of its own
+    steps, ranks = np.unique(np.concatenate([first[own], last[own]]), return_inverse=True)
+    begin, end = (groups * len(steps) + part for part in np.split(ranks, 2))
+    return overlaps - count_overlaps(begin, end, offsets[owners], offsets[owners] + buffers.sizes[owners])
+
+
+def _overlap(
+    buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64], exempt: NDArray[np.int64], buffer: int
+) -> VerificationError:
+    """Return the error for a buffer that clashes with an earlier one."""
+    owners, first, last = pieces.T
+    groups = exempt[exempt[:, 1] == buffer, 0]
+    friends = exempt[np.isin(exempt[:, 0], groups), 1]
+    low, high = offsets[owners], offsets[owners] + buffers.sizes[owners]
+    start, end = int(offsets[buffer]), int(offsets[buffer] + buffers.sizes[buffer])
+    others = (owners < buffer) & ~np.isin(owners, friends) & (low < end) & (start < high)
+    clashes = [
+        (max(int(first[piece]), int(first[other])), int(owners[other]))
+        for piece in np.flatnonzero(owners == buffer).tolist()
+        for other in np.flatnonzero(others & (first < last[piece]) & (first[piece] < last)).tolist()
+    ]
+    step, other = min(clashes)
+    return _clash(buffers, offsets, other, buffer, f"share bytes at step {step}")
+
+
+def _clash(buffers: Buffers, offsets: NDArray[np.int64], one: int, two: int, why: str) -> VerificationError:
+    ends = offsets + buffers.sizes
+    first, second = (f"{buffers.name(each)} (offsets {offsets[each]} to {ends[each]})" for each in (one, two))
+    return VerificationError(f"buffers {first} and {second} {why}; pack again")
