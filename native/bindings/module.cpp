@@ -12,4 +12,5 @@ NB_MODULE(_native, m) {
   register_fit_search(m);
   register_safe_closure(m);
   register_tree_order(m);
+  register_recompute(m);
 }

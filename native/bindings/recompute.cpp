@@ -1,0 +1,115 @@
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+
+#include <memory>
+
+#include "bindings/graph_view.hpp"
+#include "bindings/register.hpp"
+#include "kernels/recompute_greedy.hpp"
+
+namespace lowtide::bindings {
+namespace {
+
+// Cuts travel as (moments, flat pairs of moment and buffer).
+using FlatCuts = std::pair<Result<int32_t>, Result<int32_t>>;
+
+struct HeldProgram {
+  nb::object graph;
+  std::unique_ptr<RecomputeProgram> program;
+  std::unique_ptr<RecomputeEvaluator> evaluator;
+
+  Cuts cuts_of(const Array<int32_t>& moments, const Array<int32_t>& listed) const {
+    Cuts cuts;
+    for (int32_t moment : span_of(moments)) cuts[moment];
+    const auto flat = span_of(listed);
+    for (size_t i = 0; i + 1 < flat.size(); i += 2) {
+      if (flat[i + 1] < 0 || flat[i + 1] >= program->graph.n_buffers) throw nb::value_error("no such buffer");
+      cuts[flat[i]].insert(flat[i + 1]);
+    }
+    return cuts;
+  }
+};
+
+FlatCuts flat_of(const Cuts& cuts) {
+  std::vector<int32_t> moments, listed;
+  for (const auto& [moment, buffers] : cuts) {
+    moments.push_back(moment);
+    for (int32_t b : buffers) listed.insert(listed.end(), {moment, b});
+  }
+  return {to_numpy(std::move(moments)), to_numpy(std::move(listed))};
+}
+
+}  // namespace
+
+void register_recompute(nb::module_& m) {
+  nb::class_<HeldProgram>(m, "RecomputeProgram", "A base order whose ops may run again, with costs and rules.")
+      .def(
+          "__init__",
+          [](HeldProgram* self, nb::object graph, Array<int32_t> order, Array<double> cost, Array<uint8_t> may_rerun,
+             int32_t space, bool in_place) {
+            const auto& held = nb::cast<const HeldGraphView&>(graph);
+            const auto ops = topological_order_of(held, order);
+            if (cost.shape(0) != ops.size() || may_rerun.shape(0) != ops.size())
+              throw nb::value_error("cost and may_rerun must hold one figure per op");
+            if (space < 0 || space >= held.view.n_spaces) throw nb::value_error("no such memory space");
+            new (self) HeldProgram();
+            self->graph = graph;
+            const auto costs = span_of(cost);
+            const auto rules = span_of(may_rerun);
+            self->program.reset(new RecomputeProgram{held.view,
+                                                     {ops.begin(), ops.end()},
+                                                     {costs.begin(), costs.end()},
+                                                     {rules.begin(), rules.end()},
+                                                     space,
+                                                     in_place});
+            self->program->derive();
+            self->evaluator = std::make_unique<RecomputeEvaluator>(*self->program);
+          },
+          nb::arg("graph"), nb::arg("order"), nb::arg("cost"), nb::arg("may_rerun"), nb::arg("space"),
+          nb::arg("in_place"))
+      .def_prop_ro(
+          "last_use", [](const HeldProgram& self) { return to_numpy(self.program->last_use); }, nb::rv_policy::move,
+          "Per buffer, the moment of its last use in the base order, -1 where nothing uses it.")
+      .def_prop_ro(
+          "remakeable", [](const HeldProgram& self) { return to_numpy(self.program->remakeable); }, nb::rv_policy::move,
+          "Per buffer, whether it may be dropped and made again.")
+      .def_prop_ro(
+          "work", [](const HeldProgram& self) { return self.evaluator->work(); }, "Accesses played so far.")
+      .def(
+          "execute",
+          [](HeldProgram& self, Array<int32_t> moments, Array<int32_t> listed) {
+            const Cuts cuts = self.cuts_of(moments, listed);
+            Execution e;
+            {
+              nb::gil_scoped_release released;
+              e = self.evaluator->run(cuts);
+            }
+            std::vector<int32_t> pairs;
+            for (size_t r = 0; r < e.runs.size(); ++r)
+              for (int64_t p = e.first_pair[r]; p < e.first_pair[r + 1]; ++p)
+                pairs.insert(pairs.end(), {static_cast<int32_t>(r), e.pairs[p].read, e.pairs[p].written});
+            return std::make_tuple(to_numpy(std::move(e.runs)), to_numpy(std::move(e.stage)),
+                                   to_numpy(std::move(e.live)), to_numpy(std::move(e.dies)), to_numpy(std::move(pairs)),
+                                   e.extra_cost, e.peak);
+          },
+          nb::arg("moments"), nb::arg("listed"),
+          "Runs, the place each runs for, live bytes, deaths per access, pairs (run, read, written), extra cost, peak.")
+      .def(
+          "fit",
+          [](HeldProgram& self, Array<int32_t> moments, Array<int32_t> listed, int64_t budget, int64_t max_work) {
+            Cuts cuts = self.cuts_of(moments, listed);
+            bool fits;
+            {
+              nb::gil_scoped_release released;
+              RecomputeGreedy greedy(*self.evaluator, budget, max_work);
+              fits = greedy.fit(cuts);
+              if (fits) greedy.trim(cuts);
+            }
+            const auto [new_moments, new_listed] = flat_of(cuts);
+            return std::make_tuple(fits, new_moments, new_listed);
+          },
+          nb::arg("moments"), nb::arg("listed"), nb::arg("budget"), nb::arg("max_work"),
+          "Whether dropping more met the budget, and the cuts it led to.");
+}
+
+}  // namespace lowtide::bindings

@@ -1,0 +1,124 @@
+"""A base order whose ops may run again: what every planner of this room works on."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide import _native
+from lowtide.analysis.problem import Order, Problem
+from lowtide.graph import Lifetime, Rows
+from lowtide.plan import HOME, Plan, StepKind
+from lowtide.recompute.rules import may_rerun
+
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cuts:
+    """What is dropped when. Moment 2i lies right before what is run again for the op at place i, 2i + 1 is the first
+    run of that op.
+
+    At every moment named, a buffer that the base order uses later is kept and any other is dropped, except for the
+    buffers listed, where it is the other way round.
+    """
+
+    moments: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
+    listed: Ints = field(default_factory=lambda: np.zeros((0, 2), np.int32))
+    """Rows of (moment, buffer)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Execution:
+    """What a program does under cuts."""
+
+    runs: Ints
+    """Ops in the order they run."""
+    stages: Ints
+    """Per run, the place in the base order of the op that it runs for; the number of ops at the end."""
+    live: NDArray[np.int64]
+    """Per run, live bytes of the space while it runs."""
+    dies: NDArray[np.uint8]
+    """Per run, for what it touches and then what it allocates: whether the copy is used for the last time."""
+    pairs: Ints
+    """In-place pairs taken, rows of (position of the run, read, written)."""
+    extra_cost: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A base order of a problem, the cost of every op, and the memory space whose peak counts."""
+
+    problem: Problem
+    order: Order
+    cost: NDArray[np.float64]
+    """Per op, what running it again costs."""
+    space: int = 0
+
+    @cached_property
+    def native(self) -> _native.RecomputeProgram:
+        """The program as the kernels take it."""
+        allowed = may_rerun(self.problem.graph, self.order).view(np.uint8)
+        return _native.RecomputeProgram(
+            self.problem.native, self.order, self.cost, allowed, self.space, self.problem.in_place
+        )
+
+    @cached_property
+    def counted_sizes(self) -> NDArray[np.int64]:
+        """Per buffer, the bytes it adds to the peak while it is resident."""
+        graph = self.problem.graph
+        counts = (graph.buffer_spaces == self.space) & (graph.lifetimes != Lifetime.PERSISTENT)
+        return np.where(counts, graph.sizes, 0)
+
+    @cached_property
+    def places(self) -> Ints:
+        """Per op, its place in the base order."""
+        places = np.empty(self.problem.graph.n_ops, np.int32)
+        places[self.order] = np.arange(len(places), dtype=np.int32)
+        return places
+
+    def execute(self, cuts: Cuts) -> Execution:
+        """Play the program under cuts. O(accesses of the plan), native."""
+        runs, stages, live, dies, pairs, extra_cost, peak = self.native.execute(cuts.moments, cuts.listed.ravel())
+        return Execution(runs, stages, live, dies, pairs.reshape(-1, 3), extra_cost, peak)
+
+    def plan(self, execution: Execution) -> Plan:
+        """Write an execution down as a plan with frees at every last use. O(accesses of the plan)."""
+        graph = self.problem.graph
+        touches: list[list[int]] = list(graph.structure.touches)
+        allocates: list[list[int]] = list(graph.structure.allocates)
+        runs: list[int] = execution.runs.tolist()
+        dies: list[int] = execution.dies.tolist()
+        taken: dict[int, list[int]] = {}
+        for run, read, written in execution.pairs.tolist():
+            taken.setdefault(run, []).extend((read, written))
+        kinds: list[int] = []
+        targets: list[int] = []
+        lengths: list[int] = []
+
+        def step(kind: StepKind, target: int, n_paired: int = 0) -> None:
+            kinds.append(kind)
+            targets.append(target)
+            lengths.append(n_paired)
+
+        for buffer in np.flatnonzero(graph.lifetimes == Lifetime.DONATED).tolist():
+            if not len(graph.structure.users[buffer]):
+                step(StepKind.FREE, buffer)
+        access = 0
+        for run, op in enumerate(runs):
+            paired = taken.get(run, [])
+            step(StepKind.RUN, op, len(paired))
+            for buffer in touches[op] + allocates[op]:
+                if dies[access] and buffer not in paired[::2]:
+                    step(StepKind.FREE, buffer)
+                access += 1
+        return Plan(
+            graph_fingerprint=graph.fingerprint,
+            kinds=np.asarray(kinds, np.uint8),
+            targets=np.asarray(targets, np.int32),
+            spaces=np.full(len(kinds), HOME, np.int16),
+            pairs=Rows.from_flat(lengths, (buffer for paired in taken.values() for buffer in paired)),
+            callees=dict(self.problem.callees),
+        )

@@ -1,0 +1,84 @@
+"""The one place that talks to HiGHS; it is an extra, and found missing only when asked for."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.recompute.cut_model import MixedIntegerProgram
+
+_TOLERANCE = 1e-6
+"""What the solver may be off by, relative to the bound."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solved:
+    """What a solver found within its work."""
+
+    lower_bound: float
+    """No solution costs less."""
+    solution: NDArray[np.float64] | None
+    work: int
+    """Steps done, times columns."""
+
+
+def is_available() -> bool:
+    """Tell whether the extra "exact" is installed."""
+    return find_spec("highspy") is not None
+
+
+def solve(
+    milp: MixedIntegerProgram, start: NDArray[np.float64] | None, *, relative_gap: float, max_work: int
+) -> Solved:
+    """Minimize with HiGHS on one thread, from a known solution if there is one.
+
+    Stops when the best solution is within the relative gap of the bound, or after `max_work`: the solver asks at fixed
+    points of its search whether to go on, and these are counted, not seconds, so that every machine stops at the same
+    one. The lower bound is infinite where there is no solution at all.
+    """
+    import highspy
+
+    n = len(milp.cost)
+    unit = float(milp.cost.sum()) / max(n, 1) or 1.0
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = n, len(milp.row_lower)
+    lp.col_cost_ = milp.cost / unit
+    lp.col_lower_, lp.col_upper_ = np.zeros(n), np.ones(n)
+    lp.row_lower_, lp.row_upper_ = milp.row_lower, milp.row_upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = milp.row_starts, milp.columns, milp.values
+    lp.integrality_ = [highspy.HighsVarType.kInteger] * n
+
+    highs = highspy.Highs()
+    for option, value in {
+        "output_flag": False,
+        "threads": 1,
+        "random_seed": 0,
+        "mip_rel_gap": relative_gap,
+        "mip_abs_gap": 0.0,
+    }.items():
+        highs.setOptionValue(option, value)
+    highs.passModel(lp)
+    if start is not None:
+        known = highspy.HighsSolution()
+        known.col_value = start.tolist()
+        highs.setSolution(known)
+    steps = [0]
+    per_step = n + 1000
+
+    def count(event: "highspy.highs.HighsCallbackEvent") -> None:
+        steps[0] += 1
+        if steps[0] * per_step > max_work:
+            event.interrupt()
+
+    highs.cbMipInterrupt += count
+    highs.run()
+    status, info = highs.getModelStatus(), highs.getInfo()
+    work = steps[0] * per_step
+    if status == highspy.HighsModelStatus.kInfeasible:
+        return Solved(float("inf"), None, work)
+    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    solution = np.asarray(highs.getSolution().col_value) if found else None
+    bound = info.mip_dual_bound if np.isfinite(info.mip_dual_bound) else 0.0
+    return Solved(max(0.0, bound * (1 - _TOLERANCE)) * unit, solution, work)
