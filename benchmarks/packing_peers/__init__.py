@@ -1,0 +1,1 @@
+"""Packing rules of other systems, written from their published descriptions, and two that run as programs."""
