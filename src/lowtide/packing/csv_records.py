@@ -57,6 +57,9 @@ class CsvText:
         position = len(b"\xef\xbb\xbf") if self.content.startswith(b"\xef\xbb\xbf") else 0
         width: int | None = None
         while position < len(self.content):
+            if not self.content[position : position + BLOCK_BYTES].strip(_BLANKS + b"\n"):
+                position += BLOCK_BYTES
+                continue
             separators, end = self._separators(position)
             starts = np.concatenate([[position], separators[:-1] + 1])
             ends_line = self._bytes(separators) == _NEWLINE
@@ -117,15 +120,21 @@ class CsvText:
         ends[:, -1] -= (self._bytes(ends[:, -1] - 1) == _RETURN) & (ends[:, -1] > starts[:, -1])
         quoted = (self._bytes(starts) == _QUOTE) & (starts < ends)
         first, last = int(starts[0, 0]), int(ends[-1, -1])
-        data = np.frombuffer(self.content, np.uint8, last - first, first)
-        quotes = np.flatnonzero(data == _QUOTE) + first
+        quotes = np.flatnonzero(np.frombuffer(self.content, np.uint8, last - first, first) == _QUOTE) + first
         if len(quotes):
-            inner = np.searchsorted(quotes, ends) - np.searchsorted(quotes, starts)
-            stray = (inner > 0) & ~(quoted & (self._bytes(ends - 1) == _QUOTE))
-            for row, column in np.argwhere(inner > 2).tolist():
-                text = self.content[starts[row, column] + 1 : ends[row, column] - 1]
-                stray[row, column] |= b'"' in text.replace(b'""', b"")
-            for row, column in np.argwhere(stray)[:1].tolist():
-                why = "a quote stands within a field; put the whole field in quotes and double those in it"
-                raise self.error(int(starts[row, column]), why)
+            self._refuse_stray(quotes, starts, ends, quoted)
         return Records(starts + quoted, ends - quoted, quoted)
+
+    def _refuse_stray(
+        self, quotes: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64], quoted: NDArray[np.bool_]
+    ) -> None:
+        """Refuse quotes that neither open nor close a field, nor stand doubled in a quoted one."""
+        before = np.searchsorted(quotes, starts.ravel())
+        inner = np.searchsorted(quotes, ends.ravel()) - before
+        stray = (inner > 0) & ~(quoted & (self._bytes(ends - 1) == _QUOTE)).ravel()
+        places = np.arange(len(quotes)) - np.repeat(before, inner)
+        opens_pair = (places % 2 == 1) & (places < np.repeat(inner, inner) - 1)
+        stray[np.repeat(np.arange(len(inner)), inner)[opens_pair & (np.diff(quotes, append=-1) != 1)]] = True
+        for field in np.flatnonzero(stray)[:1].tolist():
+            why = "a quote stands within a field; put the whole field in quotes and double those in it"
+            raise self.error(int(starts.ravel()[field]), why)
