@@ -1,0 +1,75 @@
+"""From a sequence of runs, some ops more than once, to a plan that frees every buffer at its last use."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.graph import Graph, Lifetime
+from lowtide.plan import Free, Plan, Run, Step
+
+
+def rerunnable_ops(graph: Graph) -> NDArray[np.bool_]:
+    """Return, per op, whether it can run again whenever what it reads is resident. O(n + e).
+
+    It must be pure, not bound to its place among ordered ops, and write only buffers that it allocates; nothing may
+    write what it reads or writes after it.
+    """
+    last_writer = np.full(graph.n_buffers, -1, np.int64)
+    for rows in (graph.writes, graph.mutates):
+        np.maximum.at(last_writer, rows.values, rows.owners())
+    result = graph.pure & ~graph.ordered & (np.diff(graph.mutates.offsets) == 0)
+    for rows, is_write in ((graph.structure.touches, False), (graph.writes, True)):
+        owners = rows.owners()
+        stable = last_writer[rows.values] <= owners
+        if is_write:
+            stable &= graph.structure.producers[rows.values] == owners
+        result[owners[~stable]] = False
+    return result
+
+
+def plan_of_runs(
+    graph: Graph,
+    runs: Sequence[int],
+    *,
+    before: Mapping[int, Sequence[Step]] | None = None,
+    after: Mapping[int, Sequence[Step]] | None = None,
+) -> Plan:
+    """Build the plan that runs ops in this sequence and frees each residency of a buffer right after its last use.
+
+    An op that occurs again writes its buffers anew; between the last use of the old contents and the rerun they take
+    no memory. Outputs stay from their first run on. `before` and `after` add steps around a position in `runs`, before
+    its run and after its frees. The plan is not checked, `verify` does that. O(runs + e).
+    """
+    frees = _frees(graph, runs)
+    steps: list[Step] = [Free(buffer) for buffer in _never_used(graph)]
+    for position, op in enumerate(runs):
+        steps.extend((before or {}).get(position, ()))
+        steps.append(Run(op))
+        steps.extend(Free(buffer) for buffer in frees[position])
+        steps.extend((after or {}).get(position, ()))
+    return Plan.from_steps(graph, steps)
+
+
+def _frees(graph: Graph, runs: Sequence[int]) -> list[list[int]]:
+    """Per position in `runs`, the buffers whose contents nobody reads after it; found from the last run backward."""
+    allocates, touches = list(graph.structure.allocates), list(graph.structure.touches)
+    freeable = ((graph.lifetimes == Lifetime.DONATED) | (graph.lifetimes == Lifetime.INTERMEDIATE)).tolist()
+    needed = [False] * graph.n_buffers
+    frees: list[list[int]] = [[] for _ in runs]
+    for position in range(len(runs) - 1, -1, -1):
+        op = runs[position]
+        for buffer in (*touches[op], *allocates[op]):
+            if freeable[buffer] and not needed[buffer]:
+                frees[position].append(buffer)
+        for buffer in allocates[op]:
+            needed[buffer] = False
+        for buffer in touches[op]:
+            needed[buffer] = True
+        frees[position].sort()
+    return frees
+
+
+def _never_used(graph: Graph) -> list[int]:
+    used = np.diff(graph.structure.users.offsets) > 0
+    return np.flatnonzero((graph.lifetimes == Lifetime.DONATED) & ~used).tolist()

@@ -1,0 +1,75 @@
+"""Grappler's recompute heuristics: which ops to compute again, for which targets."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from lowtide.checkpointing import rerunnable_ops
+from lowtide.graph import Graph
+from lowtide.grappler.hints import Hints
+from lowtide.grappler.nodes import Nodes
+
+DEFAULT_SCOPE = "gradients/"
+"""The name scope of the ops that may read recomputed values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ops that are computed again together, and the ops that read the copies; both in program order."""
+
+    ops: tuple[int, ...]
+    targets: tuple[int, ...]
+
+
+def target_ops(graph: Graph, scope: str) -> list[bool]:
+    """Return, per op, whether its name starts with the scope or holds it after a slash."""
+    return [name.startswith(scope) or f"/{scope}" in name for name in graph.op_names]
+
+
+def candidate_ops(graph: Graph, targets: Sequence[bool], cheap: Collection[str], hints: Hints) -> list[bool]:
+    """Return, per op, whether it may be recomputed: cheap by kind or hinted, no target, not fed.
+
+    Beyond Grappler it must be able to run twice; recomputing a random op there gives other numbers.
+    """
+    return [
+        bool(may) and not target and name not in hints.fed and (kind in cheap or name in hints.recompute)
+        for may, target, name, kind in zip(rerunnable_ops(graph), targets, graph.op_names, graph.op_kinds, strict=True)
+    ]
+
+
+def recompute_groups(nodes: Nodes, candidates: Sequence[bool], targets: Sequence[bool]) -> list[Group]:
+    """Group candidates that are connected, where one of them feeds a target and reads none. O(n + e).
+
+    Of a group, the ops that lead to a target are computed again. Source: memory_optimizer.cc of TensorFlow,
+    GetOpGroupsToRecompute.
+    """
+    groups: list[Group] = []
+    seen = [False] * len(candidates)
+    for seed, may in enumerate(candidates):
+        if not may or seen[seed]:
+            continue
+        feeds_target = any(targets[reader] for reader in nodes.outputs[seed])
+        if not feeds_target or any(targets[source] for source in nodes.inputs[seed]):
+            continue
+        members = _reach([seed], nodes, candidates, outputs_too=True)
+        for op in members:
+            seen[op] = True
+        sources = [op for op in members if any(targets[reader] for reader in nodes.outputs[op])]
+        inside = [False] * len(candidates)
+        for op in members:
+            inside[op] = True
+        readers = {reader for op in sources for reader in nodes.outputs[op] if targets[reader]}
+        groups.append(Group(tuple(_reach(sources, nodes, inside, outputs_too=False)), tuple(sorted(readers))))
+    return groups
+
+
+def _reach(start: Iterable[int], nodes: Nodes, allowed: Sequence[bool], *, outputs_too: bool) -> list[int]:
+    """Return what can be reached over allowed neighbors, the start included, in program order."""
+    found = set(start)
+    stack = list(found)
+    while stack:
+        op = stack.pop()
+        for neighbor in (*nodes.inputs[op], *(nodes.outputs[op] if outputs_too else ())):
+            if allowed[neighbor] and neighbor not in found:
+                found.add(neighbor)
+                stack.append(neighbor)
+    return sorted(found)

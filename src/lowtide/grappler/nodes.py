@@ -1,0 +1,55 @@
+"""A graph as Grappler sees it: nodes joined by edges of data and control."""
+
+from dataclasses import dataclass
+
+from lowtide.graph import Graph, Lifetime
+from lowtide.grappler.kinds import FORWARDING_KINDS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nodes:
+    """The neighbors of every op, without repeats: inputs in argument order, then control; outputs in program order."""
+
+    inputs: list[list[int]]
+    outputs: list[list[int]]
+    readers: list[list[tuple[int, int]]]
+    """Per buffer, (op, which of its reads) in program order."""
+    writers: list[list[int]]
+    """Per buffer, the ops that write or mutate it, in program order."""
+
+
+def nodes_of(graph: Graph) -> Nodes:
+    """Derive the edges: an op's inputs are the last writers before it of what it reads or writes. O(n + e)."""
+    writers: list[list[int]] = [[] for _ in range(graph.n_buffers)]
+    inputs: list[list[int]] = []
+    outputs: list[list[int]] = [[] for _ in range(graph.n_ops)]
+    readers: list[list[tuple[int, int]]] = [[] for _ in range(graph.n_buffers)]
+    for op, (reads, mutates, writes, after) in enumerate(
+        zip(graph.reads, graph.mutates, graph.writes, graph.after, strict=True)
+    ):
+        earlier = [writers[buffer][-1] for buffer in (*reads, *mutates, *writes) if writers[buffer]]
+        inputs.append(list(dict.fromkeys(earlier + after)))
+        for node in inputs[-1]:
+            outputs[node].append(op)
+        for place, buffer in enumerate(reads):
+            readers[buffer].append((op, place))
+        for buffer in dict.fromkeys((*mutates, *writes)):
+            writers[buffer].append(op)
+    return Nodes(inputs, outputs, readers, writers)
+
+
+def is_swappable(graph: Graph, nodes: Nodes, buffer: int) -> bool:
+    """Return whether Grappler would swap a buffer of the first memory space: it is not persistent, nor another name of
+    one that is.
+
+    Beyond Grappler, which knows no other mutation than that of references, it must be written only once.
+    """
+    writers = len(nodes.writers[buffer])
+    if graph.buffer_spaces[buffer] or writers > 1 or (writers and graph.lifetimes[buffer] <= Lifetime.DONATED):
+        return False
+    while graph.lifetimes[buffer] != Lifetime.PERSISTENT:
+        producer = int(graph.structure.producers[buffer])
+        if producer < 0 or graph.op_kinds[producer] not in FORWARDING_KINDS or not len(graph.reads[producer]):
+            return True
+        buffer = int(graph.reads[producer][0])
+    return False

@@ -1,0 +1,58 @@
+"""What is live at the peak of a plan, since when and until when, and by how much it exceeds the device's memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lowtide.analysis import simulate
+from lowtide.analysis.live_ranges import live_ranges
+from lowtide.graph import Graph
+from lowtide.plan import Plan, StepKind
+
+_MOMENT = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBuffer:
+    """A buffer at the peak; times in seconds."""
+
+    buffer: int
+    allocated_at: float
+    freed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """The peak of one memory space against its capacity; times in seconds."""
+
+    excess_bytes: int
+    peak_at: float
+    live: Sequence[LiveBuffer]
+    ends: Sequence[float]
+    """When every op is done, the last time if it runs again; what runs at the peak or after it ends later than that."""
+
+
+def pressure_of(graph: Graph, plan: Plan, space: int, capacity_bytes: int) -> Pressure:
+    """Return the pressure of a plan, as the simulator sees it if only runs take time. O(steps + e).
+
+    Persistent buffers count against the capacity. Buffers stand in the order of their allocation.
+    """
+    footprint = simulate(graph, plan)
+    name = graph.spaces[space].name
+    step = max(footprint.peak_steps[name], 0)
+    runs = plan.kinds == StepKind.RUN
+    seconds = np.zeros(plan.n_steps + 1)
+    seconds[1:][runs] = graph.cost[plan.targets[runs]]
+    starts: list[float] = np.cumsum(seconds).tolist()
+    ends = [0.0] * graph.n_ops
+    for place in np.flatnonzero(runs).tolist():
+        ends[plan.targets[place]] = starts[place + 1] + (_MOMENT if place >= step else 0.0)
+    ranges = live_ranges(graph, plan)
+    rows = (ranges.spaces == space) & (ranges.first_steps <= step) & (ranges.last_steps > step)
+    buffers: list[int] = ranges.buffers[rows].tolist()
+    firsts: list[int] = ranges.first_steps[rows].tolist()
+    lasts: list[int] = ranges.last_steps[rows].tolist()
+    live = [LiveBuffer(b, starts[first], starts[last]) for b, first, last in zip(buffers, firsts, lasts, strict=True)]
+    excess = graph.persistent_bytes()[name] + footprint.peak_bytes[name] - capacity_bytes
+    return Pressure(excess, starts[step], live, ends)

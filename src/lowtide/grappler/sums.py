@@ -1,0 +1,27 @@
+"""Which sums of many values Grappler's scheduling turns into a running accumulation."""
+
+import numpy as np
+
+from lowtide.graph import Graph
+from lowtide.grappler.kinds import SUM_KINDS
+from lowtide.grappler.pressure import Pressure
+from lowtide.rewrite import can_accumulate
+
+_NEAR_CAPACITY = 0.8
+
+
+def sums_near_capacity(graph: Graph, pressure: Pressure, capacity_bytes: int) -> list[int]:
+    """Return the sums of more than two values of which one is live at a peak over 80 % of the capacity. O(n + e).
+
+    `can_accumulate` sees to it that sums stay in one memory space. Source: memory_optimizer.cc of TensorFlow,
+    SchedulingPass.
+    """
+    if pressure.excess_bytes <= (_NEAR_CAPACITY - 1.0) * capacity_bytes:
+        return []
+    live = np.zeros(graph.n_buffers, np.bool_)
+    live[[each.buffer for each in pressure.live]] = True
+    return [
+        op
+        for op, kind in enumerate(graph.op_kinds)
+        if kind in SUM_KINDS and len(graph.reads[op]) > 2 and live[graph.reads[op]].any() and can_accumulate(graph, op)
+    ]

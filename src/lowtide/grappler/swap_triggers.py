@@ -1,0 +1,41 @@
+"""When swapped values leave and come back, as Grappler decides it."""
+
+from collections.abc import Collection, Sequence
+
+from lowtide.graph import Graph
+from lowtide.grappler.kinds import BRANCH_KINDS, FRAME_KINDS
+from lowtide.grappler.nodes import Nodes
+
+
+def swap_in_trigger(
+    graph: Graph, nodes: Nodes, ends: Sequence[float], op: int, swapped: Collection[int], seconds: float
+) -> int | None:
+    """Return the op after which values come back for `op`: of the ancestors of its other inputs that end before the
+    transfer must start, the last to end; None where there is no such op.
+
+    `ends` are completion times, `swapped` the ops whose results are swapped, `seconds` what the transfer takes. The
+    search never goes past an op at the border of a loop or branch. Source: FindSwapInTrigger. O(n log n + e).
+    """
+    inputs = nodes.inputs[op]
+    latest = max((ends[source] for source in inputs), default=0.0) - seconds
+    waiting = [source for source in inputs if source not in swapped]
+    seen = set(waiting)
+    found: int | None = None
+    while waiting:
+        source = waiting.pop()
+        if graph.op_kinds[source] in FRAME_KINDS or graph.op_kinds[source] in BRANCH_KINDS:
+            continue
+        if ends[source] < latest:
+            if found is None or (ends[source], source) > (ends[found], found):
+                found = source
+        else:
+            waiting += [node for node in nodes.inputs[source] if node not in seen]
+            seen.update(nodes.inputs[source])
+    return found
+
+
+def swap_out_trigger(nodes: Nodes, ends: Sequence[float], op: int, buffer: int) -> int | None:
+    """Return the other reader of a buffer that ends first, which waits until the buffer has left; None if there is
+    none. Source: FindSwapOutTrigger."""
+    others = [reader for reader, _ in nodes.readers[buffer] if reader != op]
+    return min(others, key=lambda reader: (ends[reader], reader), default=None)

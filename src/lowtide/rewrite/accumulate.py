@@ -1,0 +1,165 @@
+"""A sum of many values becomes a running accumulation, so that each value can go as soon as it is added."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lowtide.errors import UsageError
+from lowtide.graph import Graph, GraphBuilder
+from lowtide.graph.graph import Op
+
+
+def can_accumulate(graph: Graph, op: int) -> bool:
+    """Return whether an op can become an accumulation: pure, with one fresh result that is as large as each operand."""
+    record = graph.op(op)
+    fresh = graph.structure.allocates[op].tolist()
+    if (
+        not record.pure
+        or record.ordered
+        or record.mutates
+        or record.callees
+        or list(record.writes) != fresh
+        or len(fresh) != 1
+    ):
+        return False
+    result = graph.buffer(fresh[0])
+    return bool(record.reads) and all(
+        (graph.buffer(read).size_bytes, graph.buffer(read).space) == (result.size_bytes, result.space)
+        for read in record.reads
+    )
+
+
+def accumulate_sums(graph: Graph, sums: Collection[int]) -> Graph:
+    """Return the graph in which each of the given sums starts from zero and adds every operand where it is written.
+
+    A sum `s` becomes `s/tmp_var_zeros`, which allocates the result after the first operand is there; one
+    `s/tmp_var_accum_<i>` per operand, which mutates it; and `s` itself, which hands it on. What had to come before the
+    sum comes before its zeros if it came before the first operand, else before `s`. Buffers keep their ids; the sum of
+    floating-point numbers is taken in the order in which operands are written. Raises UsageError for an op that
+    `can_accumulate` refuses.
+
+    Source: memory_optimizer.cc of TensorFlow, SchedulingPass. O(n + e). While the operands come into being one after
+    the other, two of them are live instead of all.
+    """
+    for op in sums:
+        if not can_accumulate(graph, op):
+            raise UsageError(f"op {graph.op_names[op]!r} is no pure sum of buffers of one size; leave it as it is")
+    names = set(graph.op_names)
+    parts = _Parts(graph.n_ops)
+    writers = np.full(graph.n_buffers, -1, np.int64)
+    for op in range(graph.n_ops):
+        record = graph.op(op)
+        if op in sums:
+            _split(record, [int(writers[read]) for read in record.reads], parts, names)
+        for buffer in (*record.writes, *record.mutates):
+            writers[buffer] = op
+    return _rebuild(graph, sums, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A new op, to be inserted behind an op of the graph; `after` holds ops of the graph."""
+
+    name: str
+    kind: str
+    reads: tuple[int, ...] = ()
+    writes: tuple[int, ...] = ()
+    mutates: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    cost: float = 0.0
+    device: str | None = None
+
+
+class _Parts:
+    """New ops by the op that they follow; -1 stands for the start of the program."""
+
+    def __init__(self, n_ops: int) -> None:
+        self._behind: list[list[_Part]] = [[] for _ in range(n_ops + 1)]
+        self.ends: dict[int, _Part] = {}
+
+    def insert(self, op: int, part: _Part) -> None:
+        self._behind[op + 1].append(part)
+
+    def behind(self, op: int) -> Sequence[_Part]:
+        return self._behind[op + 1]
+
+
+def _split(record: Op, writers: Sequence[int], parts: _Parts, names: set[str]) -> None:
+    """Plan the parts of one sum; `writers` holds the last writer of each operand.
+
+    What exists from the start (-1) is added with the first operand that is written.
+    """
+    (result,) = record.writes
+    first = min((writer for writer in writers if writer >= 0), default=record.id - 1)
+    early = tuple(op for op in record.after if op < first)
+    late = tuple(op for op in record.after if op >= first)
+    step = record.cost / len(writers)
+    stem = record.name
+    while any(f"{stem}/tmp_var_{what}" in names for what in ("zeros", *(f"accum_{i}" for i in range(len(writers))))):
+        stem += "'"
+    zeros = _Part(f"{stem}/tmp_var_zeros", "ZerosLike", writes=(result,), after=early, device=record.device)
+    parts.insert(first, zeros)
+    for place, (read, writer) in enumerate(zip(record.reads, writers, strict=True)):
+        name = f"{stem}/tmp_var_accum_{place}"
+        part = _Part(name, "AssignAdd", reads=(read,), mutates=(result,), cost=step, device=record.device)
+        parts.insert(max(writer, first), part)
+    kind = "DestroyTemporaryVariable"
+    parts.ends[record.id] = _Part(record.name, kind, mutates=(result,), after=late, device=record.device)
+
+
+def _rebuild(graph: Graph, sums: Collection[int], parts: _Parts) -> Graph:
+    builder = GraphBuilder(graph.name)
+    for name, subgraph in graph.subgraphs.items():
+        builder.add_subgraph(name, subgraph)
+    for space in graph.spaces:
+        builder.add_space(
+            space.name,
+            capacity_bytes=space.capacity_bytes,
+            alignment=space.alignment,
+            bandwidth_bytes_per_s=space.bandwidth_bytes_per_s,
+        )
+    for number in range(graph.n_buffers):
+        buffer = graph.buffer(number)
+        builder.add_buffer(buffer.name, buffer.size_bytes, buffer.lifetime, space=buffer.space)
+    place: dict[int, int] = {}
+
+    def add_part(part: _Part) -> int:
+        after = [place[op] for op in part.after]
+        return builder.add_op(
+            part.name,
+            part.kind,
+            reads=part.reads,
+            writes=part.writes,
+            mutates=part.mutates,
+            after=after,
+            pure=not part.mutates,
+            cost=part.cost,
+            device=part.device,
+        )
+
+    for op in range(-1, graph.n_ops):
+        if op in sums:
+            place[op] = add_part(parts.ends[op])
+        elif op >= 0:
+            record = graph.op(op)
+            place[op] = builder.add_op(
+                record.name,
+                record.kind,
+                reads=record.reads,
+                writes=record.writes,
+                mutates=record.mutates,
+                after=[place[earlier] for earlier in record.after],
+                in_place=record.in_place,
+                scratch_bytes=record.scratch_bytes,
+                pure=record.pure,
+                ordered=record.ordered,
+                cost=record.cost,
+                callees=record.callees,
+                device=record.device,
+            )
+        for part in parts.behind(op):
+            add_part(part)
+    for sentence in graph.unmodeled:
+        builder.note(sentence)
+    return builder.build()
