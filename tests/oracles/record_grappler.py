@@ -105,16 +105,30 @@ def _convolution(tf: Any, x: Any, number: int) -> Any:
     return tf.nn.conv2d(x, weight, 1, "SAME")
 
 
-def _plain(tf: Any) -> Any:
+def _plain(tf: Any, layers: int = 4) -> Any:
     x = tf.compat.v1.placeholder(tf.float32, (4, 16, 16, 8), name="image")
-    for number in range(4):
+    for number in range(layers):
         x = tf.nn.relu(_batch_norm(tf, _convolution(tf, x, number), number))
+    return tf.reduce_mean(x)
+
+
+def _deep(tf: Any) -> Any:
+    return _plain(tf, 10)
+
+
+def _pooling(tf: Any) -> Any:
+    x = tf.compat.v1.placeholder(tf.float32, (4, 32, 32, 8), name="image")
+    for number in range(4):
+        bias = tf.compat.v1.get_variable(f"bias{number}", (8,), use_resource=False)
+        x = tf.nn.relu(tf.nn.bias_add(_convolution(tf, x, number), bias))
+        if number % 2:
+            x = tf.nn.max_pool2d(x, 2, 2, "SAME")
     return tf.reduce_mean(x)
 
 
 def _residual(tf: Any) -> Any:
     x = tf.compat.v1.placeholder(tf.float32, (4, 16, 16, 8), name="image")
-    for number in range(3):
+    for number in range(6):
         x = tf.nn.relu(x + _batch_norm(tf, _convolution(tf, x, number), number))
     return tf.reduce_mean(x)
 
@@ -128,34 +142,34 @@ def _perceptron(tf: Any) -> Any:
     return tf.reduce_mean(tf.square(x))
 
 
-NETWORKS = {"plain": _plain, "residual": _residual, "perceptron": _perceptron}
+NETWORKS = {"plain": _plain, "deep": _deep, "pooling": _pooling, "residual": _residual, "perceptron": _perceptron}
 
 
-def record_network(name: str, scope: str) -> dict[str, Any]:
-    """Record the recomputation of a network with its gradients."""
+def network(name: str) -> Any:
+    """Return a network with its gradients as a TensorFlow graph."""
     import tensorflow as tf
 
     graph = tf.Graph()
     with graph.as_default(), tf.device("/device:GPU:0"):
         loss = NETWORKS[name](tf)
         tf.gradients(loss, tf.compat.v1.trainable_variables())
-    return record(name, graph, "recomputation", scope)
+    return graph
+
+
+def record_network(name: str, scope: str) -> dict[str, Any]:
+    """Record the recomputation of a network with its gradients."""
+    return record(name, network(name), "recomputation", scope)
 
 
 def record(
     name: str, graph: Any, level: str, scope: str, fraction: float | None = None, kind: str = "GPU"
 ) -> dict[str, Any]:
     """Optimize a graph at a level; the device's memory is a fraction of Grappler's own estimate of the peak."""
-    from tensorflow.python.framework import meta_graph
     from tensorflow.python.grappler import item as items
 
-    read = {tensor.op.name for operation in graph.get_operations() for tensor in operation.inputs}
-    for operation in graph.get_operations():
-        if operation.name not in read and operation.outputs:
-            graph.add_to_collection("train_op", operation.outputs[0])
-    meta = meta_graph.create_meta_graph_def(graph=graph)
+    meta = meta_of(graph)
     item = items.Item(meta)
-    cluster = _cluster(HUGE, kind)
+    cluster = cluster_of(HUGE, kind)
     costs = {cost.node: cost for cost in cluster.MeasureCosts(item)[0]}
     peak, live = cluster.DeterminePeakMemoryUsage(item)[DEVICE.format(kind)]
     nodes = [_node(node, graph, costs[node.name].compute_cost) for node in meta.graph_def.node]
@@ -170,11 +184,22 @@ def record(
         "peak_bytes": peak,
         "live": [[f"{tensor}:{port}", size, start, end] for tensor, port, size, start, end in live],
         "nodes": [nodes[place] for place in order],
-        "result": _optimize(meta, level, scope, _cluster(capacity or HUGE, kind)),
+        "result": _rows(optimize(meta, level, scope, cluster_of(capacity or HUGE, kind))),
     }
 
 
-def _cluster(size: int, limited: str) -> Any:
+def meta_of(graph: Any) -> Any:
+    """Return a graph for Grappler, with everything that nothing reads as what is asked for."""
+    from tensorflow.python.framework import meta_graph
+
+    read = {tensor.op.name for operation in graph.get_operations() for tensor in operation.inputs}
+    for operation in graph.get_operations():
+        if operation.name not in read and operation.outputs:
+            graph.add_to_collection("train_op", operation.outputs[0])
+    return meta_graph.create_meta_graph_def(graph=graph)
+
+
+def cluster_of(size: int, limited: str) -> Any:
     """Return a virtual cluster of which one kind of device has a limited memory."""
     from tensorflow.core.protobuf import device_properties_pb2
     from tensorflow.python.grappler import cluster
@@ -222,8 +247,8 @@ def _virtual_order(nodes: list[dict[str, Any]]) -> tuple[list[int], dict[str, in
     return order, starts
 
 
-def _optimize(meta: Any, level: str, scope: str, cluster: Any) -> list[list[Any]]:
-    """Return the nodes after optimization: name, kind, inputs."""
+def optimize(meta: Any, level: str, scope: str, cluster: Any) -> Any:
+    """Return the graph after optimization at a level."""
     from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
     from tensorflow.python.grappler import tf_optimizer
 
@@ -240,7 +265,10 @@ def _optimize(meta: Any, level: str, scope: str, cluster: Any) -> list[list[Any]
             setattr(rewrite, field.name, options.OFF)
     config = config_pb2.ConfigProto()
     config.graph_options.rewrite_options.CopyFrom(rewrite)
-    optimized = tf_optimizer.OptimizeGraph(config, meta, cluster=cluster)
+    return tf_optimizer.OptimizeGraph(config, meta, cluster=cluster)
+
+
+def _rows(optimized: Any) -> list[list[Any]]:
     return [[node.name, node.op, list(node.input)] for node in sorted(optimized.node, key=lambda node: node.name)]
 
 

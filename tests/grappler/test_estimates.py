@@ -1,0 +1,39 @@
+"""On networks where Grappler's recomputation leaves its own estimate of the peak as it is, ours lowers that estimate.
+
+The estimates are Grappler's, recorded by tests/oracles/estimate_with_grappler.py for the runs of our plans."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lowtide.grappler import optimize_memory
+from tests.oracles.grappler_records import graph_of, hints_of, records
+
+ESTIMATES: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parents[1] / "data" / "grappler_estimates.json").read_bytes()
+)
+_BATCH_NORM_NETWORKS = ("plain", "deep")
+
+
+@pytest.mark.parametrize("row", ESTIMATES, ids=lambda row: row["name"])
+def test_the_estimates_are_those_of_our_plans(row: dict[str, Any]) -> None:
+    """When this fails, our plans have changed: record the estimates again."""
+    (record,) = (
+        each for each in records("recomputation") if (each["name"], each["scope"]) == (row["name"], "gradients/")
+    )
+    graph = graph_of(record)
+    plan = optimize_memory(graph, "recomputation", hints=hints_of(record)).plan
+    assert [graph.op_names[op] for op in plan.order()] == row["runs"]
+    assert record["peak_bytes"] == row["program"]
+
+
+@pytest.mark.parametrize("row", ESTIMATES, ids=lambda row: row["name"])
+def test_grapplers_estimate_of_our_plan_is_never_above_that_of_its_own_and_lower_where_batch_norms_can_go(
+    row: dict[str, Any],
+) -> None:
+    assert row["grappler"] >= row["program"]
+    assert row["ours"] <= 1.001 * row["grappler"]
+    if row["name"] in _BATCH_NORM_NETWORKS:
+        assert row["ours"] < 0.8 * row["program"]
