@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lowtide.errors import VerificationError
-from lowtide.packing import FREE, Buffers
-from lowtide.packing.best_fit_by_birth import BestFitByBirth
+from lowtide.packing import FREE, Buffers, pack
 from lowtide.packing.count_overlaps import count_overlaps
 from lowtide.packing.live_pieces import live_pieces
 from lowtide.packing.validate import validate
@@ -136,7 +135,7 @@ def test_one_moved_buffer_among_thousands_is_found_and_named() -> None:
     sizes = [random.randint(1, 1000) for _ in first]
     gaps = [[k, first[k] + 1, last[k] - 1] for k in range(0, 3000, 7) if last[k] - first[k] > 2]
     buffers = Buffers(first, last, sizes, gaps=gaps)
-    offsets = BestFitByBirth().offsets(buffers.first, buffers.last, buffers.sizes, 1)
+    offsets = pack(buffers, effort="fast").offsets
     validate(buffers, offsets)
     for buffer in (0, 1500, 2999):
         moved = offsets.copy()
