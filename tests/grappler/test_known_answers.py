@@ -1,6 +1,7 @@
 """Answers that TensorFlow's own tests of the memory optimizer state, on the same small graphs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -162,6 +163,33 @@ def test_a_swapped_value_is_away_between_its_readers_and_back_in_time() -> None:
         Free(b, 1),
     ]
     assert play_timeline(done.graph, done.plan).extra_seconds == 0
+
+
+def test_a_value_that_is_read_twice_at_once_makes_one_trip() -> None:
+    nodes: dict[str, tuple[str, Sequence[str]]] = {"a": ("Placeholder", []), "b": ("AddN", ["a"])}
+    nodes |= {f"c{k}": ("AddN", [f"c{k - 1}" if k else "b"]) for k in range(5)}
+    nodes["e"] = ("AddN", ["b", "b", "c4"])
+    done = optimize_memory(_graph(nodes), "manual", hints=Hints(swap={"e": [0, 1]}))
+    assert _swaps(done) == [("e", 0), ("e", 1)]
+    assert sum(isinstance(step, CopyIn) for step in done.plan.steps()) == 1
+
+
+def test_values_that_come_back_for_the_same_node_come_one_after_the_other() -> None:
+    """Each transfer takes as long as one node: the first starts two nodes ahead, so that nobody waits."""
+    nodes: dict[str, tuple[str, Sequence[str]]] = {"a": ("Placeholder", []), "b": ("AddN", ["a"])}
+    nodes |= {"b2": ("AddN", ["b"])}
+    nodes |= {f"c{k}": ("AddN", [f"c{k - 1}"] if k else ["b", "b2"]) for k in range(9)}
+    nodes["e"] = ("AddN", ["b", "b2", "c8"])
+    graph = _graph(nodes)
+    spaces = tuple(
+        replace(space, bandwidth_bytes_per_s=dict.fromkeys(space.bandwidth_bytes_per_s, HALF)) for space in graph.spaces
+    )
+    graph = replace(graph, spaces=spaces)
+    done = optimize_memory(graph, "manual", hints=Hints(swap={"e": [0, 1]}), bytes_per_second=HALF)
+    timeline = play_timeline(done.graph, done.plan)
+    assert timeline.busy_seconds == {"compute": 13, "gpu -> host": 2, "host -> gpu": 2}
+    assert timeline.hidden_seconds == 4
+    assert timeline.extra_seconds == 0
 
 
 def test_a_persistent_value_is_never_swapped_nor_another_name_of_it() -> None:

@@ -75,6 +75,25 @@ def test_hidden_seconds_are_the_transfer_time_that_overlaps_compute() -> None:
     assert timeline.profile == "given"
 
 
+def test_a_copy_waits_for_its_source_and_a_free_for_the_last_copy_of_several() -> None:
+    """The buffer goes to the host in 1 s and comes back in 2; on to the disk in 4, and to the host again in 1."""
+    builder = GraphBuilder("three spaces")
+    builder.add_space("device", bandwidth_bytes_per_s={"host": 100.0, "disk": 25.0})
+    builder.add_space("host", bandwidth_bytes_per_s={"device": 50.0})
+    builder.add_space("disk")
+    a = builder.add_buffer("a", 100)
+    builder.add_op("a", "op", writes=[a])
+    graph = builder.build()
+    steps = [Run(0), CopyOut(a, 1), Free(a), CopyIn(a, 1), CopyOut(a, 2), Free(a, 1), CopyOut(a, 1), Free(a)]
+    plan = Plan.from_steps(graph, steps)
+    verify(graph, plan)
+    timeline = play_timeline(graph, plan)
+    assert timeline.lanes == ("compute", "device -> host", "host -> device", "device -> disk")
+    assert timeline.starts.tolist() == [0, 1, 2, 2, 4, 4, 4, 8]
+    assert timeline.stalls.tolist() == [0, 0, 1, 0, 0, 2, 0, 4]
+    assert timeline.seconds == 8
+
+
 def test_a_copy_between_spaces_without_a_bandwidth_is_refused() -> None:
     graph = _chain(bandwidth={})
     with pytest.raises(GraphError, match="no bandwidth_bytes_per_s to 'host', where step 1"):

@@ -100,7 +100,6 @@ class _Player:
         """Wait until nothing is copied to or from what is freed."""
         copy = (buffer, self._homes[buffer] if space == HOME else space)
         until = max(self._now, self._in_use.pop(copy, 0.0))
-        self._ready.pop(copy, None)
         self.starts[step] = until
         self.stalls[step] = until - self._now
         self._now = until
