@@ -4,9 +4,9 @@ r"""Ask Grappler's own estimate of the peak what our recomputation saves, where 
     PYTHONPATH=. tensorflow/bin/python tests/oracles/estimate_with_grappler.py \
         estimates tests/data/grappler_estimates.json
 
-The first, in lowtide's environment, writes, for every recorded network, the nodes in the order in which our plan runs them, some twice; the second
-adds the estimates: of the program, of what Grappler's pass makes of it, and of our runs as a graph in which every node
-waits for the one before it and reads the latest copy.
+The first, in lowtide's environment, writes for every recorded network the nodes in the order in which our plan runs
+them, some twice. The second adds the estimates: of the program, of what Grappler's pass makes of it, and of our runs as
+a graph in which every node waits for the one before it and reads the latest copy.
 """
 
 import json
