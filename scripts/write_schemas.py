@@ -1,9 +1,10 @@
-"""Write the JSON Schemas of both file formats to docs/schemas/; run it after changing a format."""
+"""Write the JSON Schemas of all file formats to docs/schemas/; run it after changing a format."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+from lowtide.costs import costs_schema
 from lowtide.graph import graph_schema
 from lowtide.plan import plan_schema
 
@@ -15,6 +16,7 @@ def schemas() -> dict[str, dict[str, Any]]:
     return {
         name: {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema}
         for name, title, schema in (
+            ("costs.schema.json", "lowtide costs file", costs_schema()),
             ("graph.schema.json", "lowtide graph file", graph_schema()),
             ("plan.schema.json", "lowtide plan file", plan_schema()),
         )

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lowtide.costs import costs_schema
 from lowtide.graph import Graph, graph_schema, write_graph_file
 from lowtide.plan import Plan, plan_schema, write_plan_file
 from tests.golden.every_feature import every_feature_graph, every_feature_plan
@@ -18,7 +19,9 @@ from tests.strategies import graphs
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
 
 
-@pytest.mark.parametrize(("name", "schema"), [("graph", graph_schema()), ("plan", plan_schema())])
+@pytest.mark.parametrize(
+    ("name", "schema"), [("costs", costs_schema()), ("graph", graph_schema()), ("plan", plan_schema())]
+)
 def test_the_published_schema_is_up_to_date(name: str, schema: dict[str, Any]) -> None:
     """When this fails, run scripts/write_schemas.py."""
     published = json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
