@@ -1,8 +1,10 @@
 """Branch-safe recycling: sharing that stays right when an executor runs independent branches at once."""
 
-from collections.abc import Collection, Iterator
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
+from operator import itemgetter
 
 from lowtide.share.dependences import ancestors
 from lowtide.share.named_net import NamedNet
@@ -50,6 +52,13 @@ def share_branch_safe(
     return shared
 
 
+_FreeSlot = tuple[tuple[int, str], int, _Slot]
+
+
+def _size(entry: _FreeSlot) -> int:
+    return entry[0][0]
+
+
 class _Walk:
     def __init__(self, net: NamedNet, heads: Collection[str], ops: Collection[int], shareable: Collection[str]) -> None:
         self._net = net
@@ -60,8 +69,11 @@ class _Walk:
         self.produced = {blob for op in self._ops for blob in net.writes[op]}
         """What the ops of the walk write."""
         self._slot_of: dict[str, _Slot] = {}
-        self._free: list[_Slot] = []
+        self._free: list[_FreeSlot] = []  # ascending; by size, or without sizes the most shared first
         self._ancestors = ancestors(net)
+        self._waited_for = 0
+        for before in self._ancestors:
+            self._waited_for |= before
         self._touches: dict[str, int] = {}  # per blob, the ops that touch it, as bits
         self._first: dict[str, int] = {}  # per blob, the op that writes it before anything else touches it
         for op, (reads, writes) in enumerate(zip(net.reads, net.writes, strict=True)):
@@ -113,29 +125,34 @@ class _Walk:
             if blob in self._shareable:
                 self._unread[blob] -= 1
                 if self._unread[blob] == 0:
-                    self._free.append(self._slot_of.get(blob) or self._open(blob))
+                    self._release(blob)
         readers = [after for blob in self._net.writes[op] for after in self._readers.get(blob, []) if after > op]
         return ((op, after) for after in dict.fromkeys(readers))
 
     def _put(self, blob: str, op: int) -> None:
         """Take the best free slot for a blob that an op defines, or a new one."""
-        size, device = self._net.size_of(blob), self._net.devices[blob]
-        usable = [
-            slot
-            for slot in self._free
-            if self._net.devices[slot.blobs[0]] == device and not self._touches[slot.blobs[-1]] & ~self._ancestors[op]
-        ]
-        if not usable:
-            self._open(blob)
-            return
-        if self._net.sizes:
-            slot = min(usable, key=lambda slot: (slot.size < size, abs(slot.size - size), slot.number))
-        else:
-            slot = min(usable, key=lambda slot: (-len(slot.blobs), slot.blobs[0]))
-        self._free.remove(slot)
-        slot.blobs.append(blob)
-        slot.size = max(slot.size, size)
-        self._slot_of[blob] = slot
+        size, device, not_before = self._net.size_of(blob), self._net.devices[blob], ~self._ancestors[op]
+        for place in self._by_preference(size):
+            slot = self._free[place][-1]
+            if self._net.devices[slot.blobs[0]] == device and not self._touches[slot.blobs[-1]] & not_before:
+                del self._free[place]
+                slot.blobs.append(blob)
+                slot.size = max(slot.size, size)
+                self._slot_of[blob] = slot
+                return
+        self._open(blob)
+
+    def _by_preference(self, size: int) -> Iterable[int]:
+        """Places in the list of free slots: the smallest that suffices first, then the largest of the others."""
+        fitting = bisect_left(self._free, size, key=_size) if self._net.sizes else 0
+        return chain(range(fitting, len(self._free)), range(fitting - 1, -1, -1))
+
+    def _release(self, blob: str) -> None:
+        if self._touches[blob] & ~self._waited_for:
+            return  # nothing comes after all that touch it
+        slot = self._slot_of.get(blob) or self._open(blob)
+        key = (slot.size, "") if self._net.sizes else (-len(slot.blobs), slot.blobs[0])
+        insort(self._free, (key, slot.number, slot), key=itemgetter(0, 1))
 
     def _open(self, blob: str) -> _Slot:
         slot = _Slot([blob], self._net.size_of(blob), len(self.slots))

@@ -1,5 +1,6 @@
 """Slots on flat arrays: which blobs follow one another in the same storage."""
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,3 +50,34 @@ def greedy(intervals: Intervals) -> Moments:
         free_from[slot] = intervals.ends[blob]
         largest[slot] = max(largest[slot], size)
     return slot_of
+
+
+def largest_first(intervals: Intervals, by_size: list[int], work_limit: int) -> tuple[Moments | None, int]:
+    """Return a slot per blob, and the slots looked at: the largest first, each in the tightest gap, else in a new slot.
+
+    Complexity: O(n * slots * log n); without a result once the work exceeds its limit. Guarantees: feasible.
+    """
+    begins: list[int] = intervals.begins.tolist()
+    ends: list[int] = intervals.ends.tolist()
+    before, after = min(begins) - 1, max(ends) + 1
+    taken: list[tuple[list[int], list[int]]] = []  # per slot, the begins and the ends of its blobs, ascending
+    slot_of = np.zeros(len(intervals), np.int64)
+    work = 0
+    for blob in by_size:
+        begin, end = begins[blob], ends[blob]
+        work += len(taken)
+        if work > work_limit:
+            return None, work
+        best, tightest, at = len(taken), after - before + 1, 0
+        for slot, (starts, stops) in enumerate(taken):
+            place = bisect_right(starts, begin)
+            former = stops[place - 1] if place else before
+            latter = starts[place] if place < len(starts) else after
+            if former < begin and end < latter and latter - former < tightest:
+                best, tightest, at = slot, latter - former, place
+        if best == len(taken):
+            taken.append(([], []))
+        taken[best][0].insert(at, begin)
+        taken[best][1].insert(at, end)
+        slot_of[blob] = best
+    return slot_of, work
