@@ -134,6 +134,17 @@ def test_sharing_activations_too_never_takes_more_bytes(n_layers: int, seed: int
     assert together.statistics.bytes_after <= alone.statistics.bytes_after <= alone.statistics.bytes_before
 
 
+def test_a_large_activation_is_worth_sharing_unless_it_is_one_of_the_last_two() -> None:
+    net = training_net(6)
+    for large, helps in (("fc3", True), ("fc4", True), ("fc5", False), ("fc6", False)):
+        sizes = dict.fromkeys(net.blobs, 1) | {f"{SCOPE}{large}": 100, f"{SCOPE}fc1_grad": 100}
+        sized = replace(net, sizes=sizes)
+        alone = share_gradients(sized, ["name_x/loss"], (), SCOPE)
+        together = share_gradients(sized, ["name_x/loss"], (), SCOPE, share_activations=True)
+        assert (together.statistics.bytes_after < alone.statistics.bytes_after - 50) == helps
+        assert (f"{SCOPE}{large}" in together.renames) == helps
+
+
 def test_a_scope_ends_at_a_slash_and_split_gradients_belong_to_it() -> None:
     net = training_net(4)
     assert share_gradients(net, ["name_x/loss"], (), "name").renames == {}
@@ -224,6 +235,7 @@ def test_inference_in_one_pass_computes_the_same_in_order(seed: int) -> None:
     _assert_kept(net, shared)
     assert same_values(net, shared.net, range(len(net.ops)))
     assert not set(never_share) & set(shared.renames)
+    assert all(len({net.devices[blob] for blob in slot}) == 1 for slot in _slots(shared))
     assert all(len(set(op.outputs)) == len(op.outputs) for op in shared.net.ops)
     assert share_inference_fast(shared.net, never_share).net == shared.net or not shared.renames
 

@@ -12,7 +12,7 @@ from lowtide.analysis import Problem
 from lowtide.errors import UsageError
 from lowtide.graph import Graph, GraphBuilder, Lifetime, read_graph_file
 from lowtide.packing.greedy_by_size import GreedyBySize
-from lowtide.plan import Free, Plan, Run
+from lowtide.plan import Free, Plan, Run, verify
 from lowtide.share import (
     NamedNet,
     Sharing,
@@ -99,7 +99,7 @@ def test_a_graph_seen_by_names_can_be_shared_by_name(graph: Graph) -> None:
     net = NamedNet.from_graph(graph)
     found = share_by_interference(net, order="longest-path")
     assert not net.externals & set(found.shared.renames)
-    assert set(Problem(graph).evaluate(np.array(found.order, np.int32)).peaks >= 0) <= {True}
+    verify(graph, Plan.from_order(graph, np.array(found.order, np.int32)))
     safe = share_branch_safe(net, net.external_inputs, range(graph.n_ops), net.blobs, "")
     verify_equality(net, safe.net)
     homes = dict(zip(graph.buffer_names, graph.buffer_spaces.tolist(), strict=True))
@@ -108,6 +108,21 @@ def test_a_graph_seen_by_names_can_be_shared_by_name(graph: Graph) -> None:
         for blob, slot in renames.items():
             slots.setdefault(slot, set()).add(homes[blob])
         assert all(len(spaces) == 1 for spaces in slots.values())
+
+
+def test_inputs_and_outputs_of_a_graph_are_external_and_ordered_ops_wait_for_one_another() -> None:
+    builder = GraphBuilder("all classes")
+    buffers = {lifetime: builder.add_buffer(lifetime.name.lower(), 4, lifetime) for lifetime in Lifetime}
+    builder.add_op("free", "op", reads=[buffers[Lifetime.DONATED]], writes=[buffers[Lifetime.OUTPUT]])
+    builder.add_op("first", "op", writes=[buffers[Lifetime.INTERMEDIATE]], ordered=True, device="device")
+    builder.add_op("second", "op", mutates=[buffers[Lifetime.INPUT]], ordered=True, after=[0])
+    net = NamedNet.from_graph(builder.build())
+    assert net.external_inputs == ("persistent", "input", "donated")
+    assert net.external_outputs == ("output",)
+    assert [op.after for op in net.ops] == [(), (), (0, 1)]
+    assert (net.ops[2].inputs, net.ops[2].outputs) == (("input",), ("input",))
+    assert [op.device for op in net.ops] == [None, "device", None]
+    assert net.size_of("input") == 4
 
 
 BUFFERS = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 6), st.sampled_from((0, 1, 2, 7, 30))), max_size=25)

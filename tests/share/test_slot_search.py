@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lowtide.share.level_bound import LevelBound
 from lowtide.share.slot_arrays import Intervals, greedy, largest_first, total_bytes
 from lowtide.share.slot_search import search
 
@@ -47,6 +48,26 @@ def test_the_search_gives_the_same_slots_every_time_and_more_work_never_worse_on
         totals.append(total_bytes(intervals, found.slot_of))
         assert found.lower_bound_bytes <= totals[-1]
     assert totals == sorted(totals, reverse=True)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 40))
+def test_what_is_still_to_open_is_opened_in_every_placement(seed: int, n_blobs: int) -> None:
+    """Checked on the placement of the largest first: with the first blobs placed, the rest never costs less."""
+    intervals = _random_intervals(seed, n_blobs)
+    by_size = np.argsort(-intervals.sizes, kind="stable").tolist()
+    moments = np.unique(intervals.begins)
+    last = np.searchsorted(moments, intervals.ends, side="right") - 1
+    bound = LevelBound(intervals, by_size, np.searchsorted(moments, intervals.begins), last)
+    slot_of = largest_first(intervals, by_size, 10**6)[0]
+    assert slot_of is not None
+    live = [(intervals.begins <= at) & (at <= intervals.ends) for at in moments]
+    assert total_bytes(intervals, slot_of) >= bound.total >= max(int(intervals.sizes[now].sum()) for now in live)
+    opened, n_open = total_bytes(intervals, slot_of), 0
+    for place, blob in enumerate(by_size):
+        assert 0 <= bound.still_to_open(place, n_open) <= opened
+        if slot_of[blob] == n_open:
+            opened, n_open = opened - int(intervals.sizes[blob]), n_open + 1
+    assert bound.still_to_open(n_blobs, n_open) == opened == 0
 
 
 def test_many_blobs_are_placed_at_once_and_bounded() -> None:
