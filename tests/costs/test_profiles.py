@@ -41,7 +41,13 @@ def test_eager_keeps_what_a_reader_said_who_knows_shapes() -> None:
 
 def test_fused_leaves_only_the_arithmetic_of_pointwise_ops() -> None:
     """Four elements at 10 per second; everything else costs what it costs eagerly."""
-    assert price(_two_ops(), "fused", machine=MACHINE).seconds.tolist() == [104, 104, 112, 0.4]
+    assert price(_two_ops(), "fused", machine=MACHINE).seconds.tolist() == pytest.approx([104, 104, 112, 0.4])
+
+
+def test_fused_shrinks_what_a_reader_priced_for_another_machine_by_the_same_share() -> None:
+    """0.4 of the 108 seconds that the ReLU takes eagerly on this machine."""
+    prices = price(_two_ops(cost=54.0), "fused", machine=MACHINE)
+    assert prices.seconds.tolist() == pytest.approx([1, 1, 54, 0.2])
 
 
 def test_an_op_that_calls_graphs_takes_as_long_as_they_do_and_a_conditional_as_the_longest() -> None:
@@ -107,3 +113,6 @@ def test_wrong_calls_are_refused() -> None:
         price(graph, "measured")
     with pytest.raises(UsageError, match="reads no costs file"):
         price(graph, "eager", costs_path="x.costs.json")
+    for wrong in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(UsageError, match="a machine with flops_per_second"):
+            replace(MACHINE, flops_per_second=wrong)

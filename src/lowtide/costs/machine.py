@@ -1,16 +1,27 @@
 """The machine that prices are estimated for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from lowtide.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A roofline: an op takes its start plus the larger of its memory traffic and its arithmetic."""
+    """A roofline: an op takes its start plus the larger of its memory traffic and its arithmetic.
+
+    Raises UsageError for a figure that is not positive.
+    """
 
     bytes_per_second: float
     flops_per_second: float
     start_seconds: float
     """What starting one op takes, however small it is."""
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if not 0 < value < float("inf"):
+                raise UsageError(f"a machine with {entry.name} {value} prices nothing; give a positive number")
 
     def seconds(self, traffic_bytes: float, flops: float) -> float:
         """Return how long an op takes that moves so many bytes and does so many floating-point operations."""
