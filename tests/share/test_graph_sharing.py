@@ -84,6 +84,9 @@ def test_another_order_may_be_given() -> None:
     graph = builder.build()
     assert share(graph).slot_bytes == {"device": 12}
     assert share(graph, np.array([0, 2, 1, 3], np.int32)).slot_bytes == {"device": 8}
+    for wrong in ([2, 0, 1, 3], [0, 1, 2], [0, 1, 2, 9], [0, 0, 1, 2]):
+        with pytest.raises(UsageError, match="does not run every op once"):
+            share(graph, np.array(wrong, np.int32))
 
 
 def test_an_unknown_algorithm_or_a_negative_limit_is_a_usage_error() -> None:
@@ -168,6 +171,7 @@ def test_offsets_pack_more_tightly_than_slots_where_sizes_change() -> None:
         ([0], [0], [1], {}, "buffer 0: live from 0 to 0"),
         ([0], [1], [-1], {}, "buffer 0: .* -1 bytes"),
         ([0], [1, 2], [1], {}, "1 starts, 2 ends and 1 sizes"),
+        ([0, 0], [1, 1], [2**62, 2**62], {}, "exceed"),
         ([0], [1], [1], {"alignment": 0}, "alignment 0"),
         ([0], [1], [1], {"work_limit": -1}, "work limit -1"),
     ],

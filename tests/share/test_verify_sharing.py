@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.errors import GraphError, VerificationError
+from lowtide.errors import GraphError, UsageError, VerificationError
 from lowtide.share import (
     BlobRange,
     NamedNet,
@@ -99,6 +99,8 @@ def test_neighbors_in_a_slot_that_overlap_are_found(used: int | None) -> None:
 def test_nets_with_impossible_sizes_or_control_edges_are_refused() -> None:
     with pytest.raises(GraphError, match=r"op 0 .* earlier ops"):
         NamedNet(ops=(NamedOp(kind="A", after=(0,)),))
-    for size in (-1, 2**62, True):
+    for size in (-1, 2**62, True, 1.5):
         with pytest.raises(GraphError, match="blob 'a': size"):
             NamedNet(ops=(), sizes={"a": size})
+        with pytest.raises(UsageError, match="blob 'a': size"):
+            BlobRange("a", 0, 1, size)

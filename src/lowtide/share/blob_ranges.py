@@ -3,12 +3,16 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from lowtide.share.named_net import NamedNet
+from lowtide.errors import UsageError
+from lowtide.share.named_net import NamedNet, is_size
 
 
 @dataclass(frozen=True, slots=True)
 class BlobRange:
-    """One blob, from the op that defines it to the op that uses it last, both included; None stands for unknown."""
+    """One blob, from the op that defines it to the op that uses it last, both included; None stands for unknown.
+
+    Raises UsageError for an impossible size.
+    """
 
     name: str
     defined: int | None
@@ -17,6 +21,10 @@ class BlobRange:
     """None: nothing in the net uses it, so that it stays to the end."""
     size: int | None = None
     """In bytes; None counts as 1."""
+
+    def __post_init__(self) -> None:
+        if self.size is not None and not is_size(self.size):
+            raise UsageError(f"blob {self.name!r}: size {self.size!r} is out of range; give bytes from 0 to 2**62 - 1")
 
     @property
     def begins(self) -> int:

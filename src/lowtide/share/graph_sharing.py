@@ -51,7 +51,7 @@ def share(
     if algorithm not in ("greedy", "optimal") or work_limit < 0:
         raise UsageError(f"algorithm {algorithm!r}, work limit {work_limit}: give greedy or optimal, and 0 or more")
     problem = Problem(graph, in_place=in_place)
-    ranges = live_ranges(graph, problem.plan(problem.given_order() if order is None else order))
+    ranges = live_ranges(graph, problem.plan(problem.given_order() if order is None else _checked(graph, order)))
     block_of, blocks = _blocks(graph, ranges)
     slot_of_block = np.zeros(len(blocks), np.int64)
     slot_sizes: list[int] = []
@@ -69,7 +69,7 @@ def share(
         slot_of_block[here] = found.slot_of + len(slot_sizes)
         slot_sizes += largest.tolist()
         slot_spaces += [position] * len(largest)
-        totals[space.name] = int(largest.sum())
+        totals[space.name] = sum(largest.tolist())
         bounds[space.name] = found.lower_bound_bytes
         optimal = optimal and found.optimal
     slot_of = np.full(graph.n_buffers, -1, np.int64)
@@ -82,6 +82,17 @@ def share(
         lower_bound_bytes=bounds,
         optimal=optimal,
     )
+
+
+def _checked(graph: Graph, order: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the order if it holds every op once, after all that it depends on; raises UsageError."""
+    before = graph.structure.predecessors
+    places = np.empty(graph.n_ops, np.int64)
+    if np.array_equal(np.sort(order), np.arange(graph.n_ops)):
+        places[order] = np.arange(graph.n_ops)
+        if (places[before.values] < places[before.owners()]).all():
+            return np.asarray(order, np.int32)
+    raise UsageError("the order does not run every op once, after all it depends on; give a valid order")
 
 
 def _blocks(graph: Graph, ranges: LiveRanges) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -4,10 +4,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
+
 from lowtide.errors import GraphError
 from lowtide.graph import Graph, Lifetime
 
 _LARGEST_SIZE = 2**62
+
+
+def is_size(size: object) -> bool:
+    """Whether something is a number of bytes that any storage could have."""
+    return isinstance(size, int | np.integer) and not isinstance(size, bool) and 0 <= int(size) < _LARGEST_SIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +58,7 @@ class NamedNet:
                     f"op {position} ({op.kind}): 'after' must name earlier ops by position, got {op.after}"
                 )
         for blob, size in self.sizes.items():
-            if isinstance(size, bool) or not 0 <= size < _LARGEST_SIZE:
+            if not is_size(size):
                 raise GraphError(f"blob {blob!r}: size {size!r} is out of range; give bytes from 0 to 2**62 - 1")
 
     @classmethod

@@ -25,7 +25,7 @@ def total_bytes(intervals: Intervals, slot_of: Moments) -> int:
     """Return the sum over the slots of the largest blob in each."""
     largest = np.zeros(int(slot_of.max(initial=-1)) + 1, np.int64)
     np.maximum.at(largest, slot_of, intervals.sizes)
-    return int(largest.sum())
+    return sum(largest.tolist())
 
 
 def greedy(intervals: Intervals) -> Moments:

@@ -30,6 +30,8 @@ def slot_offsets(
     if len(wrong):
         at = int(wrong[0])
         raise UsageError(f"buffer {at}: live from {first[at]} to {last[at]} with {sizes[at]} bytes is no valid buffer")
+    if sum(np.asarray(sizes).tolist()) + len(sizes) * alignment >= 2**63:
+        raise UsageError("all sizes together exceed 2**63 - 1 bytes; give sizes that could lie side by side")
     rounded = -(-np.asarray(sizes, np.int64) // alignment) * alignment
     intervals = Intervals(np.asarray(first, np.int64), np.asarray(last, np.int64) - 1, rounded)
     slot_of = search(intervals, work_limit).slot_of if work_limit else greedy(intervals)
