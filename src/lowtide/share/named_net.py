@@ -14,7 +14,7 @@ _LARGEST_SIZE = 2**62
 
 def is_size(size: object) -> bool:
     """Whether something is a number of bytes that any storage could have."""
-    return isinstance(size, int | np.integer) and not isinstance(size, bool) and 0 <= int(size) < _LARGEST_SIZE
+    return isinstance(size, int | np.int64) and not isinstance(size, bool) and 0 <= int(size) < _LARGEST_SIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
