@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import numpy as np
-
 from lowtide.errors import GraphError
 from lowtide.graph import Graph, Lifetime
 
@@ -14,7 +12,7 @@ _LARGEST_SIZE = 2**62
 
 def is_size(size: object) -> bool:
     """Whether something is a number of bytes that any storage could have."""
-    return isinstance(size, int | np.int64) and not isinstance(size, bool) and 0 <= int(size) < _LARGEST_SIZE
+    return isinstance(size, int) and not isinstance(size, bool) and 0 <= size < _LARGEST_SIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
