@@ -12,7 +12,7 @@ from lowtide.share.slot_arrays import Intervals, greedy
 from lowtide.share.slot_search import FoundSlots, search
 
 WORK_LIMIT = 5_000_000
-"""How many slots the search looks at unless told otherwise: a second or two."""
+"""How many slots the search looks at unless told otherwise: a few seconds at most where it proves nothing."""
 ALGORITHMS = ("greedy", "optimal")
 """The ways to fill slots, by name."""
 
