@@ -8,6 +8,7 @@ from packing_peers.minimalloc import PUBLISHED_SECONDS
 from packing_rows import (
     CAPACITY,
     HEAD,
+    LIMIT_SECONDS,
     VELA_ITERATIONS,
     Programs,
     Row,
@@ -96,8 +97,8 @@ def main() -> None:
     lead = (
         "Seconds of one run. Peers' rules are written from their published descriptions, in Python, so their seconds "
     )
-    lead += f"say little; minimalloc and Vela (at most {VELA_ITERATIONS:,} iterations) are their own programs. "
-    lead += "Every packing is checked by a sweep."
+    lead += f"say little; minimalloc and Vela (at most {VELA_ITERATIONS:,} iterations) are their own programs, given "
+    lead += f"{LIMIT_SECONDS} s each. Every packing is checked by a sweep."
     text = [lead, "", *lines, "", *fitted, "", *table_head(HEAD), *(row.line() for row in rows)]
     write_section("Packing", "python benchmarks/bench_packing.py", "\n".join(text))
 

@@ -40,6 +40,8 @@ RULES: tuple[tuple[str, Callable[[Ints, Ints, Ints], Ints], int], ...] = (
     ("slots", slots, sys.maxsize),
 )
 VELA_ITERATIONS = 2_000
+LIMIT_SECONDS = 30
+"""What a program gets for an instance; one that is not done then has found nothing."""
 HEAD = [
     *("instance", "buffers", "bound, bytes", "lowtide, bytes", "gap", "status", "effort", "seconds"),
     *("best peer", "its bytes", "its seconds"),
@@ -136,12 +138,16 @@ def run_peers(instance: Instance, programs: Programs) -> list[Peer]:
             started = time.perf_counter()
             offsets = rule(first, last, padded)
             add(name, offsets, time.perf_counter() - started)
+    answers: list[tuple[str, tuple[Ints | None, float]]] = []
     if programs.vela_python and n <= PROGRAMS:
-        add("Vela hill climb", *vela(programs.vela_python, first, last, padded, most_iterations=VELA_ITERATIONS))
+        settings = {"most_iterations": VELA_ITERATIONS, "limit_seconds": LIMIT_SECONDS}
+        answers.append(("Vela hill climb", vela(programs.vela_python, first, last, padded, **settings)))
     if programs.minimalloc and instance.path:
-        offsets, seconds = minimalloc(programs.minimalloc, instance.path, CAPACITY, limit_seconds=120)
+        answer = minimalloc(programs.minimalloc, instance.path, CAPACITY, limit_seconds=LIMIT_SECONDS)
+        answers.append(("minimalloc at capacity", answer))
+    for name, (offsets, seconds) in answers:
         if offsets is not None:
-            add("minimalloc at capacity", offsets, seconds)
+            add(name, offsets, seconds)
     return found
 
 

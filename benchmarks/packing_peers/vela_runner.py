@@ -28,7 +28,7 @@ def main() -> None:
     task = json.load(sys.stdin)
     ranges = [LiveRange(*row) for row in zip(task["first"], task["last"], task["sizes"], strict=True)]
     started = time.perf_counter()
-    offsets: list[int] = allocate_live_ranges(ranges, task["most_iterations"], task["memory_limit"])
+    offsets: list[int] = allocate_live_ranges(ranges, task["most_iterations"], task["memory_limit"])  # pyright: ignore[reportUnknownVariableType]
     print(json.dumps({"offsets": offsets, "seconds": time.perf_counter() - started}))
 
 
