@@ -1,9 +1,8 @@
-#include <algorithm>
+#include "kernels/pack_best_fit_by_birth.hpp"
+
 #include <map>
 #include <numeric>
 #include <set>
-
-#include "kernels/pack.hpp"
 
 namespace lowtide {
 namespace {
@@ -68,24 +67,26 @@ class FreeBlocks {
 
 }  // namespace
 
-std::vector<int64_t> pack_best_fit_by_birth(const PackingInput& input) {
-  const auto n = static_cast<int64_t>(input.sizes.size());
-  std::vector<int64_t> births(n), deaths(n), offsets(n, 0);
+std::vector<int64_t> pack_best_fit_by_birth(const PackItems& items) {
+  const int32_t n = items.n();
+  std::vector<int32_t> births(n), deaths;
+  std::vector<int64_t> offsets(n, 0);
   std::iota(births.begin(), births.end(), 0);
   deaths = births;
-  std::sort(births.begin(), births.end(), [&](int64_t a, int64_t b) {
-    if (input.first[a] != input.first[b]) return input.first[a] < input.first[b];
-    return input.sizes[a] != input.sizes[b] ? input.sizes[a] > input.sizes[b] : a < b;
+  std::sort(births.begin(), births.end(), [&](int32_t a, int32_t b) {
+    if (items.first[a] != items.first[b]) return items.first[a] < items.first[b];
+    return items.sizes[a] != items.sizes[b] ? items.sizes[a] > items.sizes[b] : a < b;
   });
   std::sort(deaths.begin(), deaths.end(),
-            [&](int64_t a, int64_t b) { return input.last[a] != input.last[b] ? input.last[a] < input.last[b] : a < b; });
-  auto padded = [&](int64_t size) { return (size + input.alignment - 1) / input.alignment * input.alignment; };
+            [&](int32_t a, int32_t b) { return items.last[a] != items.last[b] ? items.last[a] < items.last[b] : a < b; });
+  // With one alignment for all, padded sizes keep every block aligned; else the largest serves all.
+  const int64_t alignment = n == 0 ? 1 : *std::max_element(items.alignment.begin(), items.alignment.end());
   FreeBlocks free;
   auto death = deaths.begin();
-  for (int64_t buffer : births) {
-    for (; death != deaths.end() && input.last[*death] <= input.first[buffer]; ++death)
-      free.give_back(offsets[*death], padded(input.sizes[*death]));
-    offsets[buffer] = free.take(padded(input.sizes[buffer]));
+  for (int32_t item : births) {
+    for (; death != deaths.end() && items.last[*death] <= items.first[item]; ++death)
+      free.give_back(offsets[*death], aligned(items.sizes[*death], alignment));
+    offsets[item] = free.take(aligned(items.sizes[item], alignment));
   }
   return offsets;
 }

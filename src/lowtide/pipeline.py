@@ -8,12 +8,13 @@ from lowtide.analysis.footprint import simulate
 from lowtide.analysis.lower_bounds import LowerBound, lower_bounds
 from lowtide.analysis.problem import Problem
 from lowtide.budget import Budget
+from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.errors import UsageError
 from lowtide.graph import Graph
 from lowtide.packing import pack_plan
 from lowtide.plan import Plan, Status, verify
 from lowtide.schedule import Candidate, make_candidate, make_candidate_within, scheduler, with_least_arena
-from lowtide.search import DEFAULT_EFFORT, EFFORTS, EffortName, Proof, moved_ops, prove
+from lowtide.search import EFFORTS, Proof, moved_ops, prove
 from lowtide.verdict import judge
 
 Means = frozenset[str]

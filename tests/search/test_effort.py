@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from lowtide import minimize
+from lowtide.effort import DEFAULT_EFFORT
 from lowtide.errors import UsageError
 from lowtide.graph import write_graph_file
-from lowtide.search import DEFAULT_EFFORT, EFFORTS, Effort
+from lowtide.search import EFFORTS, Effort
 from tests.cli.conftest import Command, lowtide
 from tests.oracles.random_graphs import random_graph
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lowtide.analysis import Problem
 from lowtide.errors import UsageError
 from lowtide.graph import Graph, GraphBuilder, Lifetime, read_graph_file
-from lowtide.packing.greedy_by_size import GreedyBySize
+from lowtide.packing import Buffers, pack
 from lowtide.plan import Free, Plan, Run, verify
 from lowtide.share import (
     NamedNet,
@@ -162,7 +162,7 @@ def test_offsets_pack_more_tightly_than_slots_where_sizes_change() -> None:
     """Two small buffers fit side by side where a large one was; no slot can do that."""
     first, last, sizes = _arrays([(0, 2, 10), (2, 2, 5), (2, 2, 5)])
     assert (slot_offsets(first, last, sizes, work_limit=100) + sizes).max() == 15
-    assert (GreedyBySize().offsets(first, last, sizes, 1) + sizes).max() == 10
+    assert pack(Buffers(first, last, sizes)).arena_bytes == 10
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import click
 from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
+from lowtide.effort import EffortName
 from lowtide.models import open_model
 from lowtide.report.comparison import Comparison
 from lowtide.schedule import Candidate, make_candidate, scheduler_names
-from lowtide.search import EffortName
 
 
 @click.command("compare")

@@ -8,11 +8,11 @@ from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.plan import exit_code, to_the_end
 from lowtide.cli.progress import Progress
+from lowtide.effort import EffortName
 from lowtide.errors import UsageError
 from lowtide.models import check_output, open_model, save_applied
 from lowtide.pipeline import minimize
 from lowtide.report.planning import result_to_json, result_to_text
-from lowtide.search import EffortName
 
 
 @click.command("optimize")

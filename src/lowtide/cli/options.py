@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
-from lowtide.search import DEFAULT_EFFORT, EFFORTS
+from lowtide.effort import DEFAULT_EFFORT
+from lowtide.search import EFFORTS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZE = re.compile(r"[0-9]{1,18}")

@@ -12,13 +12,13 @@ from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.plan import to_the_end
 from lowtide.cli.progress import Progress
+from lowtide.effort import EffortName
 from lowtide.errors import UsageError
 from lowtide.files import check_writable, write_bytes
 from lowtide.packing import Buffers, pack
 from lowtide.packing.csv_file import read_buffer_file, write_buffer_file
 from lowtide.report.export.packing_svg import packing_svg
 from lowtide.report.packing import packed_to_json, packed_to_text
-from lowtide.search import EffortName
 from lowtide.units import parse_bytes
 
 _INTERRUPTED = 130

@@ -8,12 +8,13 @@ import click
 from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
+from lowtide.effort import EffortName
 from lowtide.files import check_writable
 from lowtide.models import check_output, open_model
 from lowtide.pipeline import Result, minimize
 from lowtide.plan import write_plan_file
 from lowtide.report.planning import result_to_json, result_to_text
-from lowtide.search import EffortName, write_proof_file
+from lowtide.search import write_proof_file
 
 _INTERRUPTED = 130
 

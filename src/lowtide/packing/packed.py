@@ -29,7 +29,7 @@ class Packed:
     method: str
     """What found the packing, by name."""
     work: int
-    """Placements tried, over all methods; the limit of every search is counted in them."""
+    """Items looked at, over all methods; the limit of every search is counted in them."""
 
     @property
     def optimal(self) -> bool:

@@ -1,18 +1,21 @@
 """Addresses for every residency of a plan."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.analysis.live_ranges import LiveRanges, live_ranges
+from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.graph import Graph, Lifetime
-from lowtide.packing.best_fit_by_birth import BestFitByBirth
-from lowtide.packing.greedy_by_size import GreedyBySize
+from lowtide.packing.buffers import Buffers
+from lowtide.packing.pack import pack
 from lowtide.plan import Address, Plan, StepKind
 
-_MOST_FOR_QUADRATIC = 20_000
+if TYPE_CHECKING:
+    from lowtide.packing.packed import Packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,30 +24,40 @@ class Packing:
 
     addresses: tuple[Address, ...]
     arena_bytes: Mapping[str, int]
+    lower_bound_bytes: Mapping[str, int]
+    """The least arena of this plan, as far as it is known; no less than the plan's peak."""
 
 
-def pack_plan(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> Packing:
-    """Give every residency of a plan an address; the better of greedy-by-size and best-fit-by-birth, per space.
+def pack_plan(
+    graph: Graph,
+    plan: Plan,
+    transient: NDArray[np.int64],
+    *,
+    effort: EffortName = DEFAULT_EFFORT,
+    progress: Callable[[str], None] | None = None,
+) -> Packing:
+    """Give every residency of a plan an address, with the smallest arena per space that `pack` finds.
 
     `transient` holds the bytes every op needs while it runs, shape (ops, spaces); they take part without a name.
-    A buffer that takes over another one's storage gets its address. Guarantees: feasible, deterministic; no bound
-    beyond the peak.
+    A buffer that takes over another one's storage gets its address.
     """
     ranges = live_ranges(graph, plan)
     block_of, blocks = _blocks(graph, ranges)
     runs = np.flatnonzero(plan.kinds == StepKind.RUN)
-    arena: dict[str, int] = {}
+    packed: dict[str, Packed] = {}
     offsets = np.zeros(len(blocks), np.int64)
     for position, space in enumerate(graph.spaces):
         here = np.flatnonzero((blocks[:, 0] == position) & (blocks[:, 1] < blocks[:, 2]) & (blocks[:, 3] > 0))
         scratch = transient[plan.targets[runs], position]
         busy = runs[scratch > 0]
-        first = np.concatenate([blocks[here, 1], busy])
-        last = np.concatenate([blocks[here, 2], busy + 1])
-        sizes = np.concatenate([blocks[here, 3], scratch[scratch > 0]])
-        placed = _best(first, last, sizes, space.alignment)
-        offsets[here] = placed[: len(here)]
-        arena[space.name] = int((placed + sizes).max(initial=0))
+        buffers = Buffers(
+            first=np.concatenate([blocks[here, 1], busy]),
+            last=np.concatenate([blocks[here, 2], busy + 1]),
+            sizes=np.concatenate([blocks[here, 3], scratch[scratch > 0]]),
+            alignment=space.alignment,
+        )
+        packed[space.name] = pack(buffers, effort=effort, progress=progress)
+        offsets[here] = packed[space.name].offsets[: len(here)]
     sizes_of = graph.sizes.tolist()
     addresses = tuple(
         Address(*row)
@@ -58,7 +71,11 @@ def pack_plan(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> Packing
         )
         if sizes_of[row[0]] > 0
     )
-    return Packing(addresses, arena)
+    return Packing(
+        addresses,
+        {name: result.arena_bytes for name, result in packed.items()},
+        {name: result.lower_bound_bytes for name, result in packed.items()},
+    )
 
 
 def _blocks(graph: Graph, ranges: LiveRanges) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -85,13 +102,3 @@ def _blocks(graph: Graph, ranges: LiveRanges) -> tuple[NDArray[np.int64], NDArra
             block_of[row] = block_of[continues]
             blocks[int(block_of[row])][2] = last
     return block_of, np.asarray(blocks, np.int64).reshape(-1, 4)
-
-
-def _best(
-    first: NDArray[np.int64], last: NDArray[np.int64], sizes: NDArray[np.int64], alignment: int
-) -> NDArray[np.int64]:
-    if not len(sizes):
-        return np.zeros(0, np.int64)
-    packers = [BestFitByBirth()] if len(sizes) > _MOST_FOR_QUADRATIC else [GreedyBySize(), BestFitByBirth()]
-    candidates = [packer.offsets(first, last, sizes, alignment) for packer in packers]
-    return min(candidates, key=lambda offsets: int((offsets + sizes).max()))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lowtide.search import EffortName
+from lowtide.effort import EffortName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.analysis.problem import Order, Problem
+from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.errors import UsageError
 from lowtide.plan import verify
 from lowtide.recompute import solver
@@ -16,7 +17,6 @@ from lowtide.recompute.floor import Floor, floor_of
 from lowtide.recompute.greedy import drop_until_it_fits
 from lowtide.recompute.program import Cuts, Execution, Program
 from lowtide.recompute.result import RecomputeResult
-from lowtide.search import DEFAULT_EFFORT, EffortName
 
 _MOST_NAMED = 4
 

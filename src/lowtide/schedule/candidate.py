@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 from lowtide.analysis import Problem
 from lowtide.analysis.lower_bounds import LowerBound
+from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 from lowtide.schedule.callees import plan_graph, plan_of_order, settle_callees
 from lowtide.schedule.compare_key import compare_key
 from lowtide.schedule.search import Search
 from lowtide.schedule.table import scheduler
-from lowtide.search import DEFAULT_EFFORT, EffortName, Proof, Solution, prove
+from lowtide.search import Proof, Solution, prove
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

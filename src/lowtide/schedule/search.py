@@ -7,9 +7,10 @@ import numpy as np
 
 from lowtide.analysis import Problem
 from lowtide.analysis.problem import Order
+from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.errors import UsageError
 from lowtide.schedule.table import SCHEDULERS, scheduler, scheduler_names
-from lowtide.search import DEFAULT_EFFORT, EFFORTS, EffortName, Solution, solve
+from lowtide.search import EFFORTS, Solution, solve
 
 _COMBINED = frozenset({"search", "xla-best", "inductor-best"})
 

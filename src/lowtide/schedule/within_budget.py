@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable, Sequence
 
+from lowtide.effort import EffortName
 from lowtide.graph import Graph
 from lowtide.schedule.callees import plan_of_order, settle_callees
 from lowtide.schedule.candidate import Candidate, make_candidate
 from lowtide.schedule.compare_key import compare_key
 from lowtide.schedule.search import Search
-from lowtide.search import EFFORTS, EffortName, fit_order
+from lowtide.search import EFFORTS, fit_order
 from lowtide.search.fit import UNLIMITED
 
 

@@ -1,7 +1,7 @@
 """The best order, with proof: cuts that bound the peak, moves that follow them, and exact search within a budget."""
 
 from lowtide.search.check_proof import CheckedBound, check_proof
-from lowtide.search.effort import DEFAULT_EFFORT, EFFORTS, Effort, EffortName
+from lowtide.search.effort import EFFORTS, Effort
 from lowtide.search.equal_orders import equal_orders
 from lowtide.search.fit import Fit, find_fit
 from lowtide.search.fit_order import FittedOrder, fit_order
@@ -12,10 +12,8 @@ from lowtide.search.solve import Solution, solve
 
 __all__ = [
     "CheckedBound",
-    "DEFAULT_EFFORT",
     "EFFORTS",
     "Effort",
-    "EffortName",
     "Fit",
     "FittedOrder",
     "Proof",

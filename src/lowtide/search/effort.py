@@ -1,9 +1,8 @@
 """How much work a search may do; always counted, never timed, so that every machine finds the same."""
 
 from dataclasses import dataclass
-from typing import Literal
 
-EffortName = Literal["fast", "balanced", "max"]
+from lowtide.effort import EffortName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,4 +23,3 @@ EFFORTS: dict[EffortName, Effort] = {
     "max": Effort(cut_work=5_000_000_000, fit_work=200_000_000_000, fit_ops=200_000),
 }
 """By name, least first."""
-DEFAULT_EFFORT: EffortName = "balanced"

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowtide.packing.best_fit_by_birth import BestFitByBirth
-from lowtide.packing.greedy_by_size import GreedyBySize
+from lowtide.packing import Buffers
+from lowtide.packing.items import items_of
+from lowtide.packing.rules import RULES, Rule, best_fit_by_birth, best_fit_by_size
 
 Block = tuple[int, int, int]
 """First step, last step (half-open), size in bytes."""
-PACKERS = [GreedyBySize(), BestFitByBirth()]
+PACKERS = list(RULES.values())
 
 blocks = st.lists(
     st.tuples(st.integers(-1, 12), st.integers(1, 6), st.integers(1, 20)).map(lambda b: (b[0], b[0] + b[1], b[2])),
@@ -22,10 +23,10 @@ blocks = st.lists(
 alignments = st.sampled_from([1, 4, 64])
 
 
-def offsets_of(packer: GreedyBySize | BestFitByBirth, instance: list[Block], alignment: int) -> list[int]:
+def offsets_of(packer: Rule, instance: list[Block], alignment: int) -> list[int]:
     """Return what a packer makes of an instance."""
     first, last, sizes = (np.array([block[k] for block in instance], np.int64) for k in range(3))
-    return packer.offsets(first, last, sizes, alignment).tolist()
+    return packer(items_of(Buffers(first, last, sizes, alignment=alignment)).items).tolist()
 
 
 def arena(instance: list[Block], offsets: list[int]) -> int:
@@ -55,10 +56,10 @@ def most_live(instance: list[Block]) -> int:
 
 
 @settings(max_examples=300)
-@pytest.mark.parametrize("packer", PACKERS, ids=["greedy", "best fit"])
+@pytest.mark.parametrize("packer", PACKERS, ids=list(RULES))
 @given(instance=blocks, alignment=alignments)
 def test_blocks_are_aligned_never_overlap_and_need_no_less_than_what_is_live(
-    packer: GreedyBySize | BestFitByBirth, instance: list[Block], alignment: int
+    packer: Rule, instance: list[Block], alignment: int
 ) -> None:
     offsets = offsets_of(packer, instance, alignment)
     assert all(offset >= 0 and offset % alignment == 0 for offset in offsets)
@@ -66,12 +67,10 @@ def test_blocks_are_aligned_never_overlap_and_need_no_less_than_what_is_live(
     assert arena(instance, offsets) >= most_live(instance)
 
 
-@pytest.mark.parametrize("packer", PACKERS, ids=["greedy", "best fit"])
+@pytest.mark.parametrize("packer", PACKERS, ids=list(RULES))
 @settings(max_examples=60)
 @given(instance=blocks.filter(lambda drawn: len(drawn) <= 4), seed=st.integers(0, 10**6))
-def test_no_packer_beats_the_best_of_all_placements(
-    packer: GreedyBySize | BestFitByBirth, instance: list[Block], seed: int
-) -> None:
+def test_no_packer_beats_the_best_of_all_placements(packer: Rule, instance: list[Block], seed: int) -> None:
     """An optimal placement exists in which every block lies on the floor or on top of blocks: on a sum of sizes."""
     small = [(first, last, min(size, 5)) for first, last, size in instance]
     chosen = [sum(part) for count in range(len(small)) for part in combinations([b[2] for b in small], count)]
@@ -85,13 +84,13 @@ def test_no_packer_beats_the_best_of_all_placements(
 @settings(max_examples=300)
 @given(instance=blocks, alignment=alignments)
 def test_greedy_by_size_places_the_largest_first_in_the_tightest_gap(instance: list[Block], alignment: int) -> None:
-    assert offsets_of(GreedyBySize(), instance, alignment) == greedy_by_size(instance, alignment)
+    assert offsets_of(best_fit_by_size, instance, alignment) == plain_by_size(instance, alignment)
 
 
 @settings(max_examples=300)
 @given(instance=blocks, alignment=alignments)
 def test_best_fit_takes_the_smallest_free_block_in_the_order_of_birth(instance: list[Block], alignment: int) -> None:
-    assert offsets_of(BestFitByBirth(), instance, alignment) == best_fit_by_birth(instance, alignment)
+    assert offsets_of(best_fit_by_birth, instance, alignment) == plain_by_birth(instance, alignment)
 
 
 def test_thousands_of_blocks_are_packed_without_an_overlap() -> None:
@@ -111,8 +110,10 @@ def test_thousands_of_blocks_are_packed_without_an_overlap() -> None:
             assert all(one[1] <= two[0] for one, two in pairwise(spans))
 
 
-def greedy_by_size(instance: list[Block], alignment: int) -> list[int]:
-    """Place by falling size, longer lives first: in the gap with the least room to spare, else above all."""
+def plain_by_size(instance: list[Block], alignment: int) -> list[int]:
+    """Place by falling size, lives of more births and deaths first: in the tightest gap, else above all."""
+    times = sorted({time for first, last, _ in instance for time in (first, last)})
+    instance = [(times.index(first), times.index(last), size) for first, last, size in instance]
     offsets: dict[int, int] = {}
     for k in sorted(range(len(instance)), key=lambda k: (-instance[k][2], instance[k][0] - instance[k][1], k)):
         size = instance[k][2]
@@ -124,7 +125,7 @@ def greedy_by_size(instance: list[Block], alignment: int) -> list[int]:
     return [offsets[k] for k in range(len(instance))]
 
 
-def best_fit_by_birth(instance: list[Block], alignment: int) -> list[int]:
+def plain_by_birth(instance: list[Block], alignment: int) -> list[int]:
     """Place by birth, larger first, over a map of single bytes: in the shortest run of free bytes that fits."""
     padded = [-(-size // alignment) * alignment for _, _, size in instance]
     offsets: dict[int, int] = {}

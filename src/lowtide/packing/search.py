@@ -1,0 +1,117 @@
+"""The default packer: cheap rules first, search where they leave a gap."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide import _native
+from lowtide.packing.bound import Bound, lower_bound
+from lowtide.packing.effort import PackEffort
+from lowtide.packing.improve import Improvement, improve
+from lowtide.packing.items import Ints, Items
+from lowtide.packing.parts import Parts, split
+from lowtide.packing.rules import RULES
+
+_MOST_FOR_QUADRATIC = 20_000
+"""Rules that look at every pair are tried on no more items."""
+
+
+class PackSearch:
+    """Look for the smallest arena of some items, or for one within a capacity; the best so far can be read at any time.
+
+    Six orders along the skyline and the published rules come first; the parts that are still too high are improved
+    one by one (see `improve`). Deterministic; limited by work.
+    """
+
+    def __init__(self, items: Items, capacity: int | None, effort: PackEffort, report: Callable[[str], None]) -> None:
+        self.items = items
+        self.bound: Bound = lower_bound(items)
+        self.offsets: Ints = np.zeros(len(items), np.int64)
+        self.height = 0
+        self.method = ""
+        self.work = 0
+        self._capacity = capacity
+        self._effort = effort
+        self._report = report
+
+    def run(self) -> None:
+        """Search until the arena is the bound or within the capacity, or that is impossible, or the work is used up."""
+        for method, offsets in self._cheap(self.items):
+            self.offer(offsets, method)
+        if not self._done():
+            self._by_parts()
+
+    def _done(self) -> bool:
+        return self.height <= self._goal or self.bound.size_bytes > self._goal
+
+    @property
+    def _goal(self) -> int:
+        return self.bound.size_bytes if self._capacity is None else self._capacity
+
+    def offer(self, offsets: Ints, method: str) -> None:
+        """Keep a packing if it is the best so far."""
+        height = self.items.height(offsets)
+        if not self.method or height < self.height:
+            self.offsets, self.height, self.method = offsets, height, method
+
+    def _raise_bound(self, size_bytes: int, holders: NDArray[np.intp]) -> None:
+        if size_bytes > self.bound.size_bytes:
+            self.bound = Bound(size_bytes, tuple(holders.tolist()))
+
+    def _cheap(self, items: Items) -> Iterator[tuple[str, Ints]]:
+        """Yield one packing after the other, until the goal is reached."""
+        offsets, work = _native.pack_by_priority(items.native(), self._goal, False, 0)
+        self.work += work
+        yield "skyline", offsets
+        for name, rule in RULES.items():
+            if self.method and self.height <= self._goal:
+                return
+            if len(items) <= _MOST_FOR_QUADRATIC or (name == "best-fit-by-birth" and items.plain):
+                self.work += len(items)
+                yield name, rule(items)
+
+    def _by_parts(self) -> None:
+        parts = split(self.items)
+        offsets = self._cheap_by_parts(parts)
+        tops = offsets + self.items.sizes
+        heights = np.asarray([tops[part.ids].max() for part in parts.parts], np.int64)
+        settled = 0  # what a part needs after all that was tried: others need not go lower
+        order: list[int] = np.argsort(-heights, kind="stable").tolist()
+        for number in order:
+            part = parts.parts[number]
+            goal = max(self._goal, settled)
+            if int(heights[number]) <= goal:
+                break
+            self._report(f"packing {len(part.ids)} of {len(self.items)} buffers")
+            items = self.items.take(part.ids)
+            bound = lower_bound(items)
+            self._raise_bound(part.base + bound.size_bytes, part.ids[list(bound.holders)])
+            state = Improvement(
+                items, offsets[part.ids] - part.base, int(heights[number]) - part.base, bound.size_bytes
+            )
+            for _ in improve(state, goal - part.base, self._effort, only_goal=self._capacity is not None):
+                offsets[part.ids] = part.base + state.offsets
+                self.offer(offsets.copy(), state.method)
+                self._raise_bound(part.base + state.bound, part.ids)
+            self.work += state.work
+            settled = max(settled, part.base + state.height)
+            if self.bound.size_bytes > self._goal:
+                return
+
+    def _cheap_by_parts(self, parts: Parts) -> Ints:
+        """Return offsets made of the best cheap packing of every part, over its base."""
+        best = parts.offsets.copy()
+        ids = np.concatenate([part.ids for part in parts.parts]) if parts.parts else np.zeros(0, np.intp)
+        starts = np.cumsum([0, *(len(part.ids) for part in parts.parts[:-1])])
+        base = np.repeat([part.base for part in parts.parts], [len(part.ids) for part in parts.parts])
+        items = self.items.take(ids)
+        least = None
+        for method, offsets in self._cheap(items):
+            heights = np.maximum.reduceat(offsets + items.sizes, starts) if len(ids) else np.zeros(0, np.int64)
+            better = np.ones(len(heights), bool) if least is None else heights < least
+            chosen = np.repeat(better, np.diff([*starts, len(ids)]))
+            best[ids[chosen]] = (base + offsets)[chosen]
+            least = heights if least is None else np.minimum(least, heights)
+            self.offer(best.copy(), method)
+        return best
