@@ -5,6 +5,7 @@
 
 #include "bindings/graph_view.hpp"
 #include "bindings/register.hpp"
+#include "kernels/recompute_cut.hpp"
 #include "kernels/recompute_greedy.hpp"
 
 namespace lowtide::bindings {
@@ -109,7 +110,26 @@ void register_recompute(nb::module_& m) {
             return std::make_tuple(fits, new_moments, new_listed);
           },
           nb::arg("moments"), nb::arg("listed"), nb::arg("budget"), nb::arg("max_work"),
-          "Whether dropping more met the budget, and the cuts it led to.");
+          "Whether dropping more met the budget, and the cuts it led to.")
+      .def(
+          "trade_at_cut",
+          [](const HeldProgram& self, Array<uint8_t> at_cut, Array<uint8_t> needed, Array<int64_t> bytes,
+             int64_t capacity, int32_t max_cuts) {
+            const auto n_buffers = static_cast<size_t>(self.program->graph.n_buffers);
+            if (at_cut.shape(0) != n_buffers || needed.shape(0) != n_buffers || bytes.shape(0) != n_buffers)
+              throw nb::value_error("at_cut, needed and bytes must hold one figure per buffer");
+            CutTrade trade;
+            {
+              nb::gil_scoped_release released;
+              trade = trade_at_cut({self.program->graph, span_of(at_cut), span_of(needed), span_of(bytes),
+                                    self.program->cost, capacity},
+                                   max_cuts);
+            }
+            return std::make_tuple(trade.bound, trade.fits, to_numpy(std::move(trade.kept)),
+                                   to_numpy(std::move(trade.tight)));
+          },
+          nb::arg("at_cut"), nb::arg("needed"), nb::arg("bytes"), nb::arg("capacity"), nb::arg("max_cuts"),
+          "A bound on the cost after a cut, whether a choice fits, what it keeps, and what one slightly over keeps.");
 }
 
 }  // namespace lowtide::bindings

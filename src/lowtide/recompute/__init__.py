@@ -1,9 +1,10 @@
 """Rematerialization within a byte budget: what to drop and run again, at the least extra cost, with proof."""
 
+from lowtide.recompute.budget_search import BudgetSearch
 from lowtide.recompute.floor import Floor, floor_of
 from lowtide.recompute.program import Cuts, Execution, Program
 from lowtide.recompute.result import RecomputeResult
-from lowtide.recompute.within_budget import BudgetSearch, plan_within_budget
+from lowtide.recompute.within_budget import plan_within_budget
 
 __all__ = [
     "BudgetSearch",

@@ -9,6 +9,8 @@ from lowtide.effort import EffortName
 class Effort:
     """Limits of one search."""
 
+    play_work: int
+    """Accesses that the plans tried may play, from one start and before the solver; some 300,000,000 a second."""
     solver_work: int
     """Steps of the solver times columns, over all its calls; some 700,000 a second."""
     rounds: int
@@ -18,8 +20,8 @@ class Effort:
 
 
 EFFORTS: dict[EffortName, Effort] = {
-    "fast": Effort(solver_work=700_000, rounds=3, relative_gap=0.02),
-    "balanced": Effort(solver_work=4_000_000, rounds=12, relative_gap=0.005),
-    "max": Effort(solver_work=100_000_000, rounds=60, relative_gap=0.0),
+    "fast": Effort(play_work=100_000_000, solver_work=400_000, rounds=3, relative_gap=0.02),
+    "balanced": Effort(play_work=700_000_000, solver_work=2_500_000, rounds=12, relative_gap=0.008),
+    "max": Effort(play_work=20_000_000_000, solver_work=100_000_000, rounds=60, relative_gap=0.0),
 }
 """By name, least first."""

@@ -1,0 +1,180 @@
+"""The search for the least extra cost within a budget: cheap plans first, then bounds and better plans by turns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lowtide.errors import UsageError
+from lowtide.plan import verify
+from lowtide.recompute import solver
+from lowtide.recompute.cut_model import CutModel
+from lowtide.recompute.cut_trade import trade_at
+from lowtide.recompute.effort import Effort
+from lowtide.recompute.floor import Floor, floor_of, needs_by_place
+from lowtide.recompute.greedy import drop_until_it_fits
+from lowtide.recompute.program import Cuts, Execution, Program
+from lowtide.recompute.result import RecomputeResult
+from lowtide.recompute.shortfall import explain_shortfall
+
+_RESERVES = (0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45)
+"""Parts of the budget left free at a cut, for what runs again after it needs memory too."""
+_MOST_TRADED = 3
+
+
+@dataclass(slots=True, eq=False)
+class _Found:
+    """The best that is known for one budget."""
+
+    budget: int
+    cuts: Cuts
+    execution: Execution
+    bound: float = 0.0
+    work: int = 0
+    played: int = 0
+    places: list[int] = field(default_factory=list[int])
+
+    @property
+    def fits(self) -> bool:
+        return self.execution.peak_bytes <= self.budget
+
+    def rank(self, execution: Execution) -> tuple[int, float, int]:
+        """What executions are compared by, less is better: bytes over the budget, then cost, then peak."""
+        over = max(0, execution.peak_bytes - self.budget)
+        return over, execution.extra_cost, execution.peak_bytes
+
+    def offer(self, cuts: Cuts, execution: Execution) -> None:
+        if self.rank(execution) < self.rank(self.execution):
+            self.cuts, self.execution = cuts, execution
+
+    def is_within(self, gap: float) -> bool:
+        cost = self.execution.extra_cost
+        return self.fits and cost - self.bound <= gap * cost
+
+
+class BudgetSearch:
+    """Plans one program for any number of budgets; what does not depend on the budget is derived once."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.floor: Floor = floor_of(program)
+        self.untouched: Execution = program.execute(Cuts())
+        self._needs = needs_by_place(program)
+        self._model: CutModel | None = None
+
+    def plan(self, budget: int, effort: Effort, *, exact: bool, start: Sequence[Cuts] = ()) -> RecomputeResult:
+        """Plan for one budget; see `plan_within_budget`."""
+        if budget < 0:
+            raise UsageError(
+                f"a budget of {budget} bytes is below zero; persistent buffers alone may be over the budget"
+            )
+        found = _Found(budget, Cuts(), self.untouched)
+        exact = exact and solver.is_available()
+        if self.floor.peak_bytes > budget:
+            found.bound = float("inf")
+        elif not found.fits:
+            for cuts in (Cuts(), *start):
+                self._repair(found, cuts, effort)
+            self._trade(found, effort)
+            if exact and not found.is_within(effort.relative_gap):
+                self._close_the_gap(found, effort)
+        return self._result(found, exact)
+
+    def _repair(self, found: _Found, cuts: Cuts, effort: Effort) -> None:
+        """Offer what dropping more makes of given cuts."""
+        before = self.program.native.work
+        _, cuts = drop_until_it_fits(self.program, cuts, found.budget, effort.play_work)
+        found.offer(cuts, self.program.execute(cuts))
+        found.played += self.program.native.work - before
+
+    def _trade(self, found: _Found, effort: Effort) -> None:
+        """Bound the cost and find plans at single places: where the untouched program needs most, then where a plan
+        that is best for that place alone does."""
+        place = int(self.untouched.live.argmax())
+        places: list[int] = []
+        while place not in places and len(places) < _MOST_TRADED:
+            places.append(place)
+            for reserve in _RESERVES:
+                budget = found.budget - int(reserve * found.budget)
+                trade = trade_at(self.program, self._needs, place, budget)
+                if reserve == 0.0:
+                    found.bound = max(found.bound, self._rounded(trade.bound))
+                    place = self._worst_place(self.program.execute(trade.choices[0]))
+                for cuts in trade.choices:
+                    self._repair(found, cuts, effort)
+                if found.is_within(effort.relative_gap) or found.played > effort.play_work:
+                    return
+
+    def _worst_place(self, execution: Execution) -> int:
+        is_first = self.program.places[execution.runs] == execution.stages
+        return int(execution.stages[int(np.where(is_first, execution.live, 0).argmax())])
+
+    def _close_the_gap(self, found: _Found, effort: Effort) -> None:
+        """Solve the program over ever more places until the cost is close to its bound, or the work is used up."""
+        model = self._model = self._model or CutModel(self.program)
+        found.places = self._first_places(found)
+        for _ in range(effort.rounds):
+            built = model.build(found.places, found.budget)
+            known = built.solution(self.program, found.execution) if found.fits else None
+            solved = solver.solve(
+                built.milp, known, relative_gap=effort.relative_gap / 2, max_work=effort.solver_work - found.work
+            )
+            found.work += solved.work
+            found.bound = max(found.bound, self._rounded(solved.lower_bound))
+            if solved.solution is None:
+                return
+            cuts = built.cuts(self.program, solved.solution)
+            execution = self.program.execute(cuts)
+            found.offer(cuts, execution)
+            if execution.peak_bytes > found.budget:
+                self._repair(found, cuts, effort)
+            place = self._next_place(execution, found)
+            if found.is_within(effort.relative_gap) or place is None or found.work >= effort.solver_work:
+                return
+            found.places = sorted([*found.places, place])
+
+    def _rounded(self, bound: float) -> float:
+        """Round a bound up to the next sum of costs, where all costs are multiples of the least one."""
+        positive = self.program.cost[self.program.cost > 0]
+        unit = float(positive.min(initial=np.inf))
+        if not np.isfinite(unit + bound) or (positive % unit).any():
+            return bound
+        return float(np.ceil(bound / unit)) * unit
+
+    def _first_places(self, found: _Found) -> list[int]:
+        """The place of the untouched peak, and those where the greedy plan had to drop more."""
+        n = self.program.problem.graph.n_ops
+        places = [int(self.untouched.live.argmax())]
+        return sorted({*places, *(min(int(moment) // 2, n - 1) for moment in found.cuts.moments[:2])})
+
+    def _next_place(self, execution: Execution, found: _Found) -> int | None:
+        """The place where an execution is most over budget, a first run if there is one, not counted yet."""
+        is_first = self.program.places[execution.runs] == execution.stages
+        counted = np.isin(execution.stages, found.places)
+        for eligible in (is_first & ~counted, ~counted & (execution.stages < len(self.program.order))):
+            over = np.where(eligible, execution.live, 0)
+            if over.size and over.max() > found.budget:
+                return int(execution.stages[int(over.argmax())])
+        return None
+
+    def _result(self, found: _Found, exact: bool) -> RecomputeResult:
+        graph, execution = self.program.problem.graph, found.execution
+        plan = self.program.plan(execution)
+        verify(graph, plan, check_capacity=False)
+        return RecomputeResult(
+            plan=plan,
+            cuts=found.cuts,
+            budget_bytes=found.budget,
+            peak_bytes=execution.peak_bytes,
+            fits=found.fits,
+            base_cost=float(self.program.cost.sum()),
+            extra_cost=execution.extra_cost,
+            extra_cost_bound=min(found.bound, execution.extra_cost) if found.fits else found.bound,
+            floor=self.floor,
+            method="exact" if exact else "greedy",
+            work=found.work,
+            places=tuple(found.places),
+            shortfall=None
+            if found.fits
+            else explain_shortfall(self.program, self.floor, found.budget, execution, found.bound),
+        )
