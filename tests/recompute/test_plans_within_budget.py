@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from lowtide.analysis import simulate
 from lowtide.errors import UsageError
-from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.graph import Graph
 from lowtide.plan import verify
 from lowtide.recompute import Cuts, Program, plan_within_budget
 from tests.oracles.plans import problem_of
+from tests.oracles.residual_chain import residual_chain
 from tests.strategies import graphs
 
 
@@ -59,22 +60,6 @@ def test_without_cuts_a_program_runs_as_its_order_says() -> None:
         execution = Program(problem, problem.given_order(), for_pairs.cost).execute(Cuts())
         assert execution.peak_bytes == problem.evaluate(problem.given_order()).peaks[0]
         assert execution.extra_cost == 0
-
-
-def residual_chain(depth: int, *, pairs: bool = False, pure: bool = True) -> Graph:
-    """A forward chain whose every result a backward chain reads again, last one first."""
-    builder = GraphBuilder("residual chain")
-    forward = [builder.add_buffer("x", 8, Lifetime.INPUT)]
-    for k in range(depth):
-        forward.append(builder.add_buffer(f"a{k}", 8))
-        builder.add_op(f"f{k}", "f", reads=[forward[-2]], writes=[forward[-1]], pure=pure)
-    gradient = forward[-1]
-    for k in reversed(range(depth)):
-        read, last = gradient, k == 0
-        gradient = builder.add_buffer(f"g{k}", 8, Lifetime.OUTPUT if last else Lifetime.INTERMEDIATE)
-        offered = [(read, gradient)] if pairs else []
-        builder.add_op(f"b{k}", "b", reads=[read, forward[k]], writes=[gradient], in_place=offered)
-    return builder.build()
 
 
 def test_a_residual_chain_is_checkpointed_at_the_least_cost() -> None:

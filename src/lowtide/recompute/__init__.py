@@ -1,6 +1,7 @@
 """Rematerialization within a byte budget: what to drop and run again, at the least extra cost, with proof."""
 
 from lowtide.recompute.budget_search import BudgetSearch
+from lowtide.recompute.curve import Curve, plan_curve
 from lowtide.recompute.floor import Floor, floor_of
 from lowtide.recompute.program import Cuts, Execution, Program
 from lowtide.recompute.result import RecomputeResult
@@ -8,11 +9,13 @@ from lowtide.recompute.within_budget import plan_within_budget
 
 __all__ = [
     "BudgetSearch",
+    "Curve",
     "Cuts",
     "Execution",
     "Floor",
     "Program",
     "RecomputeResult",
     "floor_of",
+    "plan_curve",
     "plan_within_budget",
 ]
