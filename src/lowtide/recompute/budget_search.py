@@ -1,14 +1,16 @@
 """The search for the least extra cost within a budget: cheap plans first, then bounds and better plans by turns."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lowtide.errors import UsageError
 from lowtide.plan import verify
 from lowtide.recompute import solver
-from lowtide.recompute.cut_model import CutModel
+from lowtide.recompute.cut_model import BuiltModel, CutModel
 from lowtide.recompute.cut_trade import trade_at
 from lowtide.recompute.effort import Effort
 from lowtide.recompute.floor import Floor, floor_of, needs_by_place
@@ -20,6 +22,8 @@ from lowtide.recompute.shortfall import explain_shortfall
 _RESERVES = (0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45)
 """Parts of the budget left free at a cut, for what runs again after it needs memory too."""
 _MOST_TRADED = 3
+_ROUGH_GAP = 0.03
+"""How good solutions are while places are still missing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -110,28 +114,66 @@ class BudgetSearch:
         return int(execution.stages[int(np.where(is_first, execution.live, 0).argmax())])
 
     def _close_the_gap(self, found: _Found, effort: Effort) -> None:
-        """Solve the program over ever more places until the cost is close to its bound, or the work is used up."""
+        """Solve the program over ever more places until the cost is close to its bound, or the work is used up.
+
+        While plays still show places to count, solutions need not be good: closing the gap over too few is in vain.
+        """
         model = self._model = self._model or CutModel(self.program)
-        found.places = self._first_places(found)
+        found.places = [int(self.untouched.live.argmax())]
+        gap = max(_ROUGH_GAP, effort.relative_gap)
         for _ in range(effort.rounds):
             built = model.build(found.places, found.budget)
             known = built.solution(self.program, found.execution) if found.fits else None
-            solved = solver.solve(
-                built.milp, known, relative_gap=effort.relative_gap / 2, max_work=effort.solver_work - found.work
-            )
+            left = effort.solver_work - found.work
+            left = left // 3 if gap > effort.relative_gap else left * 2 // 3
+            solved = solver.solve(built.milp, known, relative_gap=gap, max_work=left)
             found.work += solved.work
             found.bound = max(found.bound, self._rounded(solved.lower_bound))
             if solved.solution is None:
                 return
-            cuts = built.cuts(self.program, solved.solution)
-            execution = self.program.execute(cuts)
-            found.offer(cuts, execution)
-            if execution.peak_bytes > found.budget:
-                self._repair(found, cuts, effort)
-            place = self._next_place(execution, found)
-            if found.is_within(effort.relative_gap) or place is None or found.work >= effort.solver_work:
+            execution = self._offer_solution(found, built, solved.solution, effort)
+            if found.is_within(effort.relative_gap) or found.work >= effort.solver_work:
                 return
-            found.places = sorted([*found.places, place])
+            place = self._next_place(execution, found)
+            if place is not None:
+                found.places = sorted([*found.places, place])
+            elif gap > effort.relative_gap:
+                gap = effort.relative_gap / 2
+            else:
+                self._leave_room(found, model, execution, effort)
+                return
+
+    def _offer_solution(
+        self, found: _Found, built: BuiltModel, solution: NDArray[np.float64], effort: Effort
+    ) -> Execution:
+        """Play a solution, and repair it where it needs more than the budget; returns the play of it as it is."""
+        cuts = built.cuts(self.program, solution)
+        execution = self.program.execute(cuts)
+        found.offer(cuts, execution)
+        if execution.peak_bytes > found.budget:
+            self._repair(found, cuts, effort)
+        return execution
+
+    def _leave_room(self, found: _Found, model: CutModel, execution: Execution, effort: Effort) -> None:
+        """Find better plans where only what runs again is over budget: leave as much free at the place before it."""
+        reserves: dict[int, int] = {}
+        for _ in range(effort.rounds):
+            over = execution.peak_bytes - found.budget
+            stage = int(execution.stages[int(execution.live.argmax())])
+            before = bisect_left(found.places, stage) - 1
+            if over <= 0 or before < 0 or found.work >= effort.solver_work:
+                return
+            place = found.places[before]
+            reserves[place] = reserves.get(place, 0) + over
+            built = model.build(found.places, found.budget, reserves)
+            left = effort.solver_work - found.work
+            solved = solver.solve(built.milp, None, relative_gap=2 * effort.relative_gap, max_work=left)
+            found.work += solved.work
+            if solved.solution is None:
+                return
+            execution = self._offer_solution(found, built, solved.solution, effort)
+            if found.is_within(effort.relative_gap):
+                return
 
     def _rounded(self, bound: float) -> float:
         """Round a bound up to the next sum of costs, where all costs are multiples of the least one."""
@@ -140,12 +182,6 @@ class BudgetSearch:
         if not np.isfinite(unit + bound) or (positive % unit).any():
             return bound
         return float(np.ceil(bound / unit)) * unit
-
-    def _first_places(self, found: _Found) -> list[int]:
-        """The place of the untouched peak, and those where the greedy plan had to drop more."""
-        n = self.program.problem.graph.n_ops
-        places = [int(self.untouched.live.argmax())]
-        return sorted({*places, *(min(int(moment) // 2, n - 1) for moment in found.cuts.moments[:2])})
 
     def _next_place(self, execution: Execution, found: _Found) -> int | None:
         """The place where an execution is most over budget, a first run if there is one, not counted yet."""

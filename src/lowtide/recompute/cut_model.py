@@ -6,7 +6,7 @@ from below. Played by `Program.execute`, a solution costs exactly its objective,
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -54,9 +54,14 @@ class CutModel:
         self.outputs = np.flatnonzero((graph.lifetimes == Lifetime.OUTPUT) & (graph.structure.producers >= 0)).tolist()
         self.rerun_needs = _rerun_needs(program)
 
-    def build(self, places: Sequence[int], budget_bytes: int) -> "BuiltModel":
-        """Return the program with memory rows at the given places, ascending."""
-        return _Builder(self, places, budget_bytes).build()
+    def build(
+        self, places: Sequence[int], budget_bytes: int, reserves: Mapping[int, int] | None = None
+    ) -> "BuiltModel":
+        """Return the program with memory rows at the given places, ascending.
+
+        `reserves` holds bytes to leave free at some of them; with any, the program bounds nothing any more.
+        """
+        return _Builder(self, places, budget_bytes, reserves or {}).build()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,8 +146,8 @@ class _Rows:
 class _Builder:
     """Columns and rows of one program, cut by cut."""
 
-    def __init__(self, model: CutModel, places: Sequence[int], budget: int) -> None:
-        self.model, self.places, self.budget = model, list(places), budget
+    def __init__(self, model: CutModel, places: Sequence[int], budget: int, reserves: Mapping[int, int]) -> None:
+        self.model, self.places, self.budget, self.reserves = model, list(places), budget, reserves
         self.cost: list[float] = []
         self.rows = _Rows()
         self.kept: list[dict[int, int]] = []
@@ -264,7 +269,7 @@ class _Builder:
                     self.rows.add([(column, 1.0) for column in columns], -np.inf, 1.0)
         terms = [(column, float(model.sizes[b])) for b, column in self.kept[cut].items() if model.sizes[b]]
         terms += [(column, -float(model.sizes[read])) for (read, _), column in self.shared[cut].items()]
-        fixed = int(model.needs.total[place] + model.needs.shared[place])
+        fixed = int(model.needs.total[place] + model.needs.shared[place]) + self.reserves.get(place, 0)
         unit = max(1.0, float(self.budget - fixed))
         self.rows.add([(column, size / unit) for column, size in terms], -np.inf, (self.budget - fixed) / unit + _SLACK)
 
