@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.analysis.problem import Order, Problem
+from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.errors import UsageError
 from lowtide.recompute.budget_search import BudgetSearch
 from lowtide.recompute.effort import EFFORTS
@@ -14,7 +15,6 @@ from lowtide.recompute.program import Cuts, Program
 from lowtide.recompute.result import RecomputeResult
 from lowtide.recompute.shortfall import explain_shortfall
 from lowtide.recompute.within_budget import checked_cost
-from lowtide.search import DEFAULT_EFFORT, EffortName
 
 FEWEST, MOST = 2, 50
 _DEFAULT_POINTS = 7
