@@ -36,6 +36,8 @@ class Result:
     """Peak of the untouched program."""
     peak_bytes: Mapping[str, int]
     arena_bytes: Mapping[str, int]
+    arena_lower_bound_bytes: Mapping[str, int]
+    """What no placement of this plan's buffers can beat, as far as it is known."""
     lower_bound_bytes: Mapping[str, int]
     """What no order can beat with the allowed means."""
     proof: Proof | None
@@ -96,11 +98,13 @@ def minimize(
     interrupted = found is None or found.interrupted
     proven = (found.bounds, found.proof) if found is not None else ((), None)
     try:
-        plan, proof, shortfall = _complete(graph, plan, limit, use_pairs, proven, interrupted, report)
+        plan, proof, shortfall, arena_bound = _complete(
+            graph, plan, limit, use_pairs, effort, proven, interrupted, report
+        )
     except KeyboardInterrupt:
         if interrupted:
             raise
-        plan, proof, shortfall = _complete(graph, plan, limit, use_pairs, proven, True, report)
+        plan, proof, shortfall, arena_bound = _complete(graph, plan, limit, use_pairs, effort, proven, True, report)
     return Result(
         plan=plan,
         status=plan.status,
@@ -109,6 +113,7 @@ def minimize(
         baseline_peak_bytes=baseline_peak,
         peak_bytes=plan.peak_bytes,
         arena_bytes=plan.arena_bytes,
+        arena_lower_bound_bytes=arena_bound,
         lower_bound_bytes=plan.lower_bound_bytes,
         proof=proof,
         persistent_bytes=graph.persistent_bytes(),
@@ -172,17 +177,21 @@ def _complete(
     plan: Plan,
     limit: Budget,
     in_place: bool,
+    effort: EffortName,
     proven: tuple[Sequence[LowerBound], Proof | None],
     interrupted: bool,
     report: Callable[[str], None],
-) -> tuple[Plan, Proof | None, str | None]:
-    """Return the plan with addresses, bounds and a status, verified, the proof, and why the budget is not met.
+) -> tuple[Plan, Proof | None, str | None, Mapping[str, int]]:
+    """Return the plan with addresses, bounds and a status, verified.
+
+    Behind it the proof, why the budget is not met, and the bound of its arena.
 
     `proven` are bounds known already, with their proof. Finding others can take long: after Ctrl-C none is claimed.
     """
     problem = Problem(graph, plan.callees, in_place=in_place)
     report("placing buffers")
-    packing = pack_plan(graph, plan, problem.transient)
+    packing = pack_plan(graph, plan, problem.transient, effort="fast" if interrupted else effort, progress=report)
+    interrupted |= packing.interrupted
     bounds, proof = list(proven[0]), proven[1]
     if not bounds and interrupted:
         bounds = [LowerBound(space=space.name, peak_bytes=0, op=None) for space in graph.spaces]
@@ -200,4 +209,4 @@ def _complete(
     )
     report("verifying the plan")
     verify(graph, plan, check_capacity=False)
-    return plan, proof, shortfall
+    return plan, proof, shortfall, packing.lower_bound_bytes

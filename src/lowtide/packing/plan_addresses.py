@@ -26,6 +26,8 @@ class Packing:
     arena_bytes: Mapping[str, int]
     lower_bound_bytes: Mapping[str, int]
     """The least arena of this plan, as far as it is known; no less than the plan's peak."""
+    interrupted: bool = False
+    """Whether Ctrl-C ended the search for tighter places."""
 
 
 def pack_plan(
@@ -75,6 +77,7 @@ def pack_plan(
         addresses,
         {name: result.arena_bytes for name, result in packed.items()},
         {name: result.lower_bound_bytes for name, result in packed.items()},
+        interrupted=any(result.status == "interrupted" for result in packed.values()),
     )
 
 

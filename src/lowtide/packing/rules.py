@@ -15,7 +15,8 @@ Rule = Callable[[Items], Ints]
 def best_fit_by_size(items: Items) -> Ints:
     """Place the largest items first, each in the tightest gap that fits, else on top of what it conflicts with.
 
-    Of equal sizes the one alive over more sections comes first. Source: Pisarchyk & Lee 2020, "greedy by size"; XLA and TensorFlow Lite place temporary buffers so. O(n^2).
+    Of equal sizes the one alive over more sections comes first. Source: Pisarchyk & Lee 2020, "greedy by size"; XLA and
+    TensorFlow Lite place temporary buffers so. O(n^2).
     """
     return _in_order(items, (items.first - items.last, -items.sizes), tightest=True)
 

@@ -10,7 +10,7 @@ from lowtide.analysis.problem import Problem
 from lowtide.graph import Graph
 from lowtide.packing import pack_plan
 from lowtide.plan import Plan
-from lowtide.report.figures import format_by_space
+from lowtide.report.figures import format_by_space, fragmentation
 from lowtide.report.printable import printable
 from lowtide.report.table import format_table
 from lowtide.units import format_bytes
@@ -26,6 +26,7 @@ class Inspection:
     graph: Graph
     peak_bytes: dict[str, int]
     arena_bytes: dict[str, int]
+    arena_lower_bound_bytes: dict[str, int]
     bounds: list[LowerBound]
     bound_holders: list[BoundHolder]
     """What is live where the bounds are attained; sizes add up to them."""
@@ -43,10 +44,14 @@ class Inspection:
         problem = Problem(graph, in_place=in_place)
         evaluation = Problem(graph, in_place=False).evaluate(problem.given_order())
         bounds = lower_bounds(problem, [problem.given_order()])
+        packing = pack_plan(graph, plan, problem.transient)
+        if packing.interrupted:
+            raise KeyboardInterrupt
         return cls(
             graph=graph,
             peak_bytes=problem.peak_bytes(evaluation),
-            arena_bytes=dict(pack_plan(graph, plan, problem.transient).arena_bytes),
+            arena_bytes=dict(packing.arena_bytes),
+            arena_lower_bound_bytes=dict(packing.lower_bound_bytes),
             bounds=bounds,
             bound_holders=bound_holders(problem, bounds),
             holders=holders_at_peak(graph, plan),
@@ -59,6 +64,8 @@ class Inspection:
             "peak_bytes": self.peak_bytes,
             "persistent_bytes": self.graph.persistent_bytes(),
             "arena_bytes": self.arena_bytes,
+            "arena_lower_bound_bytes": self.arena_lower_bound_bytes,
+            "fragmentation_bytes": fragmentation(self.arena_bytes, self.peak_bytes),
             "lower_bound_bytes": self.lower_bound_bytes,
             "bound_op": {
                 bound.space: None if bound.op is None else self.graph.op_names[bound.op] for bound in self.bounds
@@ -74,7 +81,8 @@ class Inspection:
         lines = [
             f"{printable(graph.name)}: {graph.n_ops} ops, {graph.n_buffers} buffers",
             f"  peak         {format_by_space(self.peak_bytes)}   (given order, persistent buffers apart)",
-            f"  arena        {format_by_space(self.arena_bytes)}   (with addresses)",
+            f"  arena        {format_by_space(self.arena_bytes)}   (with addresses; "
+            f"fragmentation {format_by_space(fragmentation(self.arena_bytes, self.peak_bytes))})",
             f"  lower bound  {format_by_space(self.lower_bound_bytes)}   ({self._reason()})",
             f"  persistent   {format_by_space(graph.persistent_bytes())}",
             "",

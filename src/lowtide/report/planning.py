@@ -4,7 +4,7 @@ from typing import Any
 
 from lowtide.frameworks.model import Measurement
 from lowtide.pipeline import Result
-from lowtide.report.figures import format_by_space, format_ratio
+from lowtide.report.figures import format_by_space, format_ratio, fragmentation
 from lowtide.report.printable import printable
 from lowtide.units import format_bytes
 
@@ -18,6 +18,8 @@ def result_to_json(result: Result, measured: Measurement | None = None) -> dict[
         "baseline_peak_bytes": result.baseline_peak_bytes,
         "peak_bytes": result.peak_bytes,
         "arena_bytes": result.arena_bytes,
+        "arena_lower_bound_bytes": result.arena_lower_bound_bytes,
+        "fragmentation_bytes": fragmentation(result.arena_bytes, result.peak_bytes),
         "lower_bound_bytes": result.lower_bound_bytes,
         "persistent_bytes": result.persistent_bytes,
         "extra_cost": result.extra_cost,
@@ -43,7 +45,8 @@ def result_to_text(name: str, result: Result, measured: Measurement | None = Non
         f"  baseline peak    {format_by_space(result.baseline_peak_bytes)}",
         f"  planned peak     {format_by_space(result.peak_bytes)}   ({ratio} of the baseline)",
         f"  lower bound      {format_by_space(result.lower_bound_bytes)}   (no order can do with less)",
-        f"  arena            {format_by_space(result.arena_bytes)}   (with addresses)",
+        f"  arena            {format_by_space(result.arena_bytes)}   (with addresses; "
+        f"fragmentation {format_by_space(fragmentation(result.arena_bytes, result.peak_bytes))})",
         f"  persistent       {format_by_space(result.persistent_bytes)}   (apart from all of the above)",
     ]
     if measured is not None:

@@ -44,4 +44,7 @@ def with_least_arena(candidate: Candidate) -> Candidate:
 
 
 def _arena_bytes(problem: Problem, plan: Plan) -> int:
-    return sum(pack_plan(problem.graph, plan, problem.transient).arena_bytes.values())
+    packing = pack_plan(problem.graph, plan, problem.transient, effort="fast")
+    if packing.interrupted:
+        raise KeyboardInterrupt
+    return sum(packing.arena_bytes.values())
