@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lowtide.analysis import simulate
 from lowtide.errors import UsageError
-from lowtide.graph import Graph
+from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.plan import verify
 from lowtide.recompute import Cuts, Program, plan_within_budget
 from tests.oracles.plans import problem_of
@@ -102,3 +102,66 @@ def test_a_wrong_call_is_refused_in_one_line(cost: np.ndarray, budget: int, said
     problem = problem_of(residual_chain(12))
     with pytest.raises(UsageError, match=said):
         plan_within_budget(problem, problem.given_order(), budget, cost=cost)
+
+
+def test_a_single_moment_bounds_the_cost_without_any_solver() -> None:
+    """Of twelve alike results five must go, and the bound of one minimum cut knows it."""
+    problem = problem_of(residual_chain(12))
+    untouched = int(problem.evaluate(problem.given_order()).peaks[0])
+    result = plan_within_budget(problem, problem.given_order(), untouched - 40, exact=False)
+    assert (result.method, result.status) == ("greedy", "optimal")
+    assert result.extra_cost == result.extra_cost_bound == 5
+
+
+@settings(max_examples=60)
+@given(graphs(16), st.booleans(), st.integers(30, 99))
+def test_the_solver_never_makes_a_plan_worse_and_its_bound_stays_below_every_plan(
+    graph: Graph, in_place: bool, percent: int
+) -> None:
+    pytest.importorskip("highspy")
+    problem = problem_of(graph, in_place=in_place)
+    budget = int(problem.evaluate(problem.given_order()).peaks[0]) * percent // 100
+    plain, exact = (plan_within_budget(problem, problem.given_order(), budget, exact=exact) for exact in (False, True))
+    if plain.fits:
+        assert exact.fits
+        assert exact.extra_cost_bound <= exact.extra_cost <= plain.extra_cost
+        assert plain.extra_cost_bound <= exact.extra_cost
+
+
+def test_random_and_ordered_ops_and_mutations_run_once() -> None:
+    builder = GraphBuilder("effects")
+    buffers = [builder.add_buffer(f"b{k}", 8) for k in range(6)]
+    last = builder.add_buffer("last", 8, Lifetime.OUTPUT)
+    builder.add_op("random", "rand", writes=[buffers[0]], pure=False)
+    builder.add_op("collective", "all_reduce", reads=[buffers[0]], writes=[buffers[1]], ordered=True)
+    builder.add_op("plain", "relu", reads=[buffers[1]], writes=[buffers[2]])
+    builder.add_op("changed later", "relu", reads=[buffers[2]], writes=[buffers[3]])
+    builder.add_op("update", "add_", reads=[buffers[2]], mutates=[buffers[3]])
+    builder.add_op("wide", "cat", reads=[buffers[2]], writes=[buffers[4], buffers[5]])
+    builder.add_op("end", "sum", reads=buffers, writes=[last])
+    graph = builder.build()
+    problem = problem_of(graph)
+    for budget in range(8, 60, 4):
+        runs = plan_within_budget(problem, problem.given_order(), budget).plan.order().tolist()
+        for name in ("random", "collective", "changed later", "update"):
+            assert runs.count(graph.op_names.index(name)) == 1
+
+
+def test_a_plan_for_another_memory_space_counts_its_bytes_only() -> None:
+    builder = GraphBuilder("two spaces")
+    builder.add_space("device")
+    builder.add_space("host")
+    near, far = builder.add_buffer("near", 100, space=0), builder.add_buffer("far", 8, space=1)
+    other, big = builder.add_buffer("other", 1, space=0), builder.add_buffer("big", 30, space=1)
+    last = builder.add_buffer("last", 1, Lifetime.OUTPUT, space=0)
+    builder.add_op("make near", "x", writes=[near])
+    builder.add_op("make far", "x", writes=[far])
+    builder.add_op("other", "x", reads=[near], writes=[other])
+    builder.add_op("big", "x", reads=[other], writes=[big])
+    builder.add_op("last", "x", reads=[far, near, big], writes=[last])
+    graph = builder.build()
+    problem = problem_of(graph)
+    result = plan_within_budget(problem, problem.given_order(), 38, space=1)
+    assert result.fits
+    assert result.extra_cost == 0
+    assert simulate(graph, result.plan).peak_bytes["host"] == result.peak_bytes == 38
