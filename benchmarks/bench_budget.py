@@ -85,22 +85,23 @@ def main() -> None:
     started = time.perf_counter()
     curve = plan_curve(program.problem, program.order, cost=program.cost)
     seconds = time.perf_counter() - started
+    most = curve.points[0].budget_bytes
     points = ", ".join(
-        f"{point.peak_bytes / curve.points[0].budget_bytes:.0%} of the peak for {point.extra_cost / point.base_cost:.1%}"
+        f"{point.peak_bytes / most:.0%} for {point.extra_cost / point.base_cost:.1%}"
         if point.fits
-        else f"none at {point.budget_bytes / curve.points[0].budget_bytes:.0%}"
+        else f"none at {point.budget_bytes / most:.0%}"
         for point in curve.points
     )
     summary = [
-        "Budgets are percentages of the peak of the best order found; cells: extra cost over the cost of one run of every "
-        "op (costs: the graph's own, else the eager profile), the gap to the certified bound for that order, seconds. "
+        "Budgets are percentages of the peak of the best order found; cells: extra cost over the cost of one run of "
+        "every op (costs: the graph's own, else the eager profile), gap to the bound for that order, seconds. "
         '"none can" is below the floor or proven infeasible.',
         "",
         f"At {', '.join(f'{percent}%' for percent in MAIN)}, up to 5,000 ops: gap at most 1% in {closed[True]} of "
         f"{fitting} cells that are not infeasible, slowest {slowest:.1f} s; without the solver in {closed[False]}. "
         f"The solver found a cheaper plan in {better_than_plain[1]} of {better_than_plain[0]} cells.",
-        f"A curve of {len(curve.points)} budgets on {program.problem.graph.n_ops:,} generated ops takes {seconds:.0f} s: "
-        f"{points}; knee at point {curve.knee}.",
+        f"A curve of {len(curve.points)} budgets on {program.problem.graph.n_ops:,} generated ops takes "
+        f"{seconds:.0f} s, peak and extra cost: {points}; knee at point {curve.knee}.",
         "",
     ]
     print("\n".join(summary))

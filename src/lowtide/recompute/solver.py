@@ -20,7 +20,7 @@ class Solved:
     """No solution costs less."""
     solution: NDArray[np.float64] | None
     work: int
-    """Steps done, weighed by the size of the program; some 4,000,000 a second."""
+    """Steps done, weighed by the size of the program; some 3,000,000 a second."""
 
 
 def is_available() -> bool:
@@ -65,7 +65,7 @@ def solve(
         known.col_value = start.tolist()
         highs.setSolution(known)
     steps = [0]
-    per_step = 1000 + n * n // 1000  # about what a step takes: a few linear programs over all columns
+    per_step = 4000 + n * n // 1000  # about what a step takes: a few linear programs over all columns
 
     def count(event: "highspy.highs.HighsCallbackEvent") -> None:
         steps[0] += 1
