@@ -23,7 +23,9 @@ _RESERVES = (0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45)
 """Parts of the budget left free at a cut, for what runs again after it needs memory too."""
 _MOST_TRADED = 3
 _ROUGH_GAP = 0.03
-"""How good solutions are while places are still missing."""
+"""How good solutions are while many places are still missing."""
+_EASY_GAP = 0.2
+"""A first plan this close to its bound is not expected to need many places."""
 
 
 @dataclass(slots=True, eq=False)
@@ -116,11 +118,13 @@ class BudgetSearch:
     def _close_the_gap(self, found: _Found, effort: Effort) -> None:
         """Solve the program over ever more places until the cost is close to its bound, or the work is used up.
 
-        While plays still show places to count, solutions need not be good: closing the gap over too few is in vain.
+        Far from the bound, plays will show many more places to count, so that solutions need not be good at first:
+        closing the gap over too few places is in vain.
         """
         model = self._model = self._model or CutModel(self.program)
         found.places = [int(self.untouched.live.argmax())]
-        gap = max(_ROUGH_GAP, effort.relative_gap)
+        is_easy = found.is_within(_EASY_GAP)
+        gap = effort.relative_gap / 2 if is_easy else max(_ROUGH_GAP, effort.relative_gap)
         for _ in range(effort.rounds):
             built = model.build(found.places, found.budget)
             known = built.solution(self.program, found.execution) if found.fits else None
