@@ -135,7 +135,7 @@ void register_pack(nb::module_& m) {
         return std::make_tuple(static_cast<int32_t>(result.fit), to_numpy(std::move(result.offsets)), result.work);
       },
       nb::arg("items"), nb::arg("capacity"), nb::arg("max_work"),
-      "0 found, 1 impossible, 2 stopped or 3 not found, and no work would help; the offsets when found; the work: items placed.");
+      "0 found, 1 impossible or 2 stopped; the offsets when found; the work: items looked at.");
 }
 
 }  // namespace lowtide::bindings

@@ -1,5 +1,6 @@
 #include "kernels/pack_exact.hpp"
 
+#include "kernels/pack_by_pairs.hpp"
 #include "kernels/pack_cliques.hpp"
 #include "kernels/pack_conflicts.hpp"
 #include "kernels/pack_fixed.hpp"
@@ -392,9 +393,11 @@ PackFitResult fit_capacity(const PackItems& items, int64_t capacity, const PackL
     for (int k = 0; k < 9; ++k) run(k % 3, ++restart, int64_t{1024} << (turn / 2));
   }
   if (result.fit == PackFit::kFound) result.offsets = search.offsets();
-  if (result.fit == PackFit::kImpossible && !search.complete()) result.fit = PackFit::kExhausted;
   result.work = search.work();
-  return result;
+  if (result.fit != PackFit::kImpossible || search.complete()) return result;
+  PackFitResult by_pairs = fit_by_pairs(items, capacity, {limits.work - search.work(), limits.go_on});
+  by_pairs.work += search.work();
+  return by_pairs;
 }
 
 }  // namespace lowtide

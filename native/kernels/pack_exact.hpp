@@ -4,8 +4,7 @@
 
 namespace lowtide {
 
-// Exhausted: nothing was found, although all was tried; no proof, since items might lie in ways that are not tried.
-enum class PackFit : int32_t { kFound = 0, kImpossible = 1, kStopped = 2, kExhausted = 3 };
+enum class PackFit : int32_t { kFound = 0, kImpossible = 1, kStopped = 2 };
 
 struct PackFitResult {
   PackFit fit = PackFit::kStopped;
@@ -20,8 +19,8 @@ struct PackFitResult {
 //   gap: an unplaced item would fit wholly below the next offset, so that an earlier choice covers this one;
 //   free: an item that nothing unplaced overlaps has no alternatives;
 //   split: where no unplaced item crosses from one section to the next, both sides are solved alone, in ranks of their own.
-// Three ranks take turns with doubling limits. Ideas: Moffitt 2023 (MiniMalloc). Impossible is claimed only where items lie
-// wholly above or below each other (see PackConflicts).
+// Three ranks take turns with doubling limits. Ideas: Moffitt 2023 (MiniMalloc). Where items need not
+// lie wholly above or below each other (see PackConflicts) and nothing is found, `fit_by_pairs` decides.
 PackFitResult fit_capacity(const PackItems& items, int64_t capacity, const PackLimits& limits);
 
 }  // namespace lowtide

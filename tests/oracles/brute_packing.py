@@ -107,10 +107,14 @@ def _least_offsets(buffers: Buffers, below: Below, beyond: int) -> list[int] | N
     sizes, alignment = buffers.sizes.tolist(), buffers.alignment.tolist()
     fixed = [FREE] * len(buffers) if buffers.fixed is None else buffers.fixed.tolist()
     aliases = [[k for k in group if k in placed] for group in buffers.aliases]
-    neighbors = [
-        pair for group in buffers.contiguous for live in [[k for k in group if k in placed]] for pair in pairwise(live)
-    ]
+    runs = [[k for k in group if k in placed] for group in buffers.contiguous]
+    neighbors = [pair for live in runs for pair in pairwise(live)]
     offsets = [max(0, offset) for offset in fixed]
+    steps = alignment.copy()
+    for group in aliases:
+        for k in group:
+            steps[k] = lcm(*(alignment[other] for other in group))
+    starts = {live[0]: lcm(*(steps[k] for k in live)) for live in runs if live}
     while True:
         least = offsets.copy()
         for lower, upper in below:
@@ -121,9 +125,10 @@ def _least_offsets(buffers: Buffers, below: Below, beyond: int) -> list[int] | N
         for lower, upper in neighbors:
             least[upper] = max(least[upper], offsets[lower] + sizes[lower])
             # more than one alignment of padding is too much
-            least[lower] = max(least[lower], offsets[upper] - alignment[upper] + 1 - sizes[lower])
+            least[lower] = max(least[lower], offsets[upper] - steps[upper] + 1 - sizes[lower])
         for k in placed:
-            least[k] = -(-least[k] // alignment[k]) * alignment[k]
+            step = starts.get(k, steps[k])
+            least[k] = -(-least[k] // step) * step
             if fixed[k] not in (FREE, least[k]) or least[k] + sizes[k] >= beyond:
                 return None
         if least == offsets:

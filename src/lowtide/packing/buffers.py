@@ -40,7 +40,8 @@ class Buffers:
     aliases: tuple[tuple[int, ...], ...]
     """Groups of buffers that must have one offset, and may overlap."""
     contiguous: tuple[tuple[int, ...], ...]
-    """Groups of buffers that must lie one after the other in this order, apart only as far as alignment asks."""
+    """Groups of buffers that must lie one after the other in this order, apart only as far as alignment asks; a group
+    starts at a multiple of all its alignments, those of aliases among them, so that it looks the same everywhere."""
     may_overlap: NDArray[np.int64] | None
     """Rows of two buffers that may share bytes although both are alive, as an in-place pair does."""
     apart: NDArray[np.int64] | None
@@ -89,6 +90,28 @@ class Buffers:
     def name(self, buffer: int) -> str:
         """Return what messages call a buffer."""
         return str(buffer) if self.names is None else self.names[buffer]
+
+    def take(self, ids: NDArray[np.intp]) -> "Buffers":
+        """Return some of the buffers, in the given order, under their names, with what holds among them.
+
+        Of a contiguous group all should be taken, or none: its rest would close up.
+        """
+        place = np.full(len(self), -1, np.int64)
+        place[ids] = np.arange(len(ids))
+        return Buffers(
+            self.first[ids],
+            self.last[ids],
+            self.sizes[ids],
+            alignment=self.alignment[ids],
+            fixed=None if self.fixed is None else self.fixed[ids],
+            hints=None if self.hints is None else self.hints[ids],
+            gaps=_renumbered(self.gaps, 1, place),
+            aliases=_kept(self.aliases, place),
+            contiguous=_kept(self.contiguous, place),
+            may_overlap=_renumbered(self.may_overlap, 2, place),
+            apart=_renumbered(self.apart, 2, place),
+            names=map(self.name, ids.tolist()),
+        )
 
     def _check(self) -> None:
         if self.names is not None and len(self.names) != len(self):
@@ -177,3 +200,16 @@ def _rows(name: str, values: ArrayLike | None, width: int) -> NDArray[np.int64] 
 
 def _groups(groups: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(member) for member in group) for group in groups)
+
+
+def _renumbered(rows: NDArray[np.int64] | None, n_ids: int, place: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Return the rows whose first figures, ids, all have a new place, with that."""
+    if rows is None:
+        return None
+    rows = np.concatenate([place[rows[:, :n_ids]], rows[:, n_ids:]], axis=1)
+    return rows[(rows[:, :n_ids] >= 0).all(axis=1)]
+
+
+def _kept(groups: tuple[tuple[int, ...], ...], place: NDArray[np.int64]) -> Iterable[list[int]]:
+    renumbered = ([int(place[member]) for member in group if place[member] >= 0] for group in groups)
+    return (group for group in renumbered if group)

@@ -10,7 +10,7 @@ from lowtide.packing.buffers import FREE
 from lowtide.packing.effort import PackEffort
 from lowtide.packing.items import Ints, Items
 
-_FOUND, _IMPOSSIBLE, _EXHAUSTED = 0, 1, 3
+_FOUND, _IMPOSSIBLE = 0, 1
 _FIRST_TRIES = 10
 """So small a part of the work goes to the first try of the goal; half of that to every other height."""
 
@@ -56,8 +56,8 @@ def _close_in(state: Improvement, goal: int, search: "_ExactSearch", work: int) 
     Heights go in steps of what divides all sizes, alignments and fixed offsets.
     """
     failed = goal - search.step
-    while search.left > 0 and state.height > max(goal, state.bound, search.exhausted + search.step):
-        least = max(goal, state.bound, search.exhausted + 1) - search.step
+    while search.left > 0 and state.height > max(goal, state.bound):
+        least = max(goal, state.bound) - search.step
         failed = max(failed, least)
         if failed + search.step >= state.height:
             failed, work = least, 4 * work
@@ -81,14 +81,12 @@ class _ExactSearch:
         self._state = state
         self._native = state.items.native()
         self.step = _common_divisor(state.items)
-        self.exhausted = -1
-        """No more work would find a packing of this height, though there may be one."""
         self.left = effort.exact_work if len(state.items) <= effort.exact_items else 0
 
     def attempt(self, height: int, work: int) -> bool:
         """Search for a packing of a height; keep it, or what its refutation says of the bound."""
         work = min(work, self.left)
-        if work <= 0 or height <= self.exhausted:
+        if work <= 0:
             return False
         fit, offsets, used = _native.pack_within(self._native, height, work)
         self.left -= max(used, 1)
@@ -98,8 +96,6 @@ class _ExactSearch:
             state.offsets, state.height, state.method = offsets, state.items.height(offsets), "exact-search"
         elif fit == _IMPOSSIBLE:
             state.bound = max(state.bound, height // self.step * self.step + self.step)
-        elif fit == _EXHAUSTED:
-            self.exhausted = max(self.exhausted, height)
         return fit == _FOUND
 
 

@@ -1,12 +1,17 @@
 """Offsets for buffers: a named rule, or the default that combines them all."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
 
 from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.errors import UsageError
 from lowtide.packing.buffers import Buffers
-from lowtide.packing.effort import PACK_EFFORTS
+from lowtide.packing.conflict import Conflict, find_conflict
+from lowtide.packing.contradictions import refuse_contradictions
+from lowtide.packing.effort import PACK_EFFORTS, PackEffort
 from lowtide.packing.items import Layout, items_of
 from lowtide.packing.packed import Packed
 from lowtide.packing.rules import RULES
@@ -15,6 +20,12 @@ from lowtide.packing.validate import validate
 
 if TYPE_CHECKING:
     from lowtide.plan import Status
+
+_T = TypeVar("_T")
+_SETTLED = ("optimal", "infeasible")
+"""What is known then is known, whatever was interrupted."""
+_CONFLICT_SHARE = 10
+"""So small a part of the work of exact search goes to finding out which buffers a capacity is too small for."""
 
 
 def pack(
@@ -42,26 +53,51 @@ def pack(
         raise UsageError(f"unknown effort {effort!r}; choose one of {', '.join(PACK_EFFORTS)}")
     if capacity is not None and capacity < 0:
         raise UsageError(f"capacity {capacity} is negative; give bytes >= 0")
-    layout = items_of(buffers)
+    layout, late = _to_the_end(lambda: _layout(buffers))
     search = PackSearch(layout.items, capacity, PACK_EFFORTS[effort], progress or _silent)
-    interrupted = False
+    conflict = Conflict((), minimal=False)
     try:
+        if late:
+            raise KeyboardInterrupt
         if method is None:
             search.run()
         else:
             search.offer(RULES[method](layout.items), method)
+        if capacity is not None and search.bound.size_bytes > capacity:
+            conflict = Conflict(search.bound.holders, minimal=False)
+            conflict = _conflict(search, capacity, PACK_EFFORTS[effort])
     except KeyboardInterrupt:
-        interrupted = True
-        if not search.method:
-            search.offer(RULES["best-fit-by-birth"](layout.items), "best-fit-by-birth")
-    return _result(buffers, layout, search, capacity, interrupted)
+        late = True
+        search.offer_anything()
+    result, later = _to_the_end(lambda: _result(buffers, layout, search, capacity, conflict))
+    return replace(result, status="interrupted") if (late or later) and result.status not in _SETTLED else result
 
 
 def _silent(_stage: str) -> None:
     pass
 
 
-def _result(buffers: Buffers, layout: Layout, search: PackSearch, capacity: int | None, interrupted: bool) -> Packed:
+def _to_the_end(step: Callable[[], _T]) -> tuple[_T, bool]:
+    """Return what a step that no packing can do without returns, and whether Ctrl-C came meanwhile."""
+    try:
+        return step(), False
+    except KeyboardInterrupt:
+        return step(), True
+
+
+def _layout(buffers: Buffers) -> Layout:
+    layout = items_of(buffers)
+    refuse_contradictions(buffers, layout)
+    return layout
+
+
+def _conflict(search: PackSearch, capacity: int, effort: PackEffort) -> Conflict:
+    suspects = np.asarray(search.bound.holders, np.intp)
+    work = effort.exact_work // _CONFLICT_SHARE
+    return find_conflict(search.items, suspects, capacity, work, effort.exact_items)
+
+
+def _result(buffers: Buffers, layout: Layout, search: PackSearch, capacity: int | None, conflict: Conflict) -> Packed:
     offsets = layout.offsets_of(buffers, search.offsets)
     validate(buffers, offsets)
     arena, bound = search.height, search.bound.size_bytes
@@ -72,9 +108,10 @@ def _result(buffers: Buffers, layout: Layout, search: PackSearch, capacity: int 
         offsets=offsets,
         arena_bytes=arena,
         lower_bound_bytes=bound,
-        status="interrupted" if interrupted and status != "optimal" else status,
+        status=status,
         bound_holders=layout.buffers_of(search.bound.holders),
-        conflict=(),
+        conflict=layout.buffers_of(conflict.items),
+        conflict_minimal=conflict.minimal,
         method=search.method,
         work=search.work,
     )

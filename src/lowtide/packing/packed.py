@@ -25,7 +25,10 @@ class Packed:
     bound_holders: tuple[int, ...]
     """Buffers that together set the bound."""
     conflict: tuple[int, ...]
-    """When infeasible: buffers that cannot fit, none of which can be left out; else empty."""
+    """When infeasible: few buffers that already cannot fit the capacity, whatever becomes of the others; else empty."""
+    conflict_minimal: bool
+    """Whether it is proven that no buffer of the conflict, or group of buffers tied together, can be left out; False,
+    too, where there is no conflict. Other conflicts may be smaller all the same."""
     method: str
     """What found the packing, by name."""
     work: int

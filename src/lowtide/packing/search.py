@@ -10,8 +10,9 @@ from lowtide.packing.bound import Bound, lower_bound
 from lowtide.packing.effort import PackEffort
 from lowtide.packing.improve import Improvement, improve
 from lowtide.packing.items import Ints, Items
-from lowtide.packing.parts import Parts, split
+from lowtide.packing.parts import Part, Parts, split
 from lowtide.packing.rules import RULES
+from lowtide.packing.stacked import stacked
 
 _MOST_FOR_QUADRATIC = 20_000
 """Rules that look at every pair are tried on no more items."""
@@ -55,9 +56,18 @@ class PackSearch:
         if not self.method or height < self.height:
             self.offsets, self.height, self.method = offsets, height, method
 
+    def offer_anything(self) -> None:
+        """Keep a packing that is quick to make, if there is none yet."""
+        if self.method:
+            return
+        if len(self.items) <= _MOST_FOR_QUADRATIC or self.items.plain:
+            self.offer(RULES["best-fit-by-birth"](self.items), "best-fit-by-birth")
+        else:
+            self.offer(stacked(self.items), "stacked")
+
     def _raise_bound(self, size_bytes: int, holders: NDArray[np.intp]) -> None:
         if size_bytes > self.bound.size_bytes:
-            self.bound = Bound(size_bytes, tuple(holders.tolist()))
+            self.bound = Bound(size_bytes, tuple(sorted(holders.tolist())))
 
     def _cheap(self, items: Items) -> Iterator[tuple[str, Ints]]:
         """Yield one packing after the other, until the goal is reached."""
@@ -86,14 +96,15 @@ class PackSearch:
             self._report(f"packing {len(part.ids)} of {len(self.items)} buffers")
             items = self.items.take(part.ids)
             bound = lower_bound(items)
-            self._raise_bound(part.base + bound.size_bytes, part.ids[list(bound.holders)])
+            below = _below(self.items, parts, part)
+            self._raise_bound(part.base + bound.size_bytes, np.concatenate([below, part.ids[list(bound.holders)]]))
             state = Improvement(
                 items, offsets[part.ids] - part.base, int(heights[number]) - part.base, bound.size_bytes
             )
             for _ in improve(state, goal - part.base, self._effort, only_goal=self._capacity is not None):
                 offsets[part.ids] = part.base + state.offsets
                 self.offer(offsets.copy(), state.method)
-                self._raise_bound(part.base + state.bound, part.ids)
+                self._raise_bound(part.base + state.bound, np.concatenate([below, part.ids]))
             self.work += state.work
             settled = max(settled, part.base + state.height)
             if self.bound.size_bytes > self._goal:
@@ -115,3 +126,9 @@ class PackSearch:
             least = heights if least is None else np.minimum(least, heights)
             self.offer(best.copy(), method)
         return best
+
+
+def _below(items: Items, parts: Parts, part: Part) -> NDArray[np.intp]:
+    """Return the items that take the bytes below a part."""
+    first, last = items.first[part.ids].min(), items.last[part.ids].max()
+    return np.flatnonzero((parts.offsets >= 0) & (items.first < last) & (first < items.last))

@@ -1,5 +1,7 @@
 """The validator of packings: knows what must hold, and nothing of what packs."""
 
+import math
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -21,59 +23,88 @@ def validate(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None 
     """
     if offsets.shape != buffers.sizes.shape or offsets.dtype != np.int64:
         raise VerificationError(f"offsets have shape {offsets.shape}, {offsets.dtype}; give an int64 for every buffer")
+    broken = broken_rule(buffers, offsets, capacity)
+    if broken is not None:
+        raise VerificationError(f"{broken}; pack again")
+
+
+def broken_rule(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None = None) -> str | None:
+    """Return what `validate` complains of, without the advice; None where nothing is broken."""
+    return next(_broken_rules(buffers, offsets, capacity), None)
+
+
+def _broken_rules(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None) -> Iterator[str]:
     pieces = live_pieces(buffers)
     pieces = pieces[buffers.sizes[pieces[:, 0]] > 0]
     placed = np.zeros(len(buffers), np.bool_)
     placed[pieces[:, 0]] = True
-    _check_each(buffers, offsets, placed, capacity)
+    yield from _each(buffers, offsets, placed, capacity)
     for group in buffers.aliases:
-        _check_aliases(buffers, offsets, [member for member in group if placed[member]])
+        yield from _aliases(buffers, offsets, [member for member in group if placed[member]])
+    alignment = _joint_alignment(buffers, placed) if buffers.contiguous else buffers.alignment
     for group in buffers.contiguous:
-        _check_contiguous(buffers, offsets, [member for member in group if placed[member]])
-    _check_apart(buffers, offsets, placed)
-    _check_overlaps(buffers, offsets, pieces)
+        yield from _contiguous(buffers, offsets, [member for member in group if placed[member]], alignment)
+    yield from _apart(buffers, offsets, placed)
+    yield from _overlaps(buffers, offsets, pieces)
 
 
-def _check_each(buffers: Buffers, offsets: NDArray[np.int64], placed: NDArray[np.bool_], capacity: int | None) -> None:
+def _each(
+    buffers: Buffers, offsets: NDArray[np.int64], placed: NDArray[np.bool_], capacity: int | None
+) -> Iterator[str]:
     if buffers.fixed is not None:
         moved = (buffers.fixed != FREE) & (offsets != buffers.fixed)
-        _refuse(buffers, offsets, moved, "is not where it is fixed")
-    _refuse(buffers, offsets, offsets < 0, "lies below 0")
-    _refuse(buffers, offsets, placed & (offsets % buffers.alignment != 0), "is not aligned")
-    _refuse(buffers, offsets, offsets > np.iinfo(np.int64).max - buffers.sizes, "ends beyond 64 bits")
+        yield from _wrong(buffers, offsets, moved, "is not where it is fixed")
+    yield from _wrong(buffers, offsets, offsets < 0, "lies below 0")
+    yield from _wrong(buffers, offsets, placed & (offsets % buffers.alignment != 0), "is not aligned")
+    yield from _wrong(buffers, offsets, offsets > np.iinfo(np.int64).max - buffers.sizes, "ends beyond 64 bits")
     if capacity is not None:
-        _refuse(buffers, offsets, placed & (offsets > capacity - buffers.sizes), f"ends above {capacity}")
+        yield from _wrong(buffers, offsets, placed & (offsets > capacity - buffers.sizes), f"ends above {capacity}")
 
 
-def _refuse(buffers: Buffers, offsets: NDArray[np.int64], wrong: NDArray[np.bool_], why: str) -> None:
+def _wrong(buffers: Buffers, offsets: NDArray[np.int64], wrong: NDArray[np.bool_], why: str) -> Iterator[str]:
     for buffer in np.flatnonzero(wrong)[:1].tolist():
-        raise VerificationError(f"buffer {buffers.name(buffer)} at offset {offsets[buffer]} {why}; pack again")
+        yield f"buffer {buffers.name(buffer)} at offset {offsets[buffer]} {why}"
 
 
-def _check_aliases(buffers: Buffers, offsets: NDArray[np.int64], members: list[int]) -> None:
+def _aliases(buffers: Buffers, offsets: NDArray[np.int64], members: list[int]) -> Iterator[str]:
     for one, two in pairwise(members):
         if offsets[one] != offsets[two]:
-            raise _clash(buffers, offsets, one, two, "must have one offset")
+            yield _clash(buffers, offsets, one, two, "must have one offset")
 
 
-def _check_contiguous(buffers: Buffers, offsets: NDArray[np.int64], members: list[int]) -> None:
+def _contiguous(
+    buffers: Buffers, offsets: NDArray[np.int64], members: list[int], alignment: NDArray[np.int64]
+) -> Iterator[str]:
+    """`alignment` is that of buffers with their aliases."""
+    for first in members[:1]:
+        if offsets[first] % math.lcm(*alignment[members].tolist()):
+            yield f"buffer {buffers.name(first)} at offset {offsets[first]} starts a group that is not aligned there"
     for one, two in pairwise(members):
-        end, alignment = int(offsets[one] + buffers.sizes[one]), int(buffers.alignment[two])
-        if offsets[two] != -(-end // alignment) * alignment:
-            raise _clash(buffers, offsets, one, two, "must lie one after the other")
+        end, step = int(offsets[one] + buffers.sizes[one]), int(alignment[two])
+        if offsets[two] != -(-end // step) * step:
+            yield _clash(buffers, offsets, one, two, "must lie one after the other")
 
 
-def _check_apart(buffers: Buffers, offsets: NDArray[np.int64], placed: NDArray[np.bool_]) -> None:
+def _joint_alignment(buffers: Buffers, placed: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the alignment of buffers, for aliases that of all in the group."""
+    alignment = buffers.alignment.copy()
+    for group in buffers.aliases:
+        alive = [member for member in group if placed[member]]
+        alignment[alive] = math.lcm(*buffers.alignment[alive].tolist())
+    return alignment
+
+
+def _apart(buffers: Buffers, offsets: NDArray[np.int64], placed: NDArray[np.bool_]) -> Iterator[str]:
     if buffers.apart is None:
         return
     one, two = buffers.apart.T
     ends = offsets + buffers.sizes
     shared = placed[one] & placed[two] & (one != two) & (offsets[one] < ends[two]) & (offsets[two] < ends[one])
     for row in np.flatnonzero(shared)[:1].tolist():
-        raise _clash(buffers, offsets, int(one[row]), int(two[row]), "must never share bytes")
+        yield _clash(buffers, offsets, int(one[row]), int(two[row]), "must never share bytes")
 
 
-def _check_overlaps(buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64]) -> None:
+def _overlaps(buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64]) -> Iterator[str]:
     """All pairs that overlap must be pairs that may, so that both kinds are equally many."""
     exempt = _exempt(buffers)
     if _surplus(buffers, offsets, pieces, exempt, len(buffers)) == 0:
@@ -85,7 +116,7 @@ def _check_overlaps(buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArra
             sound = middle
         else:
             broken = middle
-    raise _overlap(buffers, offsets, pieces, exempt, sound)
+    yield _overlap(buffers, offsets, pieces, exempt, sound)
 
 
 def _exempt(buffers: Buffers) -> NDArray[np.int64]:
@@ -125,8 +156,8 @@ def _surplus(
 
 def _overlap(
     buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64], exempt: NDArray[np.int64], buffer: int
-) -> VerificationError:
-    """Return the error for a buffer that clashes with an earlier one."""
+) -> str:
+    """Return the complaint for a buffer that clashes with an earlier one."""
     owners, first, last = pieces.T
     groups = exempt[exempt[:, 1] == buffer, 0]
     friends = exempt[np.isin(exempt[:, 0], groups), 1]
@@ -142,7 +173,7 @@ def _overlap(
     return _clash(buffers, offsets, other, buffer, f"share bytes at step {step}")
 
 
-def _clash(buffers: Buffers, offsets: NDArray[np.int64], one: int, two: int, why: str) -> VerificationError:
+def _clash(buffers: Buffers, offsets: NDArray[np.int64], one: int, two: int, why: str) -> str:
     ends = offsets + buffers.sizes
     first, second = (f"{buffers.name(each)} (offsets {offsets[each]} to {ends[each]})" for each in (one, two))
-    return VerificationError(f"buffers {first} and {second} {why}; pack again")
+    return f"buffers {first} and {second} {why}"

@@ -17,7 +17,8 @@ def shortfall(buffers: Buffers, packed: Packed, capacity: int | None) -> str | N
         names = [printable(buffers.name(buffer)) for buffer in packed.conflict[:_MOST_NAMED]]
         rest = len(packed.conflict) - len(names)
         more = f" and {rest} more" if rest else ""
-        held = f"; these cannot fit together: {', '.join(names)}{more}" if names else ""
+        needed = " (none can be left out)" if packed.conflict_minimal else ""
+        held = f"; these cannot fit together{needed}: {', '.join(names)}{more}" if names else ""
         return f"proven: no packing fits {capacity} bytes{held}"
     over = packed.arena_bytes - capacity
     return f"no packing into {capacity} bytes was found, the best needs {over} more; no proof that none fits"
@@ -36,6 +37,7 @@ def packed_to_json(buffers: Buffers, packed: Packed, capacity: int | None, secon
         "capacity_bytes": capacity,
         "bound_holders": [buffers.name(buffer) for buffer in packed.bound_holders],
         "conflict": [buffers.name(buffer) for buffer in packed.conflict],
+        "conflict_minimal": packed.conflict_minimal,
         "work": packed.work,
         "seconds": seconds,
         "shortfall": shortfall(buffers, packed, capacity),
