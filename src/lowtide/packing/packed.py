@@ -26,7 +26,7 @@ class Packed:
     """Buffers that together set the bound."""
     conflict: tuple[int, ...]
     """When infeasible: few buffers that already cannot fit the capacity, whatever becomes of the others; else empty."""
-    conflict_minimal: bool
+    conflict_minimal: bool = False
     """Whether it is proven that no buffer of the conflict, or group of buffers tied together, can be left out; False,
     too, where there is no conflict. Other conflicts may be smaller all the same."""
     method: str
