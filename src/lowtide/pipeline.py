@@ -8,18 +8,23 @@ from lowtide.analysis.footprint import simulate
 from lowtide.analysis.lower_bounds import LowerBound, lower_bounds
 from lowtide.analysis.problem import Problem
 from lowtide.budget import Budget
+from lowtide.costs import Prices, ProfileName, price
 from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.errors import UsageError
 from lowtide.graph import Graph
-from lowtide.packing import pack_plan
+from lowtide.packing import Packing, pack_plan
 from lowtide.plan import Plan, Status, verify
+from lowtide.recompute.unrolled import first_runs
 from lowtide.schedule import Candidate, make_candidate, make_candidate_within, scheduler, with_least_arena
 from lowtide.search import EFFORTS, Proof, moved_ops, prove
-from lowtide.verdict import judge
+from lowtide.trade import bounds_with_reruns, trade_time
+from lowtide.verdict import Verdict, judge
 
 Means = frozenset[str]
 DEFAULT_MEANS: Means = frozenset({"reorder", "share"})
-_LATER = frozenset({"recompute", "offload"})
+_FOR_TIME = frozenset({"recompute"})
+"""Means that cost time, and so are used for a budget only."""
+_LATER = frozenset({"offload"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +51,16 @@ class Result:
     base_cost: float
     """Run time of the program, in the unit of the ops' costs."""
     extra_cost: float
-    extra_cost_bound: float
+    """What runs again, in the same unit."""
+    extra_cost_bound: float | None
+    """No plan within the budget costs less extra that runs the ops for the first time in the base order; None where
+    none fits with that order."""
+    base_order: str
+    """The order that this bound holds for, by name."""
+    costs: str
+    """The profile that priced the ops."""
+    reruns: int
+    """How many runs are repeated ones."""
     seconds: float
     """What planning took."""
     shortfall: str | None
@@ -60,6 +74,7 @@ def minimize(
     allow: Iterable[str] = DEFAULT_MEANS,
     in_place: bool = True,
     scheduler: str | None = None,
+    costs: ProfileName | Prices = "given",
     effort: EffortName = DEFAULT_EFFORT,
     progress: Callable[[str], None] | None = None,
 ) -> Result:
@@ -69,8 +84,11 @@ def minimize(
     of the baseline's peak ("70%"), persistent buffers not included. With a budget the plan is not the one of least
     peak, but one that fits and moves few ops of the program, none where the program fits as it stands. Where nothing
     fits it is the one of least peak, which `scheduler="search"` asks for in any case.
-    `allow` names the means: "reorder" (another order than the given one), "share" (in-place pairs). `scheduler`
-    restricts the search to one order by name. `effort` is how much work the search may do: "fast", "balanced" or "max".
+    `allow` names the means: "reorder" (another order than the given one), "share" (in-place pairs), "recompute" (ops
+    may run again, at the least extra cost, where no order fits the budget; see `recompute.compose`). `scheduler`
+    restricts the search to one order by name. `costs` says what ops cost: the graph's own figures ("given"), a profile
+    ("eager", "fused"), or prices read from a costs file. `effort` is how much work the search may do: "fast",
+    "balanced" or "max".
 
     The plan is verified before it is returned. The status is optimal when the peak meets the lower bound, infeasible
     when the bound or a capacity proves that no plan fits, interrupted when Ctrl-C ended the search with the best plan
@@ -85,6 +103,9 @@ def minimize(
     baseline = Plan.baseline(graph)
     baseline_peak = simulate(graph, baseline).peak_bytes
     limit = Budget.parse(budget, graph, baseline_peak)
+    if means & _FOR_TIME and all(most is None for most in limit.allowed.values()):
+        raise UsageError("recompute trades time for a budget; give a budget, or leave recompute out")
+    prices = costs if isinstance(costs, Prices) else price(graph, costs)
     use_pairs = in_place and "share" in means
 
     fit = budget is not None and scheduler is None and name == "search"
@@ -96,32 +117,59 @@ def minimize(
     else:
         plan, chosen = found.plan, found.scheduler
     interrupted = found is None or found.interrupted
-    proven = (found.bounds, found.proof) if found is not None else ((), None)
+    traded = None
+    if means & _FOR_TIME and not interrupted and limit.rank(plan.peak_bytes)[0] > 0:
+        try:
+            traded = trade_time(
+                graph,
+                plan,
+                chosen,
+                limit,
+                prices,
+                reorder="reorder" in means and scheduler is None,
+                in_place=use_pairs,
+                effort=effort,
+                report=report,
+            )
+        except KeyboardInterrupt:
+            interrupted = True
+    if traded is not None and limit.rank(traded.peak_bytes) < limit.rank(plan.peak_bytes):
+        plan = replace(traded.plan, peak_bytes=traded.peak_bytes)
+    problem = Problem(graph, plan.callees, in_place=use_pairs)
+    if traded is not None:
+        verdict = Verdict(bounds=traded.bounds, status=traded.status, shortfall=traded.shortfall)
+    elif means & _FOR_TIME:
+        verdict = judge(problem, limit, bounds_with_reruns(problem), None, plan.peak_bytes)
+    else:
+        known = None if found is None or not found.bounds else (found.bounds, found.proof)
+        verdict = _judge_order(problem, plan, limit, known, interrupted, report)
     try:
-        plan, proof, shortfall, arena_bound = _complete(
-            graph, plan, limit, use_pairs, effort, proven, interrupted, report
-        )
+        plan, packing = _complete(graph, plan, problem, verdict, interrupted, effort, report)
     except KeyboardInterrupt:
         if interrupted:
             raise
-        plan, proof, shortfall, arena_bound = _complete(graph, plan, limit, use_pairs, effort, proven, True, report)
+        plan, packing = _complete(graph, plan, problem, verdict, True, effort, report)
+    order = first_runs(plan.order().tolist())
     return Result(
         plan=plan,
         status=plan.status,
         scheduler=chosen,
-        moved_ops=len(moved_ops(plan.order(), Problem(graph).given_order())),
+        moved_ops=len(moved_ops(order, problem.given_order())),
         baseline_peak_bytes=baseline_peak,
         peak_bytes=plan.peak_bytes,
         arena_bytes=plan.arena_bytes,
-        arena_lower_bound_bytes=arena_bound,
+        arena_lower_bound_bytes=packing.lower_bound_bytes,
         lower_bound_bytes=plan.lower_bound_bytes,
-        proof=proof,
+        proof=verdict.proof,
         persistent_bytes=graph.persistent_bytes(),
-        base_cost=float(graph.cost.sum()),
-        extra_cost=0.0,
-        extra_cost_bound=0.0,
+        base_cost=float(prices.seconds.sum()),
+        extra_cost=0.0 if traded is None else traded.extra_cost,
+        extra_cost_bound=0.0 if traded is None else traded.extra_cost_bound,
+        base_order=chosen if traded is None else traded.base_order,
+        costs=prices.profile,
+        reruns=len(plan.order()) - graph.n_ops,
         seconds=time.perf_counter() - started,
-        shortfall=shortfall,
+        shortfall=verdict.shortfall,
     )
 
 
@@ -131,11 +179,11 @@ def _silent(_stage: str) -> None:
 
 def _checked_means(allow: Iterable[str]) -> Means:
     means = frozenset(allow)
-    unknown = sorted(means - DEFAULT_MEANS - _LATER)
+    unknown = sorted(means - DEFAULT_MEANS - _FOR_TIME - _LATER)
     if unknown:
-        raise UsageError(f"unknown means {unknown[0]!r}; allowed are {', '.join(sorted(DEFAULT_MEANS))}")
+        raise UsageError(f"unknown means {unknown[0]!r}; allowed are {', '.join(sorted(DEFAULT_MEANS | _FOR_TIME))}")
     if means & _LATER:
-        raise UsageError(f"{sorted(means & _LATER)[0]} is not available in this version; allow reorder and share")
+        raise UsageError("offload is not available in this version; allow reorder, share and recompute")
     return means
 
 
@@ -172,41 +220,48 @@ def _candidate(
     return with_least_arena(found)
 
 
-def _complete(
-    graph: Graph,
+def _judge_order(
+    problem: Problem,
     plan: Plan,
     limit: Budget,
-    in_place: bool,
-    effort: EffortName,
-    proven: tuple[Sequence[LowerBound], Proof | None],
+    known: tuple[Sequence[LowerBound], Proof | None] | None,
     interrupted: bool,
     report: Callable[[str], None],
-) -> tuple[Plan, Proof | None, str | None, Mapping[str, int]]:
-    """Return the plan with addresses, bounds and a status, verified.
+) -> Verdict:
+    """Return what a plan that runs every op once is worth.
 
-    Behind it the proof, why the budget is not met, and the bound of its arena.
-
-    `proven` are bounds known already, with their proof. Finding others can take long: after Ctrl-C none is claimed.
+    `known` are bounds with their proof. Finding others can take long: after Ctrl-C none is claimed.
     """
-    problem = Problem(graph, plan.callees, in_place=in_place)
-    report("placing buffers")
-    packing = pack_plan(graph, plan, problem.transient, effort="fast" if interrupted else effort, progress=report)
-    interrupted |= packing.interrupted
-    bounds, proof = list(proven[0]), proven[1]
-    if not bounds and interrupted:
-        bounds = [LowerBound(space=space.name, peak_bytes=0, op=None) for space in graph.spaces]
-    elif not bounds:
+    if known is not None:
+        bounds, proof = known
+    elif interrupted:
+        bounds, proof = [LowerBound(space=space.name, peak_bytes=0, op=None) for space in problem.graph.spaces], None
+    else:
         report("bounding the peak from below")
         bounds = lower_bounds(problem, [problem.given_order(), plan.order()])
         proof = prove(problem, bounds)
-    status, shortfall = judge(problem, limit, bounds, proof, plan.peak_bytes)
+    return judge(problem, limit, bounds, proof, plan.peak_bytes)
+
+
+def _complete(
+    graph: Graph,
+    plan: Plan,
+    problem: Problem,
+    verdict: Verdict,
+    interrupted: bool,
+    effort: EffortName,
+    report: Callable[[str], None],
+) -> tuple[Plan, Packing]:
+    """Return the plan with addresses and claims, verified."""
+    report("placing buffers")
+    packing = pack_plan(graph, plan, problem.transient, effort="fast" if interrupted else effort, progress=report)
     plan = plan.with_claims(
-        status="interrupted" if interrupted else status,
+        status="interrupted" if interrupted or packing.interrupted else verdict.status,
         peak_bytes=plan.peak_bytes,
-        lower_bound_bytes={bound.space: bound.peak_bytes for bound in bounds},
+        lower_bound_bytes={bound.space: bound.peak_bytes for bound in verdict.bounds},
         arena_bytes=packing.arena_bytes,
         addresses=packing.addresses,
     )
     report("verifying the plan")
     verify(graph, plan, check_capacity=False)
-    return plan, proof, shortfall, packing.lower_bound_bytes
+    return plan, packing

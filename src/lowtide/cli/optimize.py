@@ -8,6 +8,7 @@ from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.plan import exit_code, to_the_end
 from lowtide.cli.progress import Progress
+from lowtide.costs import read_costs
 from lowtide.effort import EffortName
 from lowtide.errors import UsageError
 from lowtide.models import check_output, open_model, save_applied
@@ -29,6 +30,7 @@ def command(
     allow: frozenset[str],
     in_place: bool,
     scheduler: str | None,
+    costs: str,
     effort: EffortName,
     as_json: bool,
 ) -> int:
@@ -49,6 +51,7 @@ def command(
             allow=allow,
             in_place=in_place,
             scheduler=scheduler,
+            costs=read_costs(costs, opened.graph),
             effort=effort,
             progress=progress,
         )

@@ -52,6 +52,13 @@ budget = click.option(
     "--budget", metavar="SIZE", help='Bytes the memory must hold, like 8GiB, or "70%" of the baseline.'
 )
 scheduler = click.option("--scheduler", metavar="NAME", help="Use this order only, instead of the best of all.")
+costs = click.option(
+    "--costs",
+    default="given",
+    show_default=True,
+    metavar="PROFILE|FILE",
+    help="What ops cost: given (by the model), eager, fused, or a costs file of measured figures.",
+)
 effort = click.option(
     "--effort",
     type=click.Choice(list(EFFORTS)),
@@ -63,6 +70,6 @@ effort = click.option(
 
 def planning(command: Command) -> Command:
     """Add the options of every verb that makes a plan."""
-    for option in (json, effort, scheduler, in_place, allow, budget, dims):
+    for option in (json, effort, costs, scheduler, in_place, allow, budget, dims):
         command = option(command)
     return command

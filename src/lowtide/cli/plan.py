@@ -8,6 +8,7 @@ import click
 from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
+from lowtide.costs import read_costs
 from lowtide.effort import EffortName
 from lowtide.files import check_writable
 from lowtide.models import check_output, open_model
@@ -54,6 +55,7 @@ def command(
     allow: frozenset[str],
     in_place: bool,
     scheduler: str | None,
+    costs: str,
     effort: EffortName,
     as_json: bool,
 ) -> int:
@@ -71,6 +73,7 @@ def command(
             allow=allow,
             in_place=in_place,
             scheduler=scheduler,
+            costs=read_costs(costs, graph),
             effort=effort,
             progress=progress,
         )

@@ -3,7 +3,7 @@
 from lowtide.costs.file_format import costs_schema, read_costs_file, write_costs_file
 from lowtide.costs.machine import PLAIN_MACHINE, Machine
 from lowtide.costs.prices import Prices, carries_costs, given_prices
-from lowtide.costs.profiles import PROFILES, ProfileName, price
+from lowtide.costs.profiles import PROFILES, ProfileName, price, read_costs
 
 __all__ = [
     "PLAIN_MACHINE",
@@ -15,6 +15,7 @@ __all__ = [
     "costs_schema",
     "given_prices",
     "price",
+    "read_costs",
     "read_costs_file",
     "write_costs_file",
 ]

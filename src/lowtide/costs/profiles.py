@@ -48,6 +48,13 @@ def price(
     return given_prices(graph) if profile == "given" else _estimated(graph, profile, machine, {})
 
 
+def read_costs(name: str, graph: Graph) -> Prices:
+    """Price a graph by what a user names: a profile that needs no file, or else the path of a costs file."""
+    if name != "measured" and name in PROFILES:
+        return price(graph, name)
+    return price(graph, "measured", costs_path=name)
+
+
 def _estimated(graph: Graph, profile: str, machine: Machine, known: dict[str, Prices]) -> Prices:
     """Price callees first: an op that calls graphs takes as long as one run of them, a conditional of the longest."""
     for name, subgraph in graph.subgraphs.items():

@@ -1,21 +1,25 @@
 """Rematerialization within a byte budget: what to drop and run again, at the least extra cost, with proof."""
 
 from lowtide.recompute.budget_search import BudgetSearch
+from lowtide.recompute.composition import Composed, compose
 from lowtide.recompute.curve import Curve, plan_curve
-from lowtide.recompute.floor import Floor, floor_of
+from lowtide.recompute.floor import Floor, floor_of, least_possible
 from lowtide.recompute.program import Cuts, Execution, Program
 from lowtide.recompute.result import RecomputeResult
 from lowtide.recompute.within_budget import plan_within_budget
 
 __all__ = [
     "BudgetSearch",
+    "Composed",
     "Curve",
     "Cuts",
     "Execution",
     "Floor",
     "Program",
     "RecomputeResult",
+    "compose",
     "floor_of",
+    "least_possible",
     "plan_curve",
     "plan_within_budget",
 ]

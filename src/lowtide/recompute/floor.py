@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.analysis.lower_bounds import with_callee_floors
+from lowtide.analysis.lower_bounds import LowerBound, with_callee_floors
+from lowtide.analysis.problem import Problem
 from lowtide.graph import Graph, Lifetime
 from lowtide.recompute.program import Program
 from lowtide.recompute.rules import in_class
@@ -52,6 +53,39 @@ def floor_of(program: Program) -> Floor:
         scratch_bytes=int(needs.scratch[worst]),
         shared_bytes=int(needs.shared[worst]),
     )
+
+
+def least_possible(problem: Problem, space: int) -> LowerBound:
+    """Return what no plan can beat in a memory space, in whatever order and whatever runs again. O(n + e).
+
+    Inputs that stay are always there, all inputs at the start and all outputs at the end; while an op runs, all that
+    it touches and allocates is there too, but for what in-place pairs may save.
+    """
+    graph, structure = problem.graph, problem.graph.structure
+    here = (graph.buffer_spaces == space) & (graph.lifetimes != Lifetime.PERSISTENT)
+    sizes = np.where(here, graph.sizes, 0)
+    staying = graph.lifetimes == Lifetime.INPUT
+    always = int(sizes[staying].sum())
+    own = np.zeros(graph.n_ops, np.int64)
+    for rows in (structure.touches, structure.allocates):
+        np.add.at(own, rows.owners(), np.where(staying, 0, sizes)[rows.values])
+    saved = np.zeros(graph.n_ops, np.int64)
+    if problem.in_place:
+        pairs, owners = graph.in_place.values.reshape(-1, 2), graph.in_place.owners()[::2]
+        ends = np.unique(np.stack([owners, pairs[:, 1]], axis=1), axis=0)
+        np.add.at(saved, ends[:, 0], sizes[ends[:, 1]])
+    needs = always + own + with_callee_floors(problem).transient[:, space] - saved
+    edges = max(
+        int(sizes[graph.lifetimes <= Lifetime.DONATED].sum()), int(sizes[staying].sum()) + _outputs(graph, sizes)
+    )
+    worst = int(needs.argmax()) if graph.n_ops else -1
+    if worst < 0 or edges >= needs[worst]:
+        return LowerBound(space=graph.spaces[space].name, peak_bytes=edges, op=None)
+    return LowerBound(space=graph.spaces[space].name, peak_bytes=int(needs[worst]), op=worst)
+
+
+def _outputs(graph: Graph, sizes: NDArray[np.int64]) -> int:
+    return int(sizes[graph.lifetimes == Lifetime.OUTPUT].sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,6 +25,9 @@ def result_to_json(result: Result, measured: Measurement | None = None) -> dict[
         "extra_cost": result.extra_cost,
         "extra_cost_bound": result.extra_cost_bound,
         "base_cost": result.base_cost,
+        "base_order": result.base_order,
+        "costs": result.costs,
+        "reruns": result.reruns,
         "seconds": result.seconds,
         "shortfall": result.shortfall,
     }
@@ -49,6 +52,8 @@ def result_to_text(name: str, result: Result, measured: Measurement | None = Non
         f"fragmentation {format_by_space(fragmentation(result.arena_bytes, result.peak_bytes))})",
         f"  persistent       {format_by_space(result.persistent_bytes)}   (apart from all of the above)",
     ]
+    if result.reruns:
+        lines.append(f"  extra cost       {_extra(result)}")
     if measured is not None:
         lines += [
             f"  measured before  {format_bytes(measured.before_bytes)}",
@@ -60,3 +65,13 @@ def result_to_text(name: str, result: Result, measured: Measurement | None = Non
     if result.shortfall is not None:
         lines.append(f"  budget NOT met   {result.shortfall}")
     return "\n".join(lines)
+
+
+def _extra(result: Result) -> str:
+    """Say what running ops again costs, and how much less it could be."""
+    base = result.base_cost or 1.0
+    bound = "" if result.extra_cost_bound is None else f", at least {result.extra_cost_bound / base:.2%}"
+    return (
+        f"{result.extra_cost / base:.2%}{bound} for first runs in order {result.base_order} "
+        f"({result.reruns} runs again, priced by {result.costs})"
+    )

@@ -1,0 +1,109 @@
+"""Order and choice together: what runs again depends on the order, and the best order on what runs again."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.analysis.problem import Order, Problem
+from lowtide.effort import DEFAULT_EFFORT, EffortName
+from lowtide.recompute.result import RecomputeResult
+from lowtide.recompute.unrolled import first_runs, unroll
+from lowtide.recompute.within_budget import plan_within_budget
+from lowtide.search import EFFORTS, solve
+
+_MOST_TURNS = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Composed:
+    """The cheapest plan over several base orders."""
+
+    result: RecomputeResult
+    """Its bound holds for the base order."""
+    base: str
+    """What the base order is called: as it was given, with "+ rerun order" for every time it was ordered anew."""
+    order: Order
+
+
+def compose(
+    problem: Problem,
+    orders: Sequence[tuple[str, Order]],
+    budget_bytes: int,
+    *,
+    cost: NDArray[np.float64] | None = None,
+    space: int = 0,
+    effort: EffortName = DEFAULT_EFFORT,
+    progress: Callable[[str], None] | None = None,
+) -> Composed:
+    """Return the cheapest plan within a budget that starts from one of the named base orders.
+
+    The orders are compared by greedy choice; the best goes through the exact part. Then the plan's runs become a graph
+    in which reruns are ordinary ops, that graph goes through the order search, and its order of first runs is the base
+    of another choice, as long as that lowers what greedy choice costs, and then the cost. Deterministic; never worse
+    than any of the given orders under greedy choice.
+    """
+    report = progress or _silent
+    compared: list[Composed] = []
+    for name, order in orders:
+        report(f"choosing what runs again ({name})")
+        compared.append(Composed(_plan(problem, order, budget_bytes, cost, space, effort, exact=False), name, order))
+    best = quickest = min(compared, key=lambda found: _rank(found.result))
+    if best.result.fits and best.result.extra_cost == 0:
+        return best
+    report(f"closing the gap ({best.base})")
+    best = _better(best, Composed(_plan(problem, best.order, budget_bytes, cost, space, effort), best.base, best.order))
+    for _ in range(_MOST_TURNS):
+        report("ordering what runs again")
+        order = _reordered(problem, best, effort, space, budget_bytes)
+        if np.array_equal(order, best.order):
+            break
+        name = f"{best.base} + rerun order"
+        quick = Composed(_plan(problem, order, budget_bytes, cost, space, effort, exact=False), name, order)
+        if _rank(quick.result) >= _rank(quickest.result):
+            break
+        quickest = quick
+        found = _better(quick, Composed(_plan(problem, order, budget_bytes, cost, space, effort), name, order))
+        if _rank(found.result) >= _rank(best.result):
+            break
+        best = found
+    return best
+
+
+def _silent(_stage: str) -> None:
+    pass
+
+
+def _plan(
+    problem: Problem,
+    order: Order,
+    budget: int,
+    cost: NDArray[np.float64] | None,
+    space: int,
+    effort: EffortName,
+    *,
+    exact: bool = True,
+) -> RecomputeResult:
+    return plan_within_budget(problem, order, budget, cost=cost, space=space, effort=effort, exact=exact)
+
+
+def _rank(result: RecomputeResult) -> tuple[int, float, int]:
+    """What results are compared by, less is better: bytes over the budget, extra cost, peak."""
+    return max(0, result.peak_bytes - result.budget_bytes), result.extra_cost, result.peak_bytes
+
+
+def _better(one: Composed, other: Composed) -> Composed:
+    """Return the better plan; of equals the one with the higher bound."""
+    if _rank(one.result) != _rank(other.result):
+        return min(one, other, key=lambda found: _rank(found.result))
+    return max(one, other, key=lambda found: found.result.extra_cost_bound)
+
+
+def _reordered(problem: Problem, found: Composed, effort: EffortName, space: int, budget: int) -> Order:
+    """Return the order of first runs after the plan's runs were put into the best order."""
+    unrolled = unroll(problem, found.result.plan.order().tolist())
+    inner = Problem(unrolled.graph, in_place=problem.in_place)
+    limits = [budget if number == space else None for number in range(len(problem.graph.spaces))]
+    solution = solve(inner, [inner.given_order()], EFFORTS["fast" if effort != "max" else effort], limits=limits)
+    return first_runs(unrolled.runs(solution.order))

@@ -1,0 +1,83 @@
+"""A plan with reruns as a graph: every run an op of its own, every stay of a buffer a buffer of its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lowtide.analysis.problem import Order, Problem
+from lowtide.graph import Graph, GraphBuilder, Lifetime
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unrolled:
+    """The graph of a sequence of runs, in which the order of all runs is free again."""
+
+    graph: Graph
+    op_of: tuple[int, ...]
+    """Per op of this graph, the op of the original that it runs."""
+
+    def runs(self, order: Order) -> list[int]:
+        """Return an order of this graph as a sequence of runs of the original."""
+        return [self.op_of[op] for op in order.tolist()]
+
+
+def unroll(problem: Problem, runs: Sequence[int]) -> Unrolled:
+    """Build the graph of a sequence of runs, each of which reads what was written last before it.
+
+    Control edges bind first runs only. The copy that an output holds at the end is the output; other copies are
+    intermediates. What callees need is scratch of the ops that call them. O(runs).
+    """
+    graph = problem.graph
+    builder = GraphBuilder(graph.name)
+    for space in graph.spaces:
+        builder.add_space(
+            space.name,
+            capacity_bytes=space.capacity_bytes,
+            alignment=space.alignment,
+            bandwidth_bytes_per_s=space.bandwidth_bytes_per_s,
+        )
+    structure = graph.structure
+    current = list(range(graph.n_buffers))
+    for name, size, lifetime, space in zip(
+        graph.buffer_names, graph.sizes.tolist(), graph.lifetimes.tolist(), graph.buffer_spaces.tolist(), strict=True
+    ):
+        builder.add_buffer(name, size, Lifetime(lifetime), space=space)
+    reads, writes, mutates = list(graph.reads), list(graph.writes), list(graph.mutates)
+    after, in_place, allocates = list(graph.after), list(graph.in_place), list(structure.allocates)
+    first_run: dict[int, int] = {}
+    for position, op in enumerate(runs):
+        again = op in first_run
+        seen = dict(zip(reads[op], (current[buffer] for buffer in reads[op]), strict=True))
+        if again:
+            for buffer in allocates[op]:
+                if graph.lifetimes[buffer] == Lifetime.OUTPUT:
+                    builder.set_lifetime(current[buffer], Lifetime.INTERMEDIATE)
+                lifetime = Lifetime(int(graph.lifetimes[buffer]))
+                name = f"{graph.buffer_names[buffer]} (run {position})"
+                current[buffer] = builder.add_buffer(
+                    name, int(graph.sizes[buffer]), lifetime, space=int(graph.buffer_spaces[buffer])
+                )
+        pairs = [
+            (seen[read], current[written]) for read, written in zip(in_place[op][::2], in_place[op][1::2], strict=True)
+        ]
+        new = builder.add_op(
+            f"{graph.op_names[op]} (run {position})" if again else graph.op_names[op],
+            graph.op_kinds[op],
+            reads=[seen[buffer] for buffer in reads[op]],
+            writes=[current[buffer] for buffer in writes[op]],
+            mutates=[current[buffer] for buffer in mutates[op]],
+            after=[] if again else [first_run[earlier] for earlier in after[op]],
+            in_place=pairs,
+            scratch_bytes=int(problem.transient[op, graph.scratch_spaces[op]]),
+            pure=bool(graph.pure[op]),
+            ordered=bool(graph.ordered[op]) and not again,
+            cost=float(graph.cost[op]),
+        )
+        first_run.setdefault(op, new)
+    return Unrolled(builder.build(), tuple(runs))
+
+
+def first_runs(runs: Sequence[int]) -> Order:
+    """Return the ops of a sequence of runs in the order of their first runs."""
+    return np.asarray(list(dict.fromkeys(runs)), np.int32)
