@@ -9,6 +9,7 @@ import lowtide
 
 PUBLIC = [
     "Buffers",
+    "Frontier",
     "Graph",
     "GraphBuilder",
     "Holder",
@@ -19,6 +20,7 @@ PUBLIC = [
     "Result",
     "apply",
     "errors",
+    "frontier",
     "holders_at_peak",
     "measure",
     "minimize",

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
     from lowtide.frameworks.model import Measurement
     from lowtide.graph import Graph, GraphBuilder, Lifetime, read_graph_file, write_graph_file
+    from lowtide.memory_time import Frontier, frontier
     from lowtide.models import apply, measure, open_model, read
     from lowtide.packing import Buffers, Packed, pack
     from lowtide.pipeline import Result, minimize
@@ -17,6 +18,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Buffers": "lowtide.packing",
+    "Frontier": "lowtide.memory_time",
     "Graph": "lowtide.graph",
     "GraphBuilder": "lowtide.graph",
     "Holder": "lowtide.analysis.holders_at_peak",
@@ -26,6 +28,7 @@ _HOMES = {
     "Plan": "lowtide.plan",
     "Result": "lowtide.pipeline",
     "apply": "lowtide.models",
+    "frontier": "lowtide.memory_time",
     "holders_at_peak": "lowtide.analysis.holders_at_peak",
     "measure": "lowtide.models",
     "minimize": "lowtide.pipeline",
@@ -41,6 +44,7 @@ _HOMES = {
 
 __all__ = [
     "Buffers",
+    "Frontier",
     "Graph",
     "GraphBuilder",
     "Holder",
@@ -51,6 +55,7 @@ __all__ = [
     "Result",
     "apply",
     "errors",
+    "frontier",
     "holders_at_peak",
     "measure",
     "minimize",

@@ -14,7 +14,7 @@ from lowtide.costs import Prices
 from lowtide.effort import EffortName
 from lowtide.graph import Graph
 from lowtide.plan import Plan, Status
-from lowtide.recompute import Curve, compose, least_possible, plan_curve
+from lowtide.recompute import compose, least_possible
 from lowtide.recompute.result import RecomputeResult
 
 
@@ -81,24 +81,3 @@ def _status(result: RecomputeResult, impossible: bool, reorder: bool) -> Status:
     if result.fits:
         return "optimal" if result.status == "optimal" else "feasible"
     return "infeasible" if impossible or (result.status == "infeasible" and not reorder) else "feasible"
-
-
-def trade_curve(
-    graph: Graph,
-    plan: Plan,
-    name: str,
-    prices: Prices,
-    *,
-    reorder: bool,
-    in_place: bool,
-    effort: EffortName,
-    report: Callable[[str], None],
-) -> tuple[str, Curve]:
-    """Return the frontier of memory and time, and the base order that it holds for, by name.
-
-    The base is the order of least peak where `reorder` is allowed, else the given one.
-    """
-    problem = Problem(graph, plan.callees, in_place)
-    base, order = (name, plan.order()) if reorder else ("given", problem.given_order())
-    report(f"planning several budgets ({base})")
-    return base, plan_curve(problem, order, cost=prices.seconds, effort=effort)

@@ -54,9 +54,10 @@ def compose(
         return best
     report(f"closing the gap ({best.base})")
     best = _better(best, Composed(_plan(problem, best.order, budget_bytes, cost, space, effort), best.base, best.order))
+    again: EffortName = "max" if effort == "max" else "fast"  # further turns seldom pay for as much work as the first
     for _ in range(_MOST_TURNS):
         report("ordering what runs again")
-        order = _reordered(problem, best, effort, space, budget_bytes)
+        order = _reordered(problem, best, again, space, budget_bytes)
         if np.array_equal(order, best.order):
             break
         name = f"{best.base} + rerun order"
@@ -64,7 +65,7 @@ def compose(
         if _rank(quick.result) >= _rank(quickest.result):
             break
         quickest = quick
-        found = _better(quick, Composed(_plan(problem, order, budget_bytes, cost, space, effort), name, order))
+        found = _better(quick, Composed(_plan(problem, order, budget_bytes, cost, space, again), name, order))
         if _rank(found.result) >= _rank(best.result):
             break
         best = found
@@ -105,5 +106,5 @@ def _reordered(problem: Problem, found: Composed, effort: EffortName, space: int
     unrolled = unroll(problem, found.result.plan.order().tolist())
     inner = Problem(unrolled.graph, in_place=problem.in_place)
     limits = [budget if number == space else None for number in range(len(problem.graph.spaces))]
-    solution = solve(inner, [inner.given_order()], EFFORTS["fast" if effort != "max" else effort], limits=limits)
+    solution = solve(inner, [inner.given_order()], EFFORTS[effort], limits=limits)
     return first_runs(unrolled.runs(solution.order))

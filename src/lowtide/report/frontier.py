@@ -1,0 +1,56 @@
+"""What `plan --curve` says: one line a budget, the knee marked."""
+
+import math
+from typing import Any
+
+from lowtide.memory_time import Frontier
+from lowtide.report.printable import printable
+from lowtide.report.table import format_table
+from lowtide.units import format_bytes
+
+
+def frontier_to_json(frontier: Frontier) -> dict[str, Any]:
+    """Return the fields of the JSON object."""
+    return {
+        "space": frontier.space,
+        "baseline_peak_bytes": frontier.baseline_peak_bytes,
+        "base_order": frontier.base_order,
+        "base_cost": frontier.base_cost,
+        "costs": frontier.costs,
+        "points": [
+            {
+                "budget_bytes": point.budget_bytes,
+                "peak_bytes": point.peak_bytes,
+                "status": point.status,
+                "extra_cost": point.extra_cost,
+                "extra_cost_bound": point.extra_cost_bound if math.isfinite(point.extra_cost_bound) else None,
+            }
+            for point in frontier.points
+        ],
+        "knee": frontier.knee,
+    }
+
+
+def frontier_to_text(name: str, frontier: Frontier) -> str:
+    """Return the page for people."""
+    base = frontier.base_cost or 1.0
+    rows = [
+        [
+            format_bytes(point.budget_bytes),
+            format_bytes(point.peak_bytes),
+            f"{point.extra_cost / base:.2%}",
+            f"{point.extra_cost_bound / base:.2%}" if math.isfinite(point.extra_cost_bound) else "-",
+            point.status,
+            "<- knee" if number == frontier.knee else "",
+        ]
+        for number, point in enumerate(frontier.points)
+    ]
+    header = ["budget", "peak", "extra time", "at least", "status", ""]
+    return "\n".join(
+        [
+            f"{printable(name)}: memory against time in {printable(frontier.space)}",
+            f"  baseline peak {format_bytes(frontier.baseline_peak_bytes)}; first runs in order {frontier.base_order}, "
+            f"priced by {frontier.costs}",
+            format_table(header, rows, [True, True, True, True, False, False]),
+        ]
+    )
