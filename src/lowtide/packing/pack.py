@@ -12,7 +12,8 @@ from lowtide.packing.buffers import Buffers
 from lowtide.packing.conflict import Conflict, find_conflict
 from lowtide.packing.contradictions import refuse_contradictions
 from lowtide.packing.effort import PACK_EFFORTS, PackEffort
-from lowtide.packing.items import Layout, items_of
+from lowtide.packing.items import Ints, Layout, items_of
+from lowtide.packing.keep_hints import keep_hints
 from lowtide.packing.packed import Packed
 from lowtide.packing.rules import RULES
 from lowtide.packing.search import PackSearch
@@ -40,9 +41,10 @@ def pack(
 
     `method` names one of the published rules to use instead of the search: "best-fit-by-size", "best-fit-by-birth",
     "best-fit-by-breadth", "first-fit-by-size", "first-fit-by-birth". `effort` is how much work the search may do; it is
-    counted, not timed, so that every machine finds the same. The result is checked by `validate` before it is returned,
-    and a packing is returned in every case: Ctrl-C or the end of the work give the best one so far, and its status says
-    so.
+    counted, not timed, so that every machine finds the same. Without a `method`, many buffers stay where their hints
+    ask: within `capacity`, or within the smallest arena found where there is none (see `keep_hints`). The result is
+    checked by `validate` before it is returned, and a packing is returned in every case: Ctrl-C or the end of the work
+    give the best one so far, and its status says so.
 
     Raises UsageError for an unknown method or effort or a negative capacity, MalformedInputError for buffers that
     contradict one another.
@@ -61,6 +63,7 @@ def pack(
             raise KeyboardInterrupt
         if method is None:
             search.run()
+            _keep_hints(buffers, layout, search, capacity, PACK_EFFORTS[effort])
         else:
             search.offer(RULES[method](layout.items), method)
         if capacity is not None and search.bound.size_bytes > capacity:
@@ -91,6 +94,19 @@ def _layout(buffers: Buffers) -> Layout:
     return layout
 
 
+def _keep_hints(buffers: Buffers, layout: Layout, search: PackSearch, capacity: int | None, effort: PackEffort) -> None:
+    if buffers.hints is None or not search.method:
+        return
+    limit = search.height if capacity is None else max(search.height, capacity)
+    offsets = keep_hints(buffers, layout, search.offsets, limit, effort)
+    if offsets is not search.offsets:
+        search.replace(offsets, "kept-hints")
+
+
+def _hints_kept(buffers: Buffers, offsets: Ints) -> int:
+    return 0 if buffers.hints is None else int((buffers.hints == offsets).sum())
+
+
 def _conflict(search: PackSearch, capacity: int, effort: PackEffort) -> Conflict:
     suspects = np.asarray(search.bound.holders, np.intp)
     work = effort.exact_work // _CONFLICT_SHARE
@@ -112,6 +128,7 @@ def _result(buffers: Buffers, layout: Layout, search: PackSearch, capacity: int 
         bound_holders=layout.buffers_of(search.bound.holders),
         conflict=layout.buffers_of(conflict.items),
         conflict_minimal=conflict.minimal,
+        hints_kept=_hints_kept(buffers, offsets),
         method=search.method,
         work=search.work,
     )

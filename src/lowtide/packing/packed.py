@@ -29,6 +29,8 @@ class Packed:
     conflict_minimal: bool = False
     """Whether it is proven that no buffer of the conflict, or group of buffers tied together, can be left out; False,
     too, where there is no conflict. Other conflicts may be smaller all the same."""
+    hints_kept: int = 0
+    """How many buffers are where their hints ask."""
     method: str
     """What found the packing, by name."""
     work: int

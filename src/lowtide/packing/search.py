@@ -56,6 +56,10 @@ class PackSearch:
         if not self.method or height < self.height:
             self.offsets, self.height, self.method = offsets, height, method
 
+    def replace(self, offsets: Ints, method: str) -> None:
+        """Take another packing, as high as need be."""
+        self.offsets, self.height, self.method = offsets, self.items.height(offsets), method
+
     def offer_anything(self) -> None:
         """Keep a packing that is quick to make, if there is none yet."""
         if self.method:

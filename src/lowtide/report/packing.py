@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lowtide.packing import Buffers, Packed
+from lowtide.packing import FREE, Buffers, Packed
 from lowtide.report.printable import printable
 from lowtide.units import format_bytes
 
@@ -24,6 +24,10 @@ def shortfall(buffers: Buffers, packed: Packed, capacity: int | None) -> str | N
     return f"no packing into {capacity} bytes was found, the best needs {over} more; no proof that none fits"
 
 
+def _n_hints(buffers: Buffers) -> int:
+    return 0 if buffers.hints is None else int((buffers.hints != FREE).sum())
+
+
 def packed_to_json(buffers: Buffers, packed: Packed, capacity: int | None, seconds: float) -> dict[str, Any]:
     """Return the fields of the JSON object."""
     return {
@@ -38,6 +42,8 @@ def packed_to_json(buffers: Buffers, packed: Packed, capacity: int | None, secon
         "bound_holders": [buffers.name(buffer) for buffer in packed.bound_holders],
         "conflict": [buffers.name(buffer) for buffer in packed.conflict],
         "conflict_minimal": packed.conflict_minimal,
+        "n_hints": _n_hints(buffers),
+        "hints_kept": packed.hints_kept,
         "work": packed.work,
         "seconds": seconds,
         "shortfall": shortfall(buffers, packed, capacity),
@@ -55,6 +61,8 @@ def packed_to_text(name: str, buffers: Buffers, packed: Packed, capacity: int | 
     ]
     if capacity is not None:
         lines.append(f"  capacity         {capacity} bytes, {format_bytes(capacity)}")
+    if _n_hints(buffers):
+        lines.append(f"  hints            {packed.hints_kept} of {_n_hints(buffers)} kept")
     missed = shortfall(buffers, packed, capacity)
     if missed is not None:
         lines.append(f"  does NOT fit     {missed}")
