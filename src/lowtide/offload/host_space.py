@@ -1,0 +1,50 @@
+"""The memory space that buffers visit, and how fast they get there and back."""
+
+from dataclasses import dataclass, replace
+
+from lowtide.errors import UsageError
+from lowtide.graph import Graph, Space
+
+HOST = "host"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """Two memory spaces with a lane for copies in either direction."""
+
+    device: int
+    host: int
+    out_bytes_per_s: float
+    back_bytes_per_s: float
+
+
+def with_host_space(graph: Graph, bandwidth_bytes_per_s: float, capacity_bytes: int | None = None) -> Graph:
+    """Return the graph with a memory space "host" that its first space copies to and from at the given speed each way.
+
+    No buffer lives there. A speed of 0 gives a space without lanes, so that nothing is ever offloaded. The graph has
+    another fingerprint then, since memory spaces are part of it: what is planned for it is applied and verified with
+    it. A graph that has a space of that name already is refused with UsageError, and so are a speed or a capacity
+    below zero.
+    """
+    if not bandwidth_bytes_per_s >= 0:
+        raise UsageError(f"the bandwidth to the host is {bandwidth_bytes_per_s}; give bytes per second, at least 0")
+    if capacity_bytes is not None and capacity_bytes < 0:
+        raise UsageError(f"the host holds {capacity_bytes} bytes; give a capacity of at least 0")
+    if any(space.name == HOST for space in graph.spaces):
+        raise UsageError(f"graph {graph.name!r} has a memory space {HOST!r} already; plan with that one")
+    first, speed = graph.spaces[0], float(bandwidth_bytes_per_s)
+    to_host, back = ({HOST: speed}, {first.name: speed}) if speed else ({}, {})
+    device = replace(first, bandwidth_bytes_per_s={**first.bandwidth_bytes_per_s, **to_host})
+    host = Space(name=HOST, capacity_bytes=capacity_bytes, bandwidth_bytes_per_s=back)
+    return replace(graph, spaces=(device, *graph.spaces[1:], host))
+
+
+def find_link(graph: Graph, device: int, host: int | None = None) -> Link | None:
+    """Return the lanes between a space and the host: the given one, else the first with a lane each way; or None."""
+    spaces = graph.spaces
+    for other in range(len(spaces)) if host is None else (host,):
+        out = spaces[device].bandwidth_bytes_per_s.get(spaces[other].name, 0.0)
+        back = spaces[other].bandwidth_bytes_per_s.get(spaces[device].name, 0.0)
+        if other != device and out > 0 and back > 0:
+            return Link(device=device, host=other, out_bytes_per_s=float(out), back_bytes_per_s=float(back))
+    return None

@@ -1,0 +1,70 @@
+"""The search for the plan of least slow-down within a budget: what travels, what runs again, and when copies happen."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.costs import Prices
+from lowtide.offload.candidate import Candidate, play
+from lowtide.offload.hide_transfers import Scheduler
+from lowtide.offload.host_space import Link
+from lowtide.offload.shadow import with_loads
+from lowtide.offload.trips import steps_of
+from lowtide.plan import Plan, Step
+from lowtide.recompute import BudgetSearch, Program
+from lowtide.recompute.effort import EFFORTS
+
+_HEADROOMS = (0.0, 0.03, 0.08)
+"""Parts of the budget left free while choosing, for copies under way."""
+_MOST_TIMINGS = 3
+
+
+@dataclass(slots=True, eq=False)
+class OffloadSearch:
+    """Tries choices of what travels and keeps the best plan."""
+
+    program: Program
+    budget: int
+    prices: Prices
+    link: Link
+    best: Candidate
+    tried: set[tuple[bool, bytes]] = field(default_factory=set[tuple[bool, bytes]])
+
+    def is_perfect(self) -> bool:
+        """Whether nothing can be better: the budget is met and no time is lost."""
+        return self.best.over_bytes == 0 and self.best.timeline.extra_seconds <= 0
+
+    def try_choice(self, travels: NDArray[np.bool_], *, rerun: bool) -> None:
+        """Offer plans that send no more than the given buffers to the host, and without `rerun` run nothing again."""
+        key = (rerun, np.packbits(travels).tobytes())
+        if key in self.tried or not travels.any() or self.is_perfect():
+            return
+        self.tried.add(key)
+        link, graph = self.link, self.program.problem.graph
+        per_byte = 1 / link.out_bytes_per_s + 1 / link.back_bytes_per_s
+        shadow = with_loads(self.program, travels, link.host, per_byte, rerun=rerun)
+        search = BudgetSearch(shadow.program)
+        scheduler = Scheduler(graph, self.program.problem.callees, link, self.prices.seconds, self.budget)
+        for headroom in _HEADROOMS:
+            budget = self.budget - int(headroom * self.budget)
+            found = search.plan(budget, EFFORTS["fast"], exact=False)
+            if found.peak_bytes <= self.budget:
+                self._time(scheduler, steps_of(shadow, found.plan, link.host))
+
+    def _time(self, scheduler: Scheduler, steps: Sequence[Step]) -> None:
+        """Offer a plan with its copies hidden as far as memory allows, first by the clock of the runs, then by that of
+        the plan so far."""
+        late, starts = scheduler.leave_late(steps)
+        for _ in range(_MOST_TIMINGS):
+            candidate = self._play(scheduler.plan(scheduler.come_early(late, starts)))
+            if candidate.rank < self.best.rank:
+                self.best = candidate
+            if candidate.timeline.stall_seconds == 0:
+                return
+            starts = candidate.run_starts
+
+    def _play(self, plan: Plan) -> Candidate:
+        link = self.link
+        return play(self.program.problem.graph, plan, self.prices, link.device, self.budget, link.host)

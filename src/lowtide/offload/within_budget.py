@@ -1,0 +1,115 @@
+"""The budgeted planner with offload: the least slow-down within a byte budget by running again and by copying."""
+
+from collections.abc import Set as AbstractSet
+
+from lowtide.analysis.problem import Order, Problem
+from lowtide.costs import Prices, given_prices
+from lowtide.effort import DEFAULT_EFFORT, EffortName
+from lowtide.errors import UsageError
+from lowtide.graph import Graph
+from lowtide.offload import greedy_choice
+from lowtide.offload.candidate import Candidate, play, rerun_seconds
+from lowtide.offload.host_space import Link, find_link
+from lowtide.offload.offload_search import OffloadSearch
+from lowtide.offload.result import OffloadResult
+from lowtide.offload.travelers import may_travel
+from lowtide.plan import StepKind, verify
+from lowtide.recompute import BudgetSearch, Cuts, Program, RecomputeResult
+from lowtide.recompute.effort import EFFORTS
+from lowtide.recompute.within_budget import checked_cost
+
+MEANS = frozenset({"recompute", "offload"})
+
+
+def plan_within_budget(
+    problem: Problem,
+    order: Order,
+    budget_bytes: int,
+    *,
+    prices: Prices | None = None,
+    allow: AbstractSet[str] = MEANS,
+    space: int = 0,
+    host: int | None = None,
+    effort: EffortName = DEFAULT_EFFORT,
+    exact: bool = True,
+) -> OffloadResult:
+    """Return a verified plan of least slow-down whose peak in a memory space is within the budget.
+
+    `order` is the order of first executions, `prices` what every op takes (default: the graph's own costs), `host` the
+    space that buffers visit (default: the first with lanes to and from `space`). What counts is the time of the
+    plan's timeline. The best of many candidates is kept, the plans of either means alone among them; without lanes, or
+    where nothing may travel, that is recomputation alone. Deterministic: limits count work.
+    Raises UsageError for a budget below zero, unknown means, bad prices, or a host that is no other memory space.
+    """
+    graph = problem.graph
+    if unknown := sorted(set(allow) - MEANS):
+        raise UsageError(f"cannot allow {unknown[0]!r} here; choose among recompute and offload")
+    if host is not None and (host == space or not 0 <= host < len(graph.spaces)):
+        raise UsageError(f"memory space {host} is no host; name another one than {space} of the {len(graph.spaces)}")
+    prices = prices or given_prices(graph)
+    program = Program(problem, order, checked_cost(problem, prices.seconds), space)
+    alone = BudgetSearch(program).plan(budget_bytes, EFFORTS[effort], exact=exact)
+    link = find_link(graph, space, host) if "offload" in allow else None
+    untouched = program.execute(Cuts())
+    plans = [program.plan(untouched), *([alone.plan] if "recompute" in allow else [])]
+    played = [play(graph, plan, prices, space, budget_bytes, None) for plan in plans]
+    best = min(played, key=lambda candidate: candidate.rank)
+    if link is not None and best.over_bytes + best.timeline.extra_seconds > 0:
+        room = _room_on_host(program, best, link)
+        search = OffloadSearch(program, budget_bytes, prices, link, best)
+        travels = may_travel(program)
+        choices = list(greedy_choice.choices(program, program.execute(alone.cuts), untouched, link, room))
+        if int(graph.sizes[travels].sum()) <= room:
+            choices.append(travels)
+        for rerun in (False, True) if "recompute" in allow else (False,):
+            for choice in choices:
+                search.try_choice(choice, rerun=rerun)
+        best = search.best
+    return _result(program, alone, best, prices, link)
+
+
+def _room_on_host(program: Program, best: Candidate, link: Link) -> int:
+    """Return how many more bytes the host holds."""
+    graph = program.problem.graph
+    host = graph.spaces[link.host]
+    if host.capacity_bytes is None:
+        return int(graph.sizes.sum())
+    return max(0, host.capacity_bytes - best.peaks[host.name] - graph.persistent_bytes()[host.name])
+
+
+def _result(
+    program: Program, alone: RecomputeResult, best: Candidate, prices: Prices, link: Link | None
+) -> OffloadResult:
+    graph = program.problem.graph
+    verify(graph, best.plan, check_capacity=False)
+    fits, peak = best.over_bytes == 0, best.peaks[graph.spaces[program.space].name]
+    copied = int(graph.sizes[best.plan.targets[best.plan.kinds == StepKind.COPY_OUT]].sum())
+    bound = alone.extra_cost_bound
+    if link is not None and alone.floor.peak_bytes <= alone.budget_bytes:
+        bound = 0.0
+    return OffloadResult(
+        plan=best.plan,
+        cuts=alone.cuts,
+        budget_bytes=alone.budget_bytes,
+        peak_bytes=peak,
+        fits=fits,
+        base_cost=best.timeline.base_seconds,
+        extra_cost=best.timeline.extra_seconds,
+        extra_cost_bound=bound,
+        floor=alone.floor,
+        method=alone.method,
+        work=alone.work,
+        places=alone.places,
+        shortfall=None if fits else alone.shortfall or _shortfall(graph, program.space, alone.budget_bytes, peak),
+        rerun_seconds=rerun_seconds(prices, best.plan),
+        stall_seconds=best.timeline.stall_seconds,
+        hidden_seconds=best.timeline.hidden_seconds,
+        offloaded_bytes=copied,
+    )
+
+
+def _shortfall(graph: Graph, space: int, budget: int, peak: int) -> str:
+    return (
+        f"the best plan found needs {peak} bytes in {graph.spaces[space].name}, {peak - budget} more than the budget "
+        f"of {budget}; no proof that none fits, allow running ops again as well"
+    )

@@ -1,0 +1,132 @@
+"""Plans that copy to the host: verified, within the budget, computing the same, and never worse than either means."""
+
+import math
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lowtide.analysis import simulate
+from lowtide.errors import UsageError
+from lowtide.graph import Graph
+from lowtide.offload import HOST, OffloadResult, plan_within_budget, with_host_space
+from lowtide.plan import Plan, StepKind, verify
+from lowtide.recompute import plan_within_budget as recompute_within_budget
+from lowtide.timeline import play_timeline
+from tests.oracles.plans import problem_of
+from tests.oracles.replay import replay
+from tests.oracles.residual_chain import residual_chain
+from tests.strategies import graphs
+
+BANDWIDTHS = (0.0, 0.5, 3.0, 20.0, math.inf)
+
+
+def _plan(graph: Graph, percent: int, *means: str, exact: bool = False) -> OffloadResult:
+    problem = problem_of(graph)
+    order = problem.given_order()
+    budget = int(problem.evaluate(order).peaks[0]) * percent // 100
+    allow = set(means or ("recompute", "offload"))
+    return plan_within_budget(problem, order, budget, allow=allow, exact=exact)
+
+
+def _priced(graph: Graph, seed: int) -> Graph:
+    random = Random(seed)
+    return replace(graph, cost=np.asarray([random.choice((0.0, 0.5, 1.0, 3.0)) for _ in range(graph.n_ops)]))
+
+
+def _with_lanes(graph: Graph, bandwidth: float, capacity: int | None = None) -> Graph:
+    """Add a host, or lanes to the one that the graph keeps buffers on already."""
+    if all(space.name != HOST for space in graph.spaces):
+        return with_host_space(graph, bandwidth, capacity)
+    first, host = graph.spaces
+    lanes = ({HOST: bandwidth}, {first.name: bandwidth}) if bandwidth else ({}, {})
+    spaces = (
+        replace(first, bandwidth_bytes_per_s=lanes[0]),
+        replace(host, bandwidth_bytes_per_s=lanes[1], capacity_bytes=capacity),
+    )
+    return replace(graph, spaces=spaces)
+
+
+@settings(max_examples=100, deadline=None)
+@given(graphs(24), st.integers(0, 100), st.sampled_from(BANDWIDTHS), st.sampled_from((None, 0, 6)), st.integers(0, 9))
+def test_a_plan_computes_the_same_within_the_budget_and_takes_what_is_said(
+    graph: Graph, percent: int, bandwidth: float, capacity: int | None, seed: int
+) -> None:
+    graph = _with_lanes(_priced(graph, seed), bandwidth, capacity)
+    result = _plan(graph, percent)
+    verify(graph, result.plan, check_capacity=False)
+    peaks = simulate(graph, result.plan).peak_bytes
+    assert peaks[graph.spaces[0].name] == result.peak_bytes
+    assert not result.fits or result.peak_bytes <= result.budget_bytes
+    needed = simulate(graph, problem_of(graph).plan(problem_of(graph).given_order())).peak_bytes[HOST]
+    assert capacity is None or peaks[HOST] <= max(capacity, needed)
+    timeline = play_timeline(graph, result.plan)
+    assert result.extra_cost == timeline.extra_seconds
+    assert result.extra_cost == pytest.approx(result.rerun_seconds + result.stall_seconds)
+    once, before = replay(graph, result.plan), replay(graph, Plan.baseline(graph))
+    assert once.contents == before.contents
+    assert once.stream == before.stream
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(24, callees=False), st.integers(20, 100), st.sampled_from(BANDWIDTHS), st.integers(0, 9))
+def test_together_never_costs_more_than_either_alone(graph: Graph, percent: int, bandwidth: float, seed: int) -> None:
+    graph = _with_lanes(_priced(graph, seed), bandwidth)
+    both = _plan(graph, percent)
+    for means in ("recompute", "offload"):
+        alone = _plan(graph, percent, means)
+        if alone.fits:
+            assert both.fits
+            assert both.extra_cost <= alone.extra_cost
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(24), st.integers(0, 100))
+def test_without_lanes_the_plan_is_that_of_recomputation(graph: Graph, percent: int) -> None:
+    graph = _with_lanes(graph, 0)
+    problem = problem_of(graph)
+    result = _plan(graph, percent)
+    alone = recompute_within_budget(problem, problem.given_order(), result.budget_bytes, exact=False)
+    assert result.fits == alone.fits
+    assert result.extra_cost == pytest.approx(alone.extra_cost)
+    assert result.extra_cost_bound == alone.extra_cost_bound
+    assert not (result.plan.kinds == StepKind.COPY_OUT).any()
+
+
+@pytest.mark.parametrize("depth", [3, 8, 20])
+def test_with_an_infinite_bandwidth_a_chain_loses_no_time_at_its_floor(depth: int) -> None:
+    graph = with_host_space(residual_chain(depth), math.inf)
+    problem = problem_of(graph)
+    result = plan_within_budget(problem, problem.given_order(), 32, allow={"offload"})
+    assert result.fits
+    assert result.extra_cost == 0
+    assert result.status == "optimal"
+
+
+def test_what_waits_at_the_peak_is_priced() -> None:
+    """Eight bytes take four seconds each way, and ops one: leaving takes what it takes, and so does coming back."""
+    graph = with_host_space(residual_chain(4), 2.0)
+    problem = problem_of(graph)
+    peak = int(problem.evaluate(problem.given_order()).peaks[0])
+    result = plan_within_budget(problem, problem.given_order(), peak - 8, allow={"offload"})
+    assert result.fits
+    assert result.offloaded_bytes == 8
+    assert result.extra_cost == result.stall_seconds > 0
+
+
+def test_requests_that_mean_nothing_are_refused() -> None:
+    graph = with_host_space(residual_chain(3), 1.0)
+    problem = problem_of(graph)
+    with pytest.raises(UsageError, match="cannot allow 'magic'"):
+        plan_within_budget(problem, problem.given_order(), 8, allow={"magic"})
+    with pytest.raises(UsageError, match="no host"):
+        plan_within_budget(problem, problem.given_order(), 8, host=0)
+    with pytest.raises(UsageError, match="already"):
+        with_host_space(graph, 1.0)
+    with pytest.raises(UsageError, match="bandwidth"):
+        with_host_space(residual_chain(3), math.nan)
+    with pytest.raises(UsageError, match="capacity"):
+        with_host_space(residual_chain(3), 1.0, -1)
