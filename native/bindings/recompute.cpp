@@ -46,17 +46,17 @@ void register_recompute(nb::module_& m) {
   nb::class_<HeldProgram>(m, "RecomputeProgram", "A base order whose ops may run again, with costs and rules.")
       .def(
           "__init__",
-          [](HeldProgram* self, nb::object graph, Array<int32_t> order, Array<double> cost, Array<uint8_t> may_rerun,
+          [](HeldProgram* self, nb::object graph, Array<int32_t> order, Array<double> cost, Array<int32_t> rerun_until,
              int32_t space, bool in_place) {
             const auto& held = nb::cast<const HeldGraphView&>(graph);
             const auto ops = topological_order_of(held, order);
-            if (cost.shape(0) != ops.size() || may_rerun.shape(0) != ops.size())
-              throw nb::value_error("cost and may_rerun must hold one figure per op");
+            if (cost.shape(0) != ops.size() || rerun_until.shape(0) != ops.size())
+              throw nb::value_error("cost and rerun_until must hold one figure per op");
             if (space < 0 || space >= held.view.n_spaces) throw nb::value_error("no such memory space");
             new (self) HeldProgram();
             self->graph = graph;
             const auto costs = span_of(cost);
-            const auto rules = span_of(may_rerun);
+            const auto rules = span_of(rerun_until);
             self->program.reset(new RecomputeProgram{held.view,
                                                      {ops.begin(), ops.end()},
                                                      {costs.begin(), costs.end()},
@@ -66,7 +66,7 @@ void register_recompute(nb::module_& m) {
             self->program->derive();
             self->evaluator = std::make_unique<RecomputeEvaluator>(*self->program);
           },
-          nb::arg("graph"), nb::arg("order"), nb::arg("cost"), nb::arg("may_rerun"), nb::arg("space"),
+          nb::arg("graph"), nb::arg("order"), nb::arg("cost"), nb::arg("rerun_until"), nb::arg("space"),
           nb::arg("in_place"))
       .def_prop_ro(
           "last_use", [](const HeldProgram& self) { return to_numpy(self.program->last_use); }, nb::rv_policy::move,

@@ -18,8 +18,23 @@ void RecomputeProgram::derive() {
       last_use[b] = 2 * n + 1;
       outputs.push_back(b);
     }
-    remakeable[b] = graph.lifetimes[b] >= kIntermediate && producer >= 0 && may_rerun[producer] && graph.sizes[b] > 0;
+    remakeable[b] =
+        graph.lifetimes[b] >= kIntermediate && producer >= 0 && rerun_until[producer] > 0 && graph.sizes[b] > 0;
   }
+  remake_until.assign(graph.n_buffers, 0);
+  for (int32_t op : order) {
+    int32_t until = rerun_until[op];
+    for (int32_t b : graph.touches[op])
+      if (remakeable[b]) until = std::min(until, remake_until[b]);
+    for (int32_t b : graph.allocates[op]) remake_until[b] = until;
+  }
+}
+
+bool RecomputeProgram::may_drop(int32_t buffer, int32_t moment) const {
+  int32_t next = last_use[buffer];  // the end included
+  for (int32_t user : graph.users[buffer])
+    if (const int32_t use = 2 * place[user] + 1; use >= moment) next = std::min(next, use);
+  return next <= remake_until[buffer];
 }
 
 RecomputeEvaluator::RecomputeEvaluator(const RecomputeProgram& program)
@@ -54,9 +69,9 @@ void RecomputeEvaluator::pass_cut(int32_t moment, const std::set<int32_t>& liste
   for (int32_t b : listed) {
     if (!program_.remakeable[b] || 2 * program_.place[graph.producers[b]] + 1 >= moment) continue;
     if (std::binary_search(touched.begin(), touched.end(), b)) continue;
-    if (program_.last_use[b] >= moment)
-      gone_[b] = 1;
-    else if (available(b))
+    if (program_.last_use[b] >= moment) {
+      if (program_.may_drop(b, moment)) gone_[b] = 1;
+    } else if (available(b))
       stamp_[b] = moment;
   }
   latest_ = moment;

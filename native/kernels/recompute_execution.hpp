@@ -18,16 +18,19 @@ struct RecomputeProgram {
   const GraphView& graph;
   std::vector<int32_t> order;      // ops by place
   std::vector<double> cost;        // per op
-  std::vector<uint8_t> may_rerun;  // per op
+  std::vector<int32_t> rerun_until;  // per op: the last moment for whose op it may run again; 0 for never
   int32_t space;                   // whose bytes count
   bool in_place;
 
   std::vector<int32_t> place{};       // per op
   std::vector<int32_t> last_use{};    // per buffer: moment of its last use in the base order, -1 where nothing uses it
   std::vector<uint8_t> remakeable{};  // per buffer: may be dropped and made again
+  std::vector<int32_t> remake_until{};  // per buffer: the same for making it again with all that this takes
   std::vector<int32_t> outputs{};     // buffers that the end reads
 
   void derive();
+  // Whether a buffer that is dropped at a moment can be made again when the base order uses it next.
+  bool may_drop(int32_t buffer, int32_t moment) const;
   int32_t n_ops() const { return static_cast<int32_t>(order.size()); }
   int64_t counted_size(int32_t buffer) const {
     return graph.spaces[buffer] == space && graph.lifetimes[buffer] != kPersistent ? graph.sizes[buffer] : 0;

@@ -179,3 +179,32 @@ def test_a_budget_decides_the_exit_code_and_the_best_plan_is_written_in_either_c
         assert (fields["peak_bytes"], fields["moved_ops"]) == ({"device": peak}, moved)
     text = lowtide("plan", graph_file, "--budget", budget).stdout
     assert ("budget NOT met" in text) == (code == 1)
+
+
+def test_plan_and_optimize_run_ops_again_within_a_budget_and_measure_it(
+    lowtide: Command, programs: Path, tmp_path: Path
+) -> None:
+    model = f"{programs}:train"
+    before = result_of(lowtide("plan", model, "--json"))
+    persistent = sum(before["persistent_bytes"].values())
+    budget = persistent + sum(before["peak_bytes"].values()) - 1
+    arguments = [model, "--budget", budget, "--allow", "reorder,share,recompute", "--costs", "fused", "--json"]
+    fields = result_of(lowtide("optimize", *arguments, "-o", tmp_path / "p.plan.json", "--measure"))
+    assert fields["outputs_equal"]
+    assert fields["reruns"] > 0
+    assert fields["costs"] == "fused"
+    assert 0 < fields["extra_cost_bound"] <= fields["extra_cost"]
+
+
+def test_a_curve_has_budgets_from_the_peak_to_the_floor(lowtide: Command, graph_file: Path) -> None:
+    done = lowtide("plan", graph_file, "--curve", "--json")
+    fields = json.loads(done.stdout)
+    assert (done.code, done.complaints) == (0, [])
+    assert fields["points"][0]["extra_cost"] == 0
+    assert {"budget_bytes", "peak_bytes", "status", "extra_cost", "extra_cost_bound"} == set(fields["points"][0])
+    assert "knee" in lowtide("plan", graph_file, "--curve").stdout or fields["knee"] is None
+
+
+def test_a_curve_takes_no_budget_of_its_own(lowtide: Command, graph_file: Path) -> None:
+    done = lowtide("plan", graph_file, "--curve", "--budget", "70%")
+    assert (done.code, len(done.complaints)) == (2, 1)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from lowtide.graph import Lifetime
 from lowtide.recompute.floor import Needs, can_be_remade, first_and_last_use, needs_by_place, possible_pairs
 from lowtide.recompute.program import Cuts, Execution, Program
+from lowtide.recompute.rules import rerun_until
 
 _ALWAYS = -1
 _NEVER = -2
@@ -53,6 +54,7 @@ class CutModel:
         self.always = free.tolist()  # resident at no price
         self.outputs = np.flatnonzero((graph.lifetimes == Lifetime.OUTPUT) & (graph.structure.producers >= 0)).tolist()
         self.rerun_needs = _rerun_needs(program)
+        self.rerun_until: list[int] = rerun_until(graph, program.order).tolist()
 
     def build(
         self, places: Sequence[int], budget_bytes: int, reserves: Mapping[int, int] | None = None
@@ -213,7 +215,8 @@ class _Builder:
             if buffer not in present and (model.remade[buffer] or model.last[buffer] <= place):
                 kept[buffer] = self._column(0.0)
             producer = model.producers[buffer]
-            if model.remade[buffer] and producer not in rerun and model.rerun_needs[producer] <= self.budget:
+            in_time = model.remade[buffer] and model.rerun_until[producer] > 2 * place + 2
+            if in_time and producer not in rerun and model.rerun_needs[producer] <= self.budget:
                 rerun[producer] = self._column(float(model.program.cost[producer]))
         pairs = possible_pairs(model.program, op, model.needs.pinned_until)
         self.kept.append(kept)

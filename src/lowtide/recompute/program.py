@@ -10,7 +10,7 @@ from lowtide import _native
 from lowtide.analysis.problem import Order, Problem
 from lowtide.graph import Lifetime, Rows
 from lowtide.plan import HOME, Plan, StepKind
-from lowtide.recompute.rules import may_rerun
+from lowtide.recompute.rules import rerun_until
 
 Ints = NDArray[np.int32]
 
@@ -60,7 +60,7 @@ class Program:
     @cached_property
     def native(self) -> _native.RecomputeProgram:
         """The program as the kernels take it."""
-        allowed = may_rerun(self.problem.graph, self.order).view(np.uint8)
+        allowed = rerun_until(self.problem.graph, self.order)
         return _native.RecomputeProgram(
             self.problem.native, self.order, self.cost, allowed, self.space, self.problem.in_place
         )

@@ -21,18 +21,25 @@ def in_class(graph: Graph) -> NDArray[np.bool_]:
     return graph.pure & ~graph.ordered & writes_only_own & allocates
 
 
-def may_rerun(graph: Graph, order: Order) -> NDArray[np.bool_]:
-    """Return, per op, whether it may run again at any later moment of an order.
+def rerun_until(graph: Graph, order: Order) -> NDArray[np.int32]:
+    """Return, per op, the last moment for which it may run again; moment 2i + 1 is the first run of the op at place i.
 
-    It is in the class above, and nothing that it reads or writes gets other contents after it ran. O(n + e).
+    It is 0 for ops that are not in the class above. Others may run again until something that they read or write gets
+    other contents, such as a weight that an optimizer updates. O(n + e).
     """
-    place = np.empty(graph.n_ops, np.int64)
-    place[order] = np.arange(graph.n_ops)
-    last_write = np.full(graph.n_buffers, -1, np.int64)
-    for rows in (graph.writes, graph.mutates):
-        np.maximum.at(last_write, rows.values, place[rows.owners()])
-    allowed = in_class(graph)
+    n = graph.n_ops
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    writes = np.concatenate(
+        [np.stack([rows.values, place[rows.owners()]], axis=1) for rows in (graph.writes, graph.mutates)]
+    )
+    writes = np.unique(writes, axis=0)
+    keys = writes[:, 0].astype(np.int64) * (n + 1) + writes[:, 1]
+    until = np.full(n, 2 * n + 2, np.int64)
     for rows in (graph.reads, graph.writes):
-        changed = last_write[rows.values] > place[rows.owners()]
-        allowed[rows.owners()[changed]] = False
-    return allowed
+        owners, buffers = rows.owners(), rows.values.astype(np.int64)
+        after = np.searchsorted(keys, buffers * (n + 1) + place[owners], side="right")
+        found = after < len(keys)
+        found[found] = writes[after[found], 0] == buffers[found]
+        np.minimum.at(until, owners[found], 2 * writes[after[found], 1] + 1)
+    return np.where(in_class(graph), until, 0).astype(np.int32)

@@ -73,6 +73,7 @@ def unroll(problem: Problem, runs: Sequence[int]) -> Unrolled:
             pure=bool(graph.pure[op]),
             ordered=bool(graph.ordered[op]) and not again,
             cost=float(graph.cost[op]),
+            device=graph.devices[op],
         )
         first_run.setdefault(op, new)
     return Unrolled(builder.build(), tuple(runs))
