@@ -262,7 +262,7 @@ def test_a_budget_between_the_least_peak_and_the_programs_moves_one_op_not_all()
     [
         ({"allow": {"teleport"}}, "unknown means 'teleport'"),
         ({"allow": {"reorder", "recompute"}}, "give a budget"),
-        ({"allow": {"offload"}}, "offload is not available"),
+        ({"allow": {"offload"}, "budget": 1}, "offload needs a memory space"),
         ({"scheduler": "nonsense"}, "unknown scheduler 'nonsense'"),
         ({"scheduler": "lpmf", "allow": {"share"}}, "'lpmf' is asked for, but reorder is not allowed"),
         ({"budget": "much"}, "cannot read 'much'"),

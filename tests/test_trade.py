@@ -13,6 +13,7 @@ from lowtide.analysis.lower_bounds import lower_bounds
 from lowtide.costs import price
 from lowtide.errors import UsageError
 from lowtide.graph import Graph, read_graph_file
+from lowtide.offload import with_host_space
 from lowtide.plan import Plan, verify
 from lowtide.recompute import compose, least_possible
 from lowtide.recompute.unrolled import first_runs, unroll
@@ -124,3 +125,12 @@ def test_the_frontier_falls_in_memory_and_rises_in_time_and_names_a_knee() -> No
     assert bounds == sorted(bounds)
     assert found.knee is not None
     assert 0 < found.knee < len(found.points) - 1
+
+
+def test_copies_to_the_host_and_reruns_together_cost_no_more_than_reruns_alone() -> None:
+    graph = with_host_space(read_graph_file(GPT2), 25e9)
+    recompute = minimize(graph, budget="50%", allow=MEANS)
+    both = minimize(graph, budget="50%", allow={*MEANS, "offload"})
+    assert both.shortfall is None
+    assert both.extra_cost <= recompute.extra_cost
+    assert replay(graph, both.plan).contents == replay(graph, Plan.baseline(graph)).contents

@@ -12,6 +12,7 @@ from lowtide.costs import Prices, ProfileName, price
 from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.errors import UsageError
 from lowtide.graph import Graph
+from lowtide.offload import find_link
 from lowtide.packing import Packing, pack_plan
 from lowtide.plan import Plan, Status, verify
 from lowtide.recompute.unrolled import first_runs
@@ -22,9 +23,8 @@ from lowtide.verdict import Verdict, judge
 
 Means = frozenset[str]
 DEFAULT_MEANS: Means = frozenset({"reorder", "share"})
-_FOR_TIME = frozenset({"recompute"})
+_FOR_TIME = frozenset({"recompute", "offload"})
 """Means that cost time, and so are used for a budget only."""
-_LATER = frozenset({"offload"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,8 @@ def minimize(
     peak, but one that fits and moves few ops of the program, none where the program fits as it stands. Where nothing
     fits it is the one of least peak, which `scheduler="search"` asks for in any case.
     `allow` names the means: "reorder" (another order than the given one), "share" (in-place pairs), "recompute" (ops
-    may run again, at the least extra cost, where no order fits the budget; see `recompute.compose`). `scheduler`
+    may run again, at the least extra cost, where no order fits the budget; see `recompute.compose`), "offload" (buffers
+    may visit a memory space that the first one has bandwidth to and from). `scheduler`
     restricts the search to one order by name. `costs` says what ops cost: the graph's own figures ("given"), a profile
     ("eager", "fused"), or prices read from a costs file. `effort` is how much work the search may do: "fast",
     "balanced" or "max".
@@ -104,7 +105,12 @@ def minimize(
     baseline_peak = simulate(graph, baseline).peak_bytes
     limit = Budget.parse(budget, graph, baseline_peak)
     if means & _FOR_TIME and all(most is None for most in limit.allowed.values()):
-        raise UsageError("recompute trades time for a budget; give a budget, or leave recompute out")
+        raise UsageError(f"{sorted(means & _FOR_TIME)[0]} trades time for a budget; give a budget, or leave it out")
+    if "offload" in means and find_link(graph, 0) is None:
+        raise UsageError(
+            f"offload needs a memory space to copy to and from; give one of graph {graph.name!r} a bandwidth both "
+            "ways, for example by lowtide.offload.with_host_space"
+        )
     prices = costs if isinstance(costs, Prices) else price(graph, costs)
     use_pairs = in_place and "share" in means
 
@@ -126,6 +132,7 @@ def minimize(
                 chosen,
                 limit,
                 prices,
+                means=means,
                 reorder="reorder" in means and scheduler is None,
                 in_place=use_pairs,
                 effort=effort,
@@ -179,11 +186,9 @@ def _silent(_stage: str) -> None:
 
 def _checked_means(allow: Iterable[str]) -> Means:
     means = frozenset(allow)
-    unknown = sorted(means - DEFAULT_MEANS - _FOR_TIME - _LATER)
+    unknown = sorted(means - DEFAULT_MEANS - _FOR_TIME)
     if unknown:
         raise UsageError(f"unknown means {unknown[0]!r}; allowed are {', '.join(sorted(DEFAULT_MEANS | _FOR_TIME))}")
-    if means & _LATER:
-        raise UsageError("offload is not available in this version; allow reorder, share and recompute")
     return means
 
 

@@ -1,7 +1,8 @@
-"""Time for memory: a plan within a budget that runs ops again, where no order alone fits."""
+"""Time for memory: a plan within a budget that runs ops again or copies to the host, where no order alone fits."""
 
 import math
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,9 @@ from lowtide.analysis.problem import Problem
 from lowtide.budget import Budget
 from lowtide.costs import Prices
 from lowtide.effort import EffortName
+from lowtide.errors import UsageError
 from lowtide.graph import Graph
+from lowtide.offload import plan_within_budget as plan_with_offload
 from lowtide.plan import Plan, Status
 from lowtide.recompute import compose, least_possible
 from lowtide.recompute.result import RecomputeResult
@@ -47,34 +50,54 @@ def trade_time(
     limit: Budget,
     prices: Prices,
     *,
+    means: AbstractSet[str],
     reorder: bool,
     in_place: bool,
     effort: EffortName,
     report: Callable[[str], None],
 ) -> Trade:
-    """Return the cheapest plan found that fits the first memory space by running ops again; see `recompute.compose`.
+    """Return the cheapest plan found that fits the first memory space by the means "recompute" and "offload".
 
-    `plan` is the best without reruns, made by the order `name`; its order is a base beside the given one where
-    `reorder` is allowed. Infeasible is claimed where no order can fit, or none may be chosen; else a plan that does not
-    fit is feasible, with the reason why.
+    What runs again is chosen first (`recompute.compose`); where "offload" is among the means, copies to the host are
+    tried on the same base order, alone and together with reruns, and the least slow-down wins. `plan` is the best
+    without either, made by the order `name`; its order is a base beside the given one where `reorder` is allowed.
+    Infeasible is claimed where no order can fit, or none may be chosen; else a plan that does not fit is feasible, with
+    the reason why.
     """
     problem = Problem(graph, plan.callees, in_place)
     most = limit.allowed[graph.spaces[0].name] or 0
     orders = [("given", problem.given_order())]
     if reorder and not np.array_equal(plan.order(), orders[0][1]):
         orders.append((name, plan.order()))
-    found = compose(problem, orders, most, cost=prices.seconds, effort=effort, progress=report)
+    if "recompute" in means:
+        found = compose(problem, orders, most, cost=prices.seconds, effort=effort, progress=report)
+        base, order, result = found.base, found.order, found.result
+    else:
+        (base, order), result = orders[-1], None
+    if "offload" in means:
+        report(f"choosing what goes to the host ({base})")
+        allowed = means & {"recompute", "offload"}
+        offloaded = plan_with_offload(problem, order, most, prices=prices, allow=allowed, effort=effort)
+        if result is None or _rank(offloaded) < _rank(result):
+            result = offloaded
+    if result is None:
+        raise UsageError("neither recompute nor offload is allowed; allow one of them")
     bounds = bounds_with_reruns(problem)
     return Trade(
-        plan=found.result.plan,
-        peak_bytes=simulate(graph, found.result.plan).peak_bytes,
-        status=_status(found.result, bounds[0].peak_bytes > most, reorder),
-        base_order=found.base,
-        extra_cost=found.result.extra_cost,
-        extra_cost_bound=found.result.extra_cost_bound if math.isfinite(found.result.extra_cost_bound) else None,
+        plan=result.plan,
+        peak_bytes=simulate(graph, result.plan).peak_bytes,
+        status=_status(result, bounds[0].peak_bytes > most, reorder),
+        base_order=base,
+        extra_cost=result.extra_cost,
+        extra_cost_bound=result.extra_cost_bound if math.isfinite(result.extra_cost_bound) else None,
         bounds=bounds,
-        shortfall=found.result.shortfall,
+        shortfall=result.shortfall,
     )
+
+
+def _rank(result: RecomputeResult) -> tuple[int, float, int]:
+    """What results are compared by, less is better: bytes over the budget, extra cost, peak."""
+    return max(0, result.peak_bytes - result.budget_bytes), result.extra_cost, result.peak_bytes
 
 
 def _status(result: RecomputeResult, impossible: bool, reorder: bool) -> Status:

@@ -23,6 +23,13 @@ def train():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     return TrainingStep(model, lambda model, x: model(x).pow(2).mean(), optimizer), (torch.ones(8, 64),)
 
+def deep():
+    torch.manual_seed(0)
+    layers = [layer for _ in range(12) for layer in (torch.nn.Linear(32, 32), torch.nn.ReLU())]
+    model = torch.nn.Sequential(*layers)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return TrainingStep(model, lambda model, x: model(x).pow(2).mean(), optimizer), (torch.ones(2048, 32),)
+
 def infer():
     print("a program may print while it is read")
     return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), (torch.ones(2, 4),)

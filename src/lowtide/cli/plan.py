@@ -6,17 +6,16 @@ from pathlib import Path
 import click
 
 from lowtide.cli import options
+from lowtide.cli.curve import show_curve
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
 from lowtide.costs import read_costs
 from lowtide.effort import EffortName
 from lowtide.errors import UsageError
 from lowtide.files import check_writable
-from lowtide.memory_time import frontier
 from lowtide.models import check_output, open_model
 from lowtide.pipeline import Result, minimize
 from lowtide.plan import write_plan_file
-from lowtide.report.frontier import frontier_to_json, frontier_to_text
 from lowtide.report.planning import result_to_json, result_to_text
 from lowtide.search import write_proof_file
 
@@ -67,6 +66,9 @@ def command(
     """Find the plan with the least peak for MODEL, verify it and write it to a file."""
     if curve and (output is not None or proof_path is not None or budget is not None or scheduler is not None):
         raise UsageError("--curve makes plans for budgets of its own; leave out -o, --proof, --budget and --scheduler")
+    if curve:
+        show_curve(model, dims, allow, costs, effort, in_place=in_place, as_json=as_json)
+        return 0
     with Progress() as progress:
         if output is not None:
             check_output(output)
@@ -74,24 +76,13 @@ def command(
             check_writable(proof_path)
         progress(f"reading {model}")
         graph = open_model(model, dims).graph
-        prices = read_costs(costs, graph)
-        if curve:
-            in_place = in_place and "share" in allow
-            found = frontier(
-                graph, reorder="reorder" in allow, in_place=in_place, costs=prices, effort=effort, progress=progress
-            )
-            if as_json:
-                print_json(frontier_to_json(found))
-            else:
-                click.echo(frontier_to_text(graph.name, found))
-            return 0
         result = minimize(
             graph,
             budget=budget,
             allow=allow,
             in_place=in_place,
             scheduler=scheduler,
-            costs=prices,
+            costs=read_costs(costs, graph),
             effort=effort,
             progress=progress,
         )
