@@ -130,3 +130,19 @@ def test_requests_that_mean_nothing_are_refused() -> None:
         with_host_space(residual_chain(3), math.nan)
     with pytest.raises(UsageError, match="capacity"):
         with_host_space(residual_chain(3), 1.0, -1)
+
+
+@settings(max_examples=25, deadline=None)
+@given(graphs(16), st.integers(20, 95), st.sampled_from(BANDWIDTHS[1:]), st.integers(0, 9))
+def test_the_solver_never_makes_a_plan_worse_and_its_bound_holds_for_every_plan(
+    graph: Graph, percent: int, bandwidth: float, seed: int
+) -> None:
+    pytest.importorskip("highspy")
+    graph = _with_lanes(_priced(graph, seed), bandwidth)
+    solved, greedy = _plan(graph, percent, exact=True), _plan(graph, percent)
+    assert solved.fits >= greedy.fits
+    for means in (("recompute",), ("offload",), ("recompute", "offload")):
+        plan = _plan(graph, percent, *means)
+        if plan.fits:
+            assert solved.extra_cost <= plan.extra_cost + 1e-9
+            assert solved.extra_cost_bound <= plan.extra_cost + 1e-9

@@ -11,6 +11,7 @@ from lowtide.offload.candidate import Candidate, play
 from lowtide.offload.hide_transfers import Scheduler
 from lowtide.offload.host_space import Link
 from lowtide.offload.shadow import with_loads
+from lowtide.offload.travelers import may_travel, with_siblings
 from lowtide.offload.trips import steps_of
 from lowtide.plan import Plan, Step
 from lowtide.recompute import BudgetSearch, Program
@@ -36,20 +37,28 @@ class OffloadSearch:
         """Whether nothing can be better: the budget is met and no time is lost."""
         return self.best.over_bytes == 0 and self.best.timeline.extra_seconds <= 0
 
-    def try_choice(self, travels: NDArray[np.bool_], *, rerun: bool) -> None:
-        """Offer plans that send no more than the given buffers to the host, and without `rerun` run nothing again."""
+    def is_within(self, bound: float, gap: float) -> bool:
+        """Whether the best plan is that close to a bound, relative to what it loses."""
+        lost = self.best.timeline.extra_seconds
+        return self.best.over_bytes == 0 and lost - bound <= gap * lost
+
+    def try_choice(self, travels: NDArray[np.bool_], *, rerun: bool, exact: bool = False) -> None:
+        """Offer plans that send no more than the given buffers to the host, and what comes with them, and without
+        `rerun` run nothing again; with `exact`, the solver chooses what runs again."""
+        graph = self.program.problem.graph
+        travels = with_siblings(graph, travels, may_travel(self.program))
         key = (rerun, np.packbits(travels).tobytes())
         if key in self.tried or not travels.any() or self.is_perfect():
             return
         self.tried.add(key)
-        link, graph = self.link, self.program.problem.graph
+        link = self.link
         per_byte = 1 / link.out_bytes_per_s + 1 / link.back_bytes_per_s
         shadow = with_loads(self.program, travels, link.host, per_byte, rerun=rerun)
         search = BudgetSearch(shadow.program)
         scheduler = Scheduler(graph, self.program.problem.callees, link, self.prices.seconds, self.budget)
         for headroom in _HEADROOMS:
             budget = self.budget - int(headroom * self.budget)
-            found = search.plan(budget, EFFORTS["fast"], exact=False)
+            found = search.plan(budget, EFFORTS["fast"], exact=exact)
             if found.peak_bytes <= self.budget:
                 self._time(scheduler, steps_of(shadow, found.plan, link.host))
 

@@ -32,3 +32,13 @@ def ops_that_may(graph: Graph, space: int) -> NDArray[np.bool_]:
     """Return, per op, whether it may run again, calls nothing and has its scratch in a space."""
     calls = np.fromiter((bool(names) for names in graph.callees), np.bool_, graph.n_ops)
     return in_class(graph) & ~calls & (graph.scratch_spaces == space)
+
+
+def with_siblings(graph: Graph, travels: NDArray[np.bool_], allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the chosen buffers and all that may travel of the ops that write them."""
+    ops = np.zeros(graph.n_ops, np.bool_)
+    ops[graph.structure.producers[travels]] = True
+    allocates = graph.structure.allocates
+    chosen = np.zeros(graph.n_buffers, np.bool_)
+    chosen[allocates.values[ops[allocates.owners()]]] = True
+    return chosen & allowed

@@ -10,11 +10,12 @@ from lowtide.graph import Graph
 from lowtide.offload import greedy_choice
 from lowtide.offload.candidate import Candidate, play, rerun_seconds
 from lowtide.offload.host_space import Link, find_link
+from lowtide.offload.joint_choice import Joint, solve_jointly
 from lowtide.offload.offload_search import OffloadSearch
 from lowtide.offload.result import OffloadResult
 from lowtide.offload.travelers import may_travel
 from lowtide.plan import StepKind, verify
-from lowtide.recompute import BudgetSearch, Cuts, Program, RecomputeResult
+from lowtide.recompute import BudgetSearch, Cuts, Program, RecomputeResult, solver
 from lowtide.recompute.effort import EFFORTS
 from lowtide.recompute.within_budget import checked_cost
 
@@ -54,6 +55,7 @@ def plan_within_budget(
     plans = [program.plan(untouched), *([alone.plan] if "recompute" in allow else [])]
     played = [play(graph, plan, prices, space, budget_bytes, None) for plan in plans]
     best = min(played, key=lambda candidate: candidate.rank)
+    joint = Joint()
     if link is not None and best.over_bytes + best.timeline.extra_seconds > 0:
         room = _room_on_host(program, best, link)
         search = OffloadSearch(program, budget_bytes, prices, link, best)
@@ -64,8 +66,10 @@ def plan_within_budget(
         for rerun in (False, True) if "recompute" in allow else (False,):
             for choice in choices:
                 search.try_choice(choice, rerun=rerun)
+        if exact and solver.is_available() and alone.floor.peak_bytes <= budget_bytes:
+            joint = solve_jointly(search, alone.places, EFFORTS[effort], rerun="recompute" in allow)
         best = search.best
-    return _result(program, alone, best, prices, link)
+    return _result(program, alone, best, prices, link, joint)
 
 
 def _room_on_host(program: Program, best: Candidate, link: Link) -> int:
@@ -78,7 +82,7 @@ def _room_on_host(program: Program, best: Candidate, link: Link) -> int:
 
 
 def _result(
-    program: Program, alone: RecomputeResult, best: Candidate, prices: Prices, link: Link | None
+    program: Program, alone: RecomputeResult, best: Candidate, prices: Prices, link: Link | None, joint: Joint
 ) -> OffloadResult:
     graph = program.problem.graph
     verify(graph, best.plan, check_capacity=False)
@@ -86,7 +90,7 @@ def _result(
     copied = int(graph.sizes[best.plan.targets[best.plan.kinds == StepKind.COPY_OUT]].sum())
     bound = alone.extra_cost_bound
     if link is not None and alone.floor.peak_bytes <= alone.budget_bytes:
-        bound = 0.0
+        bound = min(joint.bound, best.timeline.extra_seconds) if fits else joint.bound
     return OffloadResult(
         plan=best.plan,
         cuts=alone.cuts,
@@ -98,8 +102,8 @@ def _result(
         extra_cost_bound=bound,
         floor=alone.floor,
         method=alone.method,
-        work=alone.work,
-        places=alone.places,
+        work=alone.work + joint.work,
+        places=joint.places or alone.places,
         shortfall=None if fits else alone.shortfall or _shortfall(graph, program.space, alone.budget_bytes, peak),
         rerun_seconds=rerun_seconds(prices, best.plan),
         stall_seconds=best.timeline.stall_seconds,

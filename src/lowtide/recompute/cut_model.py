@@ -25,7 +25,7 @@ _SLACK = 1e-7
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixedIntegerProgram:
-    """Minimize cost * x over binary x with row_lower <= rows <= row_upper."""
+    """Minimize cost * x over binary x with row_lower <= rows <= row_upper; some x may be anything from 0 to 1."""
 
     cost: NDArray[np.float64]
     row_starts: NDArray[np.int32]
@@ -33,6 +33,8 @@ class MixedIntegerProgram:
     values: NDArray[np.float64]
     row_lower: NDArray[np.float64]
     row_upper: NDArray[np.float64]
+    continuous: NDArray[np.int32]
+    """The columns that need not be 0 or 1."""
 
 
 class CutModel:
@@ -63,7 +65,7 @@ class CutModel:
 
         `reserves` holds bytes to leave free at some of them; with any, the program bounds nothing any more.
         """
-        return _Builder(self, places, budget_bytes, reserves or {}).build()
+        return ModelBuilder(self, places, budget_bytes, reserves or {}).build()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,7 +131,9 @@ class BuiltModel:
 
 
 @dataclass(slots=True, eq=False)
-class _Rows:
+class ModelRows:
+    """Rows of a program as they are collected."""
+
     starts: list[int] = field(default_factory=lambda: [0])
     columns: list[int] = field(default_factory=list[int])
     values: list[float] = field(default_factory=list[float])
@@ -137,6 +141,7 @@ class _Rows:
     upper: list[float] = field(default_factory=list[float])
 
     def add(self, terms: Iterable[tuple[int, float]], lower: float, upper: float) -> None:
+        """Add a row of (column, value) terms."""
         for column, value in terms:
             self.columns.append(column)
             self.values.append(value)
@@ -145,22 +150,25 @@ class _Rows:
         self.upper.append(upper)
 
 
-class _Builder:
-    """Columns and rows of one program, cut by cut."""
+class ModelBuilder:
+    """Columns and rows of one program, cut by cut; other rooms add columns of their own."""
 
     def __init__(self, model: CutModel, places: Sequence[int], budget: int, reserves: Mapping[int, int]) -> None:
         self.model, self.places, self.budget, self.reserves = model, list(places), budget, reserves
         self.cost: list[float] = []
-        self.rows = _Rows()
+        self.rows = ModelRows()
+        self.continuous: list[int] = []
         self.kept: list[dict[int, int]] = []
         self.rerun: list[dict[int, int]] = []
         self.shared: list[dict[tuple[int, int], int]] = []
 
     def build(self) -> BuiltModel:
+        """Return the program."""
         wanted = self._wanted_per_cut()
         for cut in range(len(self.places)):
-            self._add_columns(cut, wanted[cut])
+            self.add_columns(cut, wanted[cut])
             self._add_rows(cut, wanted[cut])
+        self.finish()
         rows = self.rows
         milp = MixedIntegerProgram(
             np.asarray(self.cost),
@@ -169,6 +177,7 @@ class _Builder:
             np.asarray(rows.values),
             np.asarray(rows.lower),
             np.asarray(rows.upper),
+            np.asarray(self.continuous, np.int32),
         )
         return BuiltModel(self.places, milp, self.kept, self.rerun, self.shared)
 
@@ -201,11 +210,21 @@ class _Builder:
             wanted.append((needed, sorted(b for b in helpful if self.model.first[b] <= self.places[cut])))
         return wanted[::-1]
 
-    def _column(self, cost: float) -> int:
+    def other_supply(self, cut: int, buffer: int) -> Sequence[int]:
+        """Return columns that make a buffer available after a cut in another way than those here."""
+        del cut, buffer
+        return ()
+
+    def finish(self) -> None:
+        """Add what concerns all cuts together."""
+
+    def column(self, cost: float) -> int:
+        """Add a column and return its number."""
         self.cost.append(cost)
         return len(self.cost) - 1
 
-    def _add_columns(self, cut: int, wanted: tuple[list[int], list[int]]) -> None:
+    def add_columns(self, cut: int, wanted: tuple[list[int], list[int]]) -> None:
+        """Add the columns of one cut: for what is needed after it, and for all that may help."""
         model, place = self.model, self.places[cut]
         op = model.order[place]
         present = {*model.touches[op], *model.allocates[op]}
@@ -213,15 +232,15 @@ class _Builder:
         rerun: dict[int, int] = {}
         for buffer in wanted[1]:
             if buffer not in present and (model.remade[buffer] or model.last[buffer] <= place):
-                kept[buffer] = self._column(0.0)
+                kept[buffer] = self.column(0.0)
             producer = model.producers[buffer]
             in_time = model.remade[buffer] and model.rerun_until[producer] > 2 * place + 2
             if in_time and producer not in rerun and model.rerun_needs[producer] <= self.budget:
-                rerun[producer] = self._column(float(model.program.cost[producer]))
+                rerun[producer] = self.column(float(model.program.cost[producer]))
         pairs = possible_pairs(model.program, op, model.needs.pinned_until)
         self.kept.append(kept)
         self.rerun.append(rerun)
-        self.shared.append({pair: self._column(0.0) for pair in pairs})
+        self.shared.append({pair: self.column(0.0) for pair in pairs})
 
     def _held(self, cut: int, buffer: int) -> tuple[int, list[int]]:
         """Say whether a buffer that exists at a cut is held across it (a column, always or never), and which columns of
@@ -246,6 +265,7 @@ class _Builder:
         producer = model.producers[buffer]
         if model.remade[buffer] and producer in self.rerun[cut]:
             terms.append((self.rerun[cut][producer], 1.0))
+        terms += [(supply, 1.0) for supply in self.other_supply(cut, buffer)]
         if column is not None:
             terms.append((column, -1.0))
         bound = (1.0 if column is None else 0.0) - (1.0 if held == _ALWAYS else 0.0)

@@ -48,7 +48,10 @@ def solve(
     lp.row_lower_, lp.row_upper_ = milp.row_lower, milp.row_upper
     lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = milp.row_starts, milp.columns, milp.values
-    lp.integrality_ = [highspy.HighsVarType.kInteger] * n
+    integrality = [highspy.HighsVarType.kInteger] * n
+    for column in milp.continuous.tolist():
+        integrality[column] = highspy.HighsVarType.kContinuous
+    lp.integrality_ = integrality
 
     highs = highspy.Highs()
     for option, value in {
