@@ -1,0 +1,63 @@
+"""Grappler's own estimate of the peak: of programs, of what its recomputation makes of them, and of our plans."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from results import write_section
+
+RECORDED = Path(__file__).parents[1] / "tests" / "data" / "grappler_estimates.json"
+CONVOLUTIONS = ("plain", "deep", "pooling", "residual")
+UNCHANGED = 0.001
+"""A pass that lowers the estimate by less than this share leaves it as it is."""
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Estimates of the peak in bytes for one recorded network with its gradients."""
+
+    network: str
+    program: int
+    grappler: int
+    ours: int
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether it is a convolution net that Grappler's pass does not help."""
+        return self.network in CONVOLUTIONS and self.grappler >= (1 - UNCHANGED) * self.program
+
+    @property
+    def lowered(self) -> bool:
+        """Whether our plan has a lower estimate than the program."""
+        return self.ours < (1 - UNCHANGED) * self.program
+
+    def line(self) -> str:
+        """The row of the table."""
+        target = ("met" if self.lowered else "missed") if self.asked_for else ""
+        shares = [f"{estimate:,} ({estimate / self.program:.1%})" for estimate in (self.grappler, self.ours)]
+        return f"| {self.network} | {self.program:,} | {' | '.join(shares)} | {target} |"
+
+
+def main() -> None:
+    """Print the recorded estimates and write the section into RESULTS.md."""
+    rows = [
+        Estimates(row["name"], row["program"], row["grappler"], row["ours"])
+        for row in json.loads(RECORDED.read_bytes())
+    ]
+    asked = [row for row in rows if row.asked_for]
+    lead = (
+        "Peak in bytes as Grappler's cost model estimates it (TensorFlow 2.21): of the program with its gradients, "
+        'after its own pass at level "recomputation", and of the runs of our plan at that level as a graph. Recorded by '
+        "`tests/oracles/estimate_with_grappler.py`; a test holds the recorded runs against today's plans."
+    )
+    summary = f"Lowered on {sum(row.lowered for row in asked)} of {len(asked)} convolution nets where Grappler's pass "
+    summary += "does not lower it."
+    head = ["network", "program", "after Grappler's pass", "our plan", "target"]
+    table = [f"| {' | '.join(head)} |", "|---|--:|--:|--:|---|", *(row.line() for row in rows)]
+    print("\n".join([summary, "", *table]))
+    text = "\n".join([lead, "", summary, "", *table])
+    write_section("Recomputation in Grappler's own estimate", "python benchmarks/bench_grappler_estimate.py", text)
+
+
+if __name__ == "__main__":
+    main()
