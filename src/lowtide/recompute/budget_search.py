@@ -24,6 +24,9 @@ _RESERVES = (0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45)
 _MOST_TRADED = 3
 _ROUGH_GAP = 0.03
 """How good solutions are while many places are still missing."""
+_MOST_STALLED = 3
+"""Rounds without progress after which more are taken to be in vain."""
+_TRIFLE = 0.001
 _EASY_GAP = 0.2
 """A first plan this close to its bound is not expected to need many places; others rarely close, and get less work."""
 
@@ -53,6 +56,16 @@ class _Found:
         if self.rank(execution) < self.rank(self.execution):
             self.cuts, self.execution = cuts, execution
 
+    def progress(self) -> tuple[int, float, float]:
+        """What the search moves: bytes over the budget, extra cost and its bound."""
+        return max(0, self.execution.peak_bytes - self.budget), self.execution.extra_cost, self.bound
+
+    def has_moved(self, since: tuple[int, float, float]) -> bool:
+        """Tell whether more than a trifle was gained since."""
+        over, cost, bound = since
+        now_over, now_cost, now_bound = self.progress()
+        return now_over < over or now_cost < cost * (1 - _TRIFLE) or now_bound * (1 - _TRIFLE) > bound
+
     def is_within(self, gap: float) -> bool:
         cost = self.execution.extra_cost
         return self.fits and cost - self.bound <= gap * cost
@@ -80,16 +93,16 @@ class BudgetSearch:
             found.bound = float("inf")
         elif not found.fits:
             for cuts in (Cuts(), *start):
-                self._repair(found, cuts, effort)
+                self._repair(found, cuts, effort.play_work)
             self._trade(found, effort)
             if exact and not found.is_within(effort.relative_gap):
                 self._close_the_gap(found, effort)
         return self._result(found, exact)
 
-    def _repair(self, found: _Found, cuts: Cuts, effort: Effort) -> None:
+    def _repair(self, found: _Found, cuts: Cuts, max_work: int) -> None:
         """Offer what dropping more makes of given cuts."""
         before = self.program.native.work
-        _, cuts = drop_until_it_fits(self.program, cuts, found.budget, effort.play_work)
+        _, cuts = drop_until_it_fits(self.program, cuts, found.budget, max_work)
         found.offer(cuts, self.program.execute(cuts))
         found.played += self.program.native.work - before
 
@@ -107,7 +120,7 @@ class BudgetSearch:
                     found.bound = max(found.bound, self._rounded(trade.bound))
                     place = self._worst_place(self.program.execute(trade.choices[0]))
                 for cuts in trade.choices:
-                    self._repair(found, cuts, effort)
+                    self._repair(found, cuts, effort.play_work - found.played)
                 if found.is_within(effort.relative_gap) or found.played > effort.play_work:
                     return
 
@@ -125,9 +138,11 @@ class BudgetSearch:
         found.places = [int(self.untouched.live.argmax())]
         is_easy = found.is_within(_EASY_GAP)
         if not is_easy:
-            effort = replace(effort, solver_work=effort.solver_work // 4)
+            effort = replace(effort, solver_work=effort.solver_work // 2)
         gap = effort.relative_gap / 2 if is_easy else max(_ROUGH_GAP, effort.relative_gap)
+        stalled = 0
         for _ in range(effort.rounds):
+            before = found.progress()
             built = model.build(found.places, found.budget)
             known = built.solution(self.program, found.execution) if found.fits else None
             left = effort.solver_work - found.work
@@ -139,6 +154,9 @@ class BudgetSearch:
                 return
             execution = self._offer_solution(found, built, solved.solution, effort)
             if found.is_within(effort.relative_gap) or found.work >= effort.solver_work:
+                return
+            stalled = 0 if found.has_moved(before) else stalled + 1
+            if stalled == _MOST_STALLED:
                 return
             place = self._next_place(execution, found)
             if place is not None:
@@ -157,7 +175,7 @@ class BudgetSearch:
         execution = self.program.execute(cuts)
         found.offer(cuts, execution)
         if execution.peak_bytes > found.budget:
-            self._repair(found, cuts, effort)
+            self._repair(found, cuts, effort.play_work // effort.rounds)
         return execution
 
     def _leave_room(self, found: _Found, model: CutModel, execution: Execution, effort: Effort) -> None:

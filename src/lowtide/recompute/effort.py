@@ -10,9 +10,9 @@ class Effort:
     """Limits of one search."""
 
     play_work: int
-    """Accesses that the plans tried may play, from one start and before the solver; some 300,000,000 a second."""
+    """Accesses that the plans tried may play before the solver, and as many after it; some 300,000,000 a second."""
     solver_work: int
-    """Work of the solver over all its calls, see `solver.Solved`; some 3,000,000 a second."""
+    """Work of the solver over all its calls, see `solver.Solved`; some 700,000 a second."""
     rounds: int
     """Calls of the solver, each with more places counted than the one before."""
     relative_gap: float
@@ -20,8 +20,8 @@ class Effort:
 
 
 EFFORTS: dict[EffortName, Effort] = {
-    "fast": Effort(play_work=100_000_000, solver_work=4_000_000, rounds=3, relative_gap=0.02),
-    "balanced": Effort(play_work=700_000_000, solver_work=40_000_000, rounds=12, relative_gap=0.0095),
+    "fast": Effort(play_work=100_000_000, solver_work=1_000_000, rounds=3, relative_gap=0.02),
+    "balanced": Effort(play_work=500_000_000, solver_work=7_000_000, rounds=12, relative_gap=0.0095),
     "max": Effort(play_work=20_000_000_000, solver_work=1_000_000_000, rounds=60, relative_gap=0.0),
 }
 """By name, least first."""
