@@ -94,7 +94,7 @@ def main() -> None:
     )
     summary = [
         "Budgets are percentages of the peak of the best order found; cells: extra cost over the cost of one run of "
-        "every op (costs: the graph's own, else the eager profile), gap to the bound for that order, processor seconds. "
+        "every op (costs: the graph's own, else the eager profile), gap to its bound for that order, CPU seconds. "
         '"none can" is below the floor or proven infeasible.',
         "",
         f"At {', '.join(f'{percent}%' for percent in MAIN)}, up to 5,000 ops: gap at most 1% in {closed[True]} of "
