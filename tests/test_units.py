@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.errors import UsageError
-from lowtide.units import format_bytes, parse_bytes
+from lowtide.units import format_bytes, parse_bandwidth, parse_bytes
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,11 @@ def test_figures_for_people_have_one_decimal_and_a_binary_unit(count: int, wante
 def test_a_formatted_size_reads_back_within_its_last_decimal(count: int) -> None:
     again = parse_bytes(format_bytes(count).replace(",", ""))
     assert abs(again - count) <= count * 0.05 + 1
+
+
+def test_a_bandwidth_is_a_size_per_second() -> None:
+    assert parse_bandwidth("12 GB/s") == parse_bandwidth("12gb / S") == 12 * 10**9
+    assert parse_bandwidth("0 B/s") == 0
+    for text in ("12GB", "12GB/min", "/s", "fast/s"):
+        with pytest.raises(UsageError, match="cannot read"):
+            parse_bandwidth(text)

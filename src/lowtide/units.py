@@ -36,6 +36,14 @@ def parse_bytes(text: str | int) -> int:
     return int(whole + fraction) * factor // 10 ** len(fraction)
 
 
+def parse_bandwidth(text: str) -> int:
+    """Turn "12 GB/s" or "800MiB/s" into bytes per second; raises UsageError for anything else."""
+    amount, slash, second = text.rpartition("/")
+    if not slash or second.strip().lower() != "s":
+        raise UsageError(f"cannot read {text!r} as a bandwidth; write it like 12GB/s or 800MiB/s")
+    return parse_bytes(amount)
+
+
 def format_bytes(count: int) -> str:
     """Write a number of bytes for people, in binary units with one decimal: 299.4 MiB."""
     if abs(count) < 1024:

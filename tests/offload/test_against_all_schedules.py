@@ -30,12 +30,17 @@ def _tiny(seed: int) -> Graph:
     return with_host_space(builder.build(), 1.0)
 
 
-@pytest.mark.parametrize("seed", range(12))
+FITTING = (2, 3, 5, 6, 11, 12)
+"""Seeds of graphs in which some budget below the peak can be met; the first few others cannot go lower at all."""
+
+
+@pytest.mark.parametrize("seed", sorted({0, 1, *FITTING}))
 def test_the_slow_down_lies_between_its_bound_and_never_below_the_fastest_of_all_schedules(seed: int) -> None:
     graph = _tiny(seed)
     problem = Problem(graph, in_place=False)
     order = problem.given_order()
     peak = int(problem.evaluate(order).peaks[0])
+    assert (least_slow_down(graph, peak - 1) is not None) == (seed in FITTING)
     for budget in (peak - 1, peak - 2, peak - 3):
         least = least_slow_down(graph, budget)
         result = plan_within_budget(problem, order, budget)

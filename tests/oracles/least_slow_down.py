@@ -56,9 +56,8 @@ def least_slow_down(graph: Graph, budget_bytes: int, *, rerun: bool = True, offl
 def _moves(graph: Graph, state: _State, sizes: list[int], budget: int, rerun: bool, offload: bool):
     resident = sum(size for size, there in zip(sizes, state.home, strict=True) if there is not None)
     outputs = [b for b in range(graph.n_buffers) if graph.lifetimes[b] == Lifetime.OUTPUT]
-    if state.place == graph.n_ops:
-        if all(state.home[b] is not None for b in outputs):
-            yield max(state.lanes), replace(state, place=state.place + 1)
+    if state.place == graph.n_ops and all(state.home[b] is not None for b in outputs):
+        yield max(state.lanes), replace(state, place=state.place + 1)
     for op in range(min(graph.n_ops, state.place + 1) if rerun else graph.n_ops):
         if not rerun and op != state.place:
             continue

@@ -11,7 +11,7 @@ from lowtide.plan import StepKind
 from lowtide.recompute import Cuts, solver
 from lowtide.recompute.effort import Effort
 
-_SHARES = (1.0, 0.9, 0.8, 0.65, 0.5)
+_SHARES = (1.0, 0.92, 0.82, 0.65)
 """Parts of the lanes that choices may fill: what hides in the program over a few places may wait in a real schedule."""
 _MOST_PLACES = 3
 
@@ -45,13 +45,15 @@ def solve_jointly(search: OffloadSearch, places: Sequence[int], effort: Effort, 
     bound, work = 0.0, 0
     for share in _SHARES:
         built, lanes = model.choose(counted, search.budget, share)
-        left = (effort.solver_work - work) // 2
-        solved = solver.solve(built.milp, None, relative_gap=effort.relative_gap / 2, max_work=left)
+        is_first = share == _SHARES[0]
+        gap = effort.relative_gap / 2 if is_first else 2 * effort.relative_gap
+        left = effort.solver_work // (3 if is_first else 10)
+        solved = solver.solve(built.milp, None, relative_gap=gap, max_work=left)
         work += solved.work
-        if share == 1.0:
+        if is_first:
             bound = solved.lower_bound
         if solved.solution is not None:
             search.try_choice(lanes.chosen(solved.solution), rerun=rerun, exact=True)
-        if search.is_perfect() or search.is_within(bound, effort.relative_gap):
+        if search.is_within(bound, effort.relative_gap):
             break
     return Joint(bound=bound, work=work, places=tuple(counted))

@@ -44,7 +44,10 @@ class OffloadSearch:
 
     def try_choice(self, travels: NDArray[np.bool_], *, rerun: bool, exact: bool = False) -> None:
         """Offer plans that send no more than the given buffers to the host, and what comes with them, and without
-        `rerun` run nothing again; with `exact`, the solver chooses what runs again."""
+        `rerun` run nothing again; with `exact`, the solver chooses what runs again.
+
+        Where a plan waits for copies, others that leave some of the budget free for them are tried too.
+        """
         graph = self.program.problem.graph
         travels = with_siblings(graph, travels, may_travel(self.program))
         key = (rerun, np.packbits(travels).tobytes())
@@ -59,20 +62,21 @@ class OffloadSearch:
         for headroom in _HEADROOMS:
             budget = self.budget - int(headroom * self.budget)
             found = search.plan(budget, EFFORTS["fast"], exact=exact)
-            if found.peak_bytes <= self.budget:
-                self._time(scheduler, steps_of(shadow, found.plan, link.host))
+            if found.peak_bytes <= self.budget and not self._time(scheduler, steps_of(shadow, found.plan, link.host)):
+                return
 
-    def _time(self, scheduler: Scheduler, steps: Sequence[Step]) -> None:
+    def _time(self, scheduler: Scheduler, steps: Sequence[Step]) -> bool:
         """Offer a plan with its copies hidden as far as memory allows, first by the clock of the runs, then by that of
-        the plan so far."""
+        the plan so far; returns whether it waits for copies."""
         late, starts = scheduler.leave_late(steps)
         for _ in range(_MOST_TIMINGS):
             candidate = self._play(scheduler.plan(scheduler.come_early(late, starts)))
             if candidate.rank < self.best.rank:
                 self.best = candidate
             if candidate.timeline.stall_seconds == 0:
-                return
+                return False
             starts = candidate.run_starts
+        return True
 
     def _play(self, plan: Plan) -> Candidate:
         link = self.link

@@ -1,0 +1,59 @@
+"""Slow-down within budgets with recomputation and offload together, for several speeds of the link to the host."""
+
+import time
+
+from results import write_section
+from sample_graphs import chosen_graphs
+
+import lowtide
+from lowtide.analysis import Problem
+from lowtide.costs import carries_costs, price
+from lowtide.graph import Graph
+from lowtide.offload import OffloadResult, plan_within_budget, with_host_space
+from lowtide.schedule import make_candidate
+
+NAMES = ("budget_gpt2_12.train", "budget_resnet50_d.train")
+PERCENTS = (70, 50, 40)
+GIGABYTES_PER_SECOND = (0, 12, 25, 50)
+
+
+def row(name: str, percent: int, speed: int, result: OffloadResult, seconds: float) -> str:
+    """Write one row: everything but the seconds that planning took in percent of the base time."""
+    parts = (result.extra_cost, result.rerun_seconds, result.stall_seconds, result.hidden_seconds)
+    figures = [f"{part / result.base_cost:.2%}" for part in (*parts, result.extra_cost_bound)]
+    fits = "" if result.fits else " (does not fit)"
+    cells = [name, f"{percent}%", str(speed), f"{result.base_cost * 1000:.1f} ms", *figures, f"{seconds:.1f} s{fits}"]
+    return "| " + " | ".join(cells) + " |"
+
+
+def plans(name: str, graph: Graph) -> list[str]:
+    """Plan one graph for all budgets and speeds; budgets are of the peak of the best order found quickly."""
+    order = make_candidate("search", graph, in_place=True, effort="fast").plan.order()
+    peak = int(Problem(graph).evaluate(order).peaks[0])
+    rows: list[str] = []
+    for percent in PERCENTS:
+        for speed in GIGABYTES_PER_SECOND:
+            linked = with_host_space(graph, speed * 1e9)
+            prices = price(linked, "given" if carries_costs(graph) else "eager")
+            started = time.perf_counter()
+            result = plan_within_budget(Problem(linked), order, peak * percent // 100, prices=prices)
+            rows.append(row(name, percent, speed, result, time.perf_counter() - started))
+            print(rows[-1], flush=True)
+    return rows
+
+
+def main() -> None:
+    """Measure, print, and write the section into RESULTS.md."""
+    _, paths = chosen_graphs(__doc__)
+    header = ["graph", "budget", "GB/s each way", "base"]
+    header += ["slow-down", "run again", "waits", "hidden", "bound", "planned in"]
+    lines = ["| " + " | ".join(header) + " |", "|---" + "|--:" * (len(header) - 1) + "|"]
+    for path in paths:
+        name = path.name.removesuffix(".gz").removesuffix(".graph.json")
+        if name in NAMES:
+            lines += plans(name, lowtide.read(path))
+            write_section("Recomputation and offload together", "python benchmarks/bench_offload.py", "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
