@@ -14,7 +14,7 @@ from lowtide.recompute.cut_model import BuiltModel, CutModel
 from lowtide.recompute.cut_trade import trade_at
 from lowtide.recompute.effort import Effort
 from lowtide.recompute.floor import Floor, floor_of, needs_by_place
-from lowtide.recompute.greedy import drop_until_it_fits
+from lowtide.recompute.greedy import descend_until_it_fits, drop_until_it_fits
 from lowtide.recompute.program import Cuts, Execution, Program
 from lowtide.recompute.result import RecomputeResult
 from lowtide.recompute.shortfall import explain_shortfall
@@ -22,6 +22,8 @@ from lowtide.recompute.shortfall import explain_shortfall
 _RESERVES = (0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45)
 """Parts of the budget left free at a cut, for what runs again after it needs memory too."""
 _MOST_TRADED = 3
+_STEPS = (0.9, 0.95, 0.8)
+"""What the peak is lowered by at a time where no plan is found at once."""
 _ROUGH_GAP = 0.03
 """How good solutions are while many places are still missing."""
 _MOST_STALLED = 3
@@ -94,7 +96,9 @@ class BudgetSearch:
         elif not found.fits:
             for cuts in (Cuts(), *start):
                 self._repair(found, cuts, effort.play_work)
-            self._trade(found, effort)
+            traded = self._trade(found, effort)
+            if not found.fits:
+                self._descend(found, (Cuts(), *traded), effort)
             if exact and not found.is_within(effort.relative_gap):
                 self._close_the_gap(found, effort)
         return self._result(found, exact)
@@ -106,9 +110,21 @@ class BudgetSearch:
         found.offer(cuts, self.program.execute(cuts))
         found.played += self.program.native.work - before
 
-    def _trade(self, found: _Found, effort: Effort) -> None:
+    def _descend(self, found: _Found, starts: Sequence[Cuts], effort: Effort) -> None:
+        """Lower the peak step by step, from every start, until some plan fits."""
+        before = self.program.native.work
+        for step in _STEPS:
+            for start in starts:
+                left = effort.play_work - (self.program.native.work - before)
+                fits, cuts = descend_until_it_fits(self.program, start, found.budget, step, left)
+                found.offer(cuts, self.program.execute(cuts))
+                if fits or left <= 0:
+                    return
+
+    def _trade(self, found: _Found, effort: Effort) -> list[Cuts]:
         """Bound the cost and find plans at single places: where the untouched program needs most, then where a plan
-        that is best for that place alone does."""
+        that is best for that place alone does. Returns what was dropped at each."""
+        tried: list[Cuts] = []
         place = int(self.untouched.live.argmax())
         places: list[int] = []
         while place not in places and len(places) < _MOST_TRADED:
@@ -119,10 +135,12 @@ class BudgetSearch:
                 if reserve == 0.0:
                     found.bound = max(found.bound, self._rounded(trade.bound))
                     place = self._worst_place(self.program.execute(trade.choices[0]))
+                tried.extend(trade.choices)
                 for cuts in trade.choices:
                     self._repair(found, cuts, effort.play_work - found.played)
                 if found.is_within(effort.relative_gap) or found.played > effort.play_work:
-                    return
+                    return tried
+        return tried
 
     def _worst_place(self, execution: Execution) -> int:
         is_first = self.program.places[execution.runs] == execution.stages
@@ -138,7 +156,7 @@ class BudgetSearch:
         found.places = [int(self.untouched.live.argmax())]
         is_easy = found.is_within(_EASY_GAP)
         if not is_easy:
-            effort = replace(effort, solver_work=effort.solver_work // 2)
+            effort = replace(effort, solver_work=effort.solver_work // 3)
         gap = effort.relative_gap / 2 if is_easy else max(_ROUGH_GAP, effort.relative_gap)
         stalled = 0
         for _ in range(effort.rounds):
