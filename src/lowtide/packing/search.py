@@ -15,7 +15,9 @@ from lowtide.packing.rules import RULES
 from lowtide.packing.stacked import stacked
 
 _MOST_FOR_QUADRATIC = 20_000
-"""Rules that look at every pair are tried on no more items."""
+"""Rules that look at every pair, and the short penalty loop before them, are tried on no more items."""
+_SHORT_LOOP = 25_000
+"""Work per item of the penalty loop that comes before those rules: some fifty rounds."""
 
 
 class PackSearch:
@@ -75,15 +77,23 @@ class PackSearch:
 
     def _cheap(self, items: Items) -> Iterator[tuple[str, Ints]]:
         """Yield one packing after the other, until the goal is reached."""
-        offsets, work = _native.pack_by_priority(items.native(), self._goal, False, 0)
-        self.work += work
-        yield "skyline", offsets
+        few = len(items) <= _MOST_FOR_QUADRATIC
+        short = min(self._effort.priority_work, _SHORT_LOOP * len(items))
+        for method in ("skyline", *(("penalty-loop",) if few else ())):
+            if not self._reached:
+                offsets, work = _native.pack_by_priority(items.native(), self._goal, method != "skyline", short)
+                self.work += work
+                yield method, offsets
         for name, rule in RULES.items():
-            if self.method and self.height <= self._goal:
+            if self._reached:
                 return
-            if len(items) <= _MOST_FOR_QUADRATIC or (name == "best-fit-by-birth" and items.plain):
+            if few or (name == "best-fit-by-birth" and items.plain):
                 self.work += len(items)
                 yield name, rule(items)
+
+    @property
+    def _reached(self) -> bool:
+        return bool(self.method) and self.height <= self._goal
 
     def _by_parts(self) -> None:
         parts = split(self.items)
