@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowtide.packing.buffers import FREE
+from lowtide.packing.clique_bound import heaviest_clique
 from lowtide.packing.items import Ints, Items
 
 _MOST_SECTIONS = 1000
@@ -23,12 +24,16 @@ def lower_bound(items: Items) -> Bound:
     """Return the largest sum of bytes alive in one section, or the end of the highest fixed item where that is more.
 
     With alignment, items alive together take their padded sizes, but for the padding of the one on top. Where two may
-    overlap, the smaller of the pair is taken off. O(n log n).
+    overlap, the smaller of the pair is taken off. Where there are pairs that must be apart, they are looked at, too
+    (see `heaviest_clique`). O(n log n) without those.
     """
     ends = np.where(items.fixed == FREE, 0, items.fixed) + items.sizes
     top = int(ends.argmax()) if len(items) else -1
     best = Bound(int(ends[top]), (top,)) if top >= 0 else Bound(0, ())
     best = _sums(items, 1, best)
+    if items.apart is not None:
+        size, holders = heaviest_clique(items)
+        best = Bound(size, holders) if size > best.size_bytes else best
     step = int(np.gcd.reduce(items.alignment))
     reaches_under = bool((items.pieces[:, 2] > 0).any())
     return best if step == 1 or reaches_under or items.may_overlap is not None else _sums(items, step, best)

@@ -1,7 +1,7 @@
 """Addresses for every residency of a plan."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,13 @@ from lowtide.analysis.live_ranges import LiveRanges, live_ranges
 from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.graph import Graph, Lifetime
 from lowtide.packing.buffers import Buffers
+from lowtide.packing.concurrent import (
+    Block,
+    Reachability,
+    block_of_chain,
+    concurrent_pairs,
+    refuse_what_needs_its_order,
+)
 from lowtide.packing.pack import pack
 from lowtide.plan import Address, Plan, StepKind
 
@@ -36,15 +43,22 @@ def pack_plan(
     transient: NDArray[np.int64],
     *,
     effort: EffortName = DEFAULT_EFFORT,
+    concurrent: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Packing:
     """Give every residency of a plan an address, with the smallest arena per space that `pack` finds.
 
     `transient` holds the bytes every op needs while it runs, shape (ops, spaces); they take part without a name.
-    A buffer that takes over another one's storage gets its address.
+    A buffer that takes over another one's storage gets its address. With `concurrent` the addresses hold, too, for an
+    executor that runs ops in any order that their dependencies allow, or at once; what is alive together then follows
+    from reachability. Raises UnsupportedError where that cannot be had (see `lowtide.packing.concurrent`).
     """
+    reach = Reachability(graph) if concurrent else None
+    if reach is not None:
+        refuse_what_needs_its_order(graph, plan, reach)
     ranges = live_ranges(graph, plan)
     block_of, blocks = _blocks(graph, ranges)
+    chains = _chains(ranges, block_of, len(blocks))
     runs = np.flatnonzero(plan.kinds == StepKind.RUN)
     packed: dict[str, Packed] = {}
     offsets = np.zeros(len(blocks), np.int64)
@@ -58,6 +72,16 @@ def pack_plan(
             sizes=np.concatenate([blocks[here, 3], scratch[scratch > 0]]),
             alignment=space.alignment,
         )
+        if reach is not None:
+            ops = plan.targets[busy].tolist()
+            together = concurrent_pairs(
+                [
+                    *(block_of_chain(graph, chains[block], freed=blocks[block, 2] < plan.n_steps) for block in here),
+                    *(Block((op,), op, freed=True) for op in ops),
+                ],
+                reach,
+            )
+            buffers = replace(buffers, apart=together)
         packed[space.name] = pack(buffers, effort=effort, progress=progress)
         offsets[here] = packed[space.name].offsets[: len(here)]
     sizes_of = graph.sizes.tolist()
@@ -79,6 +103,14 @@ def pack_plan(
         {name: result.lower_bound_bytes for name, result in packed.items()},
         interrupted=any(result.status == "interrupted" for result in packed.values()),
     )
+
+
+def _chains(ranges: LiveRanges, block_of: NDArray[np.int64], n_blocks: int) -> list[list[int]]:
+    """Return the buffers that have a block one after the other."""
+    chains: list[list[int]] = [[] for _ in range(n_blocks)]
+    for row, buffer in enumerate(ranges.buffers.tolist()):
+        chains[int(block_of[row])].append(buffer)
+    return chains
 
 
 def _blocks(graph: Graph, ranges: LiveRanges) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
