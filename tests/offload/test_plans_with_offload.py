@@ -19,7 +19,7 @@ from lowtide.timeline import play_timeline
 from tests.oracles.plans import problem_of
 from tests.oracles.replay import replay
 from tests.oracles.residual_chain import residual_chain
-from tests.strategies import graphs
+from tests.strategies import graphs, random_graph
 
 BANDWIDTHS = (0.0, 0.5, 3.0, 20.0, math.inf)
 
@@ -115,6 +115,16 @@ def test_what_waits_at_the_peak_is_priced() -> None:
     assert result.fits
     assert result.offloaded_bytes == 8
     assert result.extra_cost == result.stall_seconds > 0
+
+
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_more_bandwidth_and_more_memory_never_cost_more(seed: int) -> None:
+    graph = _priced(random_graph(seed, 20), seed)
+    by_speed = [_plan(_with_lanes(graph, bandwidth), 70) for bandwidth in BANDWIDTHS]
+    by_budget = [_plan(_with_lanes(graph, 3.0), percent) for percent in (60, 70, 80, 90)]
+    for results in (by_speed, by_budget):
+        costs = [result.extra_cost if result.fits else math.inf for result in results]
+        assert costs == sorted(costs, reverse=True)
 
 
 def test_requests_that_mean_nothing_are_refused() -> None:
