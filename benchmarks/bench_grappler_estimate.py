@@ -47,7 +47,7 @@ def main() -> None:
     asked = [row for row in rows if row.asked_for]
     lead = (
         "Peak in bytes as Grappler's cost model estimates it (TensorFlow 2.21): of the program with its gradients, "
-        'after its own pass at level "recomputation", and of the runs of our plan at that level as a graph. Recorded by '
+        'after its own pass at level "recomputation", and of our plan at that level as a graph. Recorded by '
         "`tests/oracles/estimate_with_grappler.py`; a test holds the recorded runs against today's plans."
     )
     summary = f"Lowered on {sum(row.lowered for row in asked)} of {len(asked)} convolution nets where Grappler's pass "
