@@ -156,7 +156,7 @@ class BudgetSearch:
         found.places = [int(self.untouched.live.argmax())]
         is_easy = found.is_within(_EASY_GAP)
         if not is_easy:
-            effort = replace(effort, solver_work=effort.solver_work // 3)
+            effort = replace(effort, solver_work=effort.solver_work // 2)
         gap = effort.relative_gap / 2 if is_easy else max(_ROUGH_GAP, effort.relative_gap)
         stalled = 0
         for _ in range(effort.rounds):
@@ -174,7 +174,7 @@ class BudgetSearch:
             if found.is_within(effort.relative_gap) or found.work >= effort.solver_work:
                 return
             stalled = 0 if found.has_moved(before) else stalled + 1
-            if stalled == _MOST_STALLED:
+            if stalled == _MOST_STALLED and not is_easy:
                 return
             place = self._next_place(execution, found)
             if place is not None:

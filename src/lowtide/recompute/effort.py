@@ -10,7 +10,7 @@ class Effort:
     """Limits of one search."""
 
     play_work: int
-    """Accesses that the plans tried may play before the solver, and as many after it; some 300,000,000 a second."""
+    """Accesses played before the solver, and as many more where no plan fits; some 100,000,000 a second."""
     solver_work: int
     """Work of the solver over all its calls, see `solver.Solved`; some 700,000 a second."""
     rounds: int
@@ -21,7 +21,7 @@ class Effort:
 
 EFFORTS: dict[EffortName, Effort] = {
     "fast": Effort(play_work=100_000_000, solver_work=1_000_000, rounds=3, relative_gap=0.02),
-    "balanced": Effort(play_work=500_000_000, solver_work=7_000_000, rounds=12, relative_gap=0.0095),
+    "balanced": Effort(play_work=300_000_000, solver_work=7_000_000, rounds=12, relative_gap=0.0095),
     "max": Effort(play_work=20_000_000_000, solver_work=1_000_000_000, rounds=60, relative_gap=0.0),
 }
 """By name, least first."""
