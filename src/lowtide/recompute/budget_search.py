@@ -156,7 +156,7 @@ class BudgetSearch:
         found.places = [int(self.untouched.live.argmax())]
         is_easy = found.is_within(_EASY_GAP)
         if not is_easy:
-            effort = replace(effort, solver_work=effort.solver_work // 2)
+            effort = replace(effort, solver_work=effort.solver_work // 4)
         gap = effort.relative_gap / 2 if is_easy else max(_ROUGH_GAP, effort.relative_gap)
         stalled = 0
         for _ in range(effort.rounds):

@@ -21,7 +21,7 @@ class Effort:
 
 EFFORTS: dict[EffortName, Effort] = {
     "fast": Effort(play_work=100_000_000, solver_work=1_000_000, rounds=3, relative_gap=0.02),
-    "balanced": Effort(play_work=300_000_000, solver_work=7_000_000, rounds=12, relative_gap=0.0095),
+    "balanced": Effort(play_work=300_000_000, solver_work=14_000_000, rounds=12, relative_gap=0.0095),
     "max": Effort(play_work=20_000_000_000, solver_work=1_000_000_000, rounds=60, relative_gap=0.0),
 }
 """By name, least first."""
