@@ -98,10 +98,13 @@ void register_pack(nb::module_& m) {
         const auto ids = span_of(order);
         for (int32_t item : ids) require(item >= 0 && item < held.items.n(), "order must name items");
         std::vector<int64_t> offsets;
+        Monitor monitor;
         {
           nb::gil_scoped_release released;
-          offsets = pack_in_order(held.items, ids, tightest ? Gap::kTightest : Gap::kLowest);
+          offsets = pack_in_order(held.items, ids, tightest ? Gap::kTightest : Gap::kLowest,
+                                  [&] { return monitor.go_on(); });
         }
+        monitor.raise();
         return to_numpy(std::move(offsets));
       },
       nb::arg("items"), nb::arg("order"), nb::arg("tightest"),

@@ -129,13 +129,15 @@ class Loop {
     if (skyline_) return skyline_->place(ranks);
     std::vector<int32_t> order(items_.n());
     for (int32_t i = 0; i < items_.n(); ++i) order[ranks[i]] = i;
-    return pack_in_order(items_, order, Gap::kLowest);
+    return pack_in_order(items_, order, Gap::kLowest, limits_.go_on);
   }
 
   // Packs once and keeps the better result; returns the height.
   int64_t attempt(const std::vector<int32_t>& ranks) {
     offsets_ = place(ranks);
-    const int64_t height = height_of(items_, offsets_);
+    const bool cut_short = offsets_.empty() && items_.n() > 0;
+    stopped_ = stopped_ || cut_short;
+    const int64_t height = cut_short ? INT64_MAX : height_of(items_, offsets_);
     best_.work += kWorkPerItem * items_.n();
     ++best_.rounds;
     if (height < best_.height) {
@@ -161,6 +163,7 @@ class Loop {
     int64_t least = INT64_MAX;
     for (int stale = 0; stale < kStaleRounds && go_on(); ++stale) {
       const int64_t height = attempt(ranks_by([&](int32_t i) { return std::pair{-penalty[i], base[i]}; }));
+      if (stopped_) return;
       if (height < least) {
         least = height;
         stale = 0;
@@ -179,6 +182,7 @@ class Loop {
     for (int stale = 0; stale < kStaleRounds && go_on(); ++stale) {
       const std::vector<int64_t> most = most_met(weight);
       const int64_t height = attempt(ranks_by([&](int32_t i) { return std::pair{-most[i], base[i]}; }));
+      if (stopped_) return;
       if (height < least) {
         least = height;
         stale = 0;

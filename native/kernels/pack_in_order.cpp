@@ -3,6 +3,8 @@
 namespace lowtide {
 namespace {
 
+constexpr size_t kItemsPerPoll = 1024;
+
 class Placer {
  public:
   Placer(const PackItems& items, Gap gap) : items_(items), gap_(gap), offset_(items.n(), -1) {
@@ -67,9 +69,13 @@ class Placer {
 
 }  // namespace
 
-std::vector<int64_t> pack_in_order(const PackItems& items, std::span<const int32_t> order, Gap gap) {
+std::vector<int64_t> pack_in_order(const PackItems& items, std::span<const int32_t> order, Gap gap,
+                                   const std::function<bool()>& go_on) {
   Placer placer(items, gap);
-  for (int32_t item : order) placer.place(item);
+  for (size_t k = 0; k < order.size(); ++k) {
+    if (k % kItemsPerPoll == kItemsPerPoll - 1 && !go_on()) return {};
+    placer.place(order[k]);
+  }
   return placer.take();
 }
 

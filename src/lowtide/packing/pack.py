@@ -56,7 +56,8 @@ def pack(
     if capacity is not None and capacity < 0:
         raise UsageError(f"capacity {capacity} is negative; give bytes >= 0")
     layout, late = _to_the_end(lambda: _layout(buffers))
-    search = PackSearch(layout.items, capacity, PACK_EFFORTS[effort], progress or _silent)
+    search, later = _to_the_end(lambda: PackSearch(layout.items, capacity, PACK_EFFORTS[effort], progress or _silent))
+    late |= later
     conflict = Conflict((), minimal=False)
     try:
         if late:
@@ -116,7 +117,7 @@ def _conflict(search: PackSearch, capacity: int, effort: PackEffort) -> Conflict
 def _result(buffers: Buffers, layout: Layout, search: PackSearch, capacity: int | None, conflict: Conflict) -> Packed:
     offsets = layout.offsets_of(buffers, search.offsets)
     validate(buffers, offsets)
-    arena, bound = search.height, search.bound.size_bytes
+    arena, bound = search.items.height(search.offsets), search.bound.size_bytes
     status: Status = "optimal" if arena == bound else "feasible"
     if capacity is not None and arena > capacity:
         status = "infeasible" if bound > capacity else "stopped_by_work"
