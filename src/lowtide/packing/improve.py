@@ -31,13 +31,12 @@ class Improvement:
 def improve(state: Improvement, goal: int, effort: PackEffort, *, only_goal: bool) -> Iterator[None]:
     """Lower `state` in place until its height is at most `goal`, or its bound, or the work is used up.
 
-    Yields after every step, so that the caller can take what was found. The goal is tried by the penalty loop and by
-    exact search by turns, with little work at first. Then, unless `only_goal`, exact search tries heights between what
-    is refuted and what is found.
+    Yields after every step, so that the caller can take what was found. The goal is tried by exact
+    search with little work, then by the penalty loop. Then exact search goes on, at the goal where `only_goal`, else at
+    heights between what is refuted and what is found.
     """
     search = _ExactSearch(state, effort)
     steps: list[Callable[[], object]] = [
-        lambda: _penalty_loop(state, goal, effort.priority_work // _FIRST_TRIES),
         lambda: search.attempt(goal, effort.exact_work // _FIRST_TRIES),
         lambda: _penalty_loop(state, goal, effort.priority_work),
     ]

@@ -97,7 +97,8 @@ class PackSearch:
 
     def _by_parts(self) -> None:
         parts = split(self.items)
-        offsets = self._cheap_by_parts(parts)
+        in_one = len(parts.parts) == 1 and len(parts.parts[0].ids) == len(self.items)
+        offsets = self.offsets.copy() if in_one else self._cheap_by_parts(parts)
         tops = offsets + self.items.sizes
         heights = np.asarray([tops[part.ids].max() for part in parts.parts], np.int64)
         settled = 0  # what a part needs after all that was tried: others need not go lower
