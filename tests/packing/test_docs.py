@@ -31,3 +31,6 @@ def test_the_python_on_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None
     packed = names["packed"]
     assert (packed.arena_bytes, packed.status) == (8, "optimal")  # type: ignore[attr-defined]
     assert capsys.readouterr().out == ""
+    exec(block("from lowtide.graph import Space"), names)
+    result = names["result"]
+    assert (result.status, result.spilled) == ("optimal", ())  # type: ignore[attr-defined]

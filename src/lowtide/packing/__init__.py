@@ -3,6 +3,8 @@
 from lowtide.packing.buffers import FREE, Buffers
 from lowtide.packing.pack import pack
 from lowtide.packing.packed import Packed
+from lowtide.packing.packed_spaces import PackedSpaces, Spill
 from lowtide.packing.plan_addresses import Packing, pack_plan
+from lowtide.packing.spaces import pack_spaces
 
-__all__ = ["FREE", "Buffers", "Packed", "Packing", "pack", "pack_plan"]
+__all__ = ["FREE", "Buffers", "Packed", "PackedSpaces", "Packing", "Spill", "pack", "pack_plan", "pack_spaces"]
