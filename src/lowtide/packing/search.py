@@ -42,7 +42,8 @@ class PackSearch:
         """Search until the arena is the bound or within the capacity, or that is impossible, or the work is used up."""
         for method, offsets in self._cheap(self.items):
             self.offer(offsets, method)
-        if not self._done():
+        affordable = self.work <= self._effort.priority_work + self._effort.exact_work
+        if not self._done() and affordable:  # else looking once took all the work there is, as for a million items
             self._by_parts()
 
     def _done(self) -> bool:
