@@ -140,8 +140,9 @@ def minimize(
             )
         except KeyboardInterrupt:
             interrupted = True
+    extra_cost = 0.0
     if traded is not None and limit.rank(traded.peak_bytes) < limit.rank(plan.peak_bytes):
-        plan = replace(traded.plan, peak_bytes=traded.peak_bytes)
+        plan, extra_cost = replace(traded.plan, peak_bytes=traded.peak_bytes), traded.extra_cost
     problem = Problem(graph, plan.callees, in_place=use_pairs)
     if traded is not None:
         verdict = Verdict(bounds=traded.bounds, status=traded.status, shortfall=traded.shortfall)
@@ -170,7 +171,7 @@ def minimize(
         proof=verdict.proof,
         persistent_bytes=graph.persistent_bytes(),
         base_cost=float(prices.seconds.sum()),
-        extra_cost=0.0 if traded is None else traded.extra_cost,
+        extra_cost=extra_cost,
         extra_cost_bound=0.0 if traded is None else traded.extra_cost_bound,
         base_order=chosen if traded is None else traded.base_order,
         costs=prices.profile,

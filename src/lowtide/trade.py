@@ -78,7 +78,7 @@ def trade_time(
         report(f"choosing what goes to the host ({base})")
         allowed = means & {"recompute", "offload"}
         offloaded = plan_with_offload(problem, order, most, prices=prices, allow=allowed, effort=effort)
-        if result is None or _rank(offloaded) < _rank(result):
+        if result is None or offloaded.rank < result.rank:
             result = offloaded
     if result is None:
         raise UsageError("neither recompute nor offload is allowed; allow one of them")
@@ -93,11 +93,6 @@ def trade_time(
         bounds=bounds,
         shortfall=result.shortfall,
     )
-
-
-def _rank(result: RecomputeResult) -> tuple[int, float, int]:
-    """What results are compared by, less is better: bytes over the budget, extra cost, peak."""
-    return max(0, result.peak_bytes - result.budget_bytes), result.extra_cost, result.peak_bytes
 
 
 def _status(result: RecomputeResult, impossible: bool, reorder: bool) -> Status:

@@ -49,7 +49,7 @@ def compose(
     for name, order in orders:
         report(f"choosing what runs again ({name})")
         compared.append(Composed(_plan(problem, order, budget_bytes, cost, space, effort, exact=False), name, order))
-    best = quickest = min(compared, key=lambda found: _rank(found.result))
+    best = quickest = min(compared, key=lambda found: found.result.rank)
     if best.result.fits and best.result.extra_cost == 0:
         return best
     report(f"closing the gap ({best.base})")
@@ -62,11 +62,11 @@ def compose(
             break
         name = f"{best.base} + rerun order"
         quick = Composed(_plan(problem, order, budget_bytes, cost, space, effort, exact=False), name, order)
-        if _rank(quick.result) >= _rank(quickest.result):
+        if quick.result.rank >= quickest.result.rank:
             break
         quickest = quick
         found = _better(quick, Composed(_plan(problem, order, budget_bytes, cost, space, again), name, order))
-        if _rank(found.result) >= _rank(best.result):
+        if found.result.rank >= best.result.rank:
             break
         best = found
     return best
@@ -89,15 +89,10 @@ def _plan(
     return plan_within_budget(problem, order, budget, cost=cost, space=space, effort=effort, exact=exact)
 
 
-def _rank(result: RecomputeResult) -> tuple[int, float, int]:
-    """What results are compared by, less is better: bytes over the budget, extra cost, peak."""
-    return max(0, result.peak_bytes - result.budget_bytes), result.extra_cost, result.peak_bytes
-
-
 def _better(one: Composed, other: Composed) -> Composed:
     """Return the better plan; of equals the one with the higher bound."""
-    if _rank(one.result) != _rank(other.result):
-        return min(one, other, key=lambda found: _rank(found.result))
+    if one.result.rank != other.result.rank:
+        return min(one, other, key=lambda found: found.result.rank)
     return max(one, other, key=lambda found: found.result.extra_cost_bound)
 
 

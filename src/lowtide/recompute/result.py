@@ -40,6 +40,11 @@ class RecomputeResult:
     """Why the budget is not met, in one sentence; None when it is."""
 
     @property
+    def rank(self) -> tuple[int, float, int]:
+        """What results for one budget are compared by, less is better: bytes over it, extra cost, peak."""
+        return max(0, self.peak_bytes - self.budget_bytes), self.extra_cost, self.peak_bytes
+
+    @property
     def gap(self) -> float:
         """Extra cost above its bound, relative to the extra cost; 0 where it is proven least."""
         if not self.fits or self.extra_cost <= self.extra_cost_bound:
