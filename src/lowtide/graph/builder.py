@@ -70,6 +70,14 @@ class GraphBuilder:
         self._buffer_spaces.append(space)
         return len(self._buffer_names) - 1
 
+    def copy_storage(self, graph: Graph) -> None:
+        """Add the memory spaces and buffers of a graph, which keep their ids in an empty builder."""
+        self._spaces.extend(graph.spaces)
+        self._buffer_names.extend(graph.buffer_names)
+        self._sizes.extend(graph.sizes.tolist())
+        self._lifetimes.extend(graph.lifetimes.tolist())
+        self._buffer_spaces.extend(graph.buffer_spaces.tolist())
+
     def set_lifetime(self, buffer: int, lifetime: Lifetime) -> None:
         """Change the lifetime class of a buffer added before."""
         self._lifetimes[buffer] = lifetime

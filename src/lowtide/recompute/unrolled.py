@@ -30,19 +30,9 @@ def unroll(problem: Problem, runs: Sequence[int]) -> Unrolled:
     """
     graph = problem.graph
     builder = GraphBuilder(graph.name)
-    for space in graph.spaces:
-        builder.add_space(
-            space.name,
-            capacity_bytes=space.capacity_bytes,
-            alignment=space.alignment,
-            bandwidth_bytes_per_s=space.bandwidth_bytes_per_s,
-        )
+    builder.copy_storage(graph)
     structure = graph.structure
     current = list(range(graph.n_buffers))
-    for name, size, lifetime, space in zip(
-        graph.buffer_names, graph.sizes.tolist(), graph.lifetimes.tolist(), graph.buffer_spaces.tolist(), strict=True
-    ):
-        builder.add_buffer(name, size, Lifetime(lifetime), space=space)
     reads, writes, mutates = list(graph.reads), list(graph.writes), list(graph.mutates)
     after, in_place, allocates = list(graph.after), list(graph.in_place), list(structure.allocates)
     first_run: dict[int, int] = {}

@@ -112,16 +112,7 @@ def _rebuild(graph: Graph, sums: Collection[int], parts: _Parts) -> Graph:
     builder = GraphBuilder(graph.name)
     for name, subgraph in graph.subgraphs.items():
         builder.add_subgraph(name, subgraph)
-    for space in graph.spaces:
-        builder.add_space(
-            space.name,
-            capacity_bytes=space.capacity_bytes,
-            alignment=space.alignment,
-            bandwidth_bytes_per_s=space.bandwidth_bytes_per_s,
-        )
-    for number in range(graph.n_buffers):
-        buffer = graph.buffer(number)
-        builder.add_buffer(buffer.name, buffer.size_bytes, buffer.lifetime, space=buffer.space)
+    builder.copy_storage(graph)
     place: dict[int, int] = {}
 
     def add_part(part: _Part) -> int:
