@@ -18,6 +18,7 @@ from lowtide.plan import Plan, Status, verify
 from lowtide.recompute.unrolled import first_runs
 from lowtide.schedule import Candidate, make_candidate, make_candidate_within, scheduler, with_least_arena
 from lowtide.search import EFFORTS, Proof, moved_ops, prove
+from lowtide.timeline import Transfers, transfers_of
 from lowtide.trade import bounds_with_reruns, trade_time
 from lowtide.verdict import Verdict, judge
 
@@ -51,7 +52,7 @@ class Result:
     base_cost: float
     """Run time of the program, in the unit of the ops' costs."""
     extra_cost: float
-    """What runs again, in the same unit."""
+    """What runs again and what waits for copies, in the same unit."""
     extra_cost_bound: float | None
     """No plan within the budget costs less extra that runs the ops for the first time in the base order; None where
     none fits with that order."""
@@ -61,6 +62,8 @@ class Result:
     """The profile that priced the ops."""
     reruns: int
     """How many runs are repeated ones."""
+    transfers: Transfers
+    """What is copied to other memory spaces and back, and what waits for it."""
     seconds: float
     """What planning took."""
     shortfall: str | None
@@ -109,7 +112,7 @@ def minimize(
     if "offload" in means and find_link(graph, 0) is None:
         raise UsageError(
             f"offload needs a memory space to copy to and from; give one of graph {graph.name!r} a bandwidth both "
-            "ways, for example by lowtide.offload.with_host_space"
+            "ways, by --host-bandwidth or lowtide.offload.with_host_space"
         )
     prices = costs if isinstance(costs, Prices) else price(graph, costs)
     use_pairs = in_place and "share" in means
@@ -176,6 +179,7 @@ def minimize(
         base_order=chosen if traded is None else traded.base_order,
         costs=prices.profile,
         reruns=len(plan.order()) - graph.n_ops,
+        transfers=transfers_of(graph, plan, prices),
         seconds=time.perf_counter() - started,
         shortfall=verdict.shortfall,
     )

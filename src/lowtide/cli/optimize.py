@@ -4,14 +4,13 @@ from pathlib import Path
 
 import click
 
-from lowtide.cli import options
+from lowtide.cli import host, options
 from lowtide.cli.output import print_json
 from lowtide.cli.plan import exit_code, to_the_end
 from lowtide.cli.progress import Progress
-from lowtide.costs import read_costs
 from lowtide.effort import EffortName
 from lowtide.errors import UsageError
-from lowtide.models import check_output, open_model, save_applied
+from lowtide.models import check_output, save_applied
 from lowtide.pipeline import minimize
 from lowtide.report.planning import result_to_json, result_to_text
 
@@ -20,11 +19,14 @@ from lowtide.report.planning import result_to_json, result_to_text
 @options.model
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the applied program, or .plan.json[.gz].")
 @click.option("--measure", is_flag=True, help="Run the program before and after, and measure its real peaks.")
+@host.options
 @options.planning
 def command(
     model: str,
     output: Path | None,
     measure: bool,
+    host_bandwidth: int | None,
+    host_capacity: int | None,
     dims: dict[str, int],
     budget: str | None,
     allow: frozenset[str],
@@ -40,9 +42,11 @@ def command(
     """
     if output is None and not measure:
         raise UsageError("optimize has nothing to do with its plan; give -o OUTPUT, --measure, or both")
+    if measure and host_bandwidth is not None:
+        raise UsageError("a program cannot be run with copies to a host yet; leave out --measure")
     with Progress() as progress:
         progress(f"reading {model}")
-        opened = open_model(model, dims)
+        opened = host.open_with_host(model, dims, host_bandwidth, host_capacity)
         if output is not None:
             check_output(output, opened)
         result = minimize(
@@ -51,7 +55,7 @@ def command(
             allow=allow,
             in_place=in_place,
             scheduler=scheduler,
-            costs=read_costs(costs, opened.graph),
+            costs=host.priced(opened.graph, costs, allow),
             effort=effort,
             progress=progress,
         )

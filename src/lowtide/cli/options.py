@@ -7,10 +7,14 @@ from typing import Any, TypeVar
 import click
 
 from lowtide.effort import DEFAULT_EFFORT
+from lowtide.errors import UsageError
 from lowtide.search import EFFORTS
+from lowtide.units import parse_bytes
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZE = re.compile(r"[0-9]{1,18}")
+MOST_BYTES = 2**62
+"""No size given on the command line is larger."""
 MEANS = ("reorder", "share", "recompute", "offload")
 
 
@@ -22,6 +26,17 @@ def _parse_dims(_ctx: click.Context, _param: click.Parameter, values: Iterable[s
             raise click.BadParameter(f"{value!r} is not NAME=N with a whole number N")
         dims[name] = int(size)
     return dims
+
+
+def parse_size(_ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+    """Read an option's value as bytes, "8GiB"; raises UsageError."""
+    if text is None:
+        return None
+    size = parse_bytes(text)
+    if size > MOST_BYTES:
+        option = (param.name or "").replace("_", "-")
+        raise UsageError(f"--{option} {text} is too large; give at most {MOST_BYTES} bytes")
+    return size
 
 
 def _parse_means(_ctx: click.Context, _param: click.Parameter, value: str) -> frozenset[str]:

@@ -19,25 +19,18 @@ from lowtide.packing import Buffers, pack
 from lowtide.packing.csv_file import read_buffer_file, write_buffer_file
 from lowtide.report.export.packing_svg import packing_svg
 from lowtide.report.packing import packed_to_json, packed_to_text
-from lowtide.units import parse_bytes
 
 _INTERRUPTED = 130
-_MOST_BYTES = 2**62
-
-
-def _parse_size(_ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
-    if text is None:
-        return None
-    size = parse_bytes(text)
-    if size > _MOST_BYTES:
-        raise UsageError(f"--{param.name} {text} is too large; give at most {_MOST_BYTES} bytes")
-    return size
 
 
 @click.command("pack")
 @click.argument("buffers_csv", metavar="BUFFERS.csv", type=click.Path(path_type=Path))
-@click.option("--capacity", metavar="SIZE", callback=_parse_size, help="Find a packing into so many bytes, like 1MiB.")
-@click.option("--alignment", metavar="N", callback=_parse_size, help="Make every offset a multiple of N bytes, too.")
+@click.option(
+    "--capacity", metavar="SIZE", callback=options.parse_size, help="Find a packing into so many bytes, like 1MiB."
+)
+@click.option(
+    "--alignment", metavar="N", callback=options.parse_size, help="Make every offset a multiple of N bytes, too."
+)
 @click.option("--method", metavar="NAME", help="Use this rule only, instead of the best of all.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the lines with their offsets here.")
 @click.option("--svg", type=click.Path(path_type=Path), help="Draw the packing here, steps by addresses.")
@@ -93,6 +86,6 @@ def _aligned(buffers: Buffers, alignment: int) -> Buffers:
     own, places = np.unique(buffers.alignment, return_inverse=True)
     joint = [math.lcm(alignment, each) for each in own.tolist()]
     for each, both in zip(own.tolist(), joint, strict=True):
-        if both > _MOST_BYTES:
+        if both > options.MOST_BYTES:
             raise UsageError(f"--alignment {alignment} and the file's {each} have no common multiple of 64 bits")
     return replace(buffers, alignment=np.asarray(joint, np.int64)[places])

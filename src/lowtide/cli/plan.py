@@ -5,15 +5,14 @@ from pathlib import Path
 
 import click
 
-from lowtide.cli import options
+from lowtide.cli import host, options
 from lowtide.cli.curve import show_curve
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
-from lowtide.costs import read_costs
 from lowtide.effort import EffortName
 from lowtide.errors import UsageError
 from lowtide.files import check_writable
-from lowtide.models import check_output, open_model
+from lowtide.models import check_output
 from lowtide.pipeline import Result, minimize
 from lowtide.plan import write_plan_file
 from lowtide.report.planning import result_to_json, result_to_text
@@ -48,12 +47,15 @@ def to_the_end(write: Callable[[], None]) -> None:
     help="Write what shows that no order can beat the bound here (.proof.json[.gz]).",
 )
 @click.option("--curve", is_flag=True, help="Show what several budgets cost instead, and which one to take.")
+@host.options
 @options.planning
 def command(
     model: str,
     output: Path | None,
     proof_path: Path | None,
     curve: bool,
+    host_bandwidth: int | None,
+    host_capacity: int | None,
     dims: dict[str, int],
     budget: str | None,
     allow: frozenset[str],
@@ -66,6 +68,8 @@ def command(
     """Find the plan with the least peak for MODEL, verify it and write it to a file."""
     if curve and (output is not None or proof_path is not None or budget is not None or scheduler is not None):
         raise UsageError("--curve makes plans for budgets of its own; leave out -o, --proof, --budget and --scheduler")
+    if curve and ("offload" in allow or host_bandwidth is not None or host_capacity is not None):
+        raise UsageError("--curve knows recomputation only; leave offload and the host out")
     if curve:
         show_curve(model, dims, allow, costs, effort, in_place=in_place, as_json=as_json)
         return 0
@@ -75,14 +79,14 @@ def command(
         if proof_path is not None:
             check_writable(proof_path)
         progress(f"reading {model}")
-        graph = open_model(model, dims).graph
+        graph = host.open_with_host(model, dims, host_bandwidth, host_capacity).graph
         result = minimize(
             graph,
             budget=budget,
             allow=allow,
             in_place=in_place,
             scheduler=scheduler,
-            costs=read_costs(costs, graph),
+            costs=host.priced(graph, costs, allow),
             effort=effort,
             progress=progress,
         )

@@ -5,10 +5,9 @@ from typing import Any
 
 import click
 
-from lowtide.cli import options
+from lowtide.cli import host, options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
-from lowtide.models import open_model
 from lowtide.plan import read_plan_file
 from lowtide.report.figures import format_by_space
 from lowtide.report.printable import printable
@@ -21,12 +20,24 @@ from lowtide.units import format_bytes
 @options.model
 @options.dims
 @click.option("--proof", "proof_path", type=click.Path(path_type=Path), help="Check this proof of the bound, too.")
+@host.options
 @options.json
-def command(plan: Path, model: str, proof_path: Path | None, dims: dict[str, int], as_json: bool) -> None:
-    """Check that PLAN computes what MODEL computes, within the memory it claims."""
+def command(
+    plan: Path,
+    model: str,
+    proof_path: Path | None,
+    host_bandwidth: int | None,
+    host_capacity: int | None,
+    dims: dict[str, int],
+    as_json: bool,
+) -> None:
+    """Check that PLAN computes what MODEL computes, within the memory it claims.
+
+    A plan that was made with a host is one for MODEL and that host: name the same one.
+    """
     with Progress() as progress:
         progress(f"reading {model}")
-        graph = open_model(model, dims).graph
+        graph = host.open_with_host(model, dims, host_bandwidth, host_capacity).graph
         progress(f"verifying {plan}")
         loaded = read_plan_file(plan, graph)
         checked: list[CheckedBound] = []

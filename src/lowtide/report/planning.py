@@ -28,6 +28,9 @@ def result_to_json(result: Result, measured: Measurement | None = None) -> dict[
         "base_order": result.base_order,
         "costs": result.costs,
         "reruns": result.reruns,
+        "offloaded_bytes": result.transfers.bytes_out,
+        "stall_seconds": result.transfers.stall_seconds,
+        "hidden_seconds": result.transfers.hidden_seconds,
         "seconds": result.seconds,
         "shortfall": result.shortfall,
     }
@@ -52,8 +55,10 @@ def result_to_text(name: str, result: Result, measured: Measurement | None = Non
         f"fragmentation {format_by_space(fragmentation(result.arena_bytes, result.peak_bytes))})",
         f"  persistent       {format_by_space(result.persistent_bytes)}   (apart from all of the above)",
     ]
-    if result.reruns:
+    if result.reruns or result.transfers.bytes_out:
         lines.append(f"  extra cost       {_extra(result)}")
+    if result.transfers.bytes_out:
+        lines.append(f"  to the host      {_transfers(result)}")
     if measured is not None:
         lines += [
             f"  measured before  {format_bytes(measured.before_bytes)}",
@@ -68,10 +73,19 @@ def result_to_text(name: str, result: Result, measured: Measurement | None = Non
 
 
 def _extra(result: Result) -> str:
-    """Say what running ops again costs, and how much less it could be."""
+    """Say what the budget costs, and how much less it could be."""
     base = result.base_cost or 1.0
     bound = "" if result.extra_cost_bound is None else f", at least {result.extra_cost_bound / base:.2%}"
     return (
         f"{result.extra_cost / base:.2%}{bound} for first runs in order {result.base_order} "
         f"({result.reruns} runs again, priced by {result.costs})"
+    )
+
+
+def _transfers(result: Result) -> str:
+    """Say what is copied, and what of that compute notices."""
+    base, transfers = result.base_cost or 1.0, result.transfers
+    return (
+        f"{format_bytes(transfers.bytes_out)} and back; copies take {transfers.hidden_seconds / base:.2%} behind "
+        f"compute, which waits {transfers.stall_seconds / base:.2%}"
     )

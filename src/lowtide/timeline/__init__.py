@@ -2,5 +2,6 @@
 
 from lowtide.timeline.play import play_timeline
 from lowtide.timeline.timeline import COMPUTE, NO_LANE, Timeline
+from lowtide.timeline.transfers import Transfers, transfers_of
 
-__all__ = ["COMPUTE", "NO_LANE", "Timeline", "play_timeline"]
+__all__ = ["COMPUTE", "NO_LANE", "Timeline", "Transfers", "play_timeline", "transfers_of"]
