@@ -1,5 +1,7 @@
 """The public PyTorch names: `TrainingStep`, `capture`, `measure` and what goes with them."""
 
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from lowtide.frameworks.torch.apply import Applied, apply_captured
@@ -20,6 +22,7 @@ __all__ = [
     "TrainingStep",
     "apply",
     "capture",
+    "inductor",
     "measure",
     "read",
 ]
@@ -33,3 +36,17 @@ def read(program: Any) -> Graph:
 def apply(plan: Plan, program: Any) -> Applied:
     """Return anything that `capture` takes as a callable that follows a plan made for its graph."""
     return apply_captured(plan, capture(program))
+
+
+def inductor(
+    budget: str | int | None = None, *, allow: Iterable[str] | None = None, **more: Any
+) -> AbstractContextManager[None]:
+    """Make `torch.compile` with PyTorch's own backend follow plans for whatever is compiled within.
+
+    Takes the options of the backend "lowtide", without `compiler`. Compilation happens when a compiled function is
+    first called (its backward pass included), so that call must be within. Raises UsageError for options that do not
+    exist.
+    """
+    from lowtide.frameworks.torch.inductor.settings import inductor as patched_inductor
+
+    return patched_inductor(budget, allow=allow, **more)

@@ -1,0 +1,41 @@
+"""The function that `torch.compile` finds under the name "lowtide"."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch._dynamo.backends.common import aot_autograd
+from torch.fx import GraphModule
+
+from lowtide.errors import UsageError
+from lowtide.frameworks.torch.backend.eager import run_boxed
+from lowtide.frameworks.torch.backend.inference import InferenceCompiler
+from lowtide.frameworks.torch.backend.options import Options
+from lowtide.frameworks.torch.backend.partitioner import Partitioner
+
+
+def lowtide(
+    module: GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:
+    """Compile a graph that TorchDynamo captured, so that its training or inference fits the budget.
+
+    Options are those of `Options`. Raises UsageError for others, and for a `mode`, which is Inductor's.
+    """
+    if mode is not None:
+        raise UsageError(f"backend 'lowtide' knows no mode {mode!r}; give options instead")
+    chosen = Options.parse(options)
+    if chosen.compiler == "inductor":
+        from lowtide.frameworks.torch.inductor.settings import compile_with_inductor
+
+        return compile_with_inductor(module, example_inputs, chosen)
+    compiled = aot_autograd(
+        fw_compiler=run_boxed,
+        bw_compiler=run_boxed,
+        inference_compiler=InferenceCompiler(chosen),
+        partition_fn=Partitioner(chosen),
+        keep_inference_input_mutations=True,
+    )
+    return compiled(module, example_inputs)

@@ -1,0 +1,71 @@
+"""Where the forward pass ends, as an op: it takes the outputs and gives the gradients that the backward starts from."""
+
+import operator
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from lowtide.frameworks.torch.backend.compiler_internals import define_op, outputs_of
+from lowtide.frameworks.torch.effects import mutated_arguments
+from lowtide.frameworks.torch.lowering import nodes_in
+from lowtide.frameworks.torch.torch_internals import value_of
+
+TURN_BACK = define_op("turn_back(Tensor[] outputs) -> Tensor[]")
+"""Never runs: the program is cut in two here. It keeps its place among random draws and collectives."""
+
+_OF_BACKWARD = ("is_backward", "must_be_in_backward")
+
+
+def is_tangent(node: Node) -> bool:
+    """Tell whether a placeholder of a joint graph is a gradient that the backward pass starts from."""
+    return node.op == "placeholder" and "tangents" in str(node.target)
+
+
+def with_boundary(joint: GraphModule, n_forward_outputs: int) -> GraphModule:
+    """Return a copy of a joint graph in which the tangents come from an op between forward and backward pass.
+
+    What was traced in the forward pass and needs no tangent comes before it, mutations of inputs included. The op reads
+    the forward's outputs and the inputs that the forward overwrites. Names of nodes stay.
+    """
+    outputs = outputs_of(joint)[:n_forward_outputs]
+    forward = _forward_nodes(joint.graph, [leaf for leaf in outputs if isinstance(leaf, Node)])
+    graph = Graph()
+    made: dict[Node, Node] = {}
+    for node in joint.graph.nodes:
+        if node in forward:
+            made[node] = graph.node_copy(node, made.__getitem__)
+    ends = dict.fromkeys(leaf for leaf in outputs if isinstance(leaf, Node))
+    for node in forward:
+        ends.update(dict.fromkeys(nodes_in(mutated_arguments(node))))
+    boundary = graph.call_function(TURN_BACK, ([made[node] for node in ends if _is_tensor(node)],))
+    tangents = [node for node in joint.graph.find_nodes(op="placeholder") if is_tangent(node)]
+    boundary.meta["val"] = [value_of(node) for node in tangents]
+    for index, node in enumerate(tangents):
+        made[node] = graph.create_node("call_function", operator.getitem, (boundary, index), name=node.name)
+        made[node].meta = dict(node.meta)
+    for node in joint.graph.nodes:
+        if node not in made:
+            made[node] = graph.node_copy(node, made.__getitem__)
+    return GraphModule(joint, graph)
+
+
+def _forward_nodes(graph: Graph, outputs: list[Node]) -> dict[Node, None]:
+    """Return, in order, the nodes of the forward pass: all that its outputs need, and what was traced in it."""
+    needed: set[Node] = set()
+    waiting = list(outputs)
+    while waiting:
+        node = waiting.pop()
+        if node not in needed:
+            needed.add(node)
+            waiting.extend(node.all_input_nodes)
+    forward: dict[Node, None] = {}
+    for node in graph.nodes:
+        traced_in_forward = node.meta.get("partitioner_tag") not in _OF_BACKWARD and not is_tangent(node)
+        comes_first = traced_in_forward and all(source in forward for source in node.all_input_nodes)
+        if node.op != "output" and (node in needed or comes_first):
+            forward[node] = None
+    return forward
+
+
+def _is_tensor(node: Node) -> bool:
+    return isinstance(value_of(node), torch.Tensor)

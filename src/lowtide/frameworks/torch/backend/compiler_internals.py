@@ -1,0 +1,120 @@
+"""The private corners of AOTAutograd and Inductor that the backend stands on: a new PyTorch is ported here."""
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch._functorch import config as functorch_config
+from torch._functorch._aot_autograd.descriptors import (
+    SavedForBackwardsAOTOutput,
+    SavedForBackwardsNoVcCheckAOTOutput,
+)
+from torch._functorch.compile_utils import fx_graph_cse
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import TracingContext
+from torch._library.fake_class_registry import FakeScriptObject
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import find_symbol_binding_fx_nodes, free_symbols
+from torch.utils import _pytree as pytree
+
+from lowtide.frameworks.torch.torch_internals import value_of
+
+
+def define_op(schema: str) -> Any:
+    """Define an operator of the namespace `lowtide` that nothing implements, and return its overload."""
+    library = torch.library.Library("lowtide", "FRAGMENT")
+    _libraries.append(library)
+    library.define(schema)
+    return getattr(torch.ops.lowtide, schema.partition("(")[0]).default
+
+
+_libraries: list[Any] = []  # an operator lives as long as the library that defined it
+
+
+def merge_common_subexpressions(module: GraphModule) -> None:
+    """Do what PyTorch's partitioner does first, unless its configuration says no."""
+    if functorch_config.cse:
+        module.graph = fx_graph_cse(module.graph)
+
+
+def partition_as_pytorch_does(joint: GraphModule, inputs: Sequence[Any], **others: Any) -> tuple[Any, Any]:
+    """Return what PyTorch's own partitioner makes of a joint graph."""
+    return min_cut_rematerialization_partition(joint, inputs, **others)
+
+
+def static_inputs() -> set[int]:
+    """Return the places of parameters and buffers among the inputs of the graph that is being compiled."""
+    context = TracingContext.try_get()
+    metadata: Any = None if context is None else context.fw_metadata
+    return set() if metadata is None else set(metadata.static_input_indices)
+
+
+def outputs_of(module: GraphModule) -> list[Any]:
+    """Return the flat outputs of a graph, nodes or constants."""
+    (output,) = module.graph.find_nodes(op="output")
+    return _leaves(output.args[0])
+
+
+def output_descriptions(module: GraphModule) -> list[Any]:
+    """Return AOTAutograd's description of every output."""
+    (output,) = module.graph.find_nodes(op="output")
+    return _leaves(output.meta.get("desc", [None] * len(outputs_of(module))))
+
+
+def set_output(graph: Graph, values: Sequence[Any], described: Sequence[Any]) -> None:
+    """End a graph as AOTAutograd expects it."""
+    output = graph.output(tuple(values))
+    output.meta["desc"] = list(described)
+    output.meta["output_stack_traces"] = [
+        value.meta.get("stack_trace") if isinstance(value, Node) else None for value in values
+    ]
+    graph.lint()
+
+
+def saved_description(place: int, node: Node) -> Any:
+    """Return AOTAutograd's description of a saved value."""
+    return (SavedForBackwardsNoVcCheckAOTOutput if is_unchecked(node) else SavedForBackwardsAOTOutput)(place)
+
+
+def is_unchecked(node: Node) -> bool:
+    """Tell whether autograd does not look whether a saved tensor was overwritten."""
+    return bool(node.meta.get("saved_tensor_with_no_vc_check", False))
+
+
+def is_opaque_object(node: Node) -> bool:
+    """Tell whether a node stands for an object that is no tensor."""
+    return isinstance(value_of(node), FakeScriptObject)
+
+
+def is_symbol(node: Node) -> bool:
+    """Tell whether a node stands for a symbolic scalar."""
+    return isinstance(value_of(node), torch.SymInt | torch.SymFloat | torch.SymBool)
+
+
+def symbol_bindings(graph: Graph) -> dict[Any, Node]:
+    """Return, per symbol of the shapes in a graph, the node that gives its value."""
+    return find_symbol_binding_fx_nodes(graph)
+
+
+def symbols_in(node: Node) -> list[Any]:
+    """Return the symbols in a node's shape, by name."""
+    return sorted(free_symbols(value_of(node)), key=str)
+
+
+def patched(config: Any, changes: dict[str, Any]) -> AbstractContextManager[None]:
+    """Change a configuration module of PyTorch's for a while."""
+    return config.patch(changes)
+
+
+def compile_fx(module: GraphModule, inputs: Sequence[Any], changes: dict[str, Any]) -> Callable[..., Any]:
+    """Compile a captured graph with Inductor under a changed configuration."""
+    from torch._inductor.compile_fx import compile_fx as compile_graph
+
+    return compile_graph(module, inputs, config_patches=changes)  # pyright: ignore[reportReturnType]
+
+
+def _leaves(values: Any) -> list[Any]:
+    return pytree.tree_leaves(values, is_leaf=lambda leaf: leaf is None)

@@ -1,0 +1,65 @@
+"""A graph that the compiler is about to compile, planned and written down again in the order of its plan."""
+
+import logging
+import warnings
+from dataclasses import dataclass
+
+from torch.fx import GraphModule, Node
+
+from lowtide.frameworks.torch.backend.options import Options
+from lowtide.frameworks.torch.emit import emit
+from lowtide.frameworks.torch.lowering import lower
+from lowtide.frameworks.torch.read import graph_of
+from lowtide.graph import Graph, Lifetime
+from lowtide.pipeline import Result, minimize
+from lowtide.units import format_bytes
+
+_LOG = logging.getLogger("lowtide")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedModule:
+    """A program of the compiler, its graph and its plan."""
+
+    name: str
+    source: GraphModule
+    """The program before planning; its nodes know the user's source lines."""
+    graph: Graph
+    result: Result
+    module: GraphModule
+    """The program in the order of the plan."""
+
+
+def plan_module(name: str, module: GraphModule, lifetimes: dict[Node, Lifetime], options: Options) -> PlannedModule:
+    """Plan a functional graph, `lifetimes` per placeholder; warns in one line where the budget is not met.
+
+    Raises UnsupportedError for what cannot be planned.
+    """
+    lowered = lower(module, [(node.name, lifetime) for node, lifetime in lifetimes.items()])
+    graph = graph_of(name, module, lowered)
+    means = options.means
+    result = minimize(
+        graph,
+        budget=options.budget,
+        allow=means,
+        costs=options.profile,
+        effort=options.effort,
+    )
+    _report(name, graph, result)
+    return PlannedModule(name, module, graph, result, emit(module, lowered, result.plan, boxed=False))
+
+
+def _report(name: str, graph: Graph, result: Result) -> None:
+    space = graph.spaces[0].name
+    _LOG.info(
+        "%s: peak %s on %s (untouched %s), %d runs repeated for %.1f %% more time, %s",
+        name,
+        format_bytes(result.peak_bytes[space]),
+        space,
+        format_bytes(result.baseline_peak_bytes[space]),
+        result.reruns,
+        100 * result.extra_cost / result.base_cost if result.base_cost else 0.0,
+        result.status,
+    )
+    if result.shortfall is not None:
+        warnings.warn(f"lowtide: {name} does not fit its budget: {result.shortfall}", stacklevel=2)

@@ -1,0 +1,1 @@
+"""What plugs into PyTorch's Inductor: the partitioner and the order after fusion."""

@@ -1,0 +1,105 @@
+"""The order of Inductor's kernels after fusion, by the search."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch._inductor.dependencies import WeakDep
+from torch._inductor.ir import MultiOutput, MultiOutputLayout
+from torch._inductor.memory import compute_size_for_scheduler_buffer, get_freeable_input_buf
+from torch._inductor.scheduler import OutputNode
+from torch._inductor.utils import contains_collective, contains_wait
+from torch._inductor.virtualized import V
+from torch.utils._ordered_set import OrderedSet
+
+from lowtide.frameworks.torch.backend.options import Options
+from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.pipeline import minimize
+
+KernelNode = Any
+"""Inductor's `BaseSchedulerNode`: one kernel after fusion."""
+
+
+class MemoryOrder:
+    """A pass over Inductor's scheduler nodes, to run last; never worse than the order it is given."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
+        """Return the kernels in the order of least peak; collectives and side effects keep theirs."""
+        if len(nodes) < 2:
+            return list(nodes)
+        result = minimize(graph_of_kernels(nodes), allow={"reorder"}, effort=self._options.effort)
+        return [nodes[place] for place in result.plan.order().tolist()]
+
+
+def graph_of_kernels(nodes: Sequence[KernelNode]) -> Graph:
+    """Return the graph of scheduler nodes: one op per kernel, one buffer per allocation, sizes as Inductor hints them.
+
+    Inputs that the caller keeps are left out; what the caller gives away is donated. A buffer that is overwritten keeps
+    the name it was made with.
+    """
+    scheduler = V.graph.scheduler
+    real: dict[str, str] = scheduler.mutation_real_name
+    sizes: dict[str, tuple[int, int]] = compute_size_for_scheduler_buffer(scheduler.name_to_buf)
+    outputs: set[str] = {real.get(str(name), str(name)) for name in V.graph.get_output_names() if name}
+    builder = GraphBuilder("kernels")
+    buffers: dict[str, int] = {}
+    for name, given in get_freeable_input_buf(list(nodes), OrderedSet(V.graph.graph_inputs.keys())).items():
+        lifetime = Lifetime.INPUT if name in outputs else Lifetime.DONATED
+        buffers[name] = builder.add_buffer(name, int(given.mpi_buffer.size_free), lifetime)
+    makers: dict[str, int] = {}
+    for node in nodes:
+        reads, after = _dependencies(node, real, buffers, makers)
+        written: list[int] = []
+        for buffer in node.get_outputs():
+            name = buffer.get_name()
+            if name not in real and name not in buffers:
+                parts = [part.get_name() for part in _parts_of(buffer, real)]
+                written.extend(_add(builder, buffers, part, sizes, outputs) for part in parts)
+        op = builder.add_op(
+            node.get_name(),
+            type(node).__name__,
+            reads=reads,
+            writes=written,
+            after=after,
+            ordered=bool(contains_collective(node) or contains_wait(node) or node.has_side_effects()),
+        )
+        makers.update(dict.fromkeys(node.get_buffer_names(), op))
+    return builder.build()
+
+
+def _dependencies(
+    node: KernelNode, real: dict[str, str], buffers: dict[str, int], makers: dict[str, int]
+) -> tuple[list[int], list[int]]:
+    """Return the buffers that a kernel keeps alive, and the kernels that it must follow.
+
+    A fake weak dependency orders kernels without keeping anything alive.
+    """
+    reads: dict[int, None] = {}
+    after: dict[int, None] = {}
+    for dependency in [*node.read_writes.reads, *node.unmet_dependencies]:
+        name = str(dependency.name)
+        if not (isinstance(dependency, WeakDep) and dependency.is_fake) and real.get(name, name) in buffers:
+            reads[buffers[real.get(name, name)]] = None
+        if name in makers:
+            after[makers[name]] = None
+    return list(reads), list(after)
+
+
+def _parts_of(buffer: Any, real: dict[str, str]) -> list[Any]:
+    """Return the buffers that are allocated when this one is: the elements of a tuple, or itself."""
+    if not isinstance(buffer.node.layout, MultiOutputLayout):
+        return [buffer]
+    users = [user.node for user in buffer.users if not isinstance(user.node, OutputNode)]
+    elements = [out for user in users for out in user.get_outputs() if isinstance(out.node, MultiOutput)]
+    return [part for element in elements if element.get_name() not in real for part in _parts_of(element, real)]
+
+
+def _add(
+    builder: GraphBuilder, buffers: dict[str, int], name: str, sizes: dict[str, tuple[int, int]], outputs: set[str]
+) -> int:
+    lifetime = Lifetime.OUTPUT if name in outputs else Lifetime.INTERMEDIATE
+    buffers[name] = builder.add_buffer(name, max(sizes[name]), lifetime)
+    return buffers[name]

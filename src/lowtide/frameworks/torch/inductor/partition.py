@@ -1,0 +1,29 @@
+"""The partitioner in the form that Inductor's configuration takes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch._inductor.custom_graph_pass import CustomPartitionerFn
+from torch.fx import GraphModule
+
+from lowtide.frameworks.torch.backend.options import Options
+from lowtide.frameworks.torch.backend.partitioner import Partitioner
+from lowtide.frameworks.torch.inductor.identity import identity
+
+
+class PlannedPartition(CustomPartitionerFn):
+    """Inductor's `custom_partitioner_fn`: every joint graph is split as its plan says."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._partition = Partitioner(options)
+
+    def __call__(
+        self, gm: GraphModule, joint_inputs: Sequence[object], **kwargs: Any
+    ) -> tuple[GraphModule, GraphModule]:
+        """Return the forward and the backward graph; see `Partitioner`."""
+        return self._partition(gm, joint_inputs, **kwargs)
+
+    def uuid(self) -> str:
+        """Return what tells compiled programs apart in Inductor's caches."""
+        return identity(self._options)

@@ -1,0 +1,45 @@
+"""Inductor's configuration under which it follows a plan."""
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch._inductor import config
+from torch.fx import GraphModule
+
+from lowtide.frameworks.torch.backend.compiler_internals import compile_fx, patched
+from lowtide.frameworks.torch.backend.options import Options
+from lowtide.frameworks.torch.inductor.order import MemoryOrder
+from lowtide.frameworks.torch.inductor.partition import PlannedPartition
+
+
+def settings(options: Options) -> dict[str, Any]:
+    """Return what Inductor's configuration is patched with: our partitioner, and our order as the last pass.
+
+    Where the user has passes of their own for the overlap with communication, they run before ours.
+    """
+    passes: list[Any] = (
+        config.reorder_for_compute_comm_overlap_passes if config.reorder_for_compute_comm_overlap else []
+    )
+    chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options)}
+    if "reorder" in options.means:
+        chosen["reorder_for_compute_comm_overlap"] = True
+        chosen["reorder_for_compute_comm_overlap_passes"] = [*passes, MemoryOrder(options)]
+    return chosen
+
+
+def compile_with_inductor(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """Compile a captured graph with Inductor, following plans."""
+    return compile_fx(module, example_inputs, settings(options))
+
+
+@contextmanager
+def inductor(budget: str | int | None = None, *, allow: Iterable[str] | None = None, **more: Any) -> Generator[None]:
+    """Make `torch.compile` with its own backend follow plans for whatever is compiled within.
+
+    Takes the options of the backend "lowtide", without `compiler`. Compilation happens at the first call of a compiled
+    function, so that call must be within. Raises UsageError for options that do not exist.
+    """
+    given = {"budget": budget, "allow": allow, **more, "compiler": "inductor"}
+    with patched(config, settings(Options.parse(given))):
+        yield
