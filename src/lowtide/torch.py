@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from lowtide.costs import Prices
 from lowtide.frameworks.torch.apply import Applied, apply_captured
 from lowtide.frameworks.torch.capture import capture
 from lowtide.frameworks.torch.captured import Captured
 from lowtide.frameworks.torch.measure import MeasuredCall, measure
+from lowtide.frameworks.torch.measured_costs import measure_prices
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.read import read_captured
 from lowtide.frameworks.torch.training_step import TrainingStep
@@ -24,6 +26,7 @@ __all__ = [
     "capture",
     "inductor",
     "measure",
+    "measure_costs",
     "read",
 ]
 
@@ -50,3 +53,11 @@ def inductor(
     from lowtide.frameworks.torch.inductor.settings import inductor as patched_inductor
 
     return patched_inductor(budget, allow=allow, **more)
+
+
+def measure_costs(program: Any) -> Prices:
+    """Time every op of anything that `capture` takes on its device, for `lowtide.minimize(..., costs=...)`.
+
+    Raises UnsupportedError where no op can be run here; see `Prices.estimated` for those that could not.
+    """
+    return measure_prices(capture(program))

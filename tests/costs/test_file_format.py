@@ -27,11 +27,12 @@ def test_what_is_written_is_read_again_to_the_last_bit(tmp_path: Path, suffix: s
         graph = random_graph(seed, 40)
         seconds = np.random.default_rng(seed).random(graph.n_ops)
         callees = {name: Prices(profile="measured", seconds=inner.cost) for name, inner in graph.subgraphs.items()}
-        prices = Prices(profile="measured", seconds=seconds, callees=callees)
+        estimated = tuple(graph.op_names[:2])
+        prices = Prices(profile="measured", seconds=seconds, callees=callees, device="a laptop", estimated=estimated)
         path = tmp_path / f"device.costs.json{suffix}"
-        write_costs_file(graph, prices, path, device="a laptop")
+        write_costs_file(graph, prices, path)
         read = price(graph, "measured", costs_path=path)
-        assert read.profile == "measured"
+        assert (read.profile, read.device, read.estimated) == ("measured", "a laptop", estimated)
         assert read.seconds.tolist() == seconds.tolist()
         assert {name: inner.seconds.tolist() for name, inner in read.callees.items()} == {
             name: inner.cost.tolist() for name, inner in graph.subgraphs.items()

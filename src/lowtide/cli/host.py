@@ -27,6 +27,7 @@ class ModelWithHost:
     file_endings: tuple[str, ...] = ()
 
     def __init__(self, model: Model, bytes_per_s: int, capacity_bytes: int | None) -> None:
+        self._model = model
         self._graph = with_host_space(model.graph, bytes_per_s, capacity_bytes)
 
     @property
@@ -45,6 +46,10 @@ class ModelWithHost:
     def measure(self, plan: Plan) -> Measurement:
         """Raise UnsupportedError, as `apply` does."""
         return self.apply(plan)
+
+    def measure_costs(self) -> Prices:
+        """Return what the program's ops take; the host changes nothing about that."""
+        return self._model.measure_costs()
 
 
 def _parse_bandwidth(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:

@@ -9,7 +9,7 @@ import click
 
 from lowtide.errors import LowtideError, UsageError
 
-_VERBS = ("inspect", "compare", "plan", "optimize", "apply", "verify", "pack")
+_VERBS = ("inspect", "compare", "plan", "optimize", "apply", "verify", "costs", "pack")
 _INTERRUPTED = 130
 
 

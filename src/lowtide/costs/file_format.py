@@ -24,6 +24,8 @@ class CostsRecord(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit
     """Run time of every op, by op name."""
     callees: dict[str, dict[str, _Seconds]] = {}
     """Run times of the ops of subgraphs, by the subgraph's name."""
+    estimated: list[str] = []
+    """Names of ops that could not be run alone and keep an estimate."""
 
 
 def read_costs_file(path: str | Path, graph: Graph) -> Prices:
@@ -42,14 +44,21 @@ def read_costs_file(path: str | Path, graph: Graph) -> Prices:
         if name not in graph.subgraphs:
             raise MalformedInputError(f"{path}: prices callee {name!r}, which graph {graph.name!r} does not have")
     callees = {name: _prices(path, graph.subgraphs[name], table) for name, table in record.callees.items()}
-    return Prices(profile="measured", seconds=_prices(path, graph, record.seconds).seconds, callees=callees)
+    return Prices(
+        profile="measured",
+        seconds=_prices(path, graph, record.seconds).seconds,
+        callees=callees,
+        device=record.device,
+        estimated=tuple(record.estimated),
+    )
 
 
-def write_costs_file(graph: Graph, prices: Prices, path: str | Path, *, device: str) -> None:
-    """Write the prices of a graph's ops, gzipped when its name ends in .gz; atomic. `device` says what was measured."""
+def write_costs_file(graph: Graph, prices: Prices, path: str | Path) -> None:
+    """Write the prices of a graph's ops, gzipped when its name ends in .gz; atomic."""
     record = CostsRecord(
         lowtide_costs=1,
-        device=device,
+        device=prices.device,
+        estimated=list(prices.estimated),
         seconds=_table(graph, prices),
         callees={name: _table(graph.subgraphs[name], inner) for name, inner in prices.callees.items()},
     )

@@ -22,6 +22,10 @@ class Prices:
     """One entry per op; a price covers one run of what the op calls."""
     callees: Mapping[str, "Prices"] = field(default_factory=dict[str, "Prices"])
     """Prices of subgraphs by name, nested ones included; one without prices has its own costs."""
+    device: str = ""
+    """What was measured, in words; empty for estimates."""
+    estimated: tuple[str, ...] = ()
+    """Among measured ops, the names of those that could not be run alone and keep an estimate."""
 
     def of_callee(self, name: str, subgraph: Graph) -> "Prices":
         """Return the prices of a subgraph."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lowtide.costs import Prices
 from lowtide.errors import UnsupportedError
 from lowtide.frameworks.model import Measurement
 from lowtide.graph import Graph, read_graph_file, write_graph_file
@@ -45,6 +46,10 @@ class GraphModel:
     def measure(self, plan: Plan) -> Measurement:
         """Raise UnsupportedError: a bare graph has no kernels to run."""
         raise UnsupportedError("a graph file cannot be run, so there is nothing to measure; leave out --measure")
+
+    def measure_costs(self) -> Prices:
+        """Raise UnsupportedError: a bare graph has no kernels to run."""
+        raise UnsupportedError("a graph file has no kernels to run; price it by a profile, --costs eager or fused")
 
 
 def open_graph_file(path: str | Path) -> GraphModel:

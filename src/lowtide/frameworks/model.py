@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from lowtide.costs import Prices
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
@@ -45,4 +46,8 @@ class Model(Protocol):
 
     def measure(self, plan: Plan) -> Measurement:
         """Run the program as it stands and under the plan; raises UnsupportedError where it cannot run."""
+        ...
+
+    def measure_costs(self) -> Prices:
+        """Run every op alone and return what it takes here; raises UnsupportedError where that is not possible."""
         ...

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from onnx import ModelProto
 
+from lowtide.costs import Prices
+from lowtide.errors import UnsupportedError
 from lowtide.files import write_bytes
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.onnx.apply import reorder_model
@@ -64,3 +66,7 @@ class OnnxModel:
             after_bytes=after.peak_bytes,
             outputs_equal=equal_outputs(before.outputs, after.outputs),
         )
+
+    def measure_costs(self) -> Prices:
+        """Raise UnsupportedError: ONNX Runtime runs models, not single ops."""
+        raise UnsupportedError("ops of ONNX models cannot be timed one by one; price them by --costs eager or fused")

@@ -5,12 +5,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from lowtide.costs import Prices
 from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.torch.apply import Applied, apply_captured
 from lowtide.frameworks.torch.capture import capture
 from lowtide.frameworks.torch.exported_file import load_exported
 from lowtide.frameworks.torch.measure import measure
+from lowtide.frameworks.torch.measured_costs import measure_prices
 from lowtide.frameworks.torch.read import read_captured
 from lowtide.graph import Graph
 from lowtide.plan import Plan
@@ -63,3 +65,7 @@ class TorchModel:
             outputs_equal=before.outputs_digest == after.outputs_digest == original.outputs_digest,
             original_bytes=original.peak_bytes,
         )
+
+    def measure_costs(self) -> Prices:
+        """Run every op alone and return what it takes on its device; see `measure_prices`."""
+        return measure_prices(self.captured)

@@ -2,7 +2,7 @@
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportAttributeAccessIssue=false
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -82,9 +82,19 @@ def set_random_state(state: torch.Tensor) -> None:
     torch.random.default_generator.set_state(state)
 
 
-def kept_random_state() -> AbstractContextManager[None]:
-    """Put the state of the default CPU generator back at the end."""
-    return torch.random.fork_rng(devices=[])
+def kept_random_state(devices: Iterable[torch.device] = ()) -> AbstractContextManager[None]:
+    """Put the states of the default CPU generator and of those of CUDA devices back at the end."""
+    return torch.random.fork_rng(devices=[device for device in devices if device.type == "cuda"])
+
+
+def plain_number(value: Any) -> Any:
+    """Return what a symbolic number was traced with, or where only running the program tells it, 1 or a half; anything
+    else as it is."""
+    if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return value
+    if value.node.has_hint():
+        return value.node.hint
+    return 0.5 if isinstance(value, torch.SymFloat) else 1
 
 
 def without_autocast() -> AbstractContextManager[None]:

@@ -1,0 +1,46 @@
+"""`lowtide costs`: what every op takes on this machine, for `--costs`."""
+
+from pathlib import Path
+
+import click
+
+from lowtide.cli import options
+from lowtide.cli.output import print_json
+from lowtide.cli.plan import to_the_end
+from lowtide.cli.progress import Progress
+from lowtide.costs import write_costs_file
+from lowtide.errors import UsageError
+from lowtide.files import check_writable
+from lowtide.models import open_model
+from lowtide.report.costs import costs_to_json, costs_to_text
+
+_ENDINGS = (".json", ".json.gz")
+
+
+@click.command("costs")
+@options.model
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="Write the costs here (.costs.json[.gz])."
+)
+@options.dims
+@options.json
+def command(model: str, output: Path, dims: dict[str, int], as_json: bool) -> None:
+    """Time every op of MODEL, a PyTorch program, on its device and write a costs file.
+
+    Plans made with it (--costs FILE) are priced by what ops really take here.
+    """
+    if not output.name.endswith(_ENDINGS):
+        raise UsageError(f"cannot write costs to {output.name!r}; give a name that ends in {', '.join(_ENDINGS)}")
+    check_writable(output)
+    with Progress() as progress:
+        progress(f"reading {model}")
+        opened = open_model(model, dims)
+        graph = opened.graph
+        progress(f"timing {graph.n_ops} ops")
+        prices = opened.measure_costs()
+        progress(f"writing {output}")
+        to_the_end(lambda: write_costs_file(graph, prices, output))
+    if as_json:
+        print_json(costs_to_json(graph, prices))
+    else:
+        click.echo(costs_to_text(graph, prices))
