@@ -119,9 +119,7 @@ def summary(cells: Sequence[Cell]) -> str:
     """Count the verdicts."""
     verdicts = [cell.verdict for cell in cells if cell.ratio is not None]
     met, proven = verdicts.count("met"), verdicts.count("out of reach")
-    return (
-        f"met in {met} of {len(verdicts)} cells where torch has a plan, proven out of reach in {proven} of the others."
-    )
+    return f"met in {met} of {len(verdicts)} cells where torch has a plan, proven out of reach in {proven}."
 
 
 def main() -> None:
