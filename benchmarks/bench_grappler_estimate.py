@@ -20,6 +20,9 @@ class Estimates:
     program: int
     grappler: int
     ours: int
+    within: int
+    extra_cost: float
+    """Of the plan within a budget, in run times of the program."""
 
     @property
     def asked_for(self) -> bool:
@@ -28,32 +31,36 @@ class Estimates:
 
     @property
     def lowered(self) -> bool:
-        """Whether our plan has a lower estimate than the program."""
-        return self.ours < (1 - UNCHANGED) * self.program
+        """Whether our plan within a budget has a lower estimate than the program."""
+        return self.within < (1 - UNCHANGED) * self.program
 
     def line(self) -> str:
         """The row of the table."""
         target = ("met" if self.lowered else "missed") if self.asked_for else ""
-        shares = [f"{estimate:,} ({estimate / self.program:.1%})" for estimate in (self.grappler, self.ours)]
-        return f"| {self.network} | {self.program:,} | {' | '.join(shares)} | {target} |"
+        estimates = (self.grappler, self.ours, self.within)
+        shares = [f"{estimate:,} ({estimate / self.program:.1%})" for estimate in estimates]
+        return f"| {self.network} | {self.program:,} | {' | '.join(shares)} | {self.extra_cost:.1%} | {target} |"
 
 
 def main() -> None:
     """Print the recorded estimates and write the section into RESULTS.md."""
     rows = [
-        Estimates(row["name"], row["program"], row["grappler"], row["ours"])
+        Estimates(*(row[key] for key in ("name", "program", "grappler", "ours", "within", "extra_cost")))
         for row in json.loads(RECORDED.read_bytes())
     ]
     asked = [row for row in rows if row.asked_for]
     lead = (
         "Peak in bytes as Grappler's cost model estimates it (TensorFlow 2.21): of the program with its gradients, "
-        'after its own pass at level "recomputation", and of our plan at that level as a graph. Recorded by '
-        "`tests/oracles/estimate_with_grappler.py`; a test holds the recorded runs against today's plans."
+        'after its own pass at level "recomputation", of our plan by the rules of that level, and of the plan of '
+        '`minimize(budget="80%", allow={"recompute", "reorder"})`, whose extra run time is by Grappler\'s own prices. '
+        "Grappler counts a buffer until the op after its last reader has allocated, in whole microseconds, so that its "
+        "figures are above ours. "
+        "Recorded by `tests/oracles/estimate_with_grappler.py`; a test holds the recorded runs against today's plans."
     )
     summary = f"Lowered on {sum(row.lowered for row in asked)} of {len(asked)} convolution nets where Grappler's pass "
     summary += "does not lower it."
-    head = ["network", "program", "after Grappler's pass", "our plan", "target"]
-    table = [f"| {' | '.join(head)} |", "|---|--:|--:|--:|---|", *(row.line() for row in rows)]
+    head = ["network", "program", "after Grappler's pass", "by its rules", "within 80%", "extra run time", "target"]
+    table = [f"| {' | '.join(head)} |", "|---|--:|--:|--:|--:|--:|---|", *(row.line() for row in rows)]
     print("\n".join([summary, "", *table]))
     text = "\n".join([lead, "", summary, "", *table])
     write_section("Recomputation in Grappler's own estimate", "python benchmarks/bench_grappler_estimate.py", text)

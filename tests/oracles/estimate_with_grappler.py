@@ -4,9 +4,10 @@ r"""Ask Grappler's own estimate of the peak what our recomputation saves, where 
     PYTHONPATH=. tensorflow/bin/python tests/oracles/estimate_with_grappler.py \
         estimates tests/data/grappler_estimates.json
 
-The first, in lowtide's environment, writes for every recorded network the nodes in the order in which our plan runs
-them, some twice. The second adds the estimates: of the program, of what Grappler's pass makes of it, and of our runs as
-a graph in which every node waits for the one before it and reads the latest copy.
+The first, in lowtide's environment, writes for every recorded network the nodes in the order in which our plans run
+them, some twice: the plan at Grappler's level, and the one of `minimize` within a budget. The second adds the
+estimates: of the program, of what Grappler's pass makes of it, and of our runs as a graph in which every node waits for
+the one before it and reads the latest copy.
 """
 
 import json
@@ -14,18 +15,31 @@ import sys
 from pathlib import Path
 from typing import Any
 
+BUDGET = "80%"
+MEANS = ("recompute", "reorder")
+
 
 def write_runs(path: str) -> None:
     """Write the runs of our plans."""
+    from lowtide import minimize
     from lowtide.grappler import optimize_memory
-    from tests.oracles.grappler_records import graph_of, hints_of, records
+    from tests.oracles.grappler_records import graph_of, hints_of, plannable_graph_of, records
 
     rows: list[dict[str, Any]] = []
     for record in records("recomputation"):
         if record["scope"] == "gradients/" and not record["name"].startswith("random"):
             graph = graph_of(record)
             order = optimize_memory(graph, "recomputation", hints=hints_of(record)).plan.order()
-            rows.append({"name": record["name"], "runs": [graph.op_names[op] for op in order]})
+            within = minimize(plannable_graph_of(record), budget=BUDGET, allow=MEANS, in_place=False)
+            rows.append(
+                {
+                    "name": record["name"],
+                    "runs": [graph.op_names[op] for op in order],
+                    "budget": BUDGET,
+                    "runs_within": [graph.op_names[op] for op in within.plan.order()],
+                    "extra_cost": within.extra_cost / within.base_cost,
+                }
+            )
     _write(path, rows)
 
 
@@ -40,6 +54,7 @@ def add_estimates(path: str) -> None:
         theirs = optimize(meta, "recomputation", "gradients/", cluster_of(HUGE, "GPU"))
         row["grappler"] = _estimate(_with_nodes(meta, theirs.node))
         row["ours"] = _estimate(_with_nodes(meta, _chained(meta.graph_def, row["runs"])))
+        row["within"] = _estimate(_with_nodes(meta, _chained(meta.graph_def, row["runs_within"])))
     _write(path, rows)
 
 
@@ -62,16 +77,19 @@ def _with_nodes(meta: Any, nodes: Any) -> Any:
 
 
 def _chained(graph_def: Any, runs: list[str]) -> list[Any]:
-    """Return a node per run; a second run is a copy, which everything behind it reads."""
+    """Return a node per run, variables first; another run is a copy, which everything behind it reads."""
     from tensorflow.core.framework import node_def_pb2
 
     originals = {node.name: node for node in graph_def.node}
+    runs = sorted(runs, key=lambda name: originals[name].op != "VariableV2")
     latest: dict[str, str] = {}
+    count: dict[str, int] = {}
     nodes: list[Any] = []
     for name in runs:
         node = node_def_pb2.NodeDef()
         node.CopyFrom(originals[name])
-        node.name = f"Recomputed/{name}" if name in latest else name
+        count[name] = count.get(name, 0) + 1
+        node.name = f"Recomputed{count[name]}/{name}" if name in latest else name
         del node.input[:]
         for each in originals[name].input:
             source, _, port = each.lstrip("^").partition(":")

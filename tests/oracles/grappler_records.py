@@ -2,9 +2,12 @@
 
 import gzip
 import json
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.grappler import Hints
@@ -46,6 +49,12 @@ def graph_of(record: dict[str, Any]) -> Graph:
             device=None,
         )
     return builder.build()
+
+
+def plannable_graph_of(record: dict[str, Any]) -> Graph:
+    """Build the graph of a record for planners that know no feeds: what is fed or stored comes once."""
+    graph = graph_of(record)
+    return replace(graph, pure=np.array([kind not in ("Placeholder", "VariableV2") for kind in graph.op_kinds]))
 
 
 def hints_of(record: dict[str, Any]) -> Hints:
