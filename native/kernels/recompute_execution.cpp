@@ -26,7 +26,11 @@ void RecomputeProgram::derive() {
     int32_t until = rerun_until[op];
     for (int32_t b : graph.touches[op])
       if (remakeable[b]) until = std::min(until, remake_until[b]);
-    for (int32_t b : graph.allocates[op]) remake_until[b] = until;
+    for (int32_t b : graph.allocates[op]) {
+      remake_until[b] = until;
+      // what cannot be made again up to its last use is kept, so that what is made from it can be
+      if (until < last_use[b]) remakeable[b] = 0;
+    }
   }
 }
 

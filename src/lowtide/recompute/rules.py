@@ -24,8 +24,9 @@ def in_class(graph: Graph) -> NDArray[np.bool_]:
 def rerun_until(graph: Graph, order: Order) -> NDArray[np.int32]:
     """Return, per op, the last moment for which it may run again; moment 2i + 1 is the first run of the op at place i.
 
-    It is 0 for ops that are not in the class above. Others may run again until something that they read or write gets
-    other contents, such as a weight that an optimizer updates. O(n + e).
+    It is 0 for ops that are not in the class above, and for those whose result another op overwrites: it could only be
+    made again before that. Others may run again until something that they read gets other contents, such as a weight
+    that an optimizer updates. O(n + e).
     """
     n = graph.n_ops
     place = np.empty(n, np.int64)
@@ -41,5 +42,6 @@ def rerun_until(graph: Graph, order: Order) -> NDArray[np.int32]:
         after = np.searchsorted(keys, buffers * (n + 1) + place[owners], side="right")
         found = after < len(keys)
         found[found] = writes[after[found], 0] == buffers[found]
-        np.minimum.at(until, owners[found], 2 * writes[after[found], 1] + 1)
+        moments = 2 * writes[after[found], 1] + 1
+        np.minimum.at(until, owners[found], moments if rows is graph.reads else 0)
     return np.where(in_class(graph), until, 0).astype(np.int32)

@@ -17,6 +17,9 @@ _CHANNEL_BLOCK = 16
 """oneDNN keeps images in blocks of so many channels."""
 _FEWEST_BLOCKED_CHANNELS = 4
 
+_SELECTORS = ("condition", "mask")
+"""Arguments that say which element is taken, and are not cast."""
+
 Arguments = dict[str, Any]
 
 
@@ -55,7 +58,11 @@ def _bytes_of(tensor: torch.Tensor | None) -> int:
 
 def _casts(given: Arguments) -> int:
     """Element-wise kernels cast operands of other types to the common one beforehand."""
-    operands = [tensor for tensor in _tensors(given) if tensor.dim() > 0 and tensor.dtype != torch.bool]
+    operands = [
+        value
+        for name, value in given.items()
+        if isinstance(value, torch.Tensor) and value.dim() > 0 and name not in _SELECTORS
+    ]
     if len({tensor.dtype for tensor in operands}) < 2:
         return 0
     common = reduce(torch.promote_types, (tensor.dtype for tensor in operands))
@@ -139,6 +146,11 @@ def _mask(given: Arguments, _: Any) -> int:
     return given["self"].numel()
 
 
+def _mask_as_numbers(given: Arguments, _: Any) -> int:
+    """The mask is converted to the gradient's type."""
+    return _bytes_of(given["grad_output"])
+
+
 def _mean(given: Arguments, _: Any) -> int:
     """Half-precision numbers are summed in single precision."""
     return given["self"].numel() * torch.float32.itemsize if given["self"].dtype in _HALF_TYPES else 0
@@ -162,6 +174,7 @@ _RULES: dict[str, Callable[[Arguments, Any], int]] = {
     "convolution_backward": _convolution_backward,
     "native_batch_norm_backward": _one_input,
     "native_dropout": _one_input,
+    "native_dropout_backward": _mask_as_numbers,
     "_safe_softmax": _mask,
     "mean": _mean,
 }

@@ -17,6 +17,8 @@ from lowtide.frameworks.torch.backend.planning import plan_module
 from lowtide.frameworks.torch.backend.programs import remember
 from lowtide.frameworks.torch.backend.split import split
 from lowtide.frameworks.torch.canonicalize import canonicalize
+from lowtide.frameworks.torch.dropout import split_dropout
+from lowtide.frameworks.torch.snapshots import snapshot_overwritten_inputs
 from lowtide.graph import Lifetime
 
 
@@ -58,6 +60,9 @@ class Partitioner:
         canonicalize(module.graph)
         module.graph.eliminate_dead_code()
         merge_common_subexpressions(module)
+        if "recompute" in self.options.means:
+            split_dropout(module.graph)
+            snapshot_overwritten_inputs(module.graph)
         held = set(static_inputs)
         whole = with_boundary(module, n_forward_outputs)
         primals = [node for node in module.graph.find_nodes(op="placeholder") if not is_tangent(node)]
