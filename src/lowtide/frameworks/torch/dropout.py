@@ -5,6 +5,7 @@ as two, its mask of one byte an element.
 """
 
 import operator
+from typing import Any
 
 import torch
 from torch.fx import Graph, Node
@@ -28,8 +29,9 @@ def split_dropout(graph: Graph) -> None:
 
 
 def _split(graph: Graph, node: Node, source: Node, rate: float) -> None:
-    result, drawn = value_of(node)
-    form = {"dtype": drawn.dtype, "device": drawn.device}
+    values: tuple[torch.Tensor, torch.Tensor] = value_of(node)
+    result, drawn = values
+    form: dict[str, Any] = {"dtype": drawn.dtype, "device": drawn.device}
     with graph.inserting_before(node):
         empty = graph.call_function(aten.empty_strided.default, (list(drawn.shape), list(drawn.stride())), form)
         mask = graph.call_function(aten.bernoulli_.float, (empty, 1 - rate))
@@ -39,7 +41,7 @@ def _split(graph: Graph, node: Node, source: Node, rate: float) -> None:
         made.meta = {**node.meta, "val": value}
     for user in list(node.users):
         if user.target is operator.getitem:
-            user.replace_all_uses_with((scaled, mask)[user.args[1]])  # pyright: ignore[reportArgumentType, reportCallIssue]
+            user.replace_all_uses_with(mask if user.args[1] == 1 else scaled)
             graph.erase_node(user)
     graph.erase_node(node)
 

@@ -104,6 +104,13 @@ def symbols_in(node: Node) -> list[Any]:
     return sorted(free_symbols(value_of(node)), key=str)
 
 
+def overlap_passes() -> list[Any]:
+    """Return the passes over kernels that the user has Inductor run last, for the overlap with communication."""
+    from torch._inductor import config
+
+    return list(config.reorder_for_compute_comm_overlap_passes) if config.reorder_for_compute_comm_overlap else []
+
+
 def patched(config: Any, changes: dict[str, Any]) -> AbstractContextManager[None]:
     """Change a configuration module of PyTorch's for a while."""
     return config.patch(changes)

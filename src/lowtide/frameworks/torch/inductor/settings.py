@@ -7,7 +7,7 @@ from typing import Any
 from torch._inductor import config
 from torch.fx import GraphModule
 
-from lowtide.frameworks.torch.backend.compiler_internals import compile_fx, patched
+from lowtide.frameworks.torch.backend.compiler_internals import compile_fx, overlap_passes, patched
 from lowtide.frameworks.torch.backend.options import Options
 from lowtide.frameworks.torch.inductor.order import MemoryOrder
 from lowtide.frameworks.torch.inductor.partition import PlannedPartition
@@ -18,13 +18,10 @@ def settings(options: Options) -> dict[str, Any]:
 
     Where the user has passes of their own for the overlap with communication, they run before ours.
     """
-    passes: list[Any] = (
-        config.reorder_for_compute_comm_overlap_passes if config.reorder_for_compute_comm_overlap else []
-    )
     chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options)}
     if "reorder" in options.means:
         chosen["reorder_for_compute_comm_overlap"] = True
-        chosen["reorder_for_compute_comm_overlap_passes"] = [*passes, MemoryOrder(options)]
+        chosen["reorder_for_compute_comm_overlap_passes"] = [*overlap_passes(), MemoryOrder(options)]
     return chosen
 
 
