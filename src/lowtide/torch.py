@@ -12,7 +12,8 @@ from lowtide.frameworks.torch.measure import MeasuredCall, measure
 from lowtide.frameworks.torch.measured_costs import measure_prices
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.read import read_captured
-from lowtide.frameworks.torch.training_step import TrainingStep
+from lowtide.frameworks.torch.step.planned_step import PlannedStep, training_step
+from lowtide.frameworks.torch.step.training_step import TrainingStep
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
@@ -20,6 +21,7 @@ __all__ = [
     "Applied",
     "Captured",
     "MeasuredCall",
+    "PlannedStep",
     "TorchModel",
     "TrainingStep",
     "apply",
@@ -28,6 +30,7 @@ __all__ = [
     "measure",
     "measure_costs",
     "read",
+    "training_step",
 ]
 
 
