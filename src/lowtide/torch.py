@@ -8,29 +8,32 @@ from lowtide.costs import Prices
 from lowtide.frameworks.torch.apply import Applied, apply_captured
 from lowtide.frameworks.torch.capture import capture
 from lowtide.frameworks.torch.captured import Captured
-from lowtide.frameworks.torch.measure import MeasuredCall, measure
+from lowtide.frameworks.torch.explain import Explanation, explain
+from lowtide.frameworks.torch.measure import MeasuredStep, measure
+from lowtide.frameworks.torch.measure_captured import MeasuredCall, measure_captured
 from lowtide.frameworks.torch.measured_costs import measure_prices
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.read import read_captured
-from lowtide.frameworks.torch.step.planned_step import PlannedStep, training_step
-from lowtide.frameworks.torch.step.training_step import TrainingStep
+from lowtide.frameworks.torch.training_step import TrainingStep
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
 __all__ = [
     "Applied",
     "Captured",
+    "Explanation",
     "MeasuredCall",
-    "PlannedStep",
+    "MeasuredStep",
     "TorchModel",
     "TrainingStep",
     "apply",
     "capture",
+    "explain",
     "inductor",
     "measure",
+    "measure_captured",
     "measure_costs",
     "read",
-    "training_step",
 ]
 
 

@@ -1,100 +1,185 @@
-"""Measuring a program for real: its peak of live tensor bytes, and a digest of everything it computes."""
+"""Measuring any step for real: its peak of memory and its time, beside what its plan predicted."""
 
-import hashlib
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import torch
-from torch._subclasses import FakeTensor
+from torch import nn
+from torch.optim import Optimizer
 from torch.utils import _pytree as pytree
 
-from lowtide.errors import UnsupportedError
+from lowtide.errors import UsageError
 from lowtide.frameworks.torch.allocation_events import peak_of_call
+from lowtide.frameworks.torch.backend.programs import programs_run
 from lowtide.frameworks.torch.captured import Captured
+from lowtide.frameworks.torch.kept_state import KeptState
 from lowtide.frameworks.torch.torch_internals import storage_bytes, storage_key
+from lowtide.pipeline import Result
+from lowtide.units import format_bytes
 
 _WARM_UP_CALLS = 2
+_TIMED_CALLS = 3
+
+State = nn.Module | Optimizer | torch.Tensor
+"""What a step may change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredCall:
-    """What one measured call took and computed."""
+class MeasuredStep:
+    """What one call of a step took, and what its plan said it would."""
 
-    peak_bytes: int
-    """Peak of live tensor bytes, inputs counted, everything persistent left out."""
-    outputs_digest: str
-    """Digest of the bits of all outputs, gradients, and persistent tensors after the call."""
+    measured_peak_bytes: int
+    """The most bytes allocated at once during a call, the batch counted, all else that was there before left out."""
+    predicted_peak_bytes: int | None
+    """The peak of the plan that ran; None where none did, or several, whose peaks say nothing of the whole."""
+    predicted_untouched_peak_bytes: int | None
+    """What the same program would need as it was before planning."""
+    median_seconds: float
+    """Time of one call."""
+    planned: tuple[Result, ...]
+    """What planning said of every program that ran, in the order of their first run."""
+    eager: "MeasuredStep | None"
+    """The same step without compiler and plan, where that was asked for."""
+
+    @property
+    def measured_over_predicted(self) -> float | None:
+        """The measured peak as a share of the predicted one; None where there is none."""
+        return self.measured_peak_bytes / self.predicted_peak_bytes if self.predicted_peak_bytes else None
+
+    def __str__(self) -> str:
+        lines = [f"measured peak   {format_bytes(self.measured_peak_bytes)}"]
+        share = self.measured_over_predicted
+        if self.predicted_peak_bytes is not None:
+            of = "" if share is None else f"   (measured / predicted: {share:.3f})"
+            lines.append(f"predicted peak  {format_bytes(self.predicted_peak_bytes)}{of}")
+        if self.predicted_untouched_peak_bytes is not None:
+            lines.append(f"without a plan  {format_bytes(self.predicted_untouched_peak_bytes)}   (predicted)")
+        if self.eager is not None:
+            lines.append(f"eager peak      {format_bytes(self.eager.measured_peak_bytes)}   (measured)")
+        lines.append(f"step time       {self.median_seconds * 1e3:.1f} ms")
+        if self.eager is not None:
+            ratio = self.median_seconds / self.eager.median_seconds
+            lines[-1] += f"   (eager {self.eager.median_seconds * 1e3:.1f} ms, ratio {ratio:.2f})"
+        return "\n".join(lines)
 
 
 def measure(
-    captured: Captured,
-    program: Callable[..., Any],
-    args: tuple[Any, ...] | None = None,
-    kwargs: Mapping[str, Any] | None = None,
-) -> MeasuredCall:
-    """Measure one call of a program, an applied one or `captured.run_original`, on the example inputs or others.
+    step: Callable[..., Any],
+    *batch: Any,
+    state: Sequence[State] = (),
+    with_eager: bool = False,
+    timed_calls: int = _TIMED_CALLS,
+) -> MeasuredStep:
+    """Measure calls of a step, any callable: compiled, planned by `training_step` or `apply`, or plain.
 
-    The call starts without gradients, from the parameters, state and random state that are there now, after two calls
-    that warm up the kernels' caches; all of these are put back at the end. Raises UnsupportedError without real inputs.
+    After two calls that compile it and warm up caches, one is measured and `timed_calls` are timed. On the CPU every
+    allocation is summed, those inside kernels included; on a GPU the caching allocator's own statistics are read.
+    Calls change what training steps change. Modules, optimizers and tensors in `state` start every call without
+    gradients and are put back at the end, random states with them; a step that is a module, a `TrainingStep`, or was
+    planned by lowtide brings its own. With `with_eager` the same is measured without compiler and plan.
+
+    Raises UsageError for a step that cannot be called.
     """
-    if any(isinstance(tensor, FakeTensor) for tensor in pytree.tree_leaves(captured.example_args)) and args is None:
-        raise UnsupportedError("the program was captured with fake tensors; give real inputs to measure it")
-    given = captured.example_args if args is None else args
-    named = dict(captured.example_kwargs if kwargs is None else kwargs)
-    inputs = [leaf for leaf in pytree.tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)]
-    device = inputs[0].device if inputs else torch.device("cpu")
-    with _restored_state(captured, inputs) as restore:
-        for _ in range(_WARM_UP_CALLS):
-            program(*given, **named)
-            restore()
-        peak, result = peak_of_call(lambda: program(*given, **named), device)
-        storages = {storage_key(tensor): storage_bytes(tensor) for tensor in inputs}
-        held = sum(storages.values())
-        digest = _digest([result, captured.binding.gradients(), captured.persistent(), inputs])
-    return MeasuredCall(peak_bytes=peak + held, outputs_digest=digest)
-
-
-@contextmanager
-def _restored_state(captured: Captured, inputs: list[torch.Tensor]) -> Generator[Callable[[], None]]:
-    """Keep a copy of all state outside the measured call; yields what puts it back, without gradients."""
-    binding = captured.binding
-    binding.materialize()
-    tensors = [*captured.persistent(), *inputs]
-    copies = [tensor.detach().to("cpu", copy=True) for tensor in tensors]
-    gradients = [tensor.grad if tensor.is_leaf else None for tensor in tensors]
-    cpu_state = torch.get_rng_state()
-    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-
-    def restore() -> None:
-        with torch.no_grad():
-            for tensor, copy in zip(tensors, copies, strict=True):
-                tensor.copy_(copy)
-                if tensor.is_leaf:
-                    tensor.grad = None
-        torch.set_rng_state(cpu_state)
-        if cuda_states:
-            torch.cuda.set_rng_state_all(cuda_states)
-
-    restore()
+    if not callable(step):
+        raise UsageError(f"cannot measure a {type(step).__name__}; give a function or module that runs one step")
+    kept = _kept(step, state)
     try:
-        yield restore
+        eager = _measured_eagerly(step, batch, kept, timed_calls) if with_eager else None
+        return _measured(step, batch, kept, timed_calls, eager)
     finally:
-        restore()
-        for tensor, gradient in zip(tensors, gradients, strict=True):
-            if tensor.is_leaf:
-                tensor.grad = gradient
-        binding.dematerialize()
+        if kept is not None:
+            kept.put_back_with_gradients()
 
 
-def _digest(values: Any) -> str:
-    digest = hashlib.blake2b()
-    for leaf in pytree.tree_leaves(values):
-        if isinstance(leaf, torch.Tensor):
-            flat = leaf.detach().cpu().contiguous().reshape(-1)
-            digest.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
-            digest.update(flat.view(torch.uint8).numpy().data)
-        else:
-            digest.update(repr(leaf).encode())
-    return digest.hexdigest()
+def _measured(
+    step: Callable[..., Any], batch: Sequence[Any], kept: KeptState | None, timed_calls: int, eager: MeasuredStep | None
+) -> MeasuredStep:
+    tensors = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
+    device = _device_of(tensors, kept)
+
+    def call() -> Any:
+        return step(*batch)
+
+    def prepare() -> None:
+        if kept is not None:
+            kept.clear_gradients()
+
+    for _ in range(_WARM_UP_CALLS):
+        prepare()
+        call()
+    prepare()
+    with programs_run() as programs:
+        peak, _ = peak_of_call(call, device)
+    seconds: list[float] = []
+    for _ in range(timed_calls):
+        prepare()
+        seconds.append(_seconds_of(call, device))
+    held = {storage_key(tensor): storage_bytes(tensor) for tensor in tensors if tensor.device == device}
+    planned = _results(step, [program.result for program in programs])
+    only = planned[0] if len(planned) == 1 else None
+    return MeasuredStep(
+        measured_peak_bytes=peak + sum(held.values()),
+        predicted_peak_bytes=None if only is None else _on(device, only.peak_bytes),
+        predicted_untouched_peak_bytes=None if only is None else _on(device, only.baseline_peak_bytes),
+        median_seconds=median(seconds),
+        planned=planned,
+        eager=eager,
+    )
+
+
+def _results(step: object, ran: list[Result]) -> tuple[Result, ...]:
+    own = getattr(step, "result", None)
+    return (own,) if isinstance(own, Result) else tuple(ran)
+
+
+def _on(device: torch.device, peaks: Any) -> int | None:
+    return peaks.get(str(device))
+
+
+def _seconds_of(call: Callable[[], Any], device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    started = time.perf_counter()
+    result = call()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    seconds = time.perf_counter() - started
+    del result
+    return seconds
+
+
+def _device_of(tensors: Sequence[torch.Tensor], kept: KeptState | None) -> torch.device:
+    known = [*tensors, *(kept.tensors if kept is not None else ())]
+    return next((tensor.device for tensor in known if tensor.device.type != "cpu"), torch.device("cpu"))
+
+
+def _measured_eagerly(
+    step: Callable[..., Any], batch: Sequence[Any], kept: KeptState | None, timed_calls: int
+) -> MeasuredStep:
+    captured = getattr(step, "captured", None)
+    if isinstance(captured, Captured):
+        return _measured(captured.run_original, batch, kept, timed_calls, None)
+    with torch.compiler.set_stance("force_eager"):
+        return _measured(step, batch, kept, timed_calls, None)
+
+
+def _kept(step: object, given: Sequence[State]) -> KeptState | None:
+    """Keep what is given, and what a step of a known kind brings; None where that is nothing."""
+    tensors: list[torch.Tensor] = []
+    optimizers: list[Optimizer] = []
+    captured = getattr(step, "captured", None)
+    if isinstance(captured, Captured):
+        tensors += captured.persistent()
+    owner = getattr(step, "step", step)  # a planned step names the plain one
+    own = [getattr(owner, name, None) for name in ("model", "optimizer")]
+    for part in (step, *own, *given):
+        if isinstance(part, nn.Module):
+            tensors += [*part.parameters(), *part.buffers()]
+        elif isinstance(part, Optimizer):
+            optimizers.append(part)
+        elif isinstance(part, torch.Tensor):
+            tensors.append(part)
+    return KeptState(tensors, optimizers) if tensors or optimizers else None

@@ -11,7 +11,7 @@ from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.torch.apply import Applied, apply_captured
 from lowtide.frameworks.torch.capture import capture
 from lowtide.frameworks.torch.exported_file import load_exported
-from lowtide.frameworks.torch.measure import measure
+from lowtide.frameworks.torch.measure_captured import measure_captured
 from lowtide.frameworks.torch.measured_costs import measure_prices
 from lowtide.frameworks.torch.read import read_captured
 from lowtide.graph import Graph
@@ -56,9 +56,9 @@ class TorchModel:
 
         Everything is compared bit for bit over all three: results, gradients, updated parameters and state.
         """
-        before = measure(self.captured, self.apply(Plan.baseline(self.graph)))
-        after = measure(self.captured, self.apply(plan))
-        original = measure(self.captured, self.captured.run_original)
+        before = measure_captured(self.captured, self.apply(Plan.baseline(self.graph)))
+        after = measure_captured(self.captured, self.apply(plan))
+        original = measure_captured(self.captured, self.captured.run_original)
         return Measurement(
             before_bytes=before.peak_bytes,
             after_bytes=after.peak_bytes,

@@ -11,6 +11,7 @@ from lowtide.frameworks.torch.backend.eager import run_boxed
 from lowtide.frameworks.torch.backend.inference import InferenceCompiler
 from lowtide.frameworks.torch.backend.options import Options
 from lowtide.frameworks.torch.backend.partitioner import Partitioner
+from lowtide.frameworks.torch.backend.programs import noting_runs, programs_planned
 
 
 def lowtide(
@@ -27,15 +28,21 @@ def lowtide(
     if mode is not None:
         raise UsageError(f"backend 'lowtide' knows no mode {mode!r}; give options instead")
     chosen = Options.parse(options)
-    if chosen.compiler == "inductor":
+    with programs_planned() as programs:
+        compiled = _compile(module, example_inputs, chosen)
+    return noting_runs(compiled, programs)
+
+
+def _compile(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    if options.compiler == "inductor":
         from lowtide.frameworks.torch.inductor.settings import compile_with_inductor
 
-        return compile_with_inductor(module, example_inputs, chosen)
+        return compile_with_inductor(module, example_inputs, options)
     compiled = aot_autograd(
         fw_compiler=run_boxed,
         bw_compiler=run_boxed,
-        inference_compiler=InferenceCompiler(chosen),
-        partition_fn=Partitioner(chosen),
+        inference_compiler=InferenceCompiler(options),
+        partition_fn=Partitioner(options),
         keep_inference_input_mutations=True,
     )
     return compiled(module, example_inputs)
