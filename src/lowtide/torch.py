@@ -14,7 +14,8 @@ from lowtide.frameworks.torch.measure_captured import MeasuredCall, measure_capt
 from lowtide.frameworks.torch.measured_costs import measure_prices
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.read import read_captured
-from lowtide.frameworks.torch.training_step import TrainingStep
+from lowtide.frameworks.torch.step.planned_step import PlannedStep, training_step
+from lowtide.frameworks.torch.step.training_step import TrainingStep
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
@@ -24,6 +25,7 @@ __all__ = [
     "Explanation",
     "MeasuredCall",
     "MeasuredStep",
+    "PlannedStep",
     "TorchModel",
     "TrainingStep",
     "apply",
@@ -34,6 +36,7 @@ __all__ = [
     "measure_captured",
     "measure_costs",
     "read",
+    "training_step",
 ]
 
 

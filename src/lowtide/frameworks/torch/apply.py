@@ -30,7 +30,8 @@ class Applied:
         """Run the program; raises UsageError where the arguments do not have the captured form."""
         binding = self.captured.binding
         sources = binding.bind(args, kwargs)
-        inputs = [tensor.detach() for tensor in sources]  # nothing requires grad, so autograd records nothing
+        # nothing requires grad, so autograd records nothing
+        inputs = [value.detach() if isinstance(value, torch.Tensor) else value for value in sources]
         with torch.set_grad_enabled(self.captured.with_backward), without_autocast():
             outputs = list(self._run(inputs))
         with torch.no_grad():

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from lowtide.errors import UsageError
+from lowtide.frameworks.torch.captured import CaptureMismatchError
 
 _TENSOR = object()
 
@@ -40,16 +40,20 @@ class CallInputs:
         return args, kwargs
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-        """Return the tensors of another call; raises UsageError where it differs from the captured one in form."""
+        """Return the tensors of another call; raises CaptureMismatchError where its form is not the captured one."""
         other = CallInputs.of(args, kwargs)
         if other.spec != self.spec:
-            raise UsageError("the arguments differ in structure from those captured; capture again with these")
+            raise CaptureMismatchError(
+                "the arguments differ in structure from those captured; capture again with these"
+            )
         for position, (mine, theirs) in enumerate(zip(self.leaves, other.leaves, strict=True)):
             if mine is not theirs and (mine is _TENSOR or theirs is _TENSOR or mine != theirs):
-                raise UsageError(f"argument {position} differs from the captured one; capture again with this value")
+                raise CaptureMismatchError(
+                    f"argument {position} differs from the captured one; capture again with this value"
+                )
         for position, (mine, theirs) in enumerate(zip(self.tensors, other.tensors, strict=True)):
             if _form(mine) != _form(theirs):
-                raise UsageError(f"tensor argument {position} is {_form(theirs)}, captured was {_form(mine)}")
+                raise CaptureMismatchError(f"tensor argument {position} is {_form(theirs)}, captured was {_form(mine)}")
         return list(other.tensors)
 
 

@@ -11,9 +11,9 @@ from torch.fx import GraphModule
 from lowtide.errors import LowtideError, UnsupportedError
 from lowtide.frameworks.torch.capture_function import capture_function
 from lowtide.frameworks.torch.capture_graph_module import capture_exported, capture_graph_module
-from lowtide.frameworks.torch.capture_training_step import capture_training_step
 from lowtide.frameworks.torch.captured import Captured
-from lowtide.frameworks.torch.training_step import TrainingStep
+from lowtide.frameworks.torch.step.capture_training_step import capture_training_step
+from lowtide.frameworks.torch.step.training_step import TrainingStep
 
 
 def capture(program: Any) -> Captured:

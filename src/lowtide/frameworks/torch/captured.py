@@ -8,18 +8,26 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from lowtide.errors import UsageError
 from lowtide.graph import Lifetime
+
+
+class CaptureMismatchError(UsageError):
+    """A call differs from the captured one; capturing again makes it work."""
 
 
 class Binding(ABC):
     """How the user's live objects feed a captured graph, and how its flat outputs become the user's result."""
 
     @abstractmethod
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-        """Return the live tensor of every placeholder, in order; raises UsageError where the call does not fit."""
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Return the live tensor or scalar of every placeholder, in order.
+
+        Raises CaptureMismatchError where the call does not fit what was captured; nothing has run then.
+        """
 
     @abstractmethod
-    def finish(self, outputs: list[Any], sources: list[torch.Tensor]) -> Any:
+    def finish(self, outputs: list[Any], sources: list[Any]) -> Any:
         """Turn the graph's flat outputs into the user's result, storing gradients where the original would.
 
         `sources` are the tensors that `bind` returned.

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.utils.stateless import _reparametrize_module  # pyright: ignore[reportPrivateUsage]
 
-from lowtide.errors import UsageError
+from lowtide.frameworks.torch.captured import CaptureMismatchError
 
 
 def modules_of(*roots: object) -> list[nn.Module]:
@@ -116,6 +116,8 @@ def modes_of(modules: tuple[nn.Module, ...]) -> tuple[bool, ...]:
 
 
 def check_modes(modules: tuple[nn.Module, ...], captured: tuple[bool, ...]) -> None:
-    """Raise UsageError where a module has left the mode (training or evaluation) it was captured in."""
+    """Raise CaptureMismatchError where a module has left the mode (training or evaluation) it was captured in."""
     if modes_of(modules) != captured:
-        raise UsageError("a module changed between training and evaluation mode since it was captured; capture again")
+        raise CaptureMismatchError(
+            "a module changed between training and evaluation mode since it was captured; capture again"
+        )

@@ -8,7 +8,8 @@ from torch.fx import Graph, Node
 
 from lowtide.frameworks.torch.torch_internals import op_name
 
-_FUSED_OPTIMIZERS = ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
+FUSED_OPTIMIZERS = ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
+"""The fused optimizers; each takes lists of tensors and its settings as floats."""
 
 
 def split_foreach(graph: Graph) -> None:
@@ -19,7 +20,7 @@ def split_foreach(graph: Graph) -> None:
     for node in list(graph.nodes):
         name = op_name(node.target)
         tensors: Any = node.args[0] if node.args else ()
-        if (name.startswith("_foreach_") or name in _FUSED_OPTIMIZERS) and len(tensors) > 1:
+        if (name.startswith("_foreach_") or name in FUSED_OPTIMIZERS) and len(tensors) > 1:
             _split(graph, node, len(tensors))
 
 

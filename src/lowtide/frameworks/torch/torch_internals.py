@@ -11,6 +11,8 @@ import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses import fake_tensor
 from torch.fx import Node
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 DEPENDS_ON_VALUES: tuple[type[Exception], ...] = (
     symbolic_shapes.GuardOnDataDependentSymNode,
@@ -110,3 +112,20 @@ def is_dense(tensor: torch.Tensor) -> bool:
 def differentiate(loss: torch.Tensor) -> None:
     """Run the backward pass."""
     loss.backward()
+
+
+def without_modes() -> AbstractContextManager[Any]:
+    """Run as if nothing were being traced."""
+    return _disable_current_modes()
+
+
+def is_random_op(overload: Any) -> bool:
+    """Tell whether an operator draws from a random stream."""
+    return torch.Tag.nondeterministic_seeded in overload.tags
+
+
+def written_arguments(overload: Any, args: Any, kwargs: Any) -> list[Any]:
+    """Return the given arguments, tensors or lists of tensors flattened, that an operator writes into."""
+    given = dict(zip((a.name for a in overload._schema.arguments), args, strict=False)) | dict(kwargs)
+    written = [a.name for a in overload._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    return [leaf for name in written for leaf in pytree.tree_leaves(given.get(name))]

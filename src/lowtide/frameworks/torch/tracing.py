@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch._guards import detect_fake_mode
 from torch._subclasses import FakeTensor, FakeTensorMode
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -17,13 +17,14 @@ from lowtide.frameworks.torch.rng_state_ops import recorded_rng_state
 from lowtide.frameworks.torch.split_foreach import split_foreach
 from lowtide.frameworks.torch.torch_internals import DEPENDS_ON_VALUES, kept_random_state
 
-FlatFunction = Callable[[list[torch.Tensor]], list[Any]]
+FlatFunction = Callable[[list[Any]], list[Any]]
 
 
 class FakeInputs:
-    """Fake stand-ins for live tensors, all of one fake mode."""
+    """Fake stand-ins for live tensors, all of one fake mode, and symbols for scalars behind them."""
 
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+    def __init__(self, tensors: Sequence[torch.Tensor], scalars: Sequence[torch.SymFloat] = ()) -> None:
+        self.scalars = list(scalars)
         self.mode = detect_fake_mode(list(tensors)) or FakeTensorMode(
             shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True
         )
@@ -32,10 +33,12 @@ class FakeInputs:
             for tensor in tensors
         ]
 
-    def extended_by(self, forms: Sequence[torch.Tensor], *, before: int) -> "FakeInputs":
-        """Return these stand-ins with more of the given forms put in before one of them."""
+    def extended_by(
+        self, forms: Sequence[torch.Tensor], *, before: int, scalars: Sequence[torch.SymFloat] = ()
+    ) -> "FakeInputs":
+        """Return these stand-ins with more of the given forms put in before one of them, and scalars."""
         more = [self.empty(form) for form in forms]
-        return FakeInputs([*self.tensors[:before], *more, *self.tensors[before:]])
+        return FakeInputs([*self.tensors[:before], *more, *self.tensors[before:]], scalars)
 
     @contextmanager
     def rehearsal(self) -> Generator[None]:
@@ -56,14 +59,14 @@ def dry_run(function: FlatFunction, inputs: FakeInputs) -> list[Any]:
         return function([inputs.empty(tensor) for tensor in inputs.tensors])
 
 
-def trace(function: FlatFunction, inputs: FakeInputs) -> GraphModule:
+def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph], None] | None = None) -> GraphModule:
     """Trace a flat function into an aten graph with one placeholder per input, in the order a plain run executes.
 
-    In-place operations stay in place. Data-dependent Python scalars become ops of the graph. Raises UnsupportedError
-    for control flow that depends on values.
+    In-place operations stay in place. Data-dependent Python scalars become ops of the graph. `rewrite` gets the graph
+    as it was traced. Raises UnsupportedError for control flow that depends on values.
     """
     with quiet_tracing():
-        traced = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs.tensors)
+        traced = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)([*inputs.tensors, *inputs.scalars])
     for node in traced.graph.find_nodes(op="get_attr"):
         value = getattr(traced, str(node.target), None)
         if isinstance(value, torch.Tensor) and value.requires_grad:
@@ -71,6 +74,8 @@ def trace(function: FlatFunction, inputs: FakeInputs) -> GraphModule:
                 f"the function closes over a tensor of shape {tuple(value.shape)} that requires grad; "
                 "make it a parameter of a module or pass it as an argument"
             )
+    if rewrite is not None:
+        rewrite(traced.graph)
     split_foreach(traced.graph)
     canonicalize(traced.graph)
     traced.recompile()

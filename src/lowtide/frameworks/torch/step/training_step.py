@@ -11,6 +11,7 @@ from lowtide.frameworks.torch.torch_internals import differentiate
 
 LossFunction = Callable[..., torch.Tensor]
 GradientHook = Callable[[list[torch.Tensor]], object]
+ModelHook = Callable[[nn.Module], object]
 
 
 class TrainingStep:
@@ -18,7 +19,8 @@ class TrainingStep:
 
     `loss_function(model, *batch)` returns the scalar loss; without one the step calls `model(*batch)` and takes the
     output's `.loss`, else its first element, else the output itself. `before_update` gets the parameters with their
-    gradients before the update, for instance to clip them. Calling the step runs it as plain PyTorch and returns the
+    gradients before the update, for instance to clip them; `after_update` gets the model, without gradients recorded,
+    for instance to average its parameters. Calling the step runs it as plain PyTorch and returns the
     detached loss. Captured as a graph, updates can run as soon as their gradients are there.
     """
 
@@ -29,11 +31,13 @@ class TrainingStep:
         optimizer: Optimizer,
         *,
         before_update: GradientHook | None = None,
+        after_update: ModelHook | None = None,
     ) -> None:
         self.model = model
         self.loss_function = loss_function
         self.optimizer = optimizer
         self.before_update = before_update
+        self.after_update = after_update
 
     def loss(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Return the loss of a batch, attached to the autograd graph."""
@@ -57,4 +61,7 @@ class TrainingStep:
         if self.before_update is not None:
             self.before_update(self.parameters())
         self.optimizer.step()
+        if self.after_update is not None:
+            with torch.no_grad():
+                self.after_update(self.model)
         return loss.detach()

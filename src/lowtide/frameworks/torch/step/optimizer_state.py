@@ -7,20 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch.optim import NAdam, Optimizer
+from torch.optim import Optimizer
 
-from lowtide.errors import UnsupportedError, UsageError
-
-_LAZY_FROM_ZERO = (
-    torch.optim.Adam,
-    torch.optim.AdamW,
-    torch.optim.NAdam,
-    torch.optim.RAdam,
-    torch.optim.Adamax,
-    torch.optim.Adadelta,
-    torch.optim.RMSprop,
-    torch.optim.SGD,
-)
+from lowtide.errors import UnsupportedError
+from lowtide.frameworks.torch.step.initial_state import initial_values
+from lowtide.frameworks.torch.step.raw_step import Groups, raw_step, settings_of, swapped
+from lowtide.frameworks.torch.step.scalar_settings import ScalarSettings
 
 
 class StateEntry(NamedTuple):
@@ -41,6 +33,8 @@ class OptimizerState:
     entries: tuple[StateEntry, ...]
     settings: tuple[tuple[int, str], ...]
     """Group and key of the settings that are tensors, such as a learning rate."""
+    scalars: ScalarSettings
+    """The settings that are floats and may change."""
 
     def parameters(self) -> list[torch.Tensor]:
         """Return the optimizer's parameters in the order of its groups."""
@@ -61,78 +55,60 @@ class OptimizerState:
         """Return the entries that the optimizer has not made yet."""
         parameters = self.parameters()
         state = self.optimizer.state
-        return [entry for entry in self.entries if entry.key not in state.get(parameters[entry.parameter], {})]
+        return [entry for entry in self.entries if state.get(parameters[entry.parameter], {}).get(entry.key) is None]
 
     def materialize(self) -> None:
-        """Make the missing entries as the optimizer's own first step would."""
+        """Make the missing entries as the optimizer's own first step would.
+
+        Raises UsageError for an entry whose start is not known.
+        """
+        missing = self.missing()
         parameters = self.parameters()
-        for entry in self.missing():
-            initial = 1.0 if isinstance(self.optimizer, NAdam) and entry.key == "mu_product" else 0.0
+        numbers = initial_values(self.optimizer, [(entry.parameter, entry.key) for entry in missing])
+        for entry, number in zip(missing, numbers, strict=True):
             form, parameter = entry.form, parameters[entry.parameter]
             made = torch.empty_strided(form.shape, form.stride(), dtype=form.dtype, device=form.device)
-            self.optimizer.state[parameter][entry.key] = made.fill_(initial)
+            self.optimizer.state[parameter][entry.key] = made.fill_(number)
+
+    def fixed_settings(self) -> list[dict[str, Any]]:
+        """Return the settings that are constants of the graph, for comparison."""
+        groups: Groups = [settings_of(group) for group in self.optimizer.param_groups]
+        self.scalars.put(groups, [None] * len(self.scalars.entries))
+        return groups
 
     @contextmanager
-    def replaced_by(self, parameters: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> Generator[None]:
-        """Let the optimizer work on other parameters, state and tensor settings in place of its own."""
+    def replaced_by(
+        self, parameters: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor], scalars: Sequence[Any]
+    ) -> Generator[None]:
+        """Let the optimizer work on other parameters, state and settings in place of its own.
+
+        State that the update binds anew is written back into the tensors given.
+        """
         state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         for position, live in enumerate(self.parameters()):
             kept = {key: value for key, value in self.optimizer.state.get(live, {}).items() if not _is_tensor(value)}
             state[parameters[position]].update(kept)
         for entry, tensor in zip(self.entries, tensors[: len(self.entries)], strict=True):
             state[parameters[entry.parameter]][entry.key] = tensor
-        replaced = dict(zip(self.settings, tensors[len(self.entries) :], strict=True))
-        with swapped(self.optimizer, parameters, state, replaced):
+
+        def adjust(groups: Groups) -> None:
+            for (group, key), tensor in zip(self.settings, tensors[len(self.entries) :], strict=True):
+                groups[group][key] = tensor
+            self.scalars.put(groups, scalars)
+
+        with swapped(self.optimizer, parameters, state, adjust):
             yield
-
-
-@contextmanager
-def swapped(
-    optimizer: Optimizer,
-    parameters: Sequence[torch.Tensor],
-    state: "defaultdict[Any, dict[str, Any]]",
-    settings: dict[tuple[int, str], torch.Tensor],
-) -> Generator[None]:
-    """Swap an optimizer's parameters, state and some settings; what it does to its own is undone at the end."""
-    kept_groups, kept_state = optimizer.param_groups, optimizer.state
-    remaining = iter(parameters)
-    groups: list[dict[str, Any]] = []
-    for index, group in enumerate(kept_groups):
-        copied = {key: settings.get((index, key), value) for key, value in group.items()}
-        groups.append({**copied, "params": [next(remaining) for _ in group["params"]]})
-    before = [settings_of(group) for group in groups]
-    optimizer.param_groups, optimizer.state = groups, state
-    try:
-        yield
-        if [settings_of(group) for group in groups] != before:
-            raise UnsupportedError(f"{type(optimizer).__name__} changes its settings in a step; no graph can hold that")
-    finally:
-        optimizer.param_groups, optimizer.state = kept_groups, kept_state
-
-
-def settings_of(group: dict[str, Any]) -> dict[str, Any]:
-    """Return a group's settings that are no tensors, for comparison."""
-    return {key: value for key, value in _plain_values(group).items() if key != "params"}
-
-
-def raw_step(optimizer: Optimizer) -> None:
-    """Run the optimizer's update itself, without hooks and graph breaks around it."""
-    function: Any = type(optimizer).step
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    try:
-        with torch.no_grad():
-            function(optimizer)
-    except TypeError as error:
-        raise UnsupportedError(
-            f"{type(optimizer).__name__}.step needs a closure; only a step without arguments can be captured"
-        ) from error
+        for entry, tensor in zip(self.entries, tensors[: len(self.entries)], strict=True):
+            now = state[parameters[entry.parameter]][entry.key]
+            if now is not tensor:
+                with torch.no_grad():
+                    tensor.copy_(now)
 
 
 def discover_state(optimizer: Optimizer, parameters: Sequence[torch.Tensor]) -> OptimizerState:
     """Find the state of an optimizer by running one update on fake parameters that hold fake gradients.
 
-    Raises UnsupportedError where state is made lazily in a way that is not known, or is no tensor and changes.
+    Raises UnsupportedError where state is no tensor and changes.
     """
     settings = tuple(
         (index, key)
@@ -145,9 +121,12 @@ def discover_state(optimizer: Optimizer, parameters: Sequence[torch.Tensor]) -> 
     for own, fake in zip(live, parameters, strict=True):
         for key, value in optimizer.state.get(own, {}).items():
             state[fake][key] = _form_of(value) if _is_tensor(value) else value
-    known = {fake: dict(entries) for fake, entries in state.items()}
-    replaced = {(index, key): _form_of(optimizer.param_groups[index][key]) for index, key in settings}
-    with swapped(optimizer, parameters, state, replaced):
+
+    def adjust(groups: Groups) -> None:
+        for index, key in settings:
+            groups[index][key] = _form_of(optimizer.param_groups[index][key])
+
+    with swapped(optimizer, parameters, state, adjust):
         raw_step(optimizer)
         first = {fake: _plain_values(entries) for fake, entries in state.items()}
         raw_step(optimizer)
@@ -156,22 +135,12 @@ def discover_state(optimizer: Optimizer, parameters: Sequence[torch.Tensor]) -> 
         for key, value in state.get(fake, {}).items():
             if _is_tensor(value):
                 entries.append(StateEntry(position, key, value))
-                if key not in known.get(fake, {}):
-                    _check_lazy(optimizer, key)
             elif first[fake].get(key) != value:
                 raise UnsupportedError(
                     f"{type(optimizer).__name__} keeps the Python value '{key}' that changes in every step; "
                     "no graph can hold it, use an optimizer that keeps its state in tensors"
                 )
-    return OptimizerState(optimizer, tuple(entries), settings)
-
-
-def _check_lazy(optimizer: Optimizer, key: str) -> None:
-    damped = type(optimizer) is torch.optim.SGD and any(group["dampening"] for group in optimizer.param_groups)
-    if type(optimizer) not in _LAZY_FROM_ZERO or damped:
-        raise UsageError(
-            f"how {type(optimizer).__name__} starts its state '{key}' is not known; run one ordinary step first"
-        )
+    return OptimizerState(optimizer, tuple(entries), settings, ScalarSettings.of(optimizer))
 
 
 def _plain_values(entries: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Training steps: forward, backward and optimizer update captured, planned and run as one program."""

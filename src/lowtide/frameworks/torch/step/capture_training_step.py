@@ -1,0 +1,201 @@
+"""Capturing a whole training step as one graph: the update of a parameter is ready when its gradient is."""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses import FakeTensor
+from torch.fx import Graph
+
+from lowtide.errors import UnsupportedError, UsageError
+from lowtide.frameworks.torch.call_inputs import CallInputs
+from lowtide.frameworks.torch.captured import Binding, Captured, CaptureMismatchError
+from lowtide.frameworks.torch.module_tensors import ModuleTensors, check_modes, modes_of, modules_of
+from lowtide.frameworks.torch.step.decisions import Decisions
+from lowtide.frameworks.torch.step.initial_state import initial_values
+from lowtide.frameworks.torch.step.optimizer_state import OptimizerState, discover_state
+from lowtide.frameworks.torch.step.raw_step import note_step, raw_step, refuse_hooks
+from lowtide.frameworks.torch.step.scalar_values import AnyScalar, ScalarValues
+from lowtide.frameworks.torch.step.training_step import TrainingStep
+from lowtide.frameworks.torch.step.update_tracing import UpdateCalls, symbolic_choices
+from lowtide.frameworks.torch.symbolic_scalars import new_scalar, silent_branches, symbol_name
+from lowtide.frameworks.torch.tracing import FakeInputs, trace
+from lowtide.graph import Lifetime
+
+
+def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Captured:
+    """Capture a training step on a batch; the optimizer is the user's own, working on stand-ins while it is traced.
+
+    Learning rates, momenta, betas and weight decays that are floats become inputs of the graph; branches on them and on
+    state of one element are taken as they would be now, and checked in every call.
+    Raises UnsupportedError for an optimizer whose step is no fixed program, UsageError for a loss that is no scalar.
+    """
+    refuse_hooks(step.optimizer)
+    roots = (step.model, step.loss_function, step.before_update, step.after_update)
+    modules = ModuleTensors.of(modules_of(*roots))
+    call = CallInputs.of(args, kwargs)
+    live = modules.live()
+    position = {id(tensor): index for index, tensor in enumerate(live)}
+    updated: list[int] = []
+    for parameter in step.parameters():
+        if id(parameter) not in position:
+            raise UnsupportedError("the optimizer updates a tensor that is no parameter of the model or its loss")
+        updated.append(position[id(parameter)])
+    fakes = FakeInputs([*live, *call.tensors])
+
+    def run(tensors: list[torch.Tensor], update: Callable[[list[torch.Tensor]], object]) -> torch.Tensor:
+        """Run forward and backward, then an update of the optimizer's parameters, which hold their gradients."""
+        trainable = {index for index in updated if modules.trainable[index]}
+        sources = [t.detach().requires_grad_() if index in trainable else t for index, t in enumerate(tensors)]
+        with modules.replaced_by(sources[: len(live)]):
+            inner_args, inner_kwargs = call.rebuild(sources[len(live) :])
+            loss: Any = step.loss(*inner_args, **inner_kwargs)
+            if not (isinstance(loss, torch.Tensor) and loss.dim() == 0 and loss.requires_grad):
+                raise UsageError("the loss of a training step must be a scalar tensor that requires grad")
+            order = [index for index in updated if index in trainable]
+            found = torch.autograd.grad(loss, [sources[index] for index in order], allow_unused=True)
+            for index, gradient in zip(order, found, strict=True):
+                sources[index].grad = gradient
+            parameters = [sources[index] for index in updated]
+            if step.before_update is not None:
+                step.before_update(parameters)
+            update(parameters)
+            if step.after_update is not None:
+                with torch.no_grad():
+                    step.after_update(step.model)
+        return loss.detach()
+
+    with fakes.rehearsal(), torch.enable_grad(), AnyScalar():
+        found: list[OptimizerState] = []
+        run([fakes.empty(t) for t in fakes.tensors], lambda given: found.append(discover_state(step.optimizer, given)))
+        (state,) = found
+    state_forms = [entry.form for entry in state.entries]
+    state_forms += [fakes.mode.from_tensor(step.optimizer.param_groups[group][key]) for group, key in state.settings]
+    held = len(live) + len(state_forms)
+    shape_env: Any = fakes.mode.shape_env
+    names = [entry.label for entry in state.scalars.entries]
+    values = state.scalars.live(step.optimizer)
+    scalars = [new_scalar(shape_env, name, float(value)) for name, value in zip(names, values, strict=True)]
+    inputs = fakes.extended_by(state_forms, before=len(live), scalars=scalars)
+    known = [*live, *_present_values(state)]
+    calls, followed = UpdateCalls(), ScalarValues(shape_env)
+
+    def flat(given: list[Any]) -> list[Any]:
+        tensors, symbols = given[: len(inputs.tensors)], given[len(inputs.tensors) :]
+        for position, (traced, value) in enumerate(zip(tensors[:held], known, strict=True)):
+            if value is not None and value.numel() == 1 and not isinstance(value, FakeTensor):
+                followed.follow(traced, value, position)
+
+        def update(parameters: list[torch.Tensor]) -> None:
+            with state.replaced_by(parameters, tensors[len(live) : held], symbols), calls:
+                raw_step(step.optimizer)
+
+        with followed:
+            return [run([*tensors[: len(live)], *tensors[held:]], update)]
+
+    def connect(graph: Graph) -> None:
+        placeholders = graph.find_nodes(op="placeholder")[len(inputs.tensors) :]
+        calls.connect(graph, dict(zip(map(symbol_name, scalars), placeholders, strict=True)))
+
+    with ExitStack() as stack:
+        for context in (torch.enable_grad(), symbolic_choices(step.optimizer), silent_branches()):
+            stack.enter_context(context)
+        graph_module = trace(flat, inputs, connect)
+    binding = TrainingStepBinding(
+        step,
+        modules,
+        call,
+        state,
+        modes=modes_of(modules.modules),
+        settings=state.fixed_settings(),
+        symbols=tuple(map(symbol_name, scalars)),
+        decisions=followed.decisions(),
+    )
+    labels = modules.labels()
+    persistent = [*labels, *state.labels([labels[index] for index in updated])]
+    return Captured(
+        name=f"{type(step.model).__name__} training step",
+        graph_module=graph_module,
+        inputs=(
+            *((name, Lifetime.PERSISTENT) for name in persistent),
+            *((name, Lifetime.INPUT) for name in call.names),
+            *((name, Lifetime.PERSISTENT) for name in names),
+        ),
+        binding=binding,
+        with_backward=True,
+        example_args=tuple(args),
+        example_kwargs=dict(kwargs),
+    )
+
+
+def _present_values(state: OptimizerState) -> list[torch.Tensor | None]:
+    """Return the optimizer's tensors as they are, small ones not made yet as they will be made, None for others."""
+    missing = [(entry.parameter, entry.key) for entry in state.missing()]
+    numbers = dict(zip(missing, initial_values(state.optimizer, missing), strict=True))
+    parameters = state.parameters()
+    found: list[torch.Tensor | None] = []
+    for position, key, form in state.entries:
+        if (position, key) in numbers:
+            is_small = form.numel() == 1
+            found.append(torch.full(form.shape, numbers[position, key], dtype=form.dtype) if is_small else None)
+        else:
+            found.append(state.optimizer.state[parameters[position]][key])
+    return [*found, *(state.optimizer.param_groups[group][key] for group, key in state.settings)]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingStepBinding(Binding):
+    """Feeds a captured training step from the model, the optimizer's state and settings, and the batch."""
+
+    step: TrainingStep
+    modules: ModuleTensors
+    call: CallInputs
+    state: OptimizerState
+    modes: tuple[bool, ...]
+    settings: list[dict[str, Any]]
+    symbols: tuple[str, ...]
+    """What stands for each scalar setting in the decisions."""
+    decisions: Decisions
+    made: list[tuple[torch.Tensor, str]] = field(default_factory=list[tuple[torch.Tensor, str]])
+    """State entries that `materialize` made, so that they can be taken back."""
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        check_modes(self.modules.modules, self.modes)
+        if self.state.fixed_settings() != self.settings:
+            raise CaptureMismatchError("the optimizer's settings changed since the step was captured; capture again")
+        inputs = self.call.bind(args, kwargs)
+        self.state.materialize()
+        scalars = self.state.scalars.live(self.step.optimizer)
+        sources = [*self.modules.live(), *self.state.live(), *inputs, *scalars]
+        if not self.decisions.hold(sources, dict(zip(self.symbols, scalars, strict=True))):
+            raise CaptureMismatchError(
+                "the optimizer's settings or state would take another branch than when the step was captured; "
+                "capture again"
+            )
+        return sources
+
+    def finish(self, outputs: list[Any], sources: list[Any]) -> Any:
+        """Return the loss; gradients are consumed by the updates."""
+        note_step(self.step.optimizer)
+        return outputs[0]
+
+    def run_original(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        return self.step(*args, **kwargs)
+
+    def persistent(self) -> list[torch.Tensor]:
+        return [*self.modules.live(), *self.state.live()]
+
+    def materialize(self) -> None:
+        parameters = self.state.parameters()
+        self.made.extend((parameters[entry.parameter], entry.key) for entry in self.state.missing())
+        self.state.materialize()
+
+    def dematerialize(self) -> None:
+        for parameter, key in self.made:
+            entries = self.step.optimizer.state[parameter]
+            entries.pop(key, None)
+            if not entries:
+                del self.step.optimizer.state[parameter]
+        self.made.clear()

@@ -1,0 +1,159 @@
+"""A training step under a plan: captured, planned and verified once, called like a function from then on."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from lowtide.effort import DEFAULT_EFFORT, EffortName
+from lowtide.errors import UnsupportedError, UsageError
+from lowtide.frameworks.model import Measurement
+from lowtide.frameworks.torch.apply import Applied, apply_captured
+from lowtide.frameworks.torch.capture import capture
+from lowtide.frameworks.torch.captured import Captured, CaptureMismatchError
+from lowtide.frameworks.torch.model import TorchModel
+from lowtide.frameworks.torch.read import read_captured
+from lowtide.frameworks.torch.step.training_step import GradientHook, LossFunction, ModelHook, TrainingStep
+from lowtide.pipeline import Result, minimize
+from lowtide.plan import Plan
+
+CompilerName = Literal["eager", "inductor"]
+_MOST_PROGRAMS = 8
+"""Forms of a step that are kept at once: shapes of batches, modes, branches."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Program:
+    captured: Captured
+    fingerprint: str
+    result: Result
+    applied: Applied
+
+
+class PlannedStep:
+    """A training step that runs in the order of a plan; call it with a batch, it returns the detached loss.
+
+    The optimizer and its schedules are used as ever: `step(...)`, then `scheduler.step()`. Learning rates, momenta,
+    betas and weight decays may change from call to call. A batch of another form, a module in another mode, another
+    setting, or state that takes another branch makes a call capture anew, and plan anew where the graph is another one.
+    """
+
+    def __init__(self, step: TrainingStep, plan: Callable[[Any], Result]) -> None:
+        self.step = step
+        self._plan = plan
+        self._programs: list[_Program] = []
+        """The one used last comes first."""
+
+    @property
+    def result(self) -> Result:
+        """What planning found: the plan, its peak, bound and status."""
+        return self._programs[0].result
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the last call's program."""
+        return self.result.plan
+
+    @property
+    def captured(self) -> Captured:
+        """The graph of the last call's program, with what feeds it."""
+        return self._programs[0].captured
+
+    def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Run one step; raises UnsupportedError where a call of a new form cannot be captured."""
+        self.step.optimizer.zero_grad(set_to_none=True)
+        for program in list(self._programs):
+            try:
+                loss = program.applied(*args, **kwargs)
+            except CaptureMismatchError:
+                continue
+            self._put_first(program)
+            return loss
+        self.prepare(args, kwargs)
+        return self._programs[0].applied(*args, **kwargs)
+
+    def prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Capture and plan the step for calls like this one, which is not run."""
+        captured = _capture(self.step, args, kwargs)
+        graph = read_captured(captured)
+        known = next((program for program in self._programs if program.fingerprint == graph.fingerprint), None)
+        result = self._plan(graph) if known is None else known.result
+        program = _Program(captured, graph.fingerprint, result, apply_captured(result.plan, captured))
+        if known is not None:
+            self._programs.remove(known)
+        self._put_first(program)
+
+    def measure(self) -> Measurement:
+        """Run the step on its example batch plainly, captured, and planned; all state is put back at the end."""
+        return TorchModel(self.captured).measure(self.plan)
+
+    def _put_first(self, program: _Program) -> None:
+        others = [other for other in self._programs if other is not program]
+        self._programs = [program, *others][:_MOST_PROGRAMS]
+
+
+def training_step(
+    model: nn.Module,
+    loss_function: LossFunction | None,
+    optimizer: Optimizer,
+    example_batch: tuple[Any, ...] | list[Any] | Mapping[str, Any] | torch.Tensor,
+    *,
+    budget: str | int | None = None,
+    allow: Iterable[str] | None = None,
+    effort: EffortName = DEFAULT_EFFORT,
+    compiler: CompilerName = "eager",
+    clip_grad_norm: float | None = None,
+    clip_grad_value: float | None = None,
+    before_update: GradientHook | None = None,
+    after_update: ModelHook | None = None,
+) -> PlannedStep:
+    """Return the whole training step, forward, backward and update, as one planned program; nothing is run yet.
+
+    `loss_function(model, *batch)` returns the scalar loss (None: the model does). `budget`, `allow` and `effort` are
+    those of `lowtide.minimize`; left out, `allow` is "reorder" and "share", with a budget "recompute" as well.
+    Gradients are clipped as `torch.nn.utils` does, then handed to `before_update(parameters)`; `after_update(model)`
+    runs last, for instance an averaged model's `update_parameters`. Results equal the plain step's bit for bit.
+
+    Raises UnsupportedError for a step that no graph can hold, with what to do instead; UsageError for a bad call.
+    """
+    if compiler != "eager":
+        raise UnsupportedError(f"compiler {compiler!r} is not available for a whole training step; use 'eager'")
+    means = ("reorder", "share") if budget is None else ("reorder", "share", "recompute")
+    allowed = means if allow is None else tuple(allow)
+    hooks = [hook for hook in (_clipping(clip_grad_norm, clip_grad_value), before_update) if hook is not None]
+
+    def prepare(parameters: list[torch.Tensor]) -> None:
+        for hook in hooks:
+            hook(parameters)
+
+    step = TrainingStep(
+        model, loss_function, optimizer, before_update=prepare if hooks else None, after_update=after_update
+    )
+    planned = PlannedStep(step, lambda graph: minimize(graph, budget=budget, allow=allowed, effort=effort))
+    if isinstance(example_batch, Mapping):
+        planned.prepare((), example_batch)
+    else:
+        planned.prepare((example_batch,) if isinstance(example_batch, torch.Tensor) else tuple(example_batch), {})
+    return planned
+
+
+def _capture(step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Captured:
+    if args and kwargs:
+        raise UsageError("a planned step takes its batch by position or by keyword, not both; give one of them")
+    try:
+        return capture((step, dict(kwargs) if kwargs else args))
+    except UnsupportedError as error:
+        raise UnsupportedError(
+            f'{error}; or plan the model alone, torch.compile(model, backend="lowtide"), and keep your own update'
+        ) from error
+
+
+def _clipping(norm: float | None, value: float | None) -> GradientHook | None:
+    if norm is not None and value is not None:
+        raise UsageError("gradients can be clipped by norm or by value; give one of clip_grad_norm, clip_grad_value")
+    if norm is not None:
+        return lambda parameters: nn.utils.clip_grad_norm_(parameters, norm)
+    return None if value is None else lambda parameters: nn.utils.clip_grad_value_(parameters, value)

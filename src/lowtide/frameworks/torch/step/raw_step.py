@@ -1,0 +1,84 @@
+"""Running an optimizer's own update on stand-ins for its parameters, state and settings."""
+
+from collections.abc import Callable, Generator, MutableMapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from lowtide.errors import UnsupportedError
+
+Groups = list[dict[str, Any]]
+
+
+@contextmanager
+def swapped(
+    optimizer: Optimizer,
+    parameters: Sequence[torch.Tensor],
+    state: MutableMapping[Any, dict[str, Any]],
+    adjust: Callable[[Groups], None] | None = None,
+) -> Generator[None]:
+    """Swap an optimizer's parameters and state, and its settings by `adjust`; all is put back at the end."""
+    kept_groups, kept_state = optimizer.param_groups, optimizer.state
+    remaining = iter(parameters)
+    groups: Groups = [{**group, "params": [next(remaining) for _ in group["params"]]} for group in kept_groups]
+    if adjust is not None:
+        adjust(groups)
+    before = [settings_of(group) for group in groups]
+    swapping: Any = optimizer
+    swapping.param_groups, swapping.state = groups, state
+    try:
+        yield
+        if [settings_of(group) for group in groups] != before:
+            raise UnsupportedError(f"{type(optimizer).__name__} changes its settings in a step; no graph can hold that")
+    finally:
+        optimizer.param_groups, optimizer.state = kept_groups, kept_state
+
+
+def settings_of(group: dict[str, Any]) -> dict[str, Any]:
+    """Return a group's settings that are no tensors, for comparison."""
+    return {key: value for key, value in group.items() if key != "params" and not isinstance(value, torch.Tensor)}
+
+
+def refuse_hooks(optimizer: Optimizer) -> None:
+    """Raise UnsupportedError where hooks would be left out: those of the optimizer's step and of its parameters."""
+    hooks: Any = optimizer
+    if hooks._optimizer_step_pre_hooks or hooks._optimizer_step_post_hooks:
+        raise UnsupportedError(
+            f"{type(optimizer).__name__} has step hooks, which a graph cannot call; use before_update or after_update"
+        )
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+                raise UnsupportedError(
+                    f"a parameter of shape {tuple(parameter.shape)} has gradient hooks, which a graph cannot call; "
+                    "change gradients in before_update"
+                )
+
+
+def note_step(optimizer: Optimizer) -> None:
+    """Mark the optimizer as learning rate schedulers expect it after a step."""
+    marked: Any = optimizer
+    marked._opt_called = True
+
+
+def unwrapped_step(optimizer: Optimizer) -> Any:
+    """Return the function of the optimizer's update itself, without the hooks and graph breaks around it."""
+    function: Any = type(optimizer).step
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return function
+
+
+def raw_step(optimizer: Optimizer) -> None:
+    """Run the optimizer's update itself."""
+    try:
+        with torch.no_grad():
+            unwrapped_step(optimizer)(optimizer)
+    except TypeError as error:
+        if "closure" not in str(error):
+            raise
+        raise UnsupportedError(
+            f"{type(optimizer).__name__}.step needs a closure; only a step without arguments can be captured"
+        ) from error

@@ -1,0 +1,197 @@
+"""A planned step does what the loop it replaces does, with clipping, averaging, and calls of several forms."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+import lowtide.torch as lt
+from lowtide.errors import UnsupportedError, UsageError
+
+Digest = Callable[[Any], str]
+
+
+class Block(nn.Module):
+    """A residual block with batch normalization and dropout."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(
+            nn.Linear(width, 4 * width),
+            nn.BatchNorm1d(4 * width),
+            nn.GELU(),
+            nn.Dropout(0.2),
+            nn.Linear(4 * width, width),
+        )
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return features + self.inner(features)
+
+
+def make_model() -> nn.Module:
+    """Return a small model with fixed random weights, in training mode."""
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(12, 16), Block(16), Block(16), nn.Linear(16, 5)).train()
+
+
+def classify(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the cross entropy over classes."""
+    return nn.functional.cross_entropy(model(inputs), labels)
+
+
+def batch(seed: int, rows: int = 64) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a batch of feature rows and labels."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, 12, generator=generator), torch.randint(0, 5, (rows,), generator=generator)
+
+
+def adamw(model: nn.Module) -> torch.optim.Optimizer:
+    """Return the optimizer of these tests."""
+    return torch.optim.AdamW(model.parameters(), lr=0.01)
+
+
+def everything(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[Any]:
+    """Return all state that training leaves."""
+    return [model.state_dict(), optimizer.state_dict(), torch.get_rng_state()]
+
+
+def test_the_step_is_planned_within_its_budget_and_measured_so(digest: Digest) -> None:
+    model = make_model()
+    step = lt.training_step(model, classify, adamw(model), batch(0), budget="80%")
+    before = digest(everything(model, step.step.optimizer))
+    measured = step.measure()
+    assert digest(everything(model, step.step.optimizer)) == before
+    assert measured.outputs_equal
+    predicted = step.result.peak_bytes["cpu"]
+    assert predicted <= 0.8 * step.result.baseline_peak_bytes["cpu"]
+    assert abs(measured.after_bytes - predicted) <= 0.02 * predicted + 4096
+
+
+@pytest.mark.parametrize(
+    ("options", "clip"),
+    [
+        ({"clip_grad_norm": 0.1}, lambda p: nn.utils.clip_grad_norm_(p, 0.1)),
+        ({"clip_grad_value": 0.01}, lambda p: nn.utils.clip_grad_value_(p, 0.01)),
+        ({"before_update": lambda p: p[0].grad.mul_(2)}, lambda p: p[0].grad.mul_(2)),
+    ],
+)
+def test_gradients_are_changed_as_in_the_plain_loop(options: dict[str, Any], clip: Any, digest: Digest) -> None:
+    def plain() -> str:
+        model = make_model()
+        optimizer = adamw(model)
+        for seed in range(3):
+            optimizer.zero_grad()
+            classify(model, *batch(seed)).backward()
+            clip(list(model.parameters()))
+            optimizer.step()
+        return digest(everything(model, optimizer))
+
+    expected = plain()
+    model = make_model()
+    step = lt.training_step(model, classify, adamw(model), batch(0), **options)
+    for seed in range(3):
+        step(*batch(seed))
+    assert digest(everything(model, step.step.optimizer)) == expected
+
+
+def classify_in_half_precision(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the cross entropy with matrix products in bfloat16."""
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return classify(model, inputs, labels)
+
+
+def test_automatic_casts_inside_the_loss_are_part_of_the_graph(digest: Digest) -> None:
+    def run(planned: bool) -> str:
+        model = make_model()
+        step: Any = lt.TrainingStep(model, classify_in_half_precision, adamw(model))
+        optimizer = step.optimizer
+        if planned:
+            step = lt.training_step(model, classify_in_half_precision, optimizer, batch(0))
+        losses = [step(*batch(seed)) for seed in range(3)]
+        return digest([losses, everything(model, optimizer)])
+
+    assert run(True) == run(False)
+
+
+@pytest.mark.parametrize("use_buffers", [False, True])
+def test_an_averaged_model_is_updated_in_the_step(use_buffers: bool, digest: Digest) -> None:
+    """The first call copies, later ones average: another branch, and so another graph."""
+
+    def run(planned: bool) -> str:
+        model = make_model()
+        averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9), use_buffers=use_buffers)
+        hook = averaged.update_parameters
+        if planned:
+            step: Any = lt.training_step(model, classify, adamw(model), batch(0), after_update=hook)
+            owner = step.step
+        else:
+            step = owner = lt.TrainingStep(model, classify, adamw(model), after_update=hook)
+        for seed in range(4):
+            step(*batch(seed))
+        return digest([everything(model, owner.optimizer), averaged.state_dict()])
+
+    assert run(True) == run(False)
+
+
+def test_calls_of_other_forms_are_captured_when_they_come_and_kept(digest: Digest) -> None:
+    """A smaller last batch, a frozen mode: equal bits, and nothing is captured twice."""
+
+    def run(planned: bool) -> tuple[str, int]:
+        model = make_model()
+        step: Any = lt.TrainingStep(model, classify, adamw(model))
+        owner = step
+        if planned:
+            step = lt.training_step(model, classify, owner.optimizer, batch(0))
+        programs: set[int] = set()
+        captured: list[Any] = []
+        for seed, rows, training in [(0, 64, True), (1, 20, True), (2, 64, True), (3, 64, False), (4, 20, True)]:
+            model.train(training)
+            step(*batch(seed, rows))
+            if planned:
+                captured.append(step.captured)
+                programs.add(id(step.captured))
+        return digest(everything(model, owner.optimizer)), len(programs)
+
+    expected, _ = run(False)
+    assert run(True) == (expected, 3)
+
+
+def test_gradients_left_by_the_user_are_cleared_as_the_plain_step_does() -> None:
+    model = make_model()
+    step = lt.training_step(model, classify, adamw(model), batch(0))
+    classify(model, *batch(0)).backward()
+    step(*batch(1))
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_making_a_step_changes_nothing(digest: Digest) -> None:
+    model = make_model()
+    optimizer = adamw(model)
+    before = copy.deepcopy(everything(model, optimizer))
+    lt.training_step(model, classify, optimizer, batch(0))
+    assert digest(everything(model, optimizer)) == digest(before)
+
+
+def test_a_batch_may_be_given_by_name(digest: Digest) -> None:
+    def run(by_name: bool) -> str:
+        model = make_model()
+        given: Any = dict(zip(("inputs", "labels"), batch(0), strict=True)) if by_name else batch(0)
+        step = lt.training_step(model, classify, adamw(model), given)
+        loss = step(**given) if by_name else step(*given)
+        return digest([loss, everything(model, step.step.optimizer)])
+
+    assert run(True) == run(False)
+
+
+def test_calls_that_cannot_be_are_refused_in_one_line() -> None:
+    model = make_model()
+    with pytest.raises(UsageError, match="by norm or by value"):
+        lt.training_step(model, classify, adamw(model), batch(0), clip_grad_norm=1.0, clip_grad_value=1.0)
+    with pytest.raises(UsageError, match="scalar"):
+        lt.training_step(model, lambda m, x, _: m(x), adamw(model), batch(0))
+    with pytest.raises(UnsupportedError, match="depends on tensor values"):
+        lt.training_step(model, lambda m, x, y: classify(m, x, y) * (2 if x.sum() > 0 else 1), adamw(model), batch(0))
