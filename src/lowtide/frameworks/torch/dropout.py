@@ -32,11 +32,12 @@ def _split(graph: Graph, node: Node, source: Node, rate: float) -> None:
     values: tuple[torch.Tensor, torch.Tensor] = value_of(node)
     result, drawn = values
     form: dict[str, Any] = {"dtype": drawn.dtype, "device": drawn.device}
+    scale = torch.tensor(1 / (1 - rate), dtype=result.dtype).item()  # the kernel rounds it to the type of its input
     with graph.inserting_before(node):
-        empty = graph.call_function(aten.empty_strided.default, (list(drawn.shape), list(drawn.stride())), form)
+        empty = graph.call_function(aten.empty_like.default, (source,), form)
         mask = graph.call_function(aten.bernoulli_.float, (empty, 1 - rate))
         kept = graph.call_function(aten.mul.Tensor, (source, mask))
-        scaled = graph.call_function(aten.mul.Tensor, (kept, 1 / (1 - rate)))
+        scaled = graph.call_function(aten.mul.Tensor, (kept, scale))
     for made, value in ((empty, drawn), (mask, drawn), (kept, _another(result)), (scaled, result)):
         made.meta = {**node.meta, "val": value}
     for user in list(node.users):

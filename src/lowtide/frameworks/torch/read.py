@@ -1,6 +1,7 @@
 """Reading a captured PyTorch program into a `Graph`."""
 
 import operator
+from collections.abc import Collection
 from typing import Any
 
 from torch.fx import GraphModule, Node
@@ -24,8 +25,17 @@ def read_captured(captured: Captured) -> Graph:
     return graph_of(captured.name, captured.graph_module, lowered, captured.unmodeled)
 
 
-def graph_of(name: str, module: GraphModule, lowered: Lowered, notes: tuple[str, ...] = ()) -> Graph:
-    """Build the graph of a lowered program; the op ids are the positions in `lowered.ops`."""
+def graph_of(
+    name: str,
+    module: GraphModule,
+    lowered: Lowered,
+    notes: tuple[str, ...] = (),
+    run_once: Collection[int] = (),
+) -> Graph:
+    """Build the graph of a lowered program; the op ids are the positions in `lowered.ops`.
+
+    What writes one of the buffers in `run_once` never runs a second time.
+    """
     builder = GraphBuilder(name)
     for note in notes:
         builder.note(note)
@@ -33,7 +43,7 @@ def graph_of(name: str, module: GraphModule, lowered: Lowered, notes: tuple[str,
     for buffer in lowered.buffers:
         builder.add_buffer(buffer.name, buffer.size_bytes, buffer.lifetime, space=spaces.get(str(buffer.device), 0))
     for op in lowered.ops:
-        _add_op(builder, module, op, lowered)
+        _add_op(builder, module, op, lowered, once=any(buffer in run_once for buffer in op.writes))
     return builder.build()
 
 
@@ -43,7 +53,7 @@ def _add_spaces(builder: GraphBuilder, lowered: Lowered) -> dict[str, int]:
     return {device: builder.add_space(device) for device in devices}
 
 
-def _add_op(builder: GraphBuilder, module: GraphModule, op: LoweredOp, lowered: Lowered) -> None:
+def _add_op(builder: GraphBuilder, module: GraphModule, op: LoweredOp, lowered: Lowered, *, once: bool) -> None:
     node = op.node
     if is_opaque(node):
         builder.note(f"op '{node.name}' ({kind_of(node)}): its effects are unknown, so it keeps its place")
@@ -57,7 +67,7 @@ def _add_op(builder: GraphBuilder, module: GraphModule, op: LoweredOp, lowered: 
         mutates=op.mutates,
         in_place=[(form.read, form.write) for form in in_place_forms(op, lowered)],
         scratch_bytes=scratch_bytes(node),
-        pure=not (op.mutates or is_random(node) or keeps_order(node)),
+        pure=not (once or op.mutates or is_random(node) or keeps_order(node)),
         ordered=keeps_order(node),
         cost=seconds_of(node),
         callees=_add_callees(builder, module, node),

@@ -5,13 +5,15 @@ import operator
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.frameworks.torch.backend.compiler_internals import define_op, outputs_of
+from lowtide.frameworks.torch.backend.compiler_internals import define_op, inputs_overwritten_later, outputs_of
 from lowtide.frameworks.torch.effects import mutated_arguments
 from lowtide.frameworks.torch.lowering import nodes_in
 from lowtide.frameworks.torch.torch_internals import value_of
 
-TURN_BACK = define_op("turn_back(Tensor[] outputs) -> Tensor[]")
-"""Never runs: the program is cut in two here. It keeps its place among random draws and collectives."""
+TURN_BACK = define_op("turn_back(Tensor[] outputs, Tensor(a!)[] overwritten) -> Tensor[]")
+"""Never runs: the program is cut in two here. It keeps its place among random draws and collectives.
+
+Between the two passes AOTAutograd overwrites the inputs that the program overwrites, where the graph does not."""
 
 _OF_BACKWARD = ("is_backward", "must_be_in_backward")
 
@@ -25,7 +27,8 @@ def with_boundary(joint: GraphModule, n_forward_outputs: int) -> GraphModule:
     """Return a copy of a joint graph in which the tangents come from an op between forward and backward pass.
 
     What was traced in the forward pass and needs no tangent comes before it, mutations of inputs included. The op reads
-    the forward's outputs and the inputs that the forward overwrites. Names of nodes stay.
+    the forward's outputs and the inputs that the forward overwrites, and overwrites those that the runtime overwrites
+    then. Names of nodes stay.
     """
     outputs = outputs_of(joint)[:n_forward_outputs]
     forward = _forward_nodes(joint.graph, [leaf for leaf in outputs if isinstance(leaf, Node)])
@@ -37,7 +40,8 @@ def with_boundary(joint: GraphModule, n_forward_outputs: int) -> GraphModule:
     ends = dict.fromkeys(leaf for leaf in outputs if isinstance(leaf, Node))
     for node in forward:
         ends.update(dict.fromkeys(nodes_in(mutated_arguments(node))))
-    boundary = graph.call_function(TURN_BACK, ([made[node] for node in ends if _is_tensor(node)],))
+    overwritten = [made[node] for node in inputs_overwritten_later(joint, n_forward_outputs)]
+    boundary = graph.call_function(TURN_BACK, ([made[node] for node in ends if _is_tensor(node)], overwritten))
     tangents = [node for node in joint.graph.find_nodes(op="placeholder") if is_tangent(node)]
     boundary.meta["val"] = [value_of(node) for node in tangents]
     for index, node in enumerate(tangents):

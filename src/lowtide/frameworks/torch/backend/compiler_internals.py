@@ -9,8 +9,11 @@ from typing import Any
 import torch
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd.descriptors import (
+    InputMutationAOTOutput,
     SavedForBackwardsAOTOutput,
     SavedForBackwardsNoVcCheckAOTOutput,
+    SubclassGetAttrAOTInput,
+    SubclassGetAttrAOTOutput,
 )
 from torch._functorch.compile_utils import fx_graph_cse
 from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -19,6 +22,7 @@ from torch._library.fake_class_registry import FakeScriptObject
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import find_symbol_binding_fx_nodes, free_symbols
 from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import CheckpointPolicy
 
 from lowtide.frameworks.torch.torch_internals import value_of
 
@@ -64,6 +68,13 @@ def output_descriptions(module: GraphModule) -> list[Any]:
     return _leaves(output.meta.get("desc", [None] * len(outputs_of(module))))
 
 
+def inputs_overwritten_later(joint: GraphModule, n_forward_outputs: int) -> list[Node]:
+    """Return the inputs that the runtime overwrites when the forward pass has returned their new contents."""
+    described = output_descriptions(joint)[:n_forward_outputs]
+    later = [_overwritten_by(output) for output in described]
+    return [node for node in joint.graph.find_nodes(op="placeholder") if node.meta.get("desc", later) in later]
+
+
 def set_output(graph: Graph, values: Sequence[Any], described: Sequence[Any]) -> None:
     """End a graph as AOTAutograd expects it."""
     output = graph.output(tuple(values))
@@ -94,6 +105,11 @@ def is_symbol(node: Node) -> bool:
     return isinstance(value_of(node), torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
+def must_save(node: Node) -> bool:
+    """Tell whether the user's checkpoint policy says that a value is saved."""
+    return node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
+
+
 def symbol_bindings(graph: Graph) -> dict[Any, Node]:
     """Return, per symbol of the shapes in a graph, the node that gives its value."""
     return find_symbol_binding_fx_nodes(graph)
@@ -121,6 +137,14 @@ def compile_fx(module: GraphModule, inputs: Sequence[Any], changes: dict[str, An
     from torch._inductor.compile_fx import compile_fx as compile_graph
 
     return compile_graph(module, inputs, config_patches=changes)  # pyright: ignore[reportReturnType]
+
+
+def _overwritten_by(output: Any) -> Any:
+    """Return the description of the input whose new contents an output is, of a tensor within a subclass as well."""
+    if isinstance(output, SubclassGetAttrAOTOutput):
+        whole = _overwritten_by(output.base)
+        return None if whole is None else SubclassGetAttrAOTInput(whole, output.attr)
+    return output.mutated_input if isinstance(output, InputMutationAOTOutput) else None
 
 
 def _leaves(values: Any) -> list[Any]:

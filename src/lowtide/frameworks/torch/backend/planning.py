@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 
+from lowtide.frameworks.torch.backend.boundary import TURN_BACK
+from lowtide.frameworks.torch.backend.compiler_internals import must_save
 from lowtide.frameworks.torch.backend.options import Options
 from lowtide.frameworks.torch.emit import emit
-from lowtide.frameworks.torch.lowering import lower
+from lowtide.frameworks.torch.lowering import Lowered, lower
 from lowtide.frameworks.torch.read import graph_of
 from lowtide.graph import Graph, Lifetime
 from lowtide.pipeline import Result, minimize
@@ -36,7 +38,7 @@ def plan_module(name: str, module: GraphModule, lifetimes: dict[Node, Lifetime],
     Raises UnsupportedError for what cannot be planned.
     """
     lowered = lower(module, [(node.name, lifetime) for node, lifetime in lifetimes.items()])
-    graph = graph_of(name, module, lowered)
+    graph = graph_of(name, module, lowered, run_once=_held_by_others(lowered) | _must_be_saved(lowered))
     means = options.means
     result = minimize(
         graph,
@@ -47,6 +49,16 @@ def plan_module(name: str, module: GraphModule, lifetimes: dict[Node, Lifetime],
     )
     _report(name, graph, result)
     return PlannedModule(name, module, graph, result, emit(module, lowered, result.plan, boxed=False))
+
+
+def _held_by_others(lowered: Lowered) -> set[int]:
+    """Return the buffers that the caller holds from the end of the forward pass on."""
+    return {buffer for op in lowered.ops if op.node.target is TURN_BACK for buffer in op.reads}
+
+
+def _must_be_saved(lowered: Lowered) -> set[int]:
+    """Return the buffers that a policy of selective checkpointing says to keep."""
+    return {buffer for node, buffers in lowered.buffers_of.items() if must_save(node) for buffer in buffers}
 
 
 def _report(name: str, graph: Graph, result: Result) -> None:
