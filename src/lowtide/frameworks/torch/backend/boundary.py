@@ -1,6 +1,7 @@
 """Where the forward pass ends, as an op: it takes the outputs and gives the gradients that the backward starts from."""
 
 import operator
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -32,25 +33,37 @@ def with_boundary(joint: GraphModule, n_forward_outputs: int) -> GraphModule:
     """
     outputs = outputs_of(joint)[:n_forward_outputs]
     forward = _forward_nodes(joint.graph, [leaf for leaf in outputs if isinstance(leaf, Node)])
-    graph = Graph()
-    made: dict[Node, Node] = {}
+    graph, made = Graph(), dict[Node, Node]()
     for node in joint.graph.nodes:
         if node in forward:
             made[node] = graph.node_copy(node, made.__getitem__)
-    ends = dict.fromkeys(leaf for leaf in outputs if isinstance(leaf, Node))
-    for node in forward:
-        ends.update(dict.fromkeys(nodes_in(mutated_arguments(node))))
-    overwritten = [made[node] for node in inputs_overwritten_later(joint, n_forward_outputs)]
-    boundary = graph.call_function(TURN_BACK, ([made[node] for node in ends if _is_tensor(node)], overwritten))
     tangents = [node for node in joint.graph.find_nodes(op="placeholder") if is_tangent(node)]
-    boundary.meta["val"] = [value_of(node) for node in tangents]
-    for index, node in enumerate(tangents):
-        made[node] = graph.create_node("call_function", operator.getitem, (boundary, index), name=node.name)
-        made[node].meta = dict(node.meta)
+    made.update(turn_back(graph, joint, n_forward_outputs, tangents, made))
     for node in joint.graph.nodes:
         if node not in made:
             made[node] = graph.node_copy(node, made.__getitem__)
     return GraphModule(joint, graph)
+
+
+def turn_back(
+    graph: Graph, source: GraphModule, n_forward_outputs: int, tangents: Sequence[Node], made: Mapping[Node, Node]
+) -> dict[Node, Node]:
+    """Append the op to a graph that holds a copy of a forward pass, and return what stands for every tangent in it.
+
+    `source` is what was copied, its first outputs are the forward's, and `made` holds the copies of its nodes.
+    """
+    outputs = outputs_of(source)[:n_forward_outputs]
+    ends = dict.fromkeys(made[leaf] for leaf in outputs if isinstance(leaf, Node))
+    for node in graph.nodes:
+        ends.update(dict.fromkeys(nodes_in(mutated_arguments(node))))
+    overwritten = [made[node] for node in inputs_overwritten_later(source, n_forward_outputs)]
+    boundary = graph.call_function(TURN_BACK, ([node for node in ends if _is_tensor(node)], overwritten))
+    boundary.meta["val"] = [value_of(node) for node in tangents]
+    given: dict[Node, Node] = {}
+    for index, node in enumerate(tangents):
+        given[node] = graph.create_node("call_function", operator.getitem, (boundary, index), name=node.name)
+        given[node].meta = dict(node.meta)
+    return given
 
 
 def _forward_nodes(graph: Graph, outputs: list[Node]) -> dict[Node, None]:

@@ -4,17 +4,18 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule, Node
 
-from lowtide.errors import InputError
+from lowtide.errors import InputError, UnsupportedError
 from lowtide.frameworks.torch.backend.boundary import is_tangent, with_boundary
 from lowtide.frameworks.torch.backend.compiler_internals import (
     merge_common_subexpressions,
     partition_as_pytorch_does,
 )
 from lowtide.frameworks.torch.backend.options import Options
-from lowtide.frameworks.torch.backend.planning import plan_module
+from lowtide.frameworks.torch.backend.planning import PlannedModule, plan_module
 from lowtide.frameworks.torch.backend.programs import remember
+from lowtide.frameworks.torch.backend.rejoin import rejoin
 from lowtide.frameworks.torch.backend.split import split
 from lowtide.frameworks.torch.canonicalize import canonicalize
 from lowtide.frameworks.torch.dropout import split_dropout
@@ -23,7 +24,11 @@ from lowtide.graph import Lifetime
 
 
 class Partitioner:
-    """A `partition_fn` for AOTAutograd."""
+    """A `partition_fn` for AOTAutograd.
+
+    The eager compiler starts from the program as it is written, with everything saved that the backward pass uses. For
+    Inductor the start is what PyTorch's partitioner makes of it: running fusible ops again saves time there.
+    """
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -41,36 +46,44 @@ class Partitioner:
         """Split a joint graph as its plan says; where it cannot be planned, as PyTorch does, with a warning."""
         name = f"graph {self._count}"
         self._count += 1
+        static = list(static_lifetime_input_indices or ())
+        given = {"num_fwd_outputs": num_fwd_outputs, "static_lifetime_input_indices": static, **others}
         try:
-            return self._partition(name, joint, num_fwd_outputs, static_lifetime_input_indices or ())
+            planned = self._plan(name, joint, joint_inputs, static, given)
         except InputError as error:
             warnings.warn(f"lowtide: {name} is left to PyTorch's own partitioner: {error}", stacklevel=2)
-            return partition_as_pytorch_does(
-                joint,
-                joint_inputs,
-                num_fwd_outputs=num_fwd_outputs,
-                static_lifetime_input_indices=list(static_lifetime_input_indices or ()),
-                **others,
-            )
-
-    def _partition(
-        self, name: str, joint: GraphModule, n_forward_outputs: int, static_inputs: Sequence[int]
-    ) -> tuple[GraphModule, GraphModule]:
-        module = GraphModule(joint, joint.graph)
-        canonicalize(module.graph)
-        module.graph.eliminate_dead_code()
-        merge_common_subexpressions(module)
-        if "recompute" in self.options.means:
-            split_dropout(module.graph)
-            snapshot_overwritten_inputs(module.graph)
-        held = set(static_inputs)
-        whole = with_boundary(module, n_forward_outputs)
-        primals = [node for node in module.graph.find_nodes(op="placeholder") if not is_tangent(node)]
-        by_name = {node.name: node for node in whole.graph.find_nodes(op="placeholder")}
-        lifetimes = {
-            by_name[node.name]: Lifetime.PERSISTENT if place in held else Lifetime.INPUT
-            for place, node in enumerate(primals)
-        }
-        planned = plan_module(name, whole, lifetimes, self.options)
+            return partition_as_pytorch_does(joint, joint_inputs, **given)
         remember(planned)
-        return split(planned.module, module, n_forward_outputs)
+        return split(planned.module, joint, num_fwd_outputs)
+
+    def _plan(
+        self, name: str, joint: GraphModule, joint_inputs: Sequence[Any], static: Sequence[int], given: dict[str, Any]
+    ) -> PlannedModule:
+        if self.options.compiler == "inductor":
+            forward, backward = partition_as_pytorch_does(_copy(joint), joint_inputs, **given)
+            whole = rejoin(forward, backward, given["num_fwd_outputs"])
+        else:
+            module = _copy(joint)
+            canonicalize(module.graph)
+            module.graph.eliminate_dead_code()
+            merge_common_subexpressions(module)
+            if "recompute" in self.options.means:
+                split_dropout(module.graph)
+            whole = with_boundary(module, given["num_fwd_outputs"])
+        if "recompute" in self.options.means:
+            snapshot_overwritten_inputs(whole.graph)
+        inputs = whole.graph.find_nodes(op="placeholder")
+        if len(inputs) != sum(not is_tangent(node) for node in joint.graph.find_nodes(op="placeholder")):
+            raise UnsupportedError("its backward pass takes inputs of its own, such as random seeds")
+        held = set(static)
+        lifetimes = {
+            node: Lifetime.PERSISTENT if place in held else Lifetime.INPUT for place, node in enumerate(inputs)
+        }
+        return plan_module(name, whole, lifetimes, self.options)
+
+
+def _copy(module: GraphModule) -> GraphModule:
+    graph, made = Graph(), dict[Node, Node]()
+    for node in module.graph.nodes:
+        made[node] = graph.node_copy(node, made.__getitem__)
+    return GraphModule(module, graph)

@@ -4,8 +4,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from torch import Tag
 from torch._inductor.dependencies import WeakDep
-from torch._inductor.ir import MultiOutput, MultiOutputLayout
+from torch._inductor.ir import ExternKernel, MultiOutput, MultiOutputLayout, RandomSeeds
 from torch._inductor.memory import compute_size_for_scheduler_buffer, get_freeable_input_buf
 from torch._inductor.scheduler import OutputNode
 from torch._inductor.utils import contains_collective, contains_wait
@@ -64,10 +65,21 @@ def graph_of_kernels(nodes: Sequence[KernelNode]) -> Graph:
             reads=reads,
             writes=written,
             after=after,
-            ordered=bool(contains_collective(node) or contains_wait(node) or node.has_side_effects()),
+            ordered=_keeps_order(node),
         )
         makers.update(dict.fromkeys(node.get_buffer_names(), op))
     return builder.build()
+
+
+def _keeps_order(node: KernelNode) -> bool:
+    """Tell whether a kernel must keep its place among others of its kind: draws, collectives, side effects."""
+    parts = [part.node for part in node.get_nodes()]
+    draws = any(
+        isinstance(part, RandomSeeds) or Tag.nondeterministic_seeded in getattr(part.op_overload, "tags", ())
+        for part in parts
+        if isinstance(part, ExternKernel)
+    )
+    return bool(draws or contains_collective(node) or contains_wait(node) or node.has_side_effects())
 
 
 def _dependencies(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from torch._functorch import config as functorch_config
 from torch._inductor import config
 from torch.fx import GraphModule
 
@@ -11,6 +12,9 @@ from lowtide.frameworks.torch.backend.compiler_internals import compile_fx, over
 from lowtide.frameworks.torch.backend.options import Options
 from lowtide.frameworks.torch.inductor.order import MemoryOrder
 from lowtide.frameworks.torch.inductor.partition import PlannedPartition
+
+_NOT_CACHED = {"enable_autograd_cache": False}
+"""Every program is planned where it is compiled, so that its plan can be shown; kernels still come from the cache."""
 
 
 def settings(options: Options) -> dict[str, Any]:
@@ -20,6 +24,7 @@ def settings(options: Options) -> dict[str, Any]:
     """
     chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options)}
     if "reorder" in options.means:
+        chosen["reorder_for_peak_memory"] = False  # it would move random draws past one another
         chosen["reorder_for_compute_comm_overlap"] = True
         chosen["reorder_for_compute_comm_overlap_passes"] = [*overlap_passes(), MemoryOrder(options)]
     return chosen
@@ -27,7 +32,8 @@ def settings(options: Options) -> dict[str, Any]:
 
 def compile_with_inductor(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """Compile a captured graph with Inductor, following plans."""
-    return compile_fx(module, example_inputs, settings(options))
+    with patched(functorch_config, _NOT_CACHED):
+        return compile_fx(module, example_inputs, settings(options))
 
 
 @contextmanager
@@ -38,5 +44,5 @@ def inductor(budget: str | int | None = None, *, allow: Iterable[str] | None = N
     function, so that call must be within. Raises UsageError for options that do not exist.
     """
     given = {"budget": budget, "allow": allow, **more, "compiler": "inductor"}
-    with patched(config, settings(Options.parse(given))):
+    with patched(functorch_config, _NOT_CACHED), patched(config, settings(Options.parse(given))):
         yield

@@ -1,0 +1,32 @@
+"""What PyTorch's partitioner made of a joint graph, as one program again."""
+
+from torch.fx import Graph, GraphModule, Node
+
+from lowtide.frameworks.torch.backend.boundary import is_tangent, turn_back
+from lowtide.frameworks.torch.backend.compiler_internals import is_symbol, outputs_of, set_output
+
+
+def rejoin(forward: GraphModule, backward: GraphModule, n_forward_outputs: int) -> GraphModule:
+    """Return forward pass, boundary and backward pass as one graph, in which what the backward runs again is plain ops.
+
+    Saved values come back in AOTAutograd's order: the forward returns symbols last, the backward takes them first.
+    """
+    graph, made = Graph(), dict[Node, Node]()
+    for node in forward.graph.nodes:
+        if node.op != "output":
+            made[node] = graph.node_copy(node, made.__getitem__)
+    results = outputs_of(forward)
+    saved = results[n_forward_outputs:]
+    symbols = [node for node in saved if is_symbol(node)]
+    inputs = backward.graph.find_nodes(op="placeholder")
+    tangents = [node for node in inputs if is_tangent(node)]
+    crossing = [*symbols, *(node for node in saved if node not in symbols)]
+    for node, source in zip((node for node in inputs if node not in tangents), crossing, strict=True):
+        made[node] = made[source]
+    made.update(turn_back(graph, forward, n_forward_outputs, tangents, made))
+    for node in backward.graph.nodes:
+        if node.op not in ("placeholder", "output"):
+            made[node] = graph.node_copy(node, made.__getitem__)
+    values = [*results[:n_forward_outputs], *outputs_of(backward)]
+    set_output(graph, [made[value] if isinstance(value, Node) else value for value in values], [None] * len(values))
+    return GraphModule(forward, graph)
