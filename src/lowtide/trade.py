@@ -77,7 +77,7 @@ def trade_time(
     if "offload" in means:
         report(f"choosing what goes to the host ({base})")
         allowed = means & {"recompute", "offload"}
-        offloaded = plan_with_offload(problem, order, most, prices=prices, allow=allowed, effort=effort)
+        offloaded = plan_with_offload(problem, order, most, prices=prices, allow=allowed, effort=effort, alone=result)
         if result is None or offloaded.rank < result.rank:
             result = offloaded
     if result is None:

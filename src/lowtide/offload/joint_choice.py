@@ -1,9 +1,10 @@
 """What travels and what runs again, chosen together by the solver, and the bound on the slow-down of any plan."""
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lowtide.offload.joint_model import JointModel
 from lowtide.offload.offload_search import OffloadSearch
@@ -11,9 +12,14 @@ from lowtide.plan import StepKind
 from lowtide.recompute import Cuts, solver
 from lowtide.recompute.effort import Effort
 
-_SHARES = (1.0, 0.92, 0.82, 0.65)
-"""Parts of the lanes that choices may fill: what hides in the program over a few places may wait in a real schedule."""
-_MOST_PLACES = 3
+_FIRST_SLACK = 0.04
+_MOST_SLACKS = 4
+_FREE_PER_SLACK = 0.25
+"""How much of the budget stays free, per part of the lanes that does."""
+_FIRST_PART, _LATER_PART = 3, 14
+"""One in so many of the solver's work for the choice with full lanes, and for every other."""
+_AS_PROMISED = 1.005
+"""A plan that loses no more than so much of what its choice promised leaves enough free, or more than that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,34 +32,68 @@ class Joint:
     places: tuple[int, ...] = ()
 
 
-def solve_jointly(search: OffloadSearch, places: Sequence[int], effort: Effort, *, rerun: bool) -> Joint:
-    """Offer what the program with lanes chooses, for full lanes first and then less and less, and return its bound.
+def solve_jointly(search: OffloadSearch, effort: Effort, *, rerun: bool) -> Joint:
+    """Offer what the program with lanes chooses, and return its bound.
 
-    `places` are those that recomputation alone had to count; of more than a few, the place of the peak and the first
-    and last stay. Work is limited and counted.
+    What hides in the program, which counts memory only where the untouched one needs most, may wait in a real schedule.
+    So lanes are full first, which gives the bound, then some part of them and some of the budget stays free, and that
+    part is halved or doubled by whether the plan kept what the program promised. Work is limited and counted.
     """
     program = search.program
     untouched = program.execute(Cuts())
     peak = int(untouched.stages[int(untouched.live.argmax())])
-    counted = sorted({peak, *places})
-    if len(counted) > _MOST_PLACES:
-        counted = sorted({peak, counted[0], counted[-1]})
     runs = search.best.plan.kinds == StepKind.RUN
     seconds = np.zeros(program.problem.graph.n_ops)
     seconds[search.best.plan.targets[runs]] = search.best.timeline.durations[runs]
     model = JointModel(program, search.link, seconds)
-    bound, work = 0.0, 0
-    for share in _SHARES:
-        built, lanes = model.choose(counted, search.budget, share)
-        is_first = share == _SHARES[0]
-        gap = effort.relative_gap / 2 if is_first else 2 * effort.relative_gap
-        left = effort.solver_work // (3 if is_first else 10)
-        solved = solver.solve(built.milp, None, relative_gap=gap, max_work=left)
-        work += solved.work
-        if is_first:
-            bound = solved.lower_bound
-        if solved.solution is not None:
-            search.try_choice(lanes.chosen(solved.solution), rerun=rerun, exact=True)
-        if search.is_within(bound, effort.relative_gap):
+    first = _offer(search, model, peak, 0.0, None, effort, rerun=rerun)
+    work, start, slack = first.work, first.solution, _FIRST_SLACK
+    too_little, enough = 0.0, math.inf
+    for _ in range(_MOST_SLACKS):
+        if search.is_within(first.bound, effort.relative_gap):
             break
-    return Joint(bound=bound, work=work, places=tuple(counted))
+        choice = _offer(search, model, peak, slack, start, effort, rerun=rerun)
+        work, start = work + choice.work, choice.solution
+        if not choice.is_new:
+            break
+        too_little, enough = (too_little, slack) if choice.is_kept else (slack, enough)
+        slack = min((too_little + enough) / 2, 2 * slack)
+    return Joint(bound=first.bound, work=work, places=(peak,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """What the program with lanes gave for one slack."""
+
+    bound: float
+    solution: NDArray[np.float64] | None
+    work: int
+    is_new: bool
+    """Whether it has not been tried before."""
+    is_kept: bool
+    """Whether the best plan loses no more than the solution promised."""
+
+
+def _offer(
+    search: OffloadSearch,
+    model: JointModel,
+    place: int,
+    slack: float,
+    start: NDArray[np.float64] | None,
+    effort: Effort,
+    *,
+    rerun: bool,
+) -> _Choice:
+    """Solve the program that leaves a part of the lanes free, and offer its choice."""
+    budget = search.budget - int(_FREE_PER_SLACK * slack * search.budget)
+    built, lanes = model.choose([place], budget, 1 - slack)
+    left = effort.solver_work // (_FIRST_PART if slack == 0 else _LATER_PART)
+    solved = solver.solve(built.milp, start, relative_gap=effort.relative_gap / 2, max_work=left)
+    is_new = is_kept = search.loses_no_more_than(solved.lower_bound)
+    if solved.solution is not None and not is_kept:
+        travels = lanes.chosen(solved.solution)
+        is_new = search.try_choice(travels, rerun=rerun, exact=True)
+        if rerun:
+            search.try_choice(travels, rerun=False, exact=True)
+        is_kept = search.loses_no_more_than(_AS_PROMISED * float(built.milp.cost @ solved.solution))
+    return _Choice(bound=solved.lower_bound, solution=solved.solution, work=solved.work, is_new=is_new, is_kept=is_kept)

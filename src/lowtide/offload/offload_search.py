@@ -1,7 +1,7 @@
 """The search for the plan of least slow-down within a budget: what travels, what runs again, and when copies happen."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,14 @@ from lowtide.offload.host_space import Link
 from lowtide.offload.shadow import with_loads
 from lowtide.offload.travelers import may_travel, with_siblings
 from lowtide.offload.trips import steps_of
-from lowtide.plan import Plan, Step
+from lowtide.plan import Plan, Run, Step
 from lowtide.recompute import BudgetSearch, Program
 from lowtide.recompute.effort import EFFORTS
 
 _HEADROOMS = (0.0, 0.03, 0.08)
 """Parts of the budget left free while choosing, for copies under way."""
+_FINE_HEADROOMS = (0.0, 0.01, 0.02, 0.04, 0.08)
+"""The same for choices that are worth more work."""
 _MOST_TIMINGS = 3
 
 
@@ -31,6 +33,8 @@ class OffloadSearch:
     prices: Prices
     link: Link
     best: Candidate
+    played: int = 0
+    """Accesses played so far."""
     tried: set[tuple[bool, bytes]] = field(default_factory=set[tuple[bool, bytes]])
 
     def is_perfect(self) -> bool:
@@ -42,9 +46,21 @@ class OffloadSearch:
         lost = self.best.timeline.extra_seconds
         return self.best.over_bytes == 0 and lost - bound <= gap * lost
 
-    def try_choice(self, travels: NDArray[np.bool_], *, rerun: bool, exact: bool = False) -> None:
+    def loses_no_more_than(self, seconds: float) -> bool:
+        """Whether the best plan loses no more than some seconds."""
+        return self.best.over_bytes == 0 and self.best.timeline.extra_seconds <= seconds
+
+    def try_choice(
+        self,
+        travels: NDArray[np.bool_],
+        *,
+        rerun: bool,
+        exact: bool = False,
+        play_work: int = EFFORTS["fast"].play_work,
+    ) -> bool:
         """Offer plans that send no more than the given buffers to the host, and what comes with them, and without
-        `rerun` run nothing again; with `exact`, the solver chooses what runs again.
+        `rerun` run nothing again; with `exact`, the solver chooses what runs again. Planning one plays no more than
+        `play_work` accesses. Returns whether there was anything new to try.
 
         Where a plan waits for copies, others that leave some of the budget free for them are tried too.
         """
@@ -52,18 +68,26 @@ class OffloadSearch:
         travels = with_siblings(graph, travels, may_travel(self.program))
         key = (rerun, np.packbits(travels).tobytes())
         if key in self.tried or not travels.any() or self.is_perfect():
-            return
+            return False
         self.tried.add(key)
         link = self.link
         per_byte = 1 / link.out_bytes_per_s + 1 / link.back_bytes_per_s
         shadow = with_loads(self.program, travels, link.host, per_byte, rerun=rerun)
         search = BudgetSearch(shadow.program)
+        effort = replace(EFFORTS["fast"], play_work=play_work)
         scheduler = Scheduler(graph, self.program.problem.callees, link, self.prices.seconds, self.budget)
-        for headroom in _HEADROOMS:
+        before = shadow.program.native.work
+        for headroom in _FINE_HEADROOMS if exact else _HEADROOMS:
             budget = self.budget - int(headroom * self.budget)
-            found = search.plan(budget, EFFORTS["fast"], exact=exact)
-            if found.peak_bytes <= self.budget and not self._time(scheduler, steps_of(shadow, found.plan, link.host)):
-                return
+            found = search.plan(budget, effort, exact=exact)
+            self.played += shadow.program.native.work - before
+            before = shadow.program.native.work
+            if found.peak_bytes > self.budget:
+                continue
+            steps = steps_of(shadow, found.plan, link.host)
+            if self.loses_no_more_than(self._rerun_seconds(steps)) or not self._time(scheduler, steps):
+                break
+        return True
 
     def _time(self, scheduler: Scheduler, steps: Sequence[Step]) -> bool:
         """Offer a plan with its copies hidden as far as memory allows, first by the clock of the runs, then by that of
@@ -77,6 +101,11 @@ class OffloadSearch:
                 return False
             starts = candidate.run_starts
         return True
+
+    def _rerun_seconds(self, steps: Sequence[Step]) -> float:
+        """Return what runs again takes."""
+        runs = [step.op for step in steps if isinstance(step, Run)]
+        return float(self.prices.seconds[runs].sum() - self.prices.seconds.sum())
 
     def _play(self, plan: Plan) -> Candidate:
         link = self.link

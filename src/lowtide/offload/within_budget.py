@@ -20,6 +20,8 @@ from lowtide.recompute.effort import EFFORTS
 from lowtide.recompute.within_budget import checked_cost
 
 MEANS = frozenset({"recompute", "offload"})
+_GREEDY_PART = 12
+"""Choices without the solver may play one in so many of all accesses."""
 
 
 def plan_within_budget(
@@ -33,6 +35,7 @@ def plan_within_budget(
     host: int | None = None,
     effort: EffortName = DEFAULT_EFFORT,
     exact: bool = True,
+    alone: RecomputeResult | None = None,
 ) -> OffloadResult:
     """Return a verified plan of least slow-down whose peak in a memory space is within the budget.
 
@@ -40,6 +43,7 @@ def plan_within_budget(
     space that buffers visit (default: the first with lanes to and from `space`). What counts is the time of the
     plan's timeline. The best of many candidates is kept, the plans of either means alone among them; without lanes, or
     where nothing may travel, that is recomputation alone. Deterministic: limits count work.
+    `alone` is what `recompute.plan_within_budget` gave for the same order, budget, prices and space, where known.
     Raises UsageError for a budget below zero, unknown means, bad prices, or a host that is no other memory space.
     """
     graph = problem.graph
@@ -49,7 +53,7 @@ def plan_within_budget(
         raise UsageError(f"memory space {host} is no host; name another one than {space} of the {len(graph.spaces)}")
     prices = prices or given_prices(graph)
     program = Program(problem, order, checked_cost(problem, prices.seconds), space)
-    alone = BudgetSearch(program).plan(budget_bytes, EFFORTS[effort], exact=exact)
+    alone = alone or BudgetSearch(program).plan(budget_bytes, EFFORTS[effort], exact=exact)
     link = find_link(graph, space, host) if "offload" in allow else None
     untouched = program.execute(Cuts())
     plans = [program.plan(untouched), *([alone.plan] if "recompute" in allow else [])]
@@ -64,10 +68,12 @@ def plan_within_budget(
         if int(graph.sizes[travels].sum()) <= room:
             choices.append(travels)
         for rerun in (False, True) if "recompute" in allow else (False,):
+            limit = search.played + EFFORTS[effort].play_work // _GREEDY_PART
             for choice in choices:
-                search.try_choice(choice, rerun=rerun)
+                if search.played < limit:
+                    search.try_choice(choice, rerun=rerun, play_work=limit - search.played)
         if exact and solver.is_available() and alone.floor.peak_bytes <= budget_bytes:
-            joint = solve_jointly(search, alone.places, EFFORTS[effort], rerun="recompute" in allow)
+            joint = solve_jointly(search, EFFORTS[effort], rerun="recompute" in allow)
         best = search.best
     return _result(program, alone, best, prices, link, joint)
 
