@@ -7,6 +7,7 @@
 #include "bindings/register.hpp"
 #include "kernels/recompute_cut.hpp"
 #include "kernels/recompute_greedy.hpp"
+#include "kernels/recompute_sequence.hpp"
 
 namespace lowtide::bindings {
 namespace {
@@ -29,6 +30,12 @@ struct HeldProgram {
     }
     return cuts;
   }
+  std::vector<int32_t> runs_of(const Array<int32_t>& runs) const {
+    const auto span = span_of(runs);
+    for (int32_t op : span)
+      if (op < 0 || op >= program->graph.n_ops) throw nb::value_error("no such op");
+    return {span.begin(), span.end()};
+  }
 };
 
 FlatCuts flat_of(const Cuts& cuts) {
@@ -38,6 +45,15 @@ FlatCuts flat_of(const Cuts& cuts) {
     for (int32_t b : buffers) listed.insert(listed.end(), {moment, b});
   }
   return {to_numpy(std::move(moments)), to_numpy(std::move(listed))};
+}
+
+auto flat_of(Execution e) {
+  std::vector<int32_t> pairs;
+  for (size_t r = 0; r < e.runs.size(); ++r)
+    for (int64_t p = e.first_pair[r]; p < e.first_pair[r + 1]; ++p)
+      pairs.insert(pairs.end(), {static_cast<int32_t>(r), e.pairs[p].read, e.pairs[p].written});
+  return std::make_tuple(to_numpy(std::move(e.runs)), to_numpy(std::move(e.stage)), to_numpy(std::move(e.live)),
+                         to_numpy(std::move(e.dies)), to_numpy(std::move(pairs)), e.extra_cost, e.peak);
 }
 
 }  // namespace
@@ -85,13 +101,7 @@ void register_recompute(nb::module_& m) {
               nb::gil_scoped_release released;
               e = self.evaluator->run(cuts);
             }
-            std::vector<int32_t> pairs;
-            for (size_t r = 0; r < e.runs.size(); ++r)
-              for (int64_t p = e.first_pair[r]; p < e.first_pair[r + 1]; ++p)
-                pairs.insert(pairs.end(), {static_cast<int32_t>(r), e.pairs[p].read, e.pairs[p].written});
-            return std::make_tuple(to_numpy(std::move(e.runs)), to_numpy(std::move(e.stage)),
-                                   to_numpy(std::move(e.live)), to_numpy(std::move(e.dies)), to_numpy(std::move(pairs)),
-                                   e.extra_cost, e.peak);
+            return flat_of(std::move(e));
           },
           nb::arg("moments"), nb::arg("listed"),
           "Runs, the place each runs for, live bytes, deaths per access, pairs (run, read, written), extra cost, peak.")
@@ -111,6 +121,47 @@ void register_recompute(nb::module_& m) {
           },
           nb::arg("moments"), nb::arg("listed"), nb::arg("budget"), nb::arg("max_work"),
           "Whether dropping more met the budget, and the cuts it led to.")
+      .def(
+          "replay",
+          [](HeldProgram& self, Array<int32_t> runs) {
+            const auto sequence = self.runs_of(runs);
+            Execution e;
+            {
+              nb::gil_scoped_release released;
+              e = self.evaluator->replay(sequence);
+            }
+            return flat_of(std::move(e));
+          },
+          nb::arg("runs"), "What `execute` returns, for runs as they are.")
+      .def(
+          "settle",
+          [](HeldProgram& self, Array<int32_t> runs, Array<double> weights, int64_t budget, int64_t reserve, int pick,
+             double max_cost, int64_t max_work) {
+            auto sequence = self.runs_of(runs);
+            if (weights.shape(0) != static_cast<size_t>(self.program->graph.n_ops))
+              throw nb::value_error("weights must hold one figure per op");
+            bool fits;
+            {
+              nb::gil_scoped_release released;
+              RecomputeSequence trader(*self.evaluator, span_of(weights), budget, max_work);
+              fits = trader.settle(sequence, static_cast<Pick>(pick), reserve, max_cost);
+            }
+            return std::make_tuple(fits, to_numpy(std::move(sequence)));
+          },
+          nb::arg("runs"), nb::arg("weights"), nb::arg("budget"), nb::arg("reserve"), nb::arg("pick"),
+          nb::arg("max_cost"), nb::arg("max_work"),
+          "Whether trading at the worst (pick 0), first (1) or last (2) run over the budget met it, and the runs then.")
+      .def(
+          "trim_runs",
+          [](HeldProgram& self, Array<int32_t> runs, int64_t budget, int64_t max_work) {
+            auto sequence = self.runs_of(runs);
+            {
+              nb::gil_scoped_release released;
+              RecomputeSequence(*self.evaluator, self.program->cost, budget, max_work).trim(sequence);
+            }
+            return to_numpy(std::move(sequence));
+          },
+          nb::arg("runs"), nb::arg("budget"), nb::arg("max_work"), "The runs without those that the budget can spare.")
       .def(
           "trade_at_cut",
           [](const HeldProgram& self, Array<uint8_t> at_cut, Array<uint8_t> needed, Array<int64_t> bytes,

@@ -14,6 +14,7 @@ struct Choice {
   double value = 0;  // of the cut, a bound on cost + price * bytes in scaled units
   double cost = 0;   // scaled
   double bytes = 0;
+  int64_t work = 0;
   std::vector<uint8_t> kept;
 };
 
@@ -58,6 +59,7 @@ class PricedCut {
     }
     Choice choice;
     choice.value = static_cast<double>(flow.run());
+    choice.work = flow.work();
     choice.kept.assign(problem_.graph.n_buffers, 0);
     for (int32_t op : ops_)
       if (flow.on_source_side(node_of_op_[op])) choice.cost += problem_.cost[op] * scale_;
@@ -108,6 +110,7 @@ CutTrade trade_at_cut(const CutProblem& problem, int32_t max_cuts) {
   const auto look = [&](double at_price) {
     Choice choice = cutter.best(at_price);
     ++cuts;
+    trade.work += choice.work;
     trade.bound = std::max(trade.bound, (choice.value - at_price * capacity) / cutter.scale());
     return choice;
   };

@@ -21,6 +21,7 @@ struct CutProblem {
 
 struct CutTrade {
   double bound = 0;            // no choice within the capacity costs less
+  int64_t work = 0;            // arcs looked at
   bool fits = false;           // whether `kept` is within the capacity
   std::vector<uint8_t> kept;   // per buffer: the cheapest choice found that fits, or takes least
   std::vector<uint8_t> tight;  // per buffer: the choice next to it, somewhat over the capacity and cheaper

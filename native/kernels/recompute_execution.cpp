@@ -66,6 +66,25 @@ const Execution& RecomputeEvaluator::run(const Cuts& cuts) {
   return result_;
 }
 
+const Execution& RecomputeEvaluator::replay(std::span<const int32_t> runs) {
+  const int32_t n = program_.n_ops();
+  result_.runs.assign(runs.begin(), runs.end());
+  result_.stage.resize(runs.size());
+  result_.extra_cost = 0;
+  int32_t next = 0;  // the first op of the base order that has not run
+  size_t told = 0;   // runs whose stage is known
+  for (size_t r = 0; r < runs.size(); ++r)
+    if (next < n && runs[r] == program_.order[next]) {
+      std::fill(result_.stage.begin() + told, result_.stage.begin() + r + 1, next++);
+      told = r + 1;
+    } else
+      result_.extra_cost += program_.cost[runs[r]];
+  std::fill(result_.stage.begin() + told, result_.stage.end(), n);
+  find_deaths();
+  count_bytes();
+  return result_;
+}
+
 void RecomputeEvaluator::pass_cut(int32_t moment, const std::set<int32_t>& listed) {
   const GraphView& graph = program_.graph;
   const int32_t op = moment % 2 && moment / 2 < program_.n_ops() ? program_.order[moment / 2] : -1;

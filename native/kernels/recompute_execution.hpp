@@ -56,8 +56,11 @@ class RecomputeEvaluator {
   explicit RecomputeEvaluator(const RecomputeProgram& program);
 
   const Execution& run(const Cuts& cuts);
+  // Plays runs as they are: first runs in base order, each with what it reads made before it.
+  const Execution& replay(std::span<const int32_t> runs);
   const Execution& last() const { return result_; }
   const RecomputeProgram& program() const { return program_; }
+  void add_work(int64_t accesses) { work_ += accesses; }
   int64_t work() const { return work_; }  // accesses played so far
 
  private:

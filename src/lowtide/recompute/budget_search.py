@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,63 +14,23 @@ from lowtide.recompute.cut_model import BuiltModel, CutModel
 from lowtide.recompute.cut_trade import trade_at
 from lowtide.recompute.effort import Effort
 from lowtide.recompute.floor import Floor, floor_of, needs_by_place
-from lowtide.recompute.greedy import descend_until_it_fits, drop_until_it_fits
-from lowtide.recompute.program import Cuts, Execution, Program
+from lowtide.recompute.found import Found
+from lowtide.recompute.greedy import drop_until_it_fits
+from lowtide.recompute.neighborhoods import improve
+from lowtide.recompute.program import Cuts, Execution, Ints, Program
 from lowtide.recompute.result import RecomputeResult
+from lowtide.recompute.settle import Pick, settle_and_trim, settle_from
 from lowtide.recompute.shortfall import explain_shortfall
 
 _RESERVES = (0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45)
 """Parts of the budget left free at a cut, for what runs again after it needs memory too."""
 _MOST_TRADED = 3
-_STEPS = (0.9, 0.95, 0.8)
-"""What the peak is lowered by at a time where no plan is found at once."""
 _ROUGH_GAP = 0.03
 """How good solutions are while many places are still missing."""
 _MOST_STALLED = 3
 """Rounds without progress after which more are taken to be in vain."""
-_TRIFLE = 0.001
 _EASY_GAP = 0.2
 """A first plan this close to its bound is not expected to need many places; others rarely close, and get less work."""
-
-
-@dataclass(slots=True, eq=False)
-class _Found:
-    """The best that is known for one budget."""
-
-    budget: int
-    cuts: Cuts
-    execution: Execution
-    bound: float = 0.0
-    work: int = 0
-    played: int = 0
-    places: list[int] = field(default_factory=list[int])
-
-    @property
-    def fits(self) -> bool:
-        return self.execution.peak_bytes <= self.budget
-
-    def rank(self, execution: Execution) -> tuple[int, float, int]:
-        """What executions are compared by, less is better: bytes over the budget, then cost, then peak."""
-        over = max(0, execution.peak_bytes - self.budget)
-        return over, execution.extra_cost, execution.peak_bytes
-
-    def offer(self, cuts: Cuts, execution: Execution) -> None:
-        if self.rank(execution) < self.rank(self.execution):
-            self.cuts, self.execution = cuts, execution
-
-    def progress(self) -> tuple[int, float, float]:
-        """What the search moves: bytes over the budget, extra cost and its bound."""
-        return max(0, self.execution.peak_bytes - self.budget), self.execution.extra_cost, self.bound
-
-    def has_moved(self, since: tuple[int, float, float]) -> bool:
-        """Tell whether more than a trifle was gained since."""
-        over, cost, bound = since
-        now_over, now_cost, now_bound = self.progress()
-        return now_over < over or now_cost < cost * (1 - _TRIFLE) or now_bound * (1 - _TRIFLE) > bound
-
-    def is_within(self, gap: float) -> bool:
-        cost = self.execution.extra_cost
-        return self.fits and cost - self.bound <= gap * cost
 
 
 class BudgetSearch:
@@ -83,48 +43,64 @@ class BudgetSearch:
         self._needs = needs_by_place(program)
         self._model: CutModel | None = None
 
-    def plan(self, budget: int, effort: Effort, *, exact: bool, start: Sequence[Cuts] = ()) -> RecomputeResult:
-        """Plan for one budget; see `plan_within_budget`."""
+    def plan(
+        self,
+        budget: int,
+        effort: Effort,
+        *,
+        exact: bool,
+        start: Sequence[Cuts] = (),
+        runs: Sequence[Ints] = (),
+    ) -> RecomputeResult:
+        """Plan for one budget; see `plan_within_budget`. `runs` are plans of other budgets to start from."""
         if budget < 0:
             raise UsageError(
                 f"a budget of {budget} bytes is below zero; persistent buffers alone may be over the budget"
             )
-        found = _Found(budget, Cuts(), self.untouched)
+        found = Found(budget, Cuts(), self.untouched)
         exact = exact and solver.is_available()
         if self.floor.peak_bytes > budget:
             found.bound = float("inf")
         elif not found.fits:
             for cuts in (Cuts(), *start):
                 self._repair(found, cuts, effort.play_work)
-            traded = self._trade(found, effort)
-            if not found.fits:
-                self._descend(found, (Cuts(), *traded), effort)
+            self._trade(found, effort)
+            if not found.is_within(_EASY_GAP):
+                self._settle(found, runs, effort)
             if exact and not found.is_within(effort.relative_gap):
                 self._close_the_gap(found, effort)
+                if not found.is_within(effort.relative_gap):
+                    self._improve(found, effort.run_work)
         return self._result(found, exact)
 
-    def _repair(self, found: _Found, cuts: Cuts, max_work: int) -> None:
+    def _settle(self, found: Found, starts: Sequence[Ints], effort: Effort) -> None:
+        """Offer plans as sequences of runs: from given ones, from the best so far and from the base order."""
+        before = self.program.native.work
+        settled = settle_from(
+            self.program,
+            [*starts, found.execution.runs],
+            found.budget,
+            max_cost=found.execution.extra_cost if found.fits else None,
+            max_work=effort.run_work // 2,
+        )
+        if settled is not None:
+            found.offer(settled)
+        self._improve(found, effort.run_work - (self.program.native.work - before))
+
+    def _improve(self, found: Found, max_work: int) -> None:
+        if found.fits:
+            found.offer(improve(self.program, found.execution, found.budget, max_work))
+
+    def _repair(self, found: Found, cuts: Cuts, max_work: int) -> None:
         """Offer what dropping more makes of given cuts."""
         before = self.program.native.work
         _, cuts = drop_until_it_fits(self.program, cuts, found.budget, max_work)
-        found.offer(cuts, self.program.execute(cuts))
+        found.offer(self.program.execute(cuts), cuts)
         found.played += self.program.native.work - before
 
-    def _descend(self, found: _Found, starts: Sequence[Cuts], effort: Effort) -> None:
-        """Lower the peak step by step, from every start, until some plan fits."""
-        before = self.program.native.work
-        for step in _STEPS:
-            for start in starts:
-                left = effort.play_work - (self.program.native.work - before)
-                fits, cuts = descend_until_it_fits(self.program, start, found.budget, step, left)
-                found.offer(cuts, self.program.execute(cuts))
-                if fits or left <= 0:
-                    return
-
-    def _trade(self, found: _Found, effort: Effort) -> list[Cuts]:
+    def _trade(self, found: Found, effort: Effort) -> None:
         """Bound the cost and find plans at single places: where the untouched program needs most, then where a plan
-        that is best for that place alone does. Returns what was dropped at each."""
-        tried: list[Cuts] = []
+        that is best for that place alone does."""
         place = int(self.untouched.live.argmax())
         places: list[int] = []
         while place not in places and len(places) < _MOST_TRADED:
@@ -135,18 +111,16 @@ class BudgetSearch:
                 if reserve == 0.0:
                     found.bound = max(found.bound, self._rounded(trade.bound))
                     place = self._worst_place(self.program.execute(trade.choices[0]))
-                tried.extend(trade.choices)
                 for cuts in trade.choices:
                     self._repair(found, cuts, effort.play_work - found.played)
                 if found.is_within(effort.relative_gap) or found.played > effort.play_work:
-                    return tried
-        return tried
+                    return
 
     def _worst_place(self, execution: Execution) -> int:
         is_first = self.program.places[execution.runs] == execution.stages
         return int(execution.stages[int(np.where(is_first, execution.live, 0).argmax())])
 
-    def _close_the_gap(self, found: _Found, effort: Effort) -> None:
+    def _close_the_gap(self, found: Found, effort: Effort) -> None:
         """Solve the program over ever more places until the cost is close to its bound, or the work is used up.
 
         Far from the bound, plays will show many more places to count, so that solutions need not be good at first:
@@ -186,17 +160,29 @@ class BudgetSearch:
                 return
 
     def _offer_solution(
-        self, found: _Found, built: BuiltModel, solution: NDArray[np.float64], effort: Effort
+        self, found: Found, built: BuiltModel, solution: NDArray[np.float64], effort: Effort
     ) -> Execution:
         """Play a solution, and repair it where it needs more than the budget; returns the play of it as it is."""
         cuts = built.cuts(self.program, solution)
         execution = self.program.execute(cuts)
-        found.offer(cuts, execution)
+        found.offer(execution, cuts)
         if execution.peak_bytes > found.budget:
             self._repair(found, cuts, effort.play_work // effort.rounds)
+            for pick in (Pick.LAST, Pick.WORST):
+                _, settled = settle_and_trim(
+                    self.program,
+                    execution.runs,
+                    found.budget,
+                    weights=self.program.cost,
+                    pick=pick,
+                    reserve=0.0,
+                    max_cost=found.most_worth_trimming,
+                    max_work=effort.run_work // effort.rounds,
+                )
+                found.offer(settled)
         return execution
 
-    def _leave_room(self, found: _Found, model: CutModel, execution: Execution, effort: Effort) -> None:
+    def _leave_room(self, found: Found, model: CutModel, execution: Execution, effort: Effort) -> None:
         """Find better plans where only what runs again is over budget: leave as much free at the place before it."""
         reserves: dict[int, int] = {}
         for _ in range(effort.rounds):
@@ -225,7 +211,7 @@ class BudgetSearch:
             return bound
         return float(np.ceil(bound / unit)) * unit
 
-    def _next_place(self, execution: Execution, found: _Found) -> int | None:
+    def _next_place(self, execution: Execution, found: Found) -> int | None:
         """The place where an execution is most over budget, a first run if there is one, not counted yet."""
         is_first = self.program.places[execution.runs] == execution.stages
         counted = np.isin(execution.stages, found.places)
@@ -235,7 +221,7 @@ class BudgetSearch:
                 return int(execution.stages[int(over.argmax())])
         return None
 
-    def _result(self, found: _Found, exact: bool) -> RecomputeResult:
+    def _result(self, found: Found, exact: bool) -> RecomputeResult:
         graph, execution = self.program.problem.graph, found.execution
         plan = self.program.plan(execution)
         verify(graph, plan, check_capacity=False)
@@ -254,5 +240,5 @@ class BudgetSearch:
             places=tuple(found.places),
             shortfall=None
             if found.fits
-            else explain_shortfall(self.program, self.floor, found.budget, execution, found.bound),
+            else explain_shortfall(self.program, self.floor, found.budget, execution.peak_bytes, found.bound),
         )

@@ -11,7 +11,7 @@ from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.errors import UsageError
 from lowtide.recompute.budget_search import BudgetSearch
 from lowtide.recompute.effort import EFFORTS
-from lowtide.recompute.program import Cuts, Program
+from lowtide.recompute.program import Program
 from lowtide.recompute.result import RecomputeResult
 from lowtide.recompute.shortfall import explain_shortfall
 from lowtide.recompute.within_budget import checked_cost
@@ -55,11 +55,9 @@ def plan_curve(
     if not FEWEST <= len(budgets) <= MOST:
         raise UsageError(f"a curve of {len(budgets)} budgets was asked for; give {FEWEST} to {MOST}")
     found: list[RecomputeResult] = []
-    start: Sequence[Cuts] = ()
     for budget in sorted(set(budgets), reverse=True):
-        result = search.plan(budget, EFFORTS[effort], exact=exact, start=start)
-        found.append(result)
-        start = (result.cuts,)
+        start, runs = ([found[-1].cuts], [found[-1].plan.order()]) if found else ([], [])
+        found.append(search.plan(budget, EFFORTS[effort], exact=exact, start=start, runs=runs))
     points = _share_plans(search, _share_bounds(found))
     return Curve(tuple(points), _knee(points))
 
@@ -95,9 +93,7 @@ def _share_plans(search: BudgetSearch, found: Sequence[RecomputeResult]) -> list
             shortfall=None,
         )
         if not point.fits:
-            shortfall = explain_shortfall(
-                search.program, search.floor, budget, search.program.execute(best.cuts), point.extra_cost_bound
-            )
+            shortfall = explain_shortfall(search.program, search.floor, budget, best.peak_bytes, point.extra_cost_bound)
             point = replace(point, shortfall=shortfall)
         points.append(point)
     return points

@@ -17,7 +17,7 @@ class RecomputeResult:
     plan: Plan
     """Never over the budget where `fits`; else the one of least peak that was found."""
     cuts: Cuts
-    """What the plan drops, to start another search from."""
+    """What the best plan of cuts drops, to start another search from; the plan itself may be an even better one."""
     budget_bytes: int
     peak_bytes: int
     """Peak of the plan in the memory space the budget is for, persistent buffers left out."""

@@ -1,0 +1,65 @@
+"""The best that a search knows for one budget."""
+
+from dataclasses import dataclass, field
+
+from lowtide.recompute.program import Cuts, Execution
+
+_TRIFLE = 0.001
+_WORTH_TRIMMING = 1.25
+
+
+@dataclass(slots=True, eq=False)
+class Found:
+    """The best plan for one budget, what bounds its cost, and what was spent."""
+
+    budget: int
+    cuts: Cuts
+    """The best of what was played as cuts."""
+    played_cuts: Execution
+    bound: float = 0.0
+    work: int = 0
+    played: int = 0
+    places: list[int] = field(default_factory=list[int])
+    execution: Execution = field(init=False)
+    """The best plan of all: that of the cuts, or other runs."""
+
+    def __post_init__(self) -> None:
+        self.execution = self.played_cuts
+
+    @property
+    def fits(self) -> bool:
+        """Whether some plan meets the budget."""
+        return self.execution.peak_bytes <= self.budget
+
+    @property
+    def most_worth_trimming(self) -> float:
+        """The extra cost up to which other plans may become better when reruns are left out."""
+        return _WORTH_TRIMMING * self.execution.extra_cost if self.fits else float("inf")
+
+    def rank(self, execution: Execution) -> tuple[int, float, int]:
+        """What executions are compared by, less is better: bytes over the budget, then cost, then peak."""
+        over = max(0, execution.peak_bytes - self.budget)
+        return over, execution.extra_cost, execution.peak_bytes
+
+    def offer(self, execution: Execution, cuts: Cuts | None = None) -> None:
+        """Take an execution where it is better, and the cuts that it plays."""
+        rank = self.rank(execution)
+        if cuts is not None and rank < self.rank(self.played_cuts):
+            self.cuts, self.played_cuts = cuts, execution
+        if rank < self.rank(self.execution):
+            self.execution = execution
+
+    def progress(self) -> tuple[int, float, float]:
+        """What the search moves: bytes over the budget, extra cost and its bound."""
+        return max(0, self.execution.peak_bytes - self.budget), self.execution.extra_cost, self.bound
+
+    def has_moved(self, since: tuple[int, float, float]) -> bool:
+        """Tell whether more than a trifle was gained since."""
+        over, cost, bound = since
+        now_over, now_cost, now_bound = self.progress()
+        return now_over < over or now_cost < cost * (1 - _TRIFLE) or now_bound * (1 - _TRIFLE) > bound
+
+    def is_within(self, gap: float) -> bool:
+        """Whether the budget is met at a cost that close to its bound."""
+        cost = self.execution.extra_cost
+        return self.fits and cost - self.bound <= gap * cost
