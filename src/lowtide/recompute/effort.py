@@ -23,7 +23,7 @@ class Effort:
 
 
 EFFORTS: dict[EffortName, Effort] = {
-    "fast": Effort(play_work=100_000_000, run_work=50_000_000, solver_work=1_000_000, rounds=3, relative_gap=0.02),
+    "fast": Effort(play_work=100_000_000, run_work=30_000_000, solver_work=1_000_000, rounds=3, relative_gap=0.02),
     "balanced": Effort(
         play_work=300_000_000, run_work=600_000_000, solver_work=14_000_000, rounds=12, relative_gap=0.0095
     ),
