@@ -10,6 +10,7 @@ from torch.fx import Node
 
 from lowtide.frameworks.torch.lowering import Lowered, LoweredOp
 from lowtide.frameworks.torch.torch_internals import (
+    argument_types,
     is_dense,
     op_name,
     overload_of,
@@ -73,13 +74,13 @@ class _Forms:
 
 @cache
 def _forms_of(target: Any) -> _Forms:
-    plain = _argument_types(target)
+    plain = argument_types(target)
     packet = target.overloadpacket
     for overload in _overloads(packet):
         written = [argument for argument in schema_arguments(overload) if argument.is_write]
         if torch.Tag.generated in overload.tags or len(written) != 1 or not written[0].is_out:
             continue
-        rest = _argument_types(overload)
+        rest = argument_types(overload)
         if rest[:-1] == plain and rest[-1][0] == written[0].name:
             return _Forms(out=overload, out_argument=written[0].name)
     twin = getattr(getattr(torch.ops, target.namespace), op_name(target) + "_", None)
@@ -87,7 +88,7 @@ def _forms_of(target: Any) -> _Forms:
         for overload in _overloads(twin):
             if (
                 schema_arguments(overload)[0].is_write
-                and _argument_types(overload) == plain
+                and argument_types(overload) == plain
                 and torch.Tag.generated not in overload.tags
             ):
                 return _Forms(in_place=overload)
@@ -99,10 +100,6 @@ def _overloads(packet: Any) -> Iterator[Any]:
         overload = overload_of(getattr(packet, name))
         if overload is not None and schema_arguments(overload):
             yield overload
-
-
-def _argument_types(target: Any) -> list[tuple[str, str, bool]]:
-    return [(a.name, str(a.type), a.kwarg_only) for a in schema_arguments(target)]
 
 
 def _fills_storage(tensor: torch.Tensor) -> bool:

@@ -121,7 +121,11 @@ def _convolution_backward(given: Arguments, result: Any) -> int:
         return 2 * _bytes_of(weight)
     # the weight's gradient is blocked first, beside blocked inputs, and written out when those are gone
     blocked_inputs = _blocked(gradient) + _input_block(image)
-    return max(blocked_inputs, _bytes_of(result[1])) + _contiguous_copy(gradient)
+    weight_gradient = _bytes_of(result[1])
+    # where the kernel skips pixels, the image's gradient is blocked before that, beside the image
+    skips = given["output_mask"][0] and given["groups"] == 1 and any(step > 1 for step in given["stride"])
+    two_images = 2 * _bytes_of(image) - weight_gradient if skips else 0
+    return max(blocked_inputs, weight_gradient, two_images) + _contiguous_copy(gradient)
 
 
 def _fused_update(given: Arguments, _: Any) -> int:

@@ -47,6 +47,19 @@ def schema_arguments(overload: Any) -> list[Any]:
     return list(overload._schema.arguments)
 
 
+def argument_types(overload: Any) -> list[tuple[str, str, bool]]:
+    """Return name, type, and whether it goes by keyword only, of every argument in an operator's schema.
+
+    Whether an argument is written to is left out, so that an in-place operator has the types of its plain form.
+    """
+    return [(a.name, str(a.type), a.kwarg_only) for a in overload._schema.arguments]
+
+
+def overload_name(overload: Any) -> str:
+    """Return what tells an operator's overload from the others of its name."""
+    return overload._overloadname
+
+
 def returns_anything(overload: Any) -> bool:
     """Tell whether an operator's schema has a result."""
     return bool(overload._schema.returns)

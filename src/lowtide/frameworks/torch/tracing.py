@@ -12,6 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from lowtide.errors import UnsupportedError
+from lowtide.frameworks.torch.batch_norm import split_batch_norm
 from lowtide.frameworks.torch.canonicalize import canonicalize
 from lowtide.frameworks.torch.rng_state_ops import recorded_rng_state
 from lowtide.frameworks.torch.split_foreach import split_foreach
@@ -78,6 +79,7 @@ def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph],
         rewrite(traced.graph)
     split_foreach(traced.graph)
     canonicalize(traced.graph)
+    split_batch_norm(traced.graph)
     traced.recompile()
     return traced
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 from torch._subclasses import FakeTensor
-from torch.fx import Graph
+from torch.fx import Graph, GraphModule, Node
 
 from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.torch.call_inputs import CallInputs
 from lowtide.frameworks.torch.captured import Binding, Captured, CaptureMismatchError
 from lowtide.frameworks.torch.module_tensors import ModuleTensors, check_modes, modes_of, modules_of
+from lowtide.frameworks.torch.out_of_place import write_out_of_place
 from lowtide.frameworks.torch.step.decisions import Decisions
 from lowtide.frameworks.torch.step.initial_state import initial_values
 from lowtide.frameworks.torch.step.optimizer_state import OptimizerState, discover_state
@@ -115,19 +116,27 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     )
     labels = modules.labels()
     persistent = [*labels, *state.labels([labels[index] for index in updated])]
+    named = (
+        *((name, Lifetime.PERSISTENT) for name in persistent),
+        *((name, Lifetime.INPUT) for name in call.names),
+        *((name, Lifetime.PERSISTENT) for name in names),
+    )
     return Captured(
         name=f"{type(step.model).__name__} training step",
-        graph_module=graph_module,
-        inputs=(
-            *((name, Lifetime.PERSISTENT) for name in persistent),
-            *((name, Lifetime.INPUT) for name in call.names),
-            *((name, Lifetime.PERSISTENT) for name in names),
-        ),
+        graph_module=write_out_of_place(graph_module, named, _loss_of(graph_module)),
+        inputs=named,
         binding=binding,
         with_backward=True,
         example_args=tuple(args),
         example_kwargs=dict(kwargs),
     )
+
+
+def _loss_of(module: GraphModule) -> Node:
+    """Return the node of the loss, of which the graph returns an alias made after the update."""
+    (output,) = module.graph.find_nodes(op="output")
+    (detached,) = output.all_input_nodes
+    return detached.all_input_nodes[0]
 
 
 def _present_values(state: OptimizerState) -> list[torch.Tensor | None]:
