@@ -12,12 +12,12 @@ from lowtide.plan import StepKind
 from lowtide.recompute import Cuts, solver
 from lowtide.recompute.effort import Effort
 
-_FIRST_SLACK = 0.04
+_FIRST_SLACK = 0.02
 _MOST_SLACKS = 4
 _FREE_PER_SLACK = 0.25
 """How much of the budget stays free, per part of the lanes that does."""
-_FIRST_PART, _LATER_PART = 3, 14
-"""One in so many of the solver's work for the choice with full lanes, and for every other."""
+_FIRST_PART, _LATER_PART = 1.5, 0.25
+"""Of the solver's work: for the choice with full lanes, which gives the bound, and for every other."""
 _AS_PROMISED = 1.005
 """A plan that loses no more than so much of what its choice promised leaves enough free, or more than that."""
 
@@ -87,7 +87,7 @@ def _offer(
     """Solve the program that leaves a part of the lanes free, and offer its choice."""
     budget = search.budget - int(_FREE_PER_SLACK * slack * search.budget)
     built, lanes = model.choose([place], budget, 1 - slack)
-    left = effort.solver_work // (_FIRST_PART if slack == 0 else _LATER_PART)
+    left = int(effort.solver_work * (_FIRST_PART if slack == 0 else _LATER_PART))
     solved = solver.solve(built.milp, start, relative_gap=effort.relative_gap / 2, max_work=left)
     is_new = is_kept = search.loses_no_more_than(solved.lower_bound)
     if solved.solution is not None and not is_kept:

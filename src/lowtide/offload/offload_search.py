@@ -19,7 +19,7 @@ from lowtide.recompute.effort import EFFORTS
 
 _HEADROOMS = (0.0, 0.03, 0.08)
 """Parts of the budget left free while choosing, for copies under way."""
-_FINE_HEADROOMS = (0.0, 0.01, 0.02, 0.04, 0.08)
+_FINE_HEADROOMS = (0.0, 0.005, 0.01, 0.02, 0.04)
 """The same for choices that are worth more work."""
 _MOST_TIMINGS = 3
 
@@ -65,14 +65,14 @@ class OffloadSearch:
         Where a plan waits for copies, others that leave some of the budget free for them are tried too.
         """
         graph = self.program.problem.graph
-        travels = with_siblings(graph, travels, may_travel(self.program))
-        key = (rerun, np.packbits(travels).tobytes())
+        hidden, travels = travels, with_siblings(graph, travels, may_travel(self.program))
+        key = (rerun, np.packbits(hidden).tobytes())
         if key in self.tried or not travels.any() or self.is_perfect():
             return False
         self.tried.add(key)
         link = self.link
         per_byte = 1 / link.out_bytes_per_s + 1 / link.back_bytes_per_s
-        shadow = with_loads(self.program, travels, link.host, per_byte, rerun=rerun)
+        shadow = with_loads(self.program, travels, hidden, link.host, per_byte, rerun=rerun)
         search = BudgetSearch(shadow.program)
         effort = replace(EFFORTS["fast"], play_work=play_work)
         scheduler = Scheduler(graph, self.program.problem.callees, link, self.prices.seconds, self.budget)

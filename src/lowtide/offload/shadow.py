@@ -17,6 +17,8 @@ from lowtide.recompute.program import Program
 
 _LOAD_PRICE = 1e-3
 """What a copy back costs where it hides behind compute, as a part of the cost of its transfer: few are better."""
+_EXTRA_LOAD_PRICE = 1.0
+"""The same for a copy back that nobody counted on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,12 +35,19 @@ class Shadow:
 
 
 def with_loads(
-    program: Program, travels: NDArray[np.bool_], host: int, seconds_per_byte: float, *, rerun: bool
+    program: Program,
+    travels: NDArray[np.bool_],
+    hidden: NDArray[np.bool_],
+    host: int,
+    seconds_per_byte: float,
+    *,
+    rerun: bool,
 ) -> Shadow:
     """Return the program in which the chosen buffers are loaded; all that `may_travel` of an op go together.
 
-    Without `rerun`, nothing but loads may run again. A producer has the bytes of what is loaded right after it as
-    scratch; in-place pairs into those are given up. O(n + e).
+    Copies of `hidden` ones are taken to hide behind compute, and cost next to nothing. Without `rerun`, nothing but
+    loads may run again. A producer has the bytes of what is loaded right after it as scratch; in-place pairs into those
+    are given up. O(n + e).
     """
     graph = program.problem.graph
     chosen = np.flatnonzero(travels).tolist()
@@ -99,8 +108,8 @@ def with_loads(
         callees=[graph.callees[op] if op >= 0 else () for op in ops],
         devices=[graph.devices[op] if op >= 0 else None for op in ops],
     )
-    price = _LOAD_PRICE * seconds_per_byte
-    costs = np.asarray([cost[op] if op >= 0 else price * sizes[b] for op, b in zip(ops, loaded, strict=True)])
+    prices = (np.where(hidden, _LOAD_PRICE, _EXTRA_LOAD_PRICE) * seconds_per_byte * graph.sizes).tolist()
+    costs = np.asarray([cost[op] if op >= 0 else prices[b] for op, b in zip(ops, loaded, strict=True)])
     first: list[int] = [*place.tolist(), len(ops)]
     base: list[int] = program.order.tolist()
     order = [each for op in base for each in range(first[op], first[op + 1])]
