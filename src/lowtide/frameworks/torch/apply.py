@@ -11,6 +11,7 @@ from lowtide.frameworks.torch.emit import emit
 from lowtide.frameworks.torch.lowering import lower
 from lowtide.frameworks.torch.read import graph_of
 from lowtide.frameworks.torch.torch_internals import without_autocast
+from lowtide.graph import Lifetime
 from lowtide.plan import Plan, StepKind
 
 
@@ -25,6 +26,7 @@ class Applied:
         self.captured = captured
         self.module = module
         self._run = module.forward
+        self._donated = [i for i, (_, lifetime) in enumerate(captured.inputs) if lifetime is Lifetime.DONATED]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program; raises UsageError where the arguments do not have the captured form."""
@@ -32,6 +34,8 @@ class Applied:
         sources = binding.bind(args, kwargs)
         # nothing requires grad, so autograd records nothing
         inputs = [value.detach() if isinstance(value, torch.Tensor) else value for value in sources]
+        for index in self._donated:
+            sources[index] = None  # the program is the last to hold it
         with torch.set_grad_enabled(self.captured.with_backward), without_autocast():
             outputs = list(self._run(inputs))
         with torch.no_grad():

@@ -59,7 +59,7 @@ class Captured:
     name: str
     graph_module: GraphModule
     inputs: tuple[tuple[str, Lifetime], ...]
-    """Name and lifetime class (`PERSISTENT` or `INPUT`) of every placeholder."""
+    """Name and lifetime class (`PERSISTENT`, `INPUT`, or `DONATED`) of every placeholder."""
     binding: Binding
     with_backward: bool
     """Whether a backward pass is part of the graph; some kernels compute more for one."""

@@ -160,6 +160,57 @@ def test_calls_of_other_forms_are_captured_when_they_come_and_kept(digest: Diges
     assert run(True) == (expected, 3)
 
 
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("options", [{}, {"clip_grad_norm": 0.1}])
+def test_gradients_of_several_calls_add_up_as_in_the_plain_loop(
+    count: int, options: dict[str, Any], digest: Digest
+) -> None:
+    """Losses, the gradients in between, the update of the last call, and a state dict taken in the middle."""
+
+    def plain() -> list[str]:
+        model = make_model()
+        optimizer = adamw(model)
+        found: list[str] = []
+        for seed in range(2 * count):
+            loss = classify(model, *batch(seed))
+            (loss / count).backward()
+            if seed % count == count - 1:
+                if options:
+                    nn.utils.clip_grad_norm_(model.parameters(), options["clip_grad_norm"])
+                optimizer.step()
+                optimizer.zero_grad()
+            gradients = [parameter.grad for parameter in model.parameters()]
+            found.append(digest([loss, gradients, everything(model, optimizer)]))
+        return found
+
+    def planned() -> list[str]:
+        model = make_model()
+        step = lt.training_step(model, classify, adamw(model), batch(0), accumulate=count, **options)
+        found: list[str] = []
+        for seed in range(2 * count):
+            loss = step(*batch(seed))
+            gradients = [parameter.grad for parameter in model.parameters()]
+            state = [model.state_dict(), step.step.optimizer.state_dict()]
+            if seed < count - 1:
+                state[1]["state"] = {}  # made before the first update, as it is before that
+            found.append(digest([loss, gradients, *state, torch.get_rng_state()]))
+        return found
+
+    torch.manual_seed(3)
+    expected = plain()
+    torch.manual_seed(3)
+    assert planned() == expected
+
+
+def test_a_gradient_cleared_between_the_calls_of_a_step_is_an_error() -> None:
+    model = make_model()
+    step = lt.training_step(model, classify, adamw(model), batch(0), accumulate=2)
+    step(*batch(0))
+    model.zero_grad()
+    with pytest.raises(UsageError, match="gradient of the calls before is gone"):
+        step(*batch(1))
+
+
 def test_gradients_left_by_the_user_are_cleared_as_the_plain_step_does() -> None:
     model = make_model()
     step = lt.training_step(model, classify, adamw(model), batch(0))
@@ -191,6 +242,10 @@ def test_calls_that_cannot_be_are_refused_in_one_line() -> None:
     model = make_model()
     with pytest.raises(UsageError, match="by norm or by value"):
         lt.training_step(model, classify, adamw(model), batch(0), clip_grad_norm=1.0, clip_grad_value=1.0)
+    with pytest.raises(UsageError, match="accumulate is 0"):
+        lt.training_step(model, classify, adamw(model), batch(0), accumulate=0)
+    with pytest.raises(UnsupportedError, match="cannot be measured"):
+        lt.training_step(model, classify, adamw(model), batch(0), accumulate=2).measure()
     with pytest.raises(UsageError, match="scalar"):
         lt.training_step(model, lambda m, x, _: m(x), adamw(model), batch(0))
     with pytest.raises(UnsupportedError, match="depends on tensor values"):

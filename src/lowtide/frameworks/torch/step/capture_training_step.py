@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,14 +10,15 @@ from torch.fx import Graph, GraphModule, Node
 
 from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.torch.call_inputs import CallInputs
-from lowtide.frameworks.torch.captured import Binding, Captured, CaptureMismatchError
-from lowtide.frameworks.torch.module_tensors import ModuleTensors, check_modes, modes_of, modules_of
+from lowtide.frameworks.torch.captured import Captured
+from lowtide.frameworks.torch.module_tensors import ModuleTensors, modes_of, modules_of
 from lowtide.frameworks.torch.out_of_place import write_out_of_place
-from lowtide.frameworks.torch.step.decisions import Decisions
 from lowtide.frameworks.torch.step.initial_state import initial_values
+from lowtide.frameworks.torch.step.micro_batches import kept_gradients
 from lowtide.frameworks.torch.step.optimizer_state import OptimizerState, discover_state
-from lowtide.frameworks.torch.step.raw_step import note_step, raw_step, refuse_hooks
+from lowtide.frameworks.torch.step.raw_step import raw_step, refuse_hooks
 from lowtide.frameworks.torch.step.scalar_values import AnyScalar, ScalarValues
+from lowtide.frameworks.torch.step.step_binding import TrainingStepBinding
 from lowtide.frameworks.torch.step.training_step import TrainingStep
 from lowtide.frameworks.torch.step.update_tracing import UpdateCalls, symbolic_choices
 from lowtide.frameworks.torch.symbolic_scalars import new_scalar, silent_branches, symbol_name
@@ -38,6 +38,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     modules = ModuleTensors.of(modules_of(*roots))
     call = CallInputs.of(args, kwargs)
     live = modules.live()
+    part = step.part
     position = {id(tensor): index for index, tensor in enumerate(live)}
     updated: list[int] = []
     for parameter in step.parameters():
@@ -46,8 +47,17 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
         updated.append(position[id(parameter)])
     fakes = FakeInputs([*live, *call.tensors])
 
-    def run(tensors: list[torch.Tensor], update: Callable[[list[torch.Tensor]], object]) -> torch.Tensor:
-        """Run forward and backward, then an update of the optimizer's parameters, which hold their gradients."""
+    receiving: list[int] = []
+
+    def run(
+        tensors: list[torch.Tensor],
+        accumulated: list[torch.Tensor],
+        update: Callable[[list[torch.Tensor]], object] | None,
+    ) -> list[torch.Tensor]:
+        """Run forward and backward, then an update of the optimizer's parameters, which hold their gradients.
+
+        Without an update, returns the gradients beside the loss, unless they were added to those accumulated.
+        """
         trainable = {index for index in updated if modules.trainable[index]}
         sources = [t.detach().requires_grad_() if index in trainable else t for index, t in enumerate(tensors)]
         with modules.replaced_by(sources[: len(live)]):
@@ -56,8 +66,18 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
             if not (isinstance(loss, torch.Tensor) and loss.dim() == 0 and loss.requires_grad):
                 raise UsageError("the loss of a training step must be a scalar tensor that requires grad")
             order = [index for index in updated if index in trainable]
-            found = torch.autograd.grad(loss, [sources[index] for index in order], allow_unused=True)
-            for index, gradient in zip(order, found, strict=True):
+            wanted = [sources[index] for index in order]
+            found: Any = torch.autograd.grad(part.share_of(loss), wanted, allow_unused=True)
+            given = [(index, gradient) for index, gradient in zip(order, found, strict=True) if gradient is not None]
+            receiving[:] = [index for index, _ in given]
+            gradients = [gradient for _, gradient in given]
+            if accumulated:
+                with torch.no_grad():
+                    gradients = [sum_.add_(new) for sum_, new in zip(accumulated, gradients, strict=True)]
+            if update is None:
+                kept = [] if accumulated else kept_gradients(gradients, [sources[index] for index in receiving])
+                return [loss.detach(), *kept]
+            for index, gradient in zip(receiving, gradients, strict=True):
                 sources[index].grad = gradient
             parameters = [sources[index] for index in updated]
             if step.before_update is not None:
@@ -66,12 +86,17 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
             if step.after_update is not None:
                 with torch.no_grad():
                     step.after_update(step.model)
-        return loss.detach()
+        return [loss.detach()]
 
     with fakes.rehearsal(), torch.enable_grad(), AnyScalar():
         found: list[OptimizerState] = []
-        run([fakes.empty(t) for t in fakes.tensors], lambda given: found.append(discover_state(step.optimizer, given)))
+        run(
+            [fakes.empty(t) for t in fakes.tensors],
+            [],
+            lambda given: found.append(discover_state(step.optimizer, given)),
+        )
         (state,) = found
+    received = [] if part.first else list(receiving)
     state_forms = [entry.form for entry in state.entries]
     state_forms += [fakes.mode.from_tensor(step.optimizer.param_groups[group][key]) for group, key in state.settings]
     held = len(live) + len(state_forms)
@@ -79,7 +104,8 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     names = [entry.label for entry in state.scalars.entries]
     values = state.scalars.live(step.optimizer)
     scalars = [new_scalar(shape_env, name, float(value)) for name, value in zip(names, values, strict=True)]
-    inputs = fakes.extended_by(state_forms, before=len(live), scalars=scalars)
+    gradient_forms = [fakes.tensors[index] for index in received]
+    inputs = fakes.extended_by([*state_forms, *gradient_forms], before=len(live), scalars=scalars)
     known = [*live, *_present_values(state)]
     calls, followed = UpdateCalls(), ScalarValues(shape_env)
 
@@ -93,8 +119,10 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
             with state.replaced_by(parameters, tensors[len(live) : held], symbols), calls:
                 raw_step(step.optimizer)
 
+        accumulated = tensors[held : held + len(received)]
         with followed:
-            return [run([*tensors[: len(live)], *tensors[held:]], update)]
+            rest = tensors[held + len(received) :]
+            return run([*tensors[: len(live)], *rest], accumulated, update if part.last else None)
 
     def connect(graph: Graph) -> None:
         placeholders = graph.find_nodes(op="placeholder")[len(inputs.tensors) :]
@@ -109,6 +137,8 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
         modules,
         call,
         state,
+        part=part,
+        received=tuple(updated.index(index) for index in receiving),
         modes=modes_of(modules.modules),
         settings=state.fixed_settings(),
         symbols=tuple(map(symbol_name, scalars)),
@@ -118,6 +148,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     persistent = [*labels, *state.labels([labels[index] for index in updated])]
     named = (
         *((name, Lifetime.PERSISTENT) for name in persistent),
+        *((f"{labels[i]}.grad", Lifetime.DONATED if part.last else Lifetime.PERSISTENT) for i in received),
         *((name, Lifetime.INPUT) for name in call.names),
         *((name, Lifetime.PERSISTENT) for name in names),
     )
@@ -135,7 +166,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
 def _loss_of(module: GraphModule) -> Node:
     """Return the node of the loss, of which the graph returns an alias made after the update."""
     (output,) = module.graph.find_nodes(op="output")
-    (detached,) = output.all_input_nodes
+    detached = output.all_input_nodes[0]
     return detached.all_input_nodes[0]
 
 
@@ -152,59 +183,3 @@ def _present_values(state: OptimizerState) -> list[torch.Tensor | None]:
         else:
             found.append(state.optimizer.state[parameters[position]][key])
     return [*found, *(state.optimizer.param_groups[group][key] for group, key in state.settings)]
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingStepBinding(Binding):
-    """Feeds a captured training step from the model, the optimizer's state and settings, and the batch."""
-
-    step: TrainingStep
-    modules: ModuleTensors
-    call: CallInputs
-    state: OptimizerState
-    modes: tuple[bool, ...]
-    settings: list[dict[str, Any]]
-    symbols: tuple[str, ...]
-    """What stands for each scalar setting in the decisions."""
-    decisions: Decisions
-    made: list[tuple[torch.Tensor, str]] = field(default_factory=list[tuple[torch.Tensor, str]])
-    """State entries that `materialize` made, so that they can be taken back."""
-
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-        check_modes(self.modules.modules, self.modes)
-        if self.state.fixed_settings() != self.settings:
-            raise CaptureMismatchError("the optimizer's settings changed since the step was captured; capture again")
-        inputs = self.call.bind(args, kwargs)
-        self.state.materialize()
-        scalars = self.state.scalars.live(self.step.optimizer)
-        sources = [*self.modules.live(), *self.state.live(), *inputs, *scalars]
-        if not self.decisions.hold(sources, dict(zip(self.symbols, scalars, strict=True))):
-            raise CaptureMismatchError(
-                "the optimizer's settings or state would take another branch than when the step was captured; "
-                "capture again"
-            )
-        return sources
-
-    def finish(self, outputs: list[Any], sources: list[Any]) -> Any:
-        """Return the loss; gradients are consumed by the updates."""
-        note_step(self.step.optimizer)
-        return outputs[0]
-
-    def run_original(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        return self.step(*args, **kwargs)
-
-    def persistent(self) -> list[torch.Tensor]:
-        return [*self.modules.live(), *self.state.live()]
-
-    def materialize(self) -> None:
-        parameters = self.state.parameters()
-        self.made.extend((parameters[entry.parameter], entry.key) for entry in self.state.missing())
-        self.state.materialize()
-
-    def dematerialize(self) -> None:
-        for parameter, key in self.made:
-            entries = self.step.optimizer.state[parameter]
-            entries.pop(key, None)
-            if not entries:
-                del self.step.optimizer.state[parameter]
-        self.made.clear()

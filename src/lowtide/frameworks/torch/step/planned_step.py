@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import nn
@@ -21,7 +21,7 @@ from lowtide.pipeline import Result, minimize
 from lowtide.plan import Plan
 
 CompilerName = Literal["eager", "inductor"]
-_MOST_PROGRAMS = 8
+_MOST_FORMS = 8
 """Forms of a step that are kept at once: shapes of batches, modes, branches."""
 
 
@@ -64,7 +64,8 @@ class PlannedStep:
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Run one step; raises UnsupportedError where a call of a new form cannot be captured."""
-        self.step.optimizer.zero_grad(set_to_none=True)
+        if self.step.part.first:
+            self.step.optimizer.zero_grad(set_to_none=True)
         for program in list(self._programs):
             try:
                 loss = program.applied(*args, **kwargs)
@@ -87,12 +88,17 @@ class PlannedStep:
         self._put_first(program)
 
     def measure(self) -> Measurement:
-        """Run the step on its example batch plainly, captured, and planned; all state is put back at the end."""
+        """Run the step on its example batch plainly, captured, and planned; all state is put back at the end.
+
+        Raises UnsupportedError for a step of several calls.
+        """
+        if self.step.accumulate > 1:
+            raise UnsupportedError("a step of several calls cannot be measured; measure one with accumulate=1")
         return TorchModel(self.captured).measure(self.plan)
 
     def _put_first(self, program: _Program) -> None:
         others = [other for other in self._programs if other is not program]
-        self._programs = [program, *others][:_MOST_PROGRAMS]
+        self._programs = [program, *others][: _MOST_FORMS * min(self.step.accumulate, 3)]
 
 
 def training_step(
@@ -109,18 +115,23 @@ def training_step(
     clip_grad_value: float | None = None,
     before_update: GradientHook | None = None,
     after_update: ModelHook | None = None,
+    accumulate: int = 1,
 ) -> PlannedStep:
     """Return the whole training step, forward, backward and update, as one planned program; nothing is run yet.
 
     `loss_function(model, *batch)` returns the scalar loss (None: the model does). `budget`, `allow` and `effort` are
     those of `lowtide.minimize`; left out, `allow` is "reorder" and "share", with a budget "recompute" as well.
     Gradients are clipped as `torch.nn.utils` does, then handed to `before_update(parameters)`; `after_update(model)`
-    runs last, for instance an averaged model's `update_parameters`. Results equal the plain step's bit for bit.
+    runs last, for instance an averaged model's `update_parameters`. With `accumulate`, so many calls make a step: their
+    gradients, of the loss divided by that number, wait in `.grad`, and the last call updates.
+    Results equal the plain step's bit for bit.
 
     Raises UnsupportedError for a step that no graph can hold, with what to do instead; UsageError for a bad call.
     """
     if compiler != "eager":
         raise UnsupportedError(f"compiler {compiler!r} is not available for a whole training step; use 'eager'")
+    if accumulate < 1:
+        raise UsageError(f"accumulate is {accumulate}; give the number of calls that make a step, at least 1")
     means = ("reorder", "share") if budget is None else ("reorder", "share", "recompute")
     allowed = means if allow is None else tuple(allow)
     hooks = [hook for hook in (_clipping(clip_grad_norm, clip_grad_value), before_update) if hook is not None]
@@ -130,14 +141,25 @@ def training_step(
             hook(parameters)
 
     step = TrainingStep(
-        model, loss_function, optimizer, before_update=prepare if hooks else None, after_update=after_update
+        model,
+        loss_function,
+        optimizer,
+        before_update=prepare if hooks else None,
+        after_update=after_update,
+        accumulate=accumulate,
     )
     planned = PlannedStep(step, lambda graph: minimize(graph, budget=budget, allow=allowed, effort=effort))
-    if isinstance(example_batch, Mapping):
-        planned.prepare((), example_batch)
-    else:
-        planned.prepare((example_batch,) if isinstance(example_batch, torch.Tensor) else tuple(example_batch), {})
+    args, kwargs = _call_of(example_batch)
+    for step.done in sorted({0, min(1, accumulate - 1), accumulate - 1}):  # the first call, one between, the last
+        planned.prepare(args, kwargs)
+    step.done = 0
     return planned
+
+
+def _call_of(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    if isinstance(batch, Mapping):
+        return (), cast("Mapping[str, Any]", batch)
+    return (batch,) if isinstance(batch, torch.Tensor) else tuple(batch), {}
 
 
 def _capture(step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Captured:

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from lowtide.frameworks.torch.step.micro_batches import Part
 from lowtide.frameworks.torch.torch_internals import differentiate
 
 LossFunction = Callable[..., torch.Tensor]
@@ -20,8 +21,9 @@ class TrainingStep:
     `loss_function(model, *batch)` returns the scalar loss; without one the step calls `model(*batch)` and takes the
     output's `.loss`, else its first element, else the output itself. `before_update` gets the parameters with their
     gradients before the update, for instance to clip them; `after_update` gets the model, without gradients recorded,
-    for instance to average its parameters. Calling the step runs it as plain PyTorch and returns the
-    detached loss. Captured as a graph, updates can run as soon as their gradients are there.
+    for instance to average its parameters. With `accumulate`, so many calls make a step: their gradients, of the loss
+    divided by that number, add up in `.grad`, and the last call updates. Calling the step runs it as plain PyTorch and
+    returns the detached loss. Captured as a graph, updates can run as soon as their gradients are there.
     """
 
     def __init__(
@@ -32,12 +34,16 @@ class TrainingStep:
         *,
         before_update: GradientHook | None = None,
         after_update: ModelHook | None = None,
+        accumulate: int = 1,
     ) -> None:
         self.model = model
         self.loss_function = loss_function
         self.optimizer = optimizer
         self.before_update = before_update
         self.after_update = after_update
+        self.accumulate = accumulate
+        self.done = 0
+        """How many calls of the present step are over."""
 
     def loss(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Return the loss of a batch, attached to the autograd graph."""
@@ -53,15 +59,31 @@ class TrainingStep:
         """Return the parameters the optimizer updates, in the order of its groups."""
         return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
 
+    @property
+    def part(self) -> Part:
+        """Which part of a step the next call is."""
+        return Part.of(self.done, self.accumulate)
+
+    def advance(self) -> None:
+        """Note that a call is over."""
+        self.done = (self.done + 1) % self.accumulate
+
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Run the step as plain PyTorch does; returns the detached loss."""
-        self.optimizer.zero_grad(set_to_none=True)
+        """Run the step, or its next part, as plain PyTorch does; returns the detached loss of this call."""
+        part = self.part
+        if part.first:
+            self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(*args, **kwargs)
-        differentiate(loss)
+        differentiate(part.share_of(loss))
+        if part.last:
+            self._update()
+        self.advance()
+        return loss.detach()
+
+    def _update(self) -> None:
         if self.before_update is not None:
             self.before_update(self.parameters())
         self.optimizer.step()
         if self.after_update is not None:
             with torch.no_grad():
                 self.after_update(self.model)
-        return loss.detach()

@@ -1,0 +1,98 @@
+"""What feeds a captured training step: the model, the optimizer's state and settings, gradients, and the batch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from lowtide.errors import UsageError
+from lowtide.frameworks.torch.call_inputs import CallInputs
+from lowtide.frameworks.torch.captured import Binding, CaptureMismatchError
+from lowtide.frameworks.torch.module_tensors import ModuleTensors, check_modes
+from lowtide.frameworks.torch.step.decisions import Decisions
+from lowtide.frameworks.torch.step.micro_batches import Part
+from lowtide.frameworks.torch.step.optimizer_state import OptimizerState
+from lowtide.frameworks.torch.step.raw_step import note_step
+from lowtide.frameworks.torch.step.training_step import TrainingStep
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingStepBinding(Binding):
+    """Feeds a captured training step from the model, the optimizer's state and settings, and the batch."""
+
+    step: TrainingStep
+    modules: ModuleTensors
+    call: CallInputs
+    state: OptimizerState
+    part: Part
+    received: tuple[int, ...]
+    """Which of the optimizer's parameters get a gradient."""
+    modes: tuple[bool, ...]
+    settings: list[dict[str, Any]]
+    symbols: tuple[str, ...]
+    """What stands for each scalar setting in the decisions."""
+    decisions: Decisions
+    made: list[tuple[torch.Tensor, str]] = field(default_factory=list[tuple[torch.Tensor, str]])
+    """State entries that `materialize` made, so that they can be taken back."""
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        if self.step.part != self.part:
+            raise CaptureMismatchError("this graph is another part of the step; call the parts in turn")
+        check_modes(self.modules.modules, self.modes)
+        if self.state.fixed_settings() != self.settings:
+            raise CaptureMismatchError("the optimizer's settings changed since the step was captured; capture again")
+        inputs = self.call.bind(args, kwargs)
+        self.state.materialize()
+        scalars = self.state.scalars.live(self.step.optimizer)
+        held = [*self.modules.live(), *self.state.live()]
+        if not self.decisions.hold(held, dict(zip(self.symbols, scalars, strict=True))):
+            raise CaptureMismatchError(
+                "the optimizer's settings or state would take another branch than when the step was captured; "
+                "capture again"
+            )
+        return [*held, *self._accumulated(), *inputs, *scalars]
+
+    def _accumulated(self) -> list[torch.Tensor]:
+        """Return the gradients of the calls before; the last call takes them away."""
+        if self.part.first:
+            return []
+        parameters = self.state.parameters()
+        found = [parameters[position].grad for position in self.received]
+        present = [gradient for gradient in found if gradient is not None]
+        if len(present) < len(found):
+            raise UsageError("a gradient of the calls before is gone; clear none between the calls of one step")
+        if self.part.last:
+            for position in self.received:
+                parameters[position].grad = None
+        return present
+
+    def finish(self, outputs: list[Any], sources: list[Any]) -> Any:
+        """Return the loss; gradients are consumed by the updates, or wait in `.grad` for the calls to come."""
+        parameters = self.state.parameters()
+        if self.part.first and not self.part.last:
+            for position, gradient in zip(self.received, outputs[1:], strict=True):
+                parameters[position].grad = gradient
+        if self.part.last:
+            note_step(self.step.optimizer)
+        self.step.advance()
+        return outputs[0]
+
+    def run_original(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        return self.step(*args, **kwargs)
+
+    def persistent(self) -> list[torch.Tensor]:
+        return [*self.modules.live(), *self.state.live()]
+
+    def materialize(self) -> None:
+        parameters = self.state.parameters()
+        self.made.extend((parameters[entry.parameter], entry.key) for entry in self.state.missing())
+        self.state.materialize()
+
+    def dematerialize(self) -> None:
+        for parameter, key in self.made:
+            entries = self.step.optimizer.state[parameter]
+            entries.pop(key, None)
+            if not entries:
+                del self.step.optimizer.state[parameter]
+        self.made.clear()
