@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from lowtide.frameworks.torch.hints import is_symbolic
+
 aten = torch.ops.aten
 
 _FILLED: dict[Any, float | None] = {
@@ -25,7 +27,7 @@ def canonicalize(graph: Graph) -> None:
         if node.target not in _FILLED and node.target not in _EMPTY:
             continue
         value = node.meta["val"]
-        if value.layout != torch.strided or value.is_quantized:
+        if value.layout != torch.strided or value.is_quantized or is_symbolic(value):
             continue
         with graph.inserting_before(node):
             replacement = _constructor(graph, node, value)

@@ -9,13 +9,14 @@ from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import flop_registry
 
 from lowtide.costs import PLAIN_MACHINE
-from lowtide.frameworks.torch.torch_internals import map_nodes, overload_of, value_of
+from lowtide.frameworks.torch.hints import hinted_value_of
+from lowtide.frameworks.torch.torch_internals import map_nodes, overload_of
 
 
 def seconds_of(node: Node) -> float:
     """Estimate an op's run time in seconds on a plain machine, from its shapes: the "eager" price of the op."""
-    traffic = sum(_bytes_of(value_of(argument)) for argument in node.all_input_nodes)
-    traffic += _bytes_of(value_of(node))
+    traffic = sum(_bytes_of(hinted_value_of(argument)) for argument in node.all_input_nodes)
+    traffic += _bytes_of(hinted_value_of(node))
     return PLAIN_MACHINE.seconds(traffic, _flops_of(node))
 
 
@@ -32,5 +33,5 @@ def _flops_of(node: Node) -> int:
     count: Any = None if overload is None else flop_registry.get(overload.overloadpacket)
     if count is None:
         return 0
-    args, kwargs = map_nodes((node.args, dict(node.kwargs)), value_of)
-    return int(count(*args, **kwargs, out_val=value_of(node)))
+    args, kwargs = map_nodes((node.args, dict(node.kwargs)), hinted_value_of)
+    return int(count(*args, **kwargs, out_val=hinted_value_of(node)))

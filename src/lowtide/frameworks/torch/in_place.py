@@ -1,6 +1,6 @@
 """In-place forms of pure ops: which of them may compute into the storage of an input that dies there."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from lowtide.frameworks.torch.hints import is_always, is_symbolic
 from lowtide.frameworks.torch.lowering import Lowered, LoweredOp
 from lowtide.frameworks.torch.torch_internals import (
     argument_types,
@@ -39,7 +40,8 @@ def in_place_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
 
     Only element-wise ops qualify: the output must have dtype, shape and strides of the input, both must fill their
     storages without gaps, and every argument that lies in that storage must look at it in the same way, so that each
-    element is read before it is overwritten. Every form runs the very kernel of the plain op.
+    element is read before it is overwritten. That must hold for all sizes of symbolic shapes. Every form runs the very
+    kernel of the plain op.
     """
     target = overload_of(op.node.target)
     if len(op.writes) != 1 or op.mutates or target is None:
@@ -103,8 +105,24 @@ def _overloads(packet: Any) -> Iterator[Any]:
 
 
 def _fills_storage(tensor: torch.Tensor) -> bool:
-    return is_dense(tensor) and tensor.numel() * tensor.element_size() == storage_bytes(tensor)
+    if not is_symbolic(tensor):
+        return is_dense(tensor) and tensor.numel() * tensor.element_size() == storage_bytes(tensor)
+    contiguous = zip(tensor.stride(), _contiguous_strides(tensor.shape), strict=True)
+    bytes_stored = tensor.untyped_storage().nbytes()
+    return all(is_always(stride == expected) for stride, expected in contiguous) and is_always(
+        tensor.numel() * tensor.element_size() == bytes_stored
+    )
+
+
+def _contiguous_strides(shape: Sequence[int]) -> list[int]:
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * size)
+    return strides[::-1] if shape else []
 
 
 def _same_form(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return (one.dtype, one.shape, one.stride(), one.device) == (other.dtype, other.shape, other.stride(), other.device)
+    if (one.dtype, one.dim(), one.device) != (other.dtype, other.dim(), other.device):
+        return False
+    sizes = zip((*one.shape, *one.stride()), (*other.shape, *other.stride()), strict=True)
+    return all(is_always(size == same) for size, same in sizes)

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 from lowtide.errors import UnsupportedError
 from lowtide.frameworks.torch.captured import attribute
 from lowtide.frameworks.torch.effects import is_opaque, is_random, mutated_arguments
+from lowtide.frameworks.torch.hints import depends_on_values
 from lowtide.frameworks.torch.torch_internals import (
     map_nodes,
     op_name,
@@ -101,6 +102,8 @@ class _Lowering:
         self._storages: dict[int, int] = {}
         self._kept: list[Any] = []  # storages are known by address, so none may go away meanwhile
         self._names: set[str] = set()
+        self._shaped_by: dict[Node, tuple[int, ...]] = {}
+        """Per view, the symbolic scalars that its shape is made of: whoever reads the view needs them."""
 
     def hold(self, node: Node, name: str, value: Any, lifetime: Lifetime) -> None:
         """Note a value that exists from the start."""
@@ -118,6 +121,8 @@ class _Lowering:
         known = len(result.buffers)
         if node.target is operator.getitem and _projects(node):
             result.buffers_of[node] = self._projected(node, leaves)
+            (source,) = nodes_in(node.args)
+            self._shaped_by[node] = self._shaped_by.get(source, ())
             return
         several = len(leaves) > 1
         owned = tuple(
@@ -127,9 +132,12 @@ class _Lowering:
         result.buffers_of[node] = owned
         mutates = self._buffers(mutated_arguments(node))
         writes = sorted({buffer for buffer in owned if buffer >= known})
+        reads = self._buffers([node.args, node.kwargs])
         if leaves and not writes and not mutates and not is_random(node) and not is_opaque(node):
+            self._shaped_by[node] = tuple(buffer for buffer in reads if result.buffers[buffer].device is None)
             return
-        reads = [] if op_name(node.target) in _READS_FORM_ONLY else self._buffers([node.args, node.kwargs])
+        if op_name(node.target) in _READS_FORM_ONLY:
+            reads = [buffer for buffer in reads if result.buffers[buffer].lifetime is Lifetime.INTERMEDIATE]
         result.ops.append(LoweredOp(node, reads, writes, mutates))
 
     def keep_outputs(self, node: Node) -> None:
@@ -150,7 +158,7 @@ class _Lowering:
     def _buffers(self, arguments: Any) -> list[int]:
         found: dict[int, None] = {}
         for node in nodes_in(arguments):
-            found.update(dict.fromkeys(self.result.buffers_of[node]))
+            found.update(dict.fromkeys((*self.result.buffers_of[node], *self._shaped_by.get(node, ()))))
         return list(found)
 
     def _buffer_of(self, name: str, leaf: Any, lifetime: Lifetime) -> int:
@@ -158,6 +166,8 @@ class _Lowering:
             return self._add(LoweredBuffer(name, 0, lifetime, None))
         if leaf.layout != torch.strided:
             raise UnsupportedError(f"tensor '{name}' has layout {leaf.layout}; only strided ones are planned")
+        if depends_on_values(leaf):
+            raise UnsupportedError(f"the size of tensor '{name}' depends on values; such programs are not planned")
         key = storage_key(leaf)
         if key not in self._storages:
             self._kept.append(leaf)

@@ -1,7 +1,7 @@
 """Reading a captured PyTorch program into a `Graph`."""
 
 import operator
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from torch.fx import GraphModule, Node
@@ -31,10 +31,11 @@ def graph_of(
     lowered: Lowered,
     notes: tuple[str, ...] = (),
     run_once: Collection[int] = (),
+    after: Mapping[int, Sequence[int]] | None = None,
 ) -> Graph:
     """Build the graph of a lowered program; the op ids are the positions in `lowered.ops`.
 
-    What writes one of the buffers in `run_once` never runs a second time.
+    What writes one of the buffers in `run_once` never runs a second time; `after` has, per op, ops that come before it.
     """
     builder = GraphBuilder(name)
     for note in notes:
@@ -42,8 +43,9 @@ def graph_of(
     spaces = _add_spaces(builder, lowered)
     for buffer in lowered.buffers:
         builder.add_buffer(buffer.name, buffer.size_bytes, buffer.lifetime, space=spaces.get(str(buffer.device), 0))
-    for op in lowered.ops:
-        _add_op(builder, module, op, lowered, once=any(buffer in run_once for buffer in op.writes))
+    for place, op in enumerate(lowered.ops):
+        once = any(buffer in run_once for buffer in op.writes)
+        _add_op(builder, module, op, lowered, once=once, after=(after or {}).get(place, ()))
     return builder.build()
 
 
@@ -53,7 +55,9 @@ def _add_spaces(builder: GraphBuilder, lowered: Lowered) -> dict[str, int]:
     return {device: builder.add_space(device) for device in devices}
 
 
-def _add_op(builder: GraphBuilder, module: GraphModule, op: LoweredOp, lowered: Lowered, *, once: bool) -> None:
+def _add_op(
+    builder: GraphBuilder, module: GraphModule, op: LoweredOp, lowered: Lowered, *, once: bool, after: Sequence[int]
+) -> None:
     node = op.node
     if is_opaque(node):
         builder.note(f"op '{node.name}' ({kind_of(node)}): its effects are unknown, so it keeps its place")
@@ -63,6 +67,7 @@ def _add_op(builder: GraphBuilder, module: GraphModule, op: LoweredOp, lowered: 
         node.name,
         kind_of(node),
         reads=op.reads,
+        after=after,
         writes=op.writes,
         mutates=op.mutates,
         in_place=[(form.read, form.write) for form in in_place_forms(op, lowered)],

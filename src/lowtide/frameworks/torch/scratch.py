@@ -9,7 +9,8 @@ import torch
 from torch.fx import Node
 
 from lowtide.frameworks.torch.effects import arguments_by_name
-from lowtide.frameworks.torch.torch_internals import is_dense, map_nodes, op_name, overload_of, value_of
+from lowtide.frameworks.torch.hints import hinted_value_of
+from lowtide.frameworks.torch.torch_internals import is_dense, map_nodes, op_name, overload_of
 
 _HALF_TYPES = (torch.bfloat16, torch.float16)
 _ONEDNN_TYPES = (torch.float32, *_HALF_TYPES)
@@ -33,12 +34,12 @@ def scratch_bytes(node: Node) -> int:
     target = overload_of(node.target)
     if target is None or target.namespace != "aten":
         return 0
-    given: Arguments = {name: map_nodes(value, value_of) for name, value in arguments_by_name(node).items()}
+    given: Arguments = {name: map_nodes(value, hinted_value_of) for name, value in arguments_by_name(node).items()}
     if any(tensor.device.type != "cpu" for tensor in _tensors(given)):
         return 0
     rule = _RULES.get(op_name(target))
     if rule is not None:
-        return rule(given, value_of(node))
+        return rule(given, hinted_value_of(node))
     return _casts(given) if torch.Tag.pointwise in target.tags else 0
 
 

@@ -83,8 +83,7 @@ def storage_key(tensor: torch.Tensor) -> int:
 
 def storage_bytes(tensor: torch.Tensor) -> int:
     """Return the size of a tensor's storage; of a symbolic one the value it was traced with."""
-    size: Any = tensor.untyped_storage().nbytes()
-    return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
+    return symbolic_shapes.optimization_hint(tensor.untyped_storage().nbytes())
 
 
 def random_state() -> torch.Tensor:

@@ -3,7 +3,7 @@
 # pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -17,14 +17,14 @@ from torch._functorch._aot_autograd.descriptors import (
 )
 from torch._functorch.compile_utils import fx_graph_cse
 from torch._functorch.partitioners import min_cut_rematerialization_partition
-from torch._guards import TracingContext
+from torch._guards import TracingContext, detect_fake_mode
 from torch._library.fake_class_registry import FakeScriptObject
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import find_symbol_binding_fx_nodes, free_symbols
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointPolicy
 
-from lowtide.frameworks.torch.torch_internals import value_of
+from lowtide.frameworks.torch.torch_internals import map_nodes, value_of
 
 
 def define_op(schema: str) -> Any:
@@ -108,6 +108,24 @@ def is_symbol(node: Node) -> bool:
 def must_save(node: Node) -> bool:
     """Tell whether the user's checkpoint policy says that a value is saved."""
     return node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
+
+
+def compute_fake(node: Node) -> Any:
+    """Return what a call gives for the fake tensors of its arguments, in storages of its own."""
+    args, kwargs = map_nodes((node.args, dict(node.kwargs)), value_of)
+    mode: Any = detect_fake_mode((args, kwargs))
+    with mode, mode.shape_env.suppress_guards() if mode.shape_env else nullcontext():
+        return node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
+
+
+def must_recompute(node: Node) -> bool:
+    """Tell whether the user checkpoints a value, so that it is computed again in the backward pass."""
+    return node.meta.get("recompute") in (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
+
+
+def checkpoint_region(node: Node) -> int:
+    """Return the number of the checkpointed region in which a value is computed, in program order."""
+    return int(node.meta.get("ac_graph_id", 0))
 
 
 def symbol_bindings(graph: Graph) -> dict[Any, Node]:

@@ -7,6 +7,7 @@ from typing import Any
 from torch.fx import GraphModule, Node
 
 from lowtide.errors import InputError
+from lowtide.frameworks.torch.backend.buckets import keep_to_bucket
 from lowtide.frameworks.torch.backend.compiler_internals import static_inputs
 from lowtide.frameworks.torch.backend.eager import run_boxed
 from lowtide.frameworks.torch.backend.options import Options
@@ -36,6 +37,8 @@ class InferenceCompiler:
     def _plan(self, name: str, module: GraphModule) -> GraphModule:
         canonicalize(module.graph)
         module.graph.eliminate_dead_code()
+        if self.options.budget is not None:
+            keep_to_bucket(module)
         planned = plan_module(name, module, _lifetimes(module), self.options)
         remember(planned)
         return planned.module

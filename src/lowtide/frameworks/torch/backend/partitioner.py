@@ -8,6 +8,8 @@ from torch.fx import Graph, GraphModule, Node
 
 from lowtide.errors import InputError, UnsupportedError
 from lowtide.frameworks.torch.backend.boundary import is_tangent, with_boundary
+from lowtide.frameworks.torch.backend.buckets import keep_to_bucket
+from lowtide.frameworks.torch.backend.checkpoints import has_checkpoints, repeat_checkpointed
 from lowtide.frameworks.torch.backend.compiler_internals import (
     merge_common_subexpressions,
     partition_as_pytorch_does,
@@ -59,6 +61,7 @@ class Partitioner:
     def _plan(
         self, name: str, joint: GraphModule, joint_inputs: Sequence[Any], static: Sequence[int], given: dict[str, Any]
     ) -> PlannedModule:
+        reruns = "recompute" in self.options.means
         if self.options.compiler == "inductor":
             forward, backward = partition_as_pytorch_does(_copy(joint), joint_inputs, **given)
             whole = rejoin(forward, backward, given["num_fwd_outputs"])
@@ -67,11 +70,13 @@ class Partitioner:
             canonicalize(module.graph)
             module.graph.eliminate_dead_code()
             merge_common_subexpressions(module)
-            if "recompute" in self.options.means:
+            if reruns or has_checkpoints(module.graph):
                 split_dropout(module.graph)
             whole = with_boundary(module, given["num_fwd_outputs"])
-        if "recompute" in self.options.means:
+        if reruns or has_checkpoints(whole.graph):
             snapshot_overwritten_inputs(whole.graph)
+        if not reruns and self.options.compiler == "eager":
+            repeat_checkpointed(whole.graph)
         inputs = whole.graph.find_nodes(op="placeholder")
         if len(inputs) != sum(not is_tangent(node) for node in joint.graph.find_nodes(op="placeholder")):
             raise UnsupportedError("its backward pass takes inputs of its own, such as random seeds")
@@ -79,6 +84,8 @@ class Partitioner:
         lifetimes = {
             node: Lifetime.PERSISTENT if place in held else Lifetime.INPUT for place, node in enumerate(inputs)
         }
+        if self.options.budget is not None:
+            keep_to_bucket(whole)
         return plan_module(name, whole, lifetimes, self.options)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch.fx import GraphModule, Node
 
 from lowtide.frameworks.torch.backend.boundary import TURN_BACK
+from lowtide.frameworks.torch.backend.checkpoints import REPEATED
 from lowtide.frameworks.torch.backend.compiler_internals import must_save
 from lowtide.frameworks.torch.backend.options import Options
 from lowtide.frameworks.torch.emit import emit
@@ -38,7 +39,9 @@ def plan_module(name: str, module: GraphModule, lifetimes: dict[Node, Lifetime],
     Raises UnsupportedError for what cannot be planned.
     """
     lowered = lower(module, [(node.name, lifetime) for node, lifetime in lifetimes.items()])
-    graph = graph_of(name, module, lowered, run_once=_held_by_others(lowered) | _must_be_saved(lowered))
+    graph = graph_of(
+        name, module, lowered, run_once=_held_by_others(lowered) | _must_be_saved(lowered), after=_in_backward(lowered)
+    )
     means = options.means
     result = minimize(
         graph,
@@ -54,6 +57,12 @@ def plan_module(name: str, module: GraphModule, lifetimes: dict[Node, Lifetime],
 def _held_by_others(lowered: Lowered) -> set[int]:
     """Return the buffers that the caller holds from the end of the forward pass on."""
     return {buffer for op in lowered.ops if op.node.target is TURN_BACK for buffer in op.reads}
+
+
+def _in_backward(lowered: Lowered) -> dict[int, list[int]]:
+    """Return the boundary as what repeated ops come after, so that they are not saved instead."""
+    boundary = [place for place, op in enumerate(lowered.ops) if op.node.target is TURN_BACK]
+    return {place: boundary for place, op in enumerate(lowered.ops) if REPEATED in op.node.meta}
 
 
 def _must_be_saved(lowered: Lowered) -> set[int]:

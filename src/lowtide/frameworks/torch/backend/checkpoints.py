@@ -1,0 +1,81 @@
+"""Regions under `torch.utils.checkpoint`: without a budget the user's choice of what runs again is carried out.
+
+With a budget the choice is lowtide's, and of the user's only what a selective policy says must be saved is kept.
+"""
+
+from collections.abc import Container
+
+import torch
+from torch.fx import Graph, Node
+from torch.utils import _pytree as pytree
+
+from lowtide.frameworks.torch.backend.boundary import TURN_BACK
+from lowtide.frameworks.torch.backend.compiler_internals import checkpoint_region, compute_fake, must_recompute
+from lowtide.frameworks.torch.effects import keeps_order, mutated_arguments
+from lowtide.frameworks.torch.lowering import nodes_in
+from lowtide.frameworks.torch.torch_internals import storage_key, value_of
+
+REPEATED = "lowtide_repeated"
+"""In the meta data of nodes that run in the backward pass what a forward node ran already."""
+
+
+def has_checkpoints(graph: Graph) -> bool:
+    """Tell whether the user marked anything to be run again in the backward pass."""
+    return any(must_recompute(node) for node in graph.nodes)
+
+
+def repeat_checkpointed(graph: Graph) -> None:
+    """Let the backward pass of a joint graph with a boundary read its own copies of what checkpointed regions compute.
+
+    Saved are the inputs of a region, what the caller holds or a later region takes, random draws, and what else may
+    not run twice; everything between is copied to where the backward pass first needs it. O(nodes and edges).
+    """
+    nodes = list(graph.nodes)
+    places = {node: place for place, node in enumerate(nodes)}
+    cut = next(place for place, node in enumerate(nodes) if node.target is TURN_BACK)
+    overwritten = _storages(*nodes_in([mutated_arguments(node) for node in nodes[: cut + 1]]))
+    repeatable = {
+        node for node in nodes[:cut] if _may_be_repeated(node) and not _storages(*node.all_input_nodes) & overwritten
+    }
+    copies: dict[Node, Node] = {}
+    outdated: set[int] = set()
+    """Storages of what was copied: who looks at one of them in the backward pass looks at the copy's now."""
+    for node in nodes[cut + 1 :]:
+        for source in sorted(_missing(node, repeatable, copies), key=places.__getitem__):
+            with graph.inserting_before(node):
+                copies[source] = graph.node_copy(source, lambda argument: copies.get(argument, argument))
+            outdated |= _storages(source)
+            copies[source].meta |= {REPEATED: True, "val": compute_fake(copies[source])}
+        for source in node.all_input_nodes:
+            if source in copies:
+                node.replace_input_with(source, copies[source])
+        if _storages(node) & outdated and node.op == "call_function":
+            node.meta["val"] = compute_fake(node)
+
+
+def _missing(node: Node, repeatable: set[Node], copied: Container[Node]) -> set[Node]:
+    """Return what is still to be copied so that a node reads nothing of the forward pass that can be made again."""
+    missing: set[Node] = set()
+    waiting = list(node.all_input_nodes)
+    while waiting:
+        source = waiting.pop()
+        if source in repeatable and source not in copied and source not in missing:
+            missing.add(source)
+            waiting.extend(source.all_input_nodes)
+    return missing
+
+
+def _storages(*nodes: Node) -> set[int]:
+    leaves = pytree.tree_leaves([value_of(node) for node in nodes])
+    return {storage_key(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)}
+
+
+def _may_be_repeated(node: Node) -> bool:
+    if not must_recompute(node) or keeps_order(node) or mutated_arguments(node):
+        return False
+    region = checkpoint_region(node)
+    return all(user.target is not TURN_BACK and not _is_of_later_region(user, region) for user in node.users)
+
+
+def _is_of_later_region(user: Node, region: int) -> bool:
+    return must_recompute(user) and checkpoint_region(user) > region
