@@ -33,10 +33,17 @@ def repeat_checkpointed(graph: Graph) -> None:
     nodes = list(graph.nodes)
     places = {node: place for place, node in enumerate(nodes)}
     cut = next(place for place, node in enumerate(nodes) if node.target is TURN_BACK)
-    overwritten = _storages(*nodes_in([mutated_arguments(node) for node in nodes[: cut + 1]]))
-    repeatable = {
-        node for node in nodes[:cut] if _may_be_repeated(node) and not _storages(*node.all_input_nodes) & overwritten
+    last_write = {
+        storage: place for place in range(cut + 1) for storage in _storages(*nodes_in(mutated_arguments(nodes[place])))
     }
+    repeatable = {
+        node
+        for place, node in enumerate(nodes[:cut])
+        if _may_be_repeated(node)
+        and all(last_write.get(storage, 0) <= place for storage in _storages(*node.all_input_nodes))
+    }
+    if not repeatable:
+        return
     copies: dict[Node, Node] = {}
     outdated: set[int] = set()
     """Storages of what was copied: who looks at one of them in the backward pass looks at the copy's now."""
@@ -67,7 +74,7 @@ def _missing(node: Node, repeatable: set[Node], copied: Container[Node]) -> set[
 
 def _storages(*nodes: Node) -> set[int]:
     leaves = pytree.tree_leaves([value_of(node) for node in nodes])
-    return {storage_key(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)}
+    return {storage_key(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided}
 
 
 def _may_be_repeated(node: Node) -> bool:
