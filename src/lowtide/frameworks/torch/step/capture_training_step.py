@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch._subclasses import FakeTensor
+from torch.amp.grad_scaler import GradScaler
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.errors import UnsupportedError, UsageError
@@ -13,10 +14,16 @@ from lowtide.frameworks.torch.call_inputs import CallInputs
 from lowtide.frameworks.torch.captured import Captured
 from lowtide.frameworks.torch.module_tensors import ModuleTensors, modes_of, modules_of
 from lowtide.frameworks.torch.out_of_place import write_out_of_place
+from lowtide.frameworks.torch.step.grad_scaling import (
+    found_infinities,
+    refuse_unless_fused,
+    scaled_step,
+    scaling_by,
+)
 from lowtide.frameworks.torch.step.initial_state import initial_values
 from lowtide.frameworks.torch.step.micro_batches import kept_gradients
 from lowtide.frameworks.torch.step.optimizer_state import OptimizerState, discover_state
-from lowtide.frameworks.torch.step.raw_step import raw_step, refuse_hooks
+from lowtide.frameworks.torch.step.raw_step import raw_step, refuse_hooks, swapped
 from lowtide.frameworks.torch.step.scalar_values import AnyScalar, ScalarValues
 from lowtide.frameworks.torch.step.step_binding import TrainingStepBinding
 from lowtide.frameworks.torch.step.training_step import TrainingStep
@@ -34,6 +41,9 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     Raises UnsupportedError for an optimizer whose step is no fixed program, UsageError for a loss that is no scalar.
     """
     refuse_hooks(step.optimizer)
+    scaler = step.grad_scaler
+    if scaler is not None:
+        refuse_unless_fused(step.optimizer)
     roots = (step.model, step.loss_function, step.before_update, step.after_update)
     modules = ModuleTensors.of(modules_of(*roots))
     call = CallInputs.of(args, kwargs)
@@ -53,6 +63,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
         tensors: list[torch.Tensor],
         accumulated: list[torch.Tensor],
         update: Callable[[list[torch.Tensor]], object] | None,
+        scaler: GradScaler | None,
     ) -> list[torch.Tensor]:
         """Run forward and backward, then an update of the optimizer's parameters, which hold their gradients.
 
@@ -67,7 +78,9 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
                 raise UsageError("the loss of a training step must be a scalar tensor that requires grad")
             order = [index for index in updated if index in trainable]
             wanted = [sources[index] for index in order]
-            found: Any = torch.autograd.grad(part.share_of(loss), wanted, allow_unused=True)
+            share = part.share_of(loss)
+            scaled = share if scaler is None else scaler.scale(share)
+            found: Any = torch.autograd.grad(scaled, wanted, allow_unused=True)
             given = [(index, gradient) for index, gradient in zip(order, found, strict=True) if gradient is not None]
             receiving[:] = [index for index, _ in given]
             gradients = [gradient for _, gradient in given]
@@ -81,12 +94,16 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
                 sources[index].grad = gradient
             parameters = [sources[index] for index in updated]
             if step.before_update is not None:
+                if scaler is not None:
+                    with swapped(step.optimizer, parameters, {}):
+                        scaler.unscale_(step.optimizer)
                 step.before_update(parameters)
             update(parameters)
             if step.after_update is not None:
                 with torch.no_grad():
                     step.after_update(step.model)
-        return [loss.detach()]
+        flags = [] if scaler is None else [found_infinities(scaler, step.optimizer)]
+        return [loss.detach(), *flags]
 
     with fakes.rehearsal(), torch.enable_grad(), AnyScalar():
         found: list[OptimizerState] = []
@@ -94,6 +111,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
             [fakes.empty(t) for t in fakes.tensors],
             [],
             lambda given: found.append(discover_state(step.optimizer, given)),
+            None,
         )
         (state,) = found
     received = [] if part.first else list(receiving)
@@ -105,7 +123,8 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     values = state.scalars.live(step.optimizer)
     scalars = [new_scalar(shape_env, name, float(value)) for name, value in zip(names, values, strict=True)]
     gradient_forms = [fakes.tensors[index] for index in received]
-    inputs = fakes.extended_by([*state_forms, *gradient_forms], before=len(live), scalars=scalars)
+    scale_forms = [] if scaler is None else [fakes.mode.from_tensor(torch.ones(()))]
+    inputs = fakes.extended_by([*state_forms, *gradient_forms, *scale_forms], before=len(live), scalars=scalars)
     known = [*live, *_present_values(state)]
     calls, followed = UpdateCalls(), ScalarValues(shape_env)
 
@@ -117,12 +136,18 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
 
         def update(parameters: list[torch.Tensor]) -> None:
             with state.replaced_by(parameters, tensors[len(live) : held], symbols), calls:
-                raw_step(step.optimizer)
+                if scaler is None:
+                    raw_step(step.optimizer)
+                else:
+                    scaled_step(scaler, step.optimizer)
 
         accumulated = tensors[held : held + len(received)]
-        with followed:
-            rest = tensors[held + len(received) :]
-            return run([*tensors[: len(live)], *rest], accumulated, update if part.last else None)
+        rest = tensors[held + len(received) + len(scale_forms) :]
+        with ExitStack() as stack:
+            if scaler is not None:
+                stack.enter_context(scaling_by(scaler, tensors[held + len(received)]))
+            stack.enter_context(followed)
+            return run([*tensors[: len(live)], *rest], accumulated, update if part.last else None, scaler)
 
     def connect(graph: Graph) -> None:
         placeholders = graph.find_nodes(op="placeholder")[len(inputs.tensors) :]
@@ -149,6 +174,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     named = (
         *((name, Lifetime.PERSISTENT) for name in persistent),
         *((f"{labels[i]}.grad", Lifetime.DONATED if part.last else Lifetime.PERSISTENT) for i in received),
+        *(("grad_scaler.scale", Lifetime.PERSISTENT) for _ in scale_forms),
         *((name, Lifetime.INPUT) for name in call.names),
         *((name, Lifetime.PERSISTENT) for name in names),
     )

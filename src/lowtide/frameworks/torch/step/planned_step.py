@@ -6,6 +6,7 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from lowtide.effort import DEFAULT_EFFORT, EffortName
@@ -116,6 +117,7 @@ def training_step(
     before_update: GradientHook | None = None,
     after_update: ModelHook | None = None,
     accumulate: int = 1,
+    grad_scaler: GradScaler | None = None,
 ) -> PlannedStep:
     """Return the whole training step, forward, backward and update, as one planned program; nothing is run yet.
 
@@ -123,7 +125,8 @@ def training_step(
     those of `lowtide.minimize`; left out, `allow` is "reorder" and "share", with a budget "recompute" as well.
     Gradients are clipped as `torch.nn.utils` does, then handed to `before_update(parameters)`; `after_update(model)`
     runs last, for instance an averaged model's `update_parameters`. With `accumulate`, so many calls make a step: their
-    gradients, of the loss divided by that number, wait in `.grad`, and the last call updates.
+    gradients, of the loss divided by that number, wait in `.grad`, and the last call updates. A
+    `grad_scaler` scales the loss, skips updates and updates its scale, before clipping gradients are unscaled.
     Results equal the plain step's bit for bit.
 
     Raises UnsupportedError for a step that no graph can hold, with what to do instead; UsageError for a bad call.
@@ -147,6 +150,7 @@ def training_step(
         before_update=prepare if hooks else None,
         after_update=after_update,
         accumulate=accumulate,
+        grad_scaler=grad_scaler,
     )
     planned = PlannedStep(step, lambda graph: minimize(graph, budget=budget, allow=allowed, effort=effort))
     args, kwargs = _call_of(example_batch)

@@ -11,6 +11,7 @@ from lowtide.frameworks.torch.call_inputs import CallInputs
 from lowtide.frameworks.torch.captured import Binding, CaptureMismatchError
 from lowtide.frameworks.torch.module_tensors import ModuleTensors, check_modes
 from lowtide.frameworks.torch.step.decisions import Decisions
+from lowtide.frameworks.torch.step.grad_scaling import growth_of, live_scale, update_scale
 from lowtide.frameworks.torch.step.micro_batches import Part
 from lowtide.frameworks.torch.step.optimizer_state import OptimizerState
 from lowtide.frameworks.torch.step.raw_step import note_step
@@ -51,7 +52,11 @@ class TrainingStepBinding(Binding):
                 "the optimizer's settings or state would take another branch than when the step was captured; "
                 "capture again"
             )
-        return [*held, *self._accumulated(), *inputs, *scalars]
+        return [*held, *self._accumulated(), *self._scale(), *inputs, *scalars]
+
+    def _scale(self) -> list[torch.Tensor]:
+        scaler = self.step.grad_scaler
+        return [] if scaler is None else [live_scale(scaler, self.state.parameters()[0].device)]
 
     def _accumulated(self) -> list[torch.Tensor]:
         """Return the gradients of the calls before; the last call takes them away."""
@@ -75,6 +80,8 @@ class TrainingStepBinding(Binding):
                 parameters[position].grad = gradient
         if self.part.last:
             note_step(self.step.optimizer)
+            if self.step.grad_scaler is not None:
+                update_scale(self.step.grad_scaler, self.step.optimizer, outputs[1])
         self.step.advance()
         return outputs[0]
 
@@ -82,7 +89,9 @@ class TrainingStepBinding(Binding):
         return self.step(*args, **kwargs)
 
     def persistent(self) -> list[torch.Tensor]:
-        return [*self.modules.live(), *self.state.live()]
+        held = [*self.modules.live(), *self.state.live(), *self._scale()]
+        scaler = self.step.grad_scaler
+        return held if scaler is None else [*held, growth_of(scaler)]
 
     def materialize(self) -> None:
         parameters = self.state.parameters()

@@ -5,8 +5,10 @@ from typing import Any, cast
 
 import torch
 from torch import nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
+from lowtide.frameworks.torch.step.grad_scaling import active
 from lowtide.frameworks.torch.step.micro_batches import Part
 from lowtide.frameworks.torch.torch_internals import differentiate
 
@@ -22,8 +24,9 @@ class TrainingStep:
     output's `.loss`, else its first element, else the output itself. `before_update` gets the parameters with their
     gradients before the update, for instance to clip them; `after_update` gets the model, without gradients recorded,
     for instance to average its parameters. With `accumulate`, so many calls make a step: their gradients, of the loss
-    divided by that number, add up in `.grad`, and the last call updates. Calling the step runs it as plain PyTorch and
-    returns the detached loss. Captured as a graph, updates can run as soon as their gradients are there.
+    divided by that number, add up in `.grad`, and the last call updates. A `grad_scaler` scales the loss, skips
+    updates and updates its scale; `before_update` gets unscaled gradients. Calling the step runs it as plain PyTorch
+    and returns the detached loss. Captured as a graph, updates can run as soon as their gradients are there.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class TrainingStep:
         before_update: GradientHook | None = None,
         after_update: ModelHook | None = None,
         accumulate: int = 1,
+        grad_scaler: GradScaler | None = None,
     ) -> None:
         self.model = model
         self.loss_function = loss_function
@@ -42,6 +46,7 @@ class TrainingStep:
         self.before_update = before_update
         self.after_update = after_update
         self.accumulate = accumulate
+        self.grad_scaler = active(grad_scaler)
         self.done = 0
         """How many calls of the present step are over."""
 
@@ -74,16 +79,24 @@ class TrainingStep:
         if part.first:
             self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(*args, **kwargs)
-        differentiate(part.share_of(loss))
+        share = part.share_of(loss)
+        differentiate(share if self.grad_scaler is None else self.grad_scaler.scale(share))
         if part.last:
             self._update()
         self.advance()
         return loss.detach()
 
     def _update(self) -> None:
+        scaler = self.grad_scaler
         if self.before_update is not None:
+            if scaler is not None:
+                scaler.unscale_(self.optimizer)
             self.before_update(self.parameters())
-        self.optimizer.step()
+        if scaler is None:
+            self.optimizer.step()
+        else:
+            scaler.step(self.optimizer)
+            scaler.update()
         if self.after_update is not None:
             with torch.no_grad():
                 self.after_update(self.model)
