@@ -60,6 +60,11 @@ def overload_name(overload: Any) -> str:
     return overload._overloadname
 
 
+def schema_results(overload: Any) -> list[Any]:
+    """Return the results in an operator's schema."""
+    return list(overload._schema.returns)
+
+
 def returns_anything(overload: Any) -> bool:
     """Tell whether an operator's schema has a result."""
     return bool(overload._schema.returns)

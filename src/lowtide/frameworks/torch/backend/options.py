@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 from lowtide.costs import ProfileName
-from lowtide.effort import DEFAULT_EFFORT, EffortName
+from lowtide.effort import EffortName
 from lowtide.errors import UsageError
 
 COMPILERS = ("inductor", "eager")
@@ -26,7 +26,8 @@ class Options:
     compiler: str = "inductor"
     costs: ProfileName | None = None
     """What ops cost when it is decided what runs again; None for what suits the compiler."""
-    effort: EffortName = DEFAULT_EFFORT
+    effort: EffortName = "fast"
+    """How much work planning may take; the default keeps it short beside compiling."""
 
     @classmethod
     def parse(cls, given: Mapping[str, Any] | None) -> "Options":
@@ -58,6 +59,12 @@ class Options:
         if self.budget is None:
             chosen -= {"recompute"}
         return chosen & frozenset(_OF_INDUCTOR) if self.compiler == "inductor" else chosen
+
+    @property
+    def means_before_fusion(self) -> frozenset[str]:
+        """What the plan of a whole graph may do. Without a budget Inductor's choice of what to save stands, and only
+        the order of its kernels is planned."""
+        return self.means if self.compiler == "eager" or self.budget is not None else frozenset()
 
     @property
     def profile(self) -> ProfileName:

@@ -51,31 +51,42 @@ class Partitioner:
         static = list(static_lifetime_input_indices or ())
         given = {"num_fwd_outputs": num_fwd_outputs, "static_lifetime_input_indices": static, **others}
         try:
-            planned = self._plan(name, joint, joint_inputs, static, given)
+            forward, backward = self._partition(name, joint, joint_inputs, static, given)
         except InputError as error:
             warnings.warn(f"lowtide: {name} is left to PyTorch's own partitioner: {error}", stacklevel=2)
             return partition_as_pytorch_does(joint, joint_inputs, **given)
-        remember(planned)
-        return split(planned.module, joint, num_fwd_outputs)
+        return forward, backward
 
-    def _plan(
+    def _partition(
         self, name: str, joint: GraphModule, joint_inputs: Sequence[Any], static: Sequence[int], given: dict[str, Any]
-    ) -> PlannedModule:
-        reruns = "recompute" in self.options.means
+    ) -> tuple[GraphModule, GraphModule]:
+        n_outputs: int = given["num_fwd_outputs"]
         if self.options.compiler == "inductor":
             forward, backward = partition_as_pytorch_does(_copy(joint), joint_inputs, **given)
-            whole = rejoin(forward, backward, given["num_fwd_outputs"])
+            planned = self._plan(name, rejoin(forward, backward, n_outputs), joint, static)
+            if planned.result.scheduler == "baseline":
+                return forward, backward
         else:
-            module = _copy(joint)
-            canonicalize(module.graph)
-            module.graph.eliminate_dead_code()
-            merge_common_subexpressions(module)
-            if reruns or has_checkpoints(module.graph):
-                split_dropout(module.graph)
-            whole = with_boundary(module, given["num_fwd_outputs"])
-        if reruns or has_checkpoints(whole.graph):
+            planned = self._plan(name, self._written(joint, n_outputs), joint, static)
+        return split(planned.module, joint, n_outputs)
+
+    def _written(self, joint: GraphModule, n_outputs: int) -> GraphModule:
+        """Return the program as it is written, in a form that says which ops may run again."""
+        module = _copy(joint)
+        canonicalize(module.graph)
+        module.graph.eliminate_dead_code()
+        merge_common_subexpressions(module)
+        if self._may_repeat(module.graph):
+            split_dropout(module.graph)
+        return with_boundary(module, n_outputs)
+
+    def _may_repeat(self, graph: Graph) -> bool:
+        return "recompute" in self.options.means or has_checkpoints(graph)
+
+    def _plan(self, name: str, whole: GraphModule, joint: GraphModule, static: Sequence[int]) -> PlannedModule:
+        if self._may_repeat(whole.graph):
             snapshot_overwritten_inputs(whole.graph)
-        if not reruns and self.options.compiler == "eager":
+        if "recompute" not in self.options.means and self.options.compiler == "eager":
             repeat_checkpointed(whole.graph)
         inputs = whole.graph.find_nodes(op="placeholder")
         if len(inputs) != sum(not is_tangent(node) for node in joint.graph.find_nodes(op="placeholder")):
@@ -86,7 +97,9 @@ class Partitioner:
         }
         if self.options.budget is not None:
             keep_to_bucket(whole)
-        return plan_module(name, whole, lifetimes, self.options)
+        planned = plan_module(name, whole, lifetimes, self.options)
+        remember(planned)
+        return planned
 
 
 def _copy(module: GraphModule) -> GraphModule:

@@ -42,11 +42,10 @@ def plan_module(name: str, module: GraphModule, lifetimes: dict[Node, Lifetime],
     graph = graph_of(
         name, module, lowered, run_once=_held_by_others(lowered) | _must_be_saved(lowered), after=_in_backward(lowered)
     )
-    means = options.means
     result = minimize(
         graph,
         budget=options.budget,
-        allow=means,
+        allow=options.means_before_fusion,
         costs=options.profile,
         effort=options.effort,
     )

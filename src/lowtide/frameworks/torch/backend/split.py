@@ -16,6 +16,7 @@ from lowtide.frameworks.torch.backend.compiler_internals import (
     symbol_bindings,
     symbols_in,
 )
+from lowtide.frameworks.torch.effects import is_view
 
 
 def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> tuple[GraphModule, GraphModule]:
@@ -30,6 +31,7 @@ def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> t
     first, boundary = nodes[:cut], nodes[cut]
     tangents = list(boundary.users)
     second = [node for node in nodes[cut + 1 : -1] if node not in boundary.users]
+    second = [*_views_of_inputs(first, second), *second]
     outputs, described = outputs_of(planned), output_descriptions(joint)
     symbols, saved = _crossing(planned.graph, first, second, outputs[n_forward_outputs:], tangents)
 
@@ -58,13 +60,30 @@ def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> t
     return GraphModule(planned, forward), GraphModule(planned, backward)
 
 
+def _views_of_inputs(first: Sequence[Node], second: Sequence[Node]) -> list[Node]:
+    """Return, in order, the forward's views of inputs that the backward pass uses: it makes its own."""
+    wanted = {argument for node in second for argument in node.all_input_nodes}
+    views: list[Node] = []
+    for node in reversed(first):
+        if node in wanted and is_view(node) and _looks_at_input(node):
+            views.append(node)
+            wanted.update(node.all_input_nodes)
+    return views[::-1]
+
+
+def _looks_at_input(node: Node) -> bool:
+    while node.op != "placeholder" and is_view(node):
+        node = node.all_input_nodes[0]
+    return node.op == "placeholder"
+
+
 def _crossing(
     graph: Graph, first: Sequence[Node], second: Sequence[Node], outputs: Sequence[object], tangents: Sequence[Node]
 ) -> tuple[list[Node], list[Node]]:
     """Return what crosses the boundary: symbols, those that bind a name first, and values in AOTAutograd's order."""
     wanted = {argument for node in second for argument in node.all_input_nodes}
     wanted.update(value for value in outputs if isinstance(value, Node))
-    crossing = [node for node in first if node in wanted and node.op != "get_attr"]
+    crossing = [node for node in first if node in wanted and node not in second and node.op != "get_attr"]
     derived = [node for node in crossing if is_symbol(node)]
     values = [node for node in crossing if not is_symbol(node)]
     bindings = symbol_bindings(graph)

@@ -11,9 +11,11 @@ from torch._inductor.memory import compute_size_for_scheduler_buffer, get_freeab
 from torch._inductor.scheduler import OutputNode
 from torch._inductor.utils import contains_collective, contains_wait
 from torch._inductor.virtualized import V
+from torch.fx import Node
 from torch.utils._ordered_set import OrderedSet
 
 from lowtide.frameworks.torch.backend.options import Options
+from lowtide.frameworks.torch.scratch import scratch_bytes
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.pipeline import minimize
 
@@ -56,7 +58,7 @@ def graph_of_kernels(nodes: Sequence[KernelNode]) -> Graph:
         written: list[int] = []
         for buffer in node.get_outputs():
             name = buffer.get_name()
-            if name not in real and name not in buffers:
+            if name not in real and name not in buffers and not _stays_within(buffer, node):
                 parts = [part.get_name() for part in _parts_of(buffer, real)]
                 written.extend(_add(builder, buffers, part, sizes, outputs) for part in parts)
         op = builder.add_op(
@@ -65,6 +67,7 @@ def graph_of_kernels(nodes: Sequence[KernelNode]) -> Graph:
             reads=reads,
             writes=written,
             after=after,
+            scratch_bytes=_scratch_of(node),
             ordered=_keeps_order(node),
         )
         makers.update(dict.fromkeys(node.get_buffer_names(), op))
@@ -80,6 +83,12 @@ def _keeps_order(node: KernelNode) -> bool:
         if isinstance(part, ExternKernel)
     )
     return bool(draws or contains_collective(node) or contains_wait(node) or node.has_side_effects())
+
+
+def _scratch_of(node: KernelNode) -> int:
+    """Return what a kernel of PyTorch's own takes for itself while it runs."""
+    origin = getattr(node.node, "origin_node", None)
+    return scratch_bytes(origin) if isinstance(origin, Node) and node.is_extern() else 0
 
 
 def _dependencies(
@@ -98,6 +107,12 @@ def _dependencies(
         if name in makers:
             after[makers[name]] = None
     return list(reads), list(after)
+
+
+def _stays_within(buffer: Any, node: KernelNode) -> bool:
+    """Tell whether only the kernel itself uses a buffer, which is then never stored."""
+    own = {part.get_name() for part in node.get_nodes()}
+    return len(own) > 1 and bool(buffer.users) and all(user.node.get_name() in own for user in buffer.users)
 
 
 def _parts_of(buffer: Any, real: dict[str, str]) -> list[Any]:
