@@ -13,7 +13,7 @@ from lowtide.recompute import Cuts, solver
 from lowtide.recompute.effort import Effort
 
 _FIRST_SLACK = 0.02
-_MOST_SLACKS = 4
+_MOST_SLACKS = 3
 _FREE_PER_SLACK = 0.25
 """How much of the budget stays free, per part of the lanes that does."""
 _FIRST_PART, _LATER_PART = 1.5, 0.25

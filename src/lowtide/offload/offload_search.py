@@ -19,7 +19,7 @@ from lowtide.recompute.effort import EFFORTS
 
 _HEADROOMS = (0.0, 0.03, 0.08)
 """Parts of the budget left free while choosing, for copies under way."""
-_FINE_HEADROOMS = (0.0, 0.005, 0.01, 0.02, 0.04)
+_FINE_HEADROOMS = (0.0, 0.01, 0.02, 0.04)
 """The same for choices that are worth more work."""
 _MOST_TIMINGS = 3
 
