@@ -24,6 +24,9 @@ from lowtide.frameworks.torch.torch_internals import (
 )
 from lowtide.graph import Lifetime
 
+LASTS = "lowtide_lasts"
+"""Marks a node whose result stays to the end, so that what reads it can run again at any time."""
+
 _REPLACES_STORAGE = {"resize_", "resize_as_", "set_", "set_data", "_resize_output_"}
 _READS_FORM_ONLY = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "_assert_tensor_metadata"}
 
@@ -125,8 +128,9 @@ class _Lowering:
             self._shaped_by[node] = self._shaped_by.get(source, ())
             return
         several = len(leaves) > 1
+        lifetime = Lifetime.OUTPUT if LASTS in node.meta else Lifetime.INTERMEDIATE
         owned = tuple(
-            self._buffer_of(f"{node.name}.{index}" if several else node.name, leaf, Lifetime.INTERMEDIATE)
+            self._buffer_of(f"{node.name}.{index}" if several else node.name, leaf, lifetime)
             for index, leaf in enumerate(leaves)
         )
         result.buffers_of[node] = owned

@@ -2,14 +2,14 @@
 
 An op may run again only while what it reads is still there. Batch normalization reads its running statistics and the
 program overwrites them right after: read through a copy of a few bytes, the op can run again at any time, and the
-statistics are still updated once.
+statistics are still updated once. The copies stay to the end: made again they would hold what came after.
 """
 
 import torch
 from torch.fx import Graph, Node
 
 from lowtide.frameworks.torch.effects import mutated_arguments
-from lowtide.frameworks.torch.lowering import nodes_in
+from lowtide.frameworks.torch.lowering import LASTS, nodes_in
 from lowtide.frameworks.torch.torch_internals import storage_bytes, value_of
 
 _LARGEST_BYTES = 1 << 20
@@ -31,7 +31,7 @@ def snapshot_overwritten_inputs(graph: Graph) -> None:
             continue
         with graph.inserting_after(inputs[-1]):
             copied = graph.call_function(torch.ops.aten.clone.default, (source,))
-        copied.meta = {**source.meta, "val": value.new_empty_strided(value.shape, value.stride())}
+        copied.meta = {**source.meta, "val": value.new_empty_strided(value.shape, value.stride()), LASTS: True}
         for reader in readers:
             reader.replace_input_with(source, copied)
 
