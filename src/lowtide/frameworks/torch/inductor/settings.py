@@ -10,6 +10,7 @@ from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.backend.compiler_internals import compile_fx, overlap_passes, patched
 from lowtide.frameworks.torch.backend.options import Options
+from lowtide.frameworks.torch.inductor.knapsack import ExactKnapsack, RooflineRuntime
 from lowtide.frameworks.torch.inductor.order import MemoryOrder
 from lowtide.frameworks.torch.inductor.partition import PlannedPartition
 
@@ -40,9 +41,14 @@ def compile_with_inductor(module: GraphModule, example_inputs: Sequence[Any], op
 def inductor(budget: str | int | None = None, *, allow: Iterable[str] | None = None, **more: Any) -> Generator[None]:
     """Make `torch.compile` with its own backend follow plans for whatever is compiled within.
 
+    What PyTorch's own `activation_memory_budget` saves is chosen exactly meanwhile, random draws in any case.
     Takes the options of the backend "lowtide", without `compiler`. Compilation happens at the first call of a compiled
     function, so that call must be within. Raises UsageError for options that do not exist.
     """
     given = {"budget": budget, "allow": allow, **more, "compiler": "inductor"}
-    with patched(functorch_config, _NOT_CACHED), patched(config, settings(Options.parse(given))):
+    deciding = {
+        "activation_memory_budget_solver": ExactKnapsack(),
+        "activation_memory_budget_runtime_estimator": RooflineRuntime(),
+    }
+    with patched(functorch_config, {**_NOT_CACHED, **deciding}), patched(config, settings(Options.parse(given))):
         yield

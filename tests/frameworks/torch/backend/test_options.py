@@ -1,0 +1,31 @@
+"""Options of the backend are checked in one line before anything is traced."""
+
+import pytest
+import torch
+
+from lowtide.errors import UsageError
+from lowtide.frameworks.torch.backend.options import Options
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"bugdet": "1 GiB"}, "no option 'bugdet'; it takes budget"),
+        ({"compiler": "gcc"}, "unknown compiler 'gcc'; choose one of inductor, eager"),
+        ({"allow": ["sleep"]}, "cannot 'sleep'; it can reorder"),
+        ({"effort": "much"}, "unknown effort 'much'"),
+        ({"costs": "cheap"}, "unknown costs 'cheap'"),
+    ],
+)
+def test_what_does_not_exist_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Options.parse(given)
+
+
+def test_nothing_runs_again_without_a_budget() -> None:
+    assert "recompute" not in Options.parse({"compiler": "eager"}).means
+    assert "recompute" in Options.parse({"compiler": "eager", "budget": "50%"}).means
+
+
+def test_torch_compile_finds_the_backend_by_its_name() -> None:
+    assert "lowtide" in torch._dynamo.list_backends(exclude_tags=())  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,89 @@
+"""Training through Inductor under a budget: the same gradients, in the memory that was predicted."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._functorch import config as functorch_config
+from torch._inductor import config
+from torch._inductor.utils import run_and_get_code
+
+import lowtide.torch
+from lowtide.frameworks.torch.allocation_events import peak_of_call
+from lowtide.frameworks.torch.backend.programs import forget_programs, planned_programs
+
+LAYERS, WIDTH = 6, 64
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"
+)
+"""Inductor's own; lowtide's warnings still end a test."""
+
+
+class Layers(nn.Module):
+    """Linear layers with dropout, and the loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS))
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            value = nn.functional.dropout(nn.functional.gelu(layer(value)), 0.2)
+        return value.pow(2).mean()
+
+
+@pytest.fixture(name="model")
+def model_fixture() -> Iterator[nn.Module]:
+    """Give a model; what Inductor draws are PyTorch's own random numbers, and nothing comes from a cache."""
+    torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+    forget_programs()
+    torch.manual_seed(3)
+    with config.patch(fallback_random=True, fx_graph_cache=False):
+        yield Layers().train()
+
+
+def _gradients(model: nn.Module, run: Callable[..., Any], batch: torch.Tensor) -> list[torch.Tensor]:
+    model.zero_grad()
+    torch.manual_seed(5)
+    run(batch).backward()
+    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
+def _products(codes: list[str]) -> int:
+    return sum(code.count(f"extern_kernels.{kind}(") for code in codes for kind in ("mm", "addmm"))
+
+
+def test_a_budget_is_met_with_the_gradients_of_eager(model: nn.Module) -> None:
+    """Matrix products run again where the plan says, in the generated code too; the real peak is the predicted one."""
+    batch = torch.randn(512, WIDTH)
+    compiled = torch.compile(model, backend="lowtide", options={"budget": "60%"})
+    found, codes = run_and_get_code(lambda: _gradients(model, compiled, batch))
+    for one, other in zip(found, _gradients(model, model, batch), strict=True):
+        torch.testing.assert_close(one, other)
+    (program,) = planned_programs()
+    result = program.result
+    assert result.shortfall is None
+    again = sum("mm" in program.graph.op_kinds[op] for op in result.plan.order().tolist())
+    assert again > sum("mm" in kind for kind in program.graph.op_kinds)
+    assert _products(codes) == again
+
+    _gradients(model, compiled, batch)
+    model.zero_grad()
+    peak, _ = peak_of_call(lambda: compiled(batch).backward(), torch.device("cpu"))
+    predicted = result.peak_bytes["cpu"]
+    assert 0.9 * predicted <= peak + batch.nbytes <= predicted
+
+
+def test_pytorch_s_own_backend_follows_plans_within_the_context(model: nn.Module) -> None:
+    """What is compiled within is planned, with random draws never run again under PyTorch's own budget either."""
+    batch = torch.randn(512, WIDTH)
+    compiled = torch.compile(model)
+    with lowtide.torch.inductor(budget="60%"), functorch_config.patch(activation_memory_budget=0.5):
+        found = _gradients(model, compiled, batch)
+    for one, other in zip(found, _gradients(model, model, batch), strict=True):
+        torch.testing.assert_close(one, other)
+    (program,) = planned_programs()
+    assert program.result.shortfall is None
