@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from lowtide.costs import Prices
+from lowtide.errors import UsageError
 from lowtide.frameworks.torch.apply import Applied, apply_captured
 from lowtide.frameworks.torch.capture import capture
 from lowtide.frameworks.torch.captured import Captured
@@ -36,6 +38,7 @@ __all__ = [
     "measure_captured",
     "measure_costs",
     "read",
+    "save_plans",
     "training_step",
 ]
 
@@ -62,6 +65,22 @@ def inductor(
     from lowtide.frameworks.torch.inductor.settings import inductor as patched_inductor
 
     return patched_inductor(budget, allow=allow, **more)
+
+
+def save_plans(folder: str | Path) -> list[Path]:
+    """Write the plans of the programs that the backend "lowtide" planned last to a folder, and return their paths.
+
+    `torch.compile(..., options={"plans": folder})` follows them instead of planning, for the same program and with
+    otherwise the same options: save on one rank, load on all. Raises UsageError where nothing was planned or the folder
+    cannot be written.
+    """
+    from lowtide.frameworks.torch.backend.programs import planned_programs
+    from lowtide.frameworks.torch.distributed.plan_folder import save_plans as write_plans
+
+    programs = planned_programs()
+    if not programs:
+        raise UsageError("no program was planned yet; call the compiled function first")
+    return write_plans([(program.graph, program.result.plan) for program in programs], Path(folder))
 
 
 def measure_costs(program: Any) -> Prices:

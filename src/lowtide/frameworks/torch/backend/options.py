@@ -28,6 +28,11 @@ class Options:
     """What ops cost when it is decided what runs again; None for what suits the compiler."""
     effort: EffortName = "fast"
     """How much work planning may take; the default keeps it short beside compiling."""
+    plans: str | None = None
+    """A folder of plans to follow instead of planning, as `lowtide.torch.save_plans` wrote it for the same options."""
+    same_on_all_ranks: bool | None = None
+    """Whether every graph must be the same on all ranks of `torch.distributed`; None: where collectives in the graph
+    wait for other ranks, it must be the same on those."""
 
     @classmethod
     def parse(cls, given: Mapping[str, Any] | None) -> "Options":

@@ -3,6 +3,7 @@
 import logging
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 
 from torch.fx import GraphModule, Node
 
@@ -10,7 +11,10 @@ from lowtide.frameworks.torch.backend.boundary import TURN_BACK
 from lowtide.frameworks.torch.backend.checkpoints import REPEATED
 from lowtide.frameworks.torch.backend.compiler_internals import must_save
 from lowtide.frameworks.torch.backend.options import Options
+from lowtide.frameworks.torch.distributed.agreement import partners, require_agreement
+from lowtide.frameworks.torch.distributed.plan_folder import digest_of, load_plan
 from lowtide.frameworks.torch.emit import emit
+from lowtide.frameworks.torch.inductor.identity import identity
 from lowtide.frameworks.torch.lowering import Lowered, lower
 from lowtide.frameworks.torch.read import graph_of
 from lowtide.graph import Graph, Lifetime
@@ -36,21 +40,31 @@ class PlannedModule:
 def plan_module(name: str, module: GraphModule, lifetimes: dict[Node, Lifetime], options: Options) -> PlannedModule:
     """Plan a functional graph, `lifetimes` per placeholder; warns in one line where the budget is not met.
 
-    Raises UnsupportedError for what cannot be planned.
+    Raises UnsupportedError for what cannot be planned, FingerprintError where ranks have different graphs, or the
+    folder of plans has none for this one.
     """
     lowered = lower(module, [(node.name, lifetime) for node, lifetime in lifetimes.items()])
     graph = graph_of(
         name, module, lowered, run_once=_held_by_others(lowered) | _must_be_saved(lowered), after=_in_backward(lowered)
     )
-    result = minimize(
-        graph,
-        budget=options.budget,
-        allow=options.means_before_fusion,
-        costs=options.profile,
-        effort=options.effort,
-    )
+    result = _result(graph, module, options)
     _report(name, graph, result)
     return PlannedModule(name, module, graph, result, emit(module, lowered, result.plan, boxed=False))
+
+
+def _result(graph: Graph, module: GraphModule, options: Options) -> Result:
+    """Return a plan made now, or read from a folder of plans; ranks agree on the graph first."""
+    together = partners(module, options.same_on_all_ranks)
+    if options.plans is not None:
+        loaded = load_plan(graph, Path(options.plans), options.profile)
+        if together is not None:
+            require_agreement(graph, digest_of(loaded.plan), *together)
+        return loaded
+    if together is not None:
+        require_agreement(graph, identity(options), *together)
+    return minimize(
+        graph, budget=options.budget, allow=options.means_before_fusion, costs=options.profile, effort=options.effort
+    )
 
 
 def _held_by_others(lowered: Lowered) -> set[int]:

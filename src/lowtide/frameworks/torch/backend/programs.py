@@ -7,7 +7,7 @@ from typing import Any
 
 from lowtide.frameworks.torch.backend.planning import PlannedModule
 
-_MOST_KEPT = 32
+_MOST_KEPT = 128
 _planned: deque[PlannedModule] = deque(maxlen=_MOST_KEPT)
 _planning: list[list[PlannedModule]] = []
 _running: list[list[PlannedModule]] = []
