@@ -70,7 +70,7 @@ class BudgetSearch:
             if exact and not found.is_within(effort.relative_gap):
                 self._close_the_gap(found, effort)
                 if not found.is_within(effort.relative_gap):
-                    self._improve(found, effort.run_work)
+                    self._improve(found, effort.run_work // 2)
         return self._result(found, exact)
 
     def _settle(self, found: Found, starts: Sequence[Ints], effort: Effort) -> None:

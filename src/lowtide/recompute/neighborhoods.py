@@ -12,9 +12,9 @@ from lowtide.recompute.settle import Pick, settle_and_trim
 
 T = TypeVar("T")
 
-_STAGES = (0.01, 0.02, 0.05, 0.1, 0.2)
+_STAGES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """Half the width of a window of stages, as a part of all ops."""
-_PLACES = (0.005, 0.01, 0.02, 0.05)
+_PLACES = (0.002, 0.005, 0.01, 0.02, 0.05)
 """Half the width of a window of ops that run again."""
 _RESERVES = (0.0, 0.0, 0.03, 0.1)
 _FACTORS = (0.5, 1.0, 1.0, 1.0, 2.0)
@@ -24,7 +24,7 @@ _VARIED = 0.7
 _WORTH_TRIMMING = 1.25
 _WORK_PER_TRY = 100_000_000
 _MOST_IN_VAIN = 150
-"""Tries in a row that find nothing cheaper, after which more are taken to be in vain."""
+"""Tries in a row that find nothing cheaper, after which more are taken to be in vain; and as many as there are ops."""
 
 
 def improve(program: Program, execution: Execution, budget_bytes: int, max_work: int) -> Execution:
@@ -38,8 +38,8 @@ def improve(program: Program, execution: Execution, budget_bytes: int, max_work:
     random = Random(0)
     native = program.native
     started = native.work
-    in_vain = 0
-    while in_vain < _MOST_IN_VAIN and (left := max_work - (native.work - started)) > 0:
+    in_vain, most_in_vain = 0, _MOST_IN_VAIN + len(program.order)
+    while in_vain < most_in_vain and (left := max_work - (native.work - started)) > 0:
         kept = _without_a_window(program, execution, random)
         if kept is None:
             break
