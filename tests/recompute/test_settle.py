@@ -13,6 +13,7 @@ from lowtide.recompute.neighborhoods import improve
 from lowtide.recompute.settle import Pick, settle_and_trim, settle_from
 from tests.oracles.plans import problem_of
 from tests.oracles.residual_chain import residual_chain
+from tests.oracles.revolve import least_reruns
 from tests.strategies import graphs
 
 
@@ -76,24 +77,15 @@ def test_runs_play_as_the_cuts_did_that_led_to_them(graph: Graph, in_place: bool
         assert np.array_equal(getattr(again, name), getattr(played, name))
 
 
-@pytest.mark.parametrize("depth", [8, 16, 30])
-def test_a_chain_fits_right_above_its_floor_by_running_again_within_what_runs_again(depth: int) -> None:
-    """With room for one checkpoint beside what an op needs, most results are made from the start more than once."""
+@pytest.mark.parametrize("kept", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("depth", [8, 21, 30])
+def test_a_chain_is_reversed_with_as_few_reruns_as_by_revolve(depth: int, kept: int) -> None:
+    """With room for no result beside what an op needs, or for a few: optimal at every budget down to the floor."""
     program = program_of(residual_chain(depth))
-    floor = floor_of(program).peak_bytes
-    settled = settle_from(program, [], floor + 8, max_cost=None, max_work=50_000_000)
+    budget = floor_of(program).peak_bytes + 8 * kept
+    settled = settle_from(program, [], budget, max_cost=None, max_work=20_000_000)
     assert settled is not None
-    assert settled.peak_bytes <= floor + 8
-    assert np.bincount(settled.runs).max() > 2
-
-
-def test_a_chain_is_checkpointed_as_cheaply_as_is_known_to_be_possible() -> None:
-    """With room for c results beyond the floor, a chain of binomial(c + 2, 2) costs at most two forward passes."""
-    program = program_of(residual_chain(21))
-    budget = floor_of(program).peak_bytes + 5 * 8
-    settled = settle_from(program, [], budget, max_cost=None, max_work=50_000_000)
-    assert settled is not None
-    assert improve(program, settled, budget, 100_000_000).extra_cost <= 2 * 21
+    assert improve(program, settled, budget, 100_000_000).extra_cost == least_reruns(depth, kept)
 
 
 def test_runs_that_are_no_ops_are_refused() -> None:
