@@ -190,3 +190,14 @@ def test_a_module_in_another_mode_is_refused() -> None:
     model.eval()
     with pytest.raises(UsageError, match="training and evaluation"):
         applied(example()[0])
+
+
+def test_the_device_that_holds_most_is_the_first_space() -> None:
+    """A budget is for the first space: a counter on the host that comes first in the arguments must not take it."""
+    counter, matrix = torch.zeros((), dtype=torch.int64), torch.empty(64, 64, device="meta")
+
+    def program(count: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return count + 1, value @ value
+
+    graph = lt.read((program, (counter, matrix)))
+    assert [space.name for space in graph.spaces] == ["meta", "cpu"]

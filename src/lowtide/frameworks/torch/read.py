@@ -50,9 +50,12 @@ def graph_of(
 
 
 def _add_spaces(builder: GraphBuilder, lowered: Lowered) -> dict[str, int]:
-    """Give every device a memory space; scalars live in the first."""
-    devices = dict.fromkeys(str(buffer.device) for buffer in lowered.buffers if buffer.device is not None)
-    return {device: builder.add_space(device) for device in devices}
+    """Give every device a memory space, the fullest first: it is the one that a budget is for, and holds scalars."""
+    held: dict[str, int] = {}
+    for buffer in lowered.buffers:
+        if buffer.device is not None:
+            held[str(buffer.device)] = held.get(str(buffer.device), 0) + buffer.size_bytes
+    return {device: builder.add_space(device) for device in sorted(held, key=lambda device: -held[device])}
 
 
 def _add_op(
