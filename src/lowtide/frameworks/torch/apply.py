@@ -1,5 +1,6 @@
 """Applying a plan to a captured PyTorch program."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,10 +23,11 @@ class Applied:
     values, random draws in their order. Autograd does not record it; a captured backward pass is part of it.
     """
 
-    def __init__(self, captured: Captured, module: GraphModule) -> None:
+    def __init__(self, captured: Captured, module: GraphModule, run: Callable[[list[Any]], Any] | None = None) -> None:
+        """Run a planned module, or by `run` something compiled from the captured one, which takes the same inputs."""
         self.captured = captured
         self.module = module
-        self._run = module.forward
+        self._run = module.forward if run is None else run
         self._donated = [i for i, (_, lifetime) in enumerate(captured.inputs) if lifetime is Lifetime.DONATED]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import nn
@@ -17,6 +17,8 @@ from lowtide.frameworks.torch.capture import capture
 from lowtide.frameworks.torch.captured import Captured, CaptureMismatchError
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.read import read_captured
+from lowtide.frameworks.torch.step.compile_step import compile_step
+from lowtide.frameworks.torch.step.step_binding import TrainingStepBinding
 from lowtide.frameworks.torch.step.training_step import GradientHook, LossFunction, ModelHook, TrainingStep
 from lowtide.pipeline import Result, minimize
 from lowtide.plan import Plan
@@ -42,9 +44,10 @@ class PlannedStep:
     setting, or state that takes another branch makes a call capture anew, and plan anew where the graph is another one.
     """
 
-    def __init__(self, step: TrainingStep, plan: Callable[[Any], Result]) -> None:
+    def __init__(self, step: TrainingStep, plan: Callable[[Any], Result], compiler: CompilerName) -> None:
         self.step = step
         self._plan = plan
+        self._compiler = compiler
         self._programs: list[_Program] = []
         """The one used last comes first."""
 
@@ -83,7 +86,10 @@ class PlannedStep:
         graph = read_captured(captured)
         known = next((program for program in self._programs if program.fingerprint == graph.fingerprint), None)
         result = self._plan(graph) if known is None else known.result
-        program = _Program(captured, graph.fingerprint, result, apply_captured(result.plan, captured))
+        applied = apply_captured(result.plan, captured)
+        if self._compiler == "inductor":
+            applied = _compiled(applied)
+        program = _Program(captured, graph.fingerprint, result, applied)
         if known is not None:
             self._programs.remove(known)
         self._put_first(program)
@@ -122,21 +128,25 @@ def training_step(
     """Return the whole training step, forward, backward and update, as one planned program; nothing is run yet.
 
     `loss_function(model, *batch)` returns the scalar loss (None: the model does). `budget`, `allow` and `effort` are
-    those of `lowtide.minimize`; left out, `allow` is "reorder" and "share", with a budget "recompute" as well.
+    those of `lowtide.minimize`; left out, `allow` is "reorder" and "share", with a budget "recompute" as well. With the
+    compiler "inductor" kernels are fused, then ordered for least memory; results equal those of eager to rounding.
     Gradients are clipped as `torch.nn.utils` does, then handed to `before_update(parameters)`; `after_update(model)`
     runs last, for instance an averaged model's `update_parameters`. With `accumulate`, so many calls make a step: their
     gradients, of the loss divided by that number, wait in `.grad`, and the last call updates. A
     `grad_scaler` scales the loss, skips updates and updates its scale, before clipping gradients are unscaled.
-    Results equal the plain step's bit for bit.
+    With the compiler "eager" results equal the plain step's bit for bit.
 
     Raises UnsupportedError for a step that no graph can hold, with what to do instead; UsageError for a bad call.
     """
-    if compiler != "eager":
-        raise UnsupportedError(f"compiler {compiler!r} is not available for a whole training step; use 'eager'")
+    _check_compiler(compiler, accumulate)
     if accumulate < 1:
         raise UsageError(f"accumulate is {accumulate}; give the number of calls that make a step, at least 1")
-    means = ("reorder", "share") if budget is None else ("reorder", "share", "recompute")
-    allowed = means if allow is None else tuple(allow)
+    in_order = budget is None or compiler == "inductor"
+    allowed = (
+        (("reorder", "share") if in_order else ("reorder", "share", "recompute")) if allow is None else tuple(allow)
+    )
+    if compiler == "inductor" and "recompute" in allowed:
+        raise UsageError("Inductor would merge what runs again; leave recompute out, or use compiler='eager'")
     hooks = [hook for hook in (_clipping(clip_grad_norm, clip_grad_value), before_update) if hook is not None]
 
     def prepare(parameters: list[torch.Tensor]) -> None:
@@ -152,12 +162,30 @@ def training_step(
         accumulate=accumulate,
         grad_scaler=grad_scaler,
     )
-    planned = PlannedStep(step, lambda graph: minimize(graph, budget=budget, allow=allowed, effort=effort))
+    planned = PlannedStep(step, lambda graph: minimize(graph, budget=budget, allow=allowed, effort=effort), compiler)
     args, kwargs = _call_of(example_batch)
     for step.done in sorted({0, min(1, accumulate - 1), accumulate - 1}):  # the first call, one between, the last
         planned.prepare(args, kwargs)
     step.done = 0
     return planned
+
+
+def _check_compiler(compiler: str, accumulate: int) -> None:
+    if compiler not in get_args(CompilerName):
+        raise UsageError(f"unknown compiler {compiler!r}; choose one of {', '.join(get_args(CompilerName))}")
+    if compiler == "inductor" and accumulate > 1:
+        raise UnsupportedError(
+            "a step of several calls is not compiled, since gradients would stay until its end; use compiler='eager'"
+        )
+
+
+def _compiled(applied: Applied) -> Applied:
+    binding = applied.captured.binding
+    if not isinstance(binding, TrainingStepBinding):
+        raise UsageError("only a training step is compiled here")
+    settings = binding.state.scalars
+    values = settings.live(binding.state.optimizer)
+    return Applied(applied.captured, applied.module, compile_step(applied.captured, settings.entries, values))
 
 
 def _call_of(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
