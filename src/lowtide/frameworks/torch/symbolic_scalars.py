@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._dynamo.source import ConstantSource
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
@@ -19,6 +18,8 @@ _TAKEN_BRANCH = "propagate_real_tensors"
 
 def new_scalar(shape_env: ShapeEnv, name: str, value: float) -> torch.SymFloat:
     """Return a symbolic float with a present value; branches on it are taken by that, and noted."""
+    from torch._dynamo.source import ConstantSource  # loads TorchDynamo, which takes seconds
+
     source = ConstantSource(name)
     symbol = shape_env.create_unspecified_symbol(value, source, DimDynamic.DYNAMIC)
     scalar: Any = shape_env.create_symfloatnode(symbol, hint=value, source=source)

@@ -17,7 +17,6 @@ from lowtide.frameworks.torch.capture import capture
 from lowtide.frameworks.torch.captured import Captured, CaptureMismatchError
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.read import read_captured
-from lowtide.frameworks.torch.step.compile_step import compile_step
 from lowtide.frameworks.torch.step.step_binding import TrainingStepBinding
 from lowtide.frameworks.torch.step.training_step import GradientHook, LossFunction, ModelHook, TrainingStep
 from lowtide.pipeline import Result, minimize
@@ -180,6 +179,8 @@ def _check_compiler(compiler: str, accumulate: int) -> None:
 
 
 def _compiled(applied: Applied) -> Applied:
+    from lowtide.frameworks.torch.step.compile_step import compile_step  # loads Inductor, which takes seconds
+
     binding = applied.captured.binding
     if not isinstance(binding, TrainingStepBinding):
         raise UsageError("only a training step is compiled here")
