@@ -86,6 +86,12 @@ def storage_key(tensor: torch.Tensor) -> int:
     return storage._cdata
 
 
+def storages_of(*nodes: Node) -> set[int]:
+    """Return the keys of the storages in which the strided tensors lie that nodes stand for."""
+    leaves = pytree.tree_leaves([value_of(node) for node in nodes])
+    return {storage_key(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided}
+
+
 def storage_bytes(tensor: torch.Tensor) -> int:
     """Return the size of a tensor's storage; of a symbolic one the value it was traced with."""
     return symbolic_shapes.optimization_hint(tensor.untyped_storage().nbytes())

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -100,8 +101,19 @@ def compiled_optimizers(compile_it: Compile) -> Any:
     return [list(model.parameters()) for model in models]
 
 
+def merged_computations(compile_it: Compile) -> Any:
+    """Resizing an image computes equal positions for rows and columns, which are merged, and looks at them twice."""
+    image = noise(2, 3, 4, 4).requires_grad_()
+    resize = partial(nn.functional.interpolate, size=(3, 3), mode="bilinear", align_corners=True)
+    result = compile_it(lambda given: resize(given) * 2)(image)
+    result.pow(2).sum().backward()
+    return result.detach(), image.grad
+
+
 @pytest.mark.parametrize("budget", BUDGETS)
-@pytest.mark.parametrize("program", [half_precision, compiled_optimizers], ids=lambda program: program.__name__)
+@pytest.mark.parametrize(
+    "program", [half_precision, compiled_optimizers, merged_computations], ids=lambda program: program.__name__
+)
 def test_values_are_bit_equal_to_pytorchs_own_backend(
     program: Callable[[Compile], Any], budget: str | None, digest: Callable[[Any], str]
 ) -> None:

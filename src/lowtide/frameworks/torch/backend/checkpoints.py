@@ -5,15 +5,13 @@ With a budget the choice is lowtide's, and of the user's only what a selective p
 
 from collections.abc import Container
 
-import torch
 from torch.fx import Graph, Node
-from torch.utils import _pytree as pytree
 
 from lowtide.frameworks.torch.backend.boundary import TURN_BACK
 from lowtide.frameworks.torch.backend.compiler_internals import checkpoint_region, compute_fake, must_recompute
 from lowtide.frameworks.torch.effects import keeps_order, mutated_arguments
 from lowtide.frameworks.torch.lowering import nodes_in
-from lowtide.frameworks.torch.torch_internals import storage_key, value_of
+from lowtide.frameworks.torch.torch_internals import storages_of
 
 REPEATED = "lowtide_repeated"
 """In the meta data of nodes that run in the backward pass what a forward node ran already."""
@@ -34,13 +32,15 @@ def repeat_checkpointed(graph: Graph) -> None:
     places = {node: place for place, node in enumerate(nodes)}
     cut = next(place for place, node in enumerate(nodes) if node.target is TURN_BACK)
     last_write = {
-        storage: place for place in range(cut + 1) for storage in _storages(*nodes_in(mutated_arguments(nodes[place])))
+        storage: place
+        for place in range(cut + 1)
+        for storage in storages_of(*nodes_in(mutated_arguments(nodes[place])))
     }
     repeatable = {
         node
         for place, node in enumerate(nodes[:cut])
         if _may_be_repeated(node)
-        and all(last_write.get(storage, 0) <= place for storage in _storages(*node.all_input_nodes))
+        and all(last_write.get(storage, 0) <= place for storage in storages_of(*node.all_input_nodes))
     }
     if not repeatable:
         return
@@ -51,12 +51,12 @@ def repeat_checkpointed(graph: Graph) -> None:
         for source in sorted(_missing(node, repeatable, copies), key=places.__getitem__):
             with graph.inserting_before(node):
                 copies[source] = graph.node_copy(source, lambda argument: copies.get(argument, argument))
-            outdated |= _storages(source)
+            outdated |= storages_of(source)
             copies[source].meta |= {REPEATED: True, "val": compute_fake(copies[source])}
         for source in node.all_input_nodes:
             if source in copies:
                 node.replace_input_with(source, copies[source])
-        if _storages(node) & outdated and node.op == "call_function":
+        if storages_of(node) & outdated and node.op == "call_function":
             node.meta["val"] = compute_fake(node)
 
 
@@ -70,11 +70,6 @@ def _missing(node: Node, repeatable: set[Node], copied: Container[Node]) -> set[
             missing.add(source)
             waiting.extend(source.all_input_nodes)
     return missing
-
-
-def _storages(*nodes: Node) -> set[int]:
-    leaves = pytree.tree_leaves([value_of(node) for node in nodes])
-    return {storage_key(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided}
 
 
 def _may_be_repeated(node: Node) -> bool:

@@ -24,7 +24,7 @@ from torch.fx.experimental.symbolic_shapes import find_symbol_binding_fx_nodes, 
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointPolicy
 
-from lowtide.frameworks.torch.torch_internals import map_nodes, value_of
+from lowtide.frameworks.torch.torch_internals import map_nodes, storages_of, value_of
 
 
 def define_op(schema: str) -> Any:
@@ -39,9 +39,23 @@ _libraries: list[Any] = []  # an operator lives as long as the library that defi
 
 
 def merge_common_subexpressions(module: GraphModule) -> None:
-    """Do what PyTorch's partitioner does first, unless its configuration says no."""
-    if functorch_config.cse:
-        module.graph = fx_graph_cse(module.graph)
+    """Do what PyTorch's partitioner does first, unless its configuration says no.
+
+    A view of what was merged away looks at what is left of the two, and so do the fake tensors it carries then.
+    """
+    if not functorch_config.cse:
+        return
+    before = list(module.graph.nodes)
+    module.graph = fx_graph_cse(module.graph)
+    left = {id(value_of(node)) for node in module.graph.nodes}
+    made_by: dict[int, Node] = {}
+    for node in before:
+        for storage in storages_of(node):
+            made_by.setdefault(storage, node)
+    gone = {storage for storage, node in made_by.items() if id(value_of(node)) not in left}
+    for node in module.graph.nodes:
+        if node.op == "call_function" and storages_of(node) & gone:
+            node.meta["val"] = compute_fake(node)
 
 
 def partition_as_pytorch_does(joint: GraphModule, inputs: Sequence[Any], **others: Any) -> tuple[Any, Any]:
