@@ -39,6 +39,8 @@ def test_the_page_for_people_says_what_is_copied_and_what_waits(
         assert done.code == 0
         assert "to the host" in done.stdout
         assert "which waits" in done.stdout
+        percent = float(done.stdout.split(" of the baseline in cpu")[0].split("(")[-1])
+        assert percent <= 0.6
 
 
 def test_a_full_host_takes_nothing(lowtide: Command, programs: str) -> None:

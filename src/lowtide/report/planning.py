@@ -45,11 +45,15 @@ def result_to_json(result: Result, measured: Measurement | None = None) -> dict[
 
 def result_to_text(name: str, result: Result, measured: Measurement | None = None) -> str:
     """Return the page for people."""
-    ratio = format_ratio(result.peak_bytes, result.baseline_peak_bytes)
+    after, before, where = result.peak_bytes, result.baseline_peak_bytes, ""
+    if result.transfers.bytes_out:  # what leaves a memory space counts in another one
+        space = next(iter(after))
+        after, before, where = {space: after[space]}, {space: before[space]}, f" in {printable(space)}"
+    ratio = format_ratio(after, before)
     lines = [
         f"{printable(name)}: {result.status}, order {result.scheduler}, planned in {result.seconds:.1f} s",
         f"  baseline peak    {format_by_space(result.baseline_peak_bytes)}",
-        f"  planned peak     {format_by_space(result.peak_bytes)}   ({ratio} of the baseline)",
+        f"  planned peak     {format_by_space(result.peak_bytes)}   ({ratio} of the baseline{where})",
         f"  lower bound      {format_by_space(result.lower_bound_bytes)}   (no order can do with less)",
         f"  arena            {format_by_space(result.arena_bytes)}   (with addresses; "
         f"fragmentation {format_by_space(fragmentation(result.arena_bytes, result.peak_bytes))})",
