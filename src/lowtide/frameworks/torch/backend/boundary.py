@@ -3,10 +3,14 @@
 import operator
 from collections.abc import Mapping, Sequence
 
-import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.frameworks.torch.backend.compiler_internals import define_op, inputs_overwritten_later, outputs_of
+from lowtide.frameworks.torch.backend.compiler_internals import (
+    define_op,
+    inputs_overwritten_later,
+    is_symbol,
+    outputs_of,
+)
 from lowtide.frameworks.torch.effects import mutated_arguments
 from lowtide.frameworks.torch.lowering import nodes_in
 from lowtide.frameworks.torch.torch_internals import value_of
@@ -56,8 +60,10 @@ def turn_back(
     ends = dict.fromkeys(made[leaf] for leaf in outputs if isinstance(leaf, Node))
     for node in graph.nodes:
         ends.update(dict.fromkeys(nodes_in(mutated_arguments(node))))
+        if is_symbol(node):
+            ends[node] = None  # else the tensor that a size is taken from would be saved instead
     overwritten = [made[node] for node in inputs_overwritten_later(source, n_forward_outputs)]
-    boundary = graph.call_function(TURN_BACK, ([node for node in ends if _is_tensor(node)], overwritten))
+    boundary = graph.call_function(TURN_BACK, (list(ends), overwritten))
     boundary.meta["val"] = [value_of(node) for node in tangents]
     given: dict[Node, Node] = {}
     for index, node in enumerate(tangents):
@@ -67,7 +73,7 @@ def turn_back(
 
 
 def _forward_nodes(graph: Graph, outputs: list[Node]) -> dict[Node, None]:
-    """Return, in order, the nodes of the forward pass: all that its outputs need, and what was traced in it."""
+    """Return, in order, the nodes of the forward pass: all that its outputs need, what was traced in it, and sizes."""
     needed: set[Node] = set()
     waiting = list(outputs)
     while waiting:
@@ -78,11 +84,9 @@ def _forward_nodes(graph: Graph, outputs: list[Node]) -> dict[Node, None]:
     forward: dict[Node, None] = {}
     for node in graph.nodes:
         traced_in_forward = node.meta.get("partitioner_tag") not in _OF_BACKWARD and not is_tangent(node)
-        comes_first = traced_in_forward and all(source in forward for source in node.all_input_nodes)
+        comes_first = (traced_in_forward or is_symbol(node)) and all(
+            source in forward for source in node.all_input_nodes
+        )
         if node.op != "output" and (node in needed or comes_first):
             forward[node] = None
     return forward
-
-
-def _is_tensor(node: Node) -> bool:
-    return isinstance(value_of(node), torch.Tensor)
