@@ -100,6 +100,20 @@ def test_a_budget_below_what_a_single_op_needs_is_infeasible_by_name() -> None:
     assert result.extra_cost_bound is None
 
 
+def test_below_the_floor_what_runs_again_still_lowers_the_peak() -> None:
+    """Nobody is left with the peak of the best order when the budget is a little too small for any plan."""
+    graph = read_graph_file(GPT2)
+    order_alone = minimize(graph).peak_bytes["device"]
+    assert minimize(graph, budget="2%", allow=MEANS).peak_bytes["device"] < order_alone // 2
+
+
+@settings(max_examples=60)
+@given(graphs(14), st.integers(10, 100))
+def test_first_runs_keep_their_order_where_reordering_is_not_allowed(graph: Graph, percent: int) -> None:
+    result = minimize(graph, budget=f"{percent}%", allow={"recompute", "share"})
+    assert first_runs(result.plan.order().tolist()).tolist() == list(range(graph.n_ops))
+
+
 def test_the_profile_that_priced_the_plan_is_named_and_changes_the_choice() -> None:
     graph = read_graph_file(GPT2)
     eager, fused = (minimize(graph, budget="60%", allow=MEANS, costs=profile) for profile in ("eager", "fused"))

@@ -70,7 +70,7 @@ def trade_time(
     if reorder and not np.array_equal(plan.order(), orders[0][1]):
         orders.append((name, plan.order()))
     if "recompute" in means:
-        found = compose(problem, orders, most, cost=prices.seconds, effort=effort, progress=report)
+        found = compose(problem, orders, most, cost=prices.seconds, reorder=reorder, effort=effort, progress=report)
         base, order, result = found.base, found.order, found.result
     else:
         (base, order), result = orders[-1], None

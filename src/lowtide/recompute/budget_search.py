@@ -61,6 +61,7 @@ class BudgetSearch:
         exact = exact and solver.is_available()
         if self.floor.peak_bytes > budget:
             found.bound = float("inf")
+            self._go_low(found, effort)
         elif not found.fits:
             for cuts in (Cuts(), *start):
                 self._repair(found, cuts, effort.play_work)
@@ -72,6 +73,12 @@ class BudgetSearch:
                 if not found.is_within(effort.relative_gap):
                     self._improve(found, effort.run_work // 2)
         return self._result(found, exact)
+
+    def _go_low(self, found: Found, effort: Effort) -> None:
+        """Offer what greedy choice comes to on the way to the floor, where the budget is below it."""
+        lowest = Found(self.floor.peak_bytes, found.cuts, found.played_cuts)
+        self._repair(lowest, Cuts(), effort.play_work)
+        found.offer(lowest.played_cuts, lowest.cuts)
 
     def _settle(self, found: Found, starts: Sequence[Ints], effort: Effort) -> None:
         """Offer plans as sequences of runs: from given ones, from the best so far and from the base order."""

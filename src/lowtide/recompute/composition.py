@@ -34,6 +34,7 @@ def compose(
     *,
     cost: NDArray[np.float64] | None = None,
     space: int = 0,
+    reorder: bool = True,
     effort: EffortName = DEFAULT_EFFORT,
     progress: Callable[[str], None] | None = None,
 ) -> Composed:
@@ -41,8 +42,8 @@ def compose(
 
     The orders are compared by greedy choice; the best goes through the exact part. Then the plan's runs become a graph
     in which reruns are ordinary ops, that graph goes through the order search, and its order of first runs is the base
-    of another choice, as long as that lowers what greedy choice costs, and then the cost. Deterministic; never worse
-    than any of the given orders under greedy choice.
+    of another choice, as long as that lowers what greedy choice costs, and then the cost; without `reorder` first runs
+    keep the order they are given. Deterministic; never worse than any of the given orders under greedy choice.
     """
     report = progress or _silent
     compared: list[Composed] = []
@@ -55,7 +56,7 @@ def compose(
     report(f"closing the gap ({best.base})")
     best = _better(best, Composed(_plan(problem, best.order, budget_bytes, cost, space, effort), best.base, best.order))
     again: EffortName = "max" if effort == "max" else "fast"  # further turns seldom pay for as much work as the first
-    for _ in range(_MOST_TURNS):
+    for _ in range(_MOST_TURNS if reorder else 0):
         report("ordering what runs again")
         order = _reordered(problem, best, again, space, budget_bytes)
         if np.array_equal(order, best.order):
