@@ -1,14 +1,18 @@
 """Plans as sequences of runs: correct whatever is traded, never over their budget, never dearer when improved."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import lowtide
 from lowtide.analysis import simulate
 from lowtide.graph import Graph
 from lowtide.plan import verify
 from lowtide.recompute import Cuts, Program, floor_of
+from lowtide.recompute.greedy import drop_until_it_fits
 from lowtide.recompute.neighborhoods import improve
 from lowtide.recompute.settle import Pick, settle_and_trim, settle_from
 from tests.oracles.plans import problem_of
@@ -86,6 +90,20 @@ def test_a_chain_is_reversed_with_as_few_reruns_as_by_revolve(depth: int, kept: 
     settled = settle_from(program, [], budget, max_cost=None, max_work=20_000_000)
     assert settled is not None
     assert improve(program, settled, budget, 100_000_000).extra_cost == least_reruns(depth, kept)
+
+
+def test_a_unet_fits_at_two_fifths_of_its_peak_where_greedy_choice_finds_no_plan() -> None:
+    """What crosses from the way down to the way up must be made again while other reruns are under way."""
+    graph = lowtide.read(Path(__file__).parents[2] / "benchmarks/graphs/unet_plain_b4.joint.graph.json.gz")
+    program = program_of(graph)
+    budget = program.execute(Cuts()).peak_bytes * 2 // 5
+    assert not drop_until_it_fits(program, Cuts(), budget, 100_000_000)[0]
+    settled = settle_from(program, [], budget, max_cost=None, max_work=100_000_000)
+    assert settled is not None
+    better = improve(program, settled, budget, 100_000_000)
+    verify(graph, program.plan(better), check_capacity=False)
+    assert better.peak_bytes <= budget
+    assert better.extra_cost < settled.extra_cost < graph.cost.sum()
 
 
 def test_runs_that_are_no_ops_are_refused() -> None:
