@@ -211,6 +211,20 @@ def test_a_gradient_cleared_between_the_calls_of_a_step_is_an_error() -> None:
         step(*batch(1))
 
 
+def test_a_model_that_changed_its_type_is_captured_anew(digest: Digest) -> None:
+    def run(planned: bool) -> str:
+        model = make_model()
+        owner = lt.TrainingStep(model, classify, torch.optim.SGD(model.parameters(), lr=0.1))
+        step: Any = lt.training_step(model, classify, owner.optimizer, batch(0)) if planned else owner
+        step(*batch(0))
+        model.double()
+        inputs, labels = batch(1)
+        step(inputs.double(), labels)
+        return digest(everything(model, owner.optimizer))
+
+    assert run(True) == run(False)
+
+
 def test_gradients_left_by_the_user_are_cleared_as_the_plain_step_does() -> None:
     model = make_model()
     step = lt.training_step(model, classify, adamw(model), batch(0))

@@ -25,7 +25,7 @@ from lowtide.frameworks.torch.step.micro_batches import kept_gradients
 from lowtide.frameworks.torch.step.optimizer_state import OptimizerState, discover_state
 from lowtide.frameworks.torch.step.raw_step import raw_step, refuse_hooks, swapped
 from lowtide.frameworks.torch.step.scalar_values import AnyScalar, ScalarValues
-from lowtide.frameworks.torch.step.step_binding import TrainingStepBinding
+from lowtide.frameworks.torch.step.step_binding import TrainingStepBinding, form_of
 from lowtide.frameworks.torch.step.training_step import TrainingStep
 from lowtide.frameworks.torch.step.update_tracing import UpdateCalls, symbolic_choices
 from lowtide.frameworks.torch.symbolic_scalars import new_scalar, silent_branches, symbol_name
@@ -162,6 +162,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
         modules,
         call,
         state,
+        forms=tuple(map(form_of, inputs.tensors[:held])),
         part=part,
         received=tuple(updated.index(index) for index in receiving),
         modes=modes_of(modules.modules),

@@ -18,6 +18,11 @@ from lowtide.frameworks.torch.step.raw_step import note_step
 from lowtide.frameworks.torch.step.training_step import TrainingStep
 
 
+def form_of(tensor: torch.Tensor) -> Any:
+    """Return what a graph has fixed about a tensor."""
+    return tensor.dtype, tensor.shape, tensor.stride(), tensor.device
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingStepBinding(Binding):
     """Feeds a captured training step from the model, the optimizer's state and settings, and the batch."""
@@ -26,6 +31,8 @@ class TrainingStepBinding(Binding):
     modules: ModuleTensors
     call: CallInputs
     state: OptimizerState
+    forms: tuple[Any, ...]
+    """The form of every tensor of the modules and the optimizer, by `form_of`."""
     part: Part
     received: tuple[int, ...]
     """Which of the optimizer's parameters get a gradient."""
@@ -47,6 +54,11 @@ class TrainingStepBinding(Binding):
         self.state.materialize()
         scalars = self.state.scalars.live(self.step.optimizer)
         held = [*self.modules.live(), *self.state.live()]
+        if tuple(map(form_of, held)) != self.forms:
+            raise CaptureMismatchError(
+                "a tensor of the model or the optimizer has another type, shape or layout than when the step was "
+                "captured; capture again"
+            )
         if not self.decisions.hold(held, dict(zip(self.symbols, scalars, strict=True))):
             raise CaptureMismatchError(
                 "the optimizer's settings or state would take another branch than when the step was captured; "
