@@ -2,7 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +30,10 @@ _MOST_STALLED = 3
 """Rounds without progress after which more are taken to be in vain."""
 _EASY_GAP = 0.2
 """A first plan this close to its bound is not expected to need many places; others rarely close, and get less work."""
+_NEAR_GAP = 0.1
+"""Where plans have come this close, the solver may do all its work after all."""
+_ENOUGH = 0.95
+"""A gap for the solver that leaves some room for rounding, as a part of the gap asked for."""
 
 
 class BudgetSearch:
@@ -71,7 +74,7 @@ class BudgetSearch:
             if exact and not found.is_within(effort.relative_gap):
                 self._close_the_gap(found, effort)
                 if not found.is_within(effort.relative_gap):
-                    self._improve(found, effort.run_work // 2)
+                    self._improve(found, effort.run_work // 4)
         return self._result(found, exact)
 
     def _go_low(self, found: Found, effort: Effort) -> None:
@@ -136,15 +139,13 @@ class BudgetSearch:
         model = self._model = self._model or CutModel(self.program)
         found.places = [int(self.untouched.live.argmax())]
         is_easy = found.is_within(_EASY_GAP)
-        if not is_easy:
-            effort = replace(effort, solver_work=effort.solver_work // 4)
         gap = effort.relative_gap / 2 if is_easy else max(_ROUGH_GAP, effort.relative_gap)
         stalled = 0
         for _ in range(effort.rounds):
             before = found.progress()
             built = model.build(found.places, found.budget)
             known = built.solution(self.program, found.execution) if found.fits else None
-            left = effort.solver_work - found.work
+            left = self._solver_work(found, effort, is_easy) - found.work
             left = left // 3 if gap > effort.relative_gap else left * 2 // 3
             solved = solver.solve(built.milp, known, relative_gap=gap, max_work=left)
             found.work += solved.work
@@ -152,7 +153,7 @@ class BudgetSearch:
             if solved.solution is None:
                 return
             execution = self._offer_solution(found, built, solved.solution, effort)
-            if found.is_within(effort.relative_gap) or found.work >= effort.solver_work:
+            if found.is_within(effort.relative_gap) or found.work >= self._solver_work(found, effort, is_easy):
                 return
             stalled = 0 if found.has_moved(before) else stalled + 1
             if stalled == _MOST_STALLED and not is_easy:
@@ -162,9 +163,26 @@ class BudgetSearch:
                 found.places = sorted([*found.places, place])
             elif gap > effort.relative_gap:
                 gap = effort.relative_gap / 2
+            elif execution.peak_bytes <= found.budget:
+                self._bound_again(found, built, effort)
+                return
             else:
                 self._leave_room(found, model, execution, effort)
                 return
+
+    def _solver_work(self, found: Found, effort: Effort, is_easy: bool) -> int:
+        """Return how much work the solver may do as things stand."""
+        return effort.solver_work if is_easy or found.is_within(_NEAR_GAP) else effort.solver_work // 4
+
+    def _bound_again(self, found: Found, built: BuiltModel, effort: Effort) -> None:
+        """Where a solution plays within the budget and only the bound is missing, let the solver search in another way,
+        from no plan."""
+        gap, work = _ENOUGH * effort.relative_gap, effort.solver_work * 5 // 4
+        solved = solver.solve(built.milp, None, relative_gap=gap, max_work=work)
+        found.work += solved.work
+        found.bound = max(found.bound, self._rounded(solved.lower_bound))
+        if solved.solution is not None:
+            self._offer_solution(found, built, solved.solution, effort)
 
     def _offer_solution(
         self, found: Found, built: BuiltModel, solution: NDArray[np.float64], effort: Effort
