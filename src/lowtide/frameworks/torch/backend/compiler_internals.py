@@ -2,6 +2,7 @@
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
 
+import operator
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -41,20 +42,14 @@ _libraries: list[Any] = []  # an operator lives as long as the library that defi
 def merge_common_subexpressions(module: GraphModule) -> None:
     """Do what PyTorch's partitioner does first, unless its configuration says no.
 
-    A view of what was merged away looks at what is left of the two, and so do the fake tensors it carries then.
+    A view of what was merged away, or replaced by an earlier pass, looks at what stands there now, and so do the fake
+    tensors it carries then.
     """
-    if not functorch_config.cse:
-        return
-    before = list(module.graph.nodes)
-    module.graph = fx_graph_cse(module.graph)
-    left = {id(value_of(node)) for node in module.graph.nodes}
-    made_by: dict[int, Node] = {}
-    for node in before:
-        for storage in storages_of(node):
-            made_by.setdefault(storage, node)
-    gone = {storage for storage, node in made_by.items() if id(value_of(node)) not in left}
+    if functorch_config.cse:
+        module.graph = fx_graph_cse(module.graph)
     for node in module.graph.nodes:
-        if node.op == "call_function" and storages_of(node) & gone:
+        looks = node.target is operator.getitem or getattr(node.target, "is_view", False)
+        if looks and storages_of(node) - storages_of(*node.all_input_nodes):
             node.meta["val"] = compute_fake(node)
 
 
