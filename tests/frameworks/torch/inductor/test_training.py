@@ -12,7 +12,10 @@ from torch._inductor.utils import run_and_get_code
 
 import lowtide.torch
 from lowtide.frameworks.torch.allocation_events import peak_of_call
+from lowtide.frameworks.torch.backend.options import Options
 from lowtide.frameworks.torch.backend.programs import forget_programs, planned_programs
+from lowtide.frameworks.torch.backend.split import split
+from lowtide.frameworks.torch.inductor.fused_peaks import FusedPeaks
 
 LAYERS, WIDTH = 6, 64
 
@@ -87,3 +90,20 @@ def test_pytorch_s_own_backend_follows_plans_within_the_context(model: nn.Module
         torch.testing.assert_close(one, other)
     (program,) = planned_programs()
     assert program.result.shortfall is None
+
+
+def test_kernels_that_need_more_than_the_budget_after_fusion_are_said_so(model: nn.Module) -> None:
+    """A plan that reruns something is compiled as it says, and its kernels are held against the same budget."""
+    compiled = torch.compile(model, backend="lowtide", options={"budget": "60%"})
+    _gradients(model, compiled, torch.randn(512, WIDTH))
+    (program,) = planned_programs()
+    forward, backward = split(program.module, program.source, 1)
+    for allowed_less in (0, program.result.baseline_peak_bytes["cpu"]):
+        peaks = FusedPeaks(Options.parse({"budget": "60%"}))
+        peaks.expect(program, forward, backward)
+        names = [node.name for node in forward.graph.find_nodes(op="placeholder")]
+        if allowed_less:
+            with pytest.warns(UserWarning, match="graph 0 may need .* more than its budget"):
+                peaks.check(names, allowed_less)
+        else:
+            peaks.check(names, 0)

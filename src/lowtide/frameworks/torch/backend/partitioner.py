@@ -64,7 +64,7 @@ class Partitioner:
         if self.options.compiler == "inductor":
             forward, backward = partition_as_pytorch_does(_copy(joint), joint_inputs, **given)
             planned = self._plan(name, rejoin(forward, backward, n_outputs), joint, static)
-            if planned.result.scheduler == "baseline":
+            if not planned.result.reruns and not planned.result.moved_ops:
                 return forward, backward
         else:
             planned = self._plan(name, self._written(joint, n_outputs), joint, static)

@@ -15,6 +15,8 @@ from torch.fx import Node
 from torch.utils._ordered_set import OrderedSet
 
 from lowtide.frameworks.torch.backend.options import Options
+from lowtide.frameworks.torch.inductor.fused_peaks import FusedPeaks
+from lowtide.frameworks.torch.inductor.identity import identity
 from lowtide.frameworks.torch.scratch import scratch_bytes
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.pipeline import minimize
@@ -26,14 +28,24 @@ KernelNode = Any
 class MemoryOrder:
     """A pass over Inductor's scheduler nodes, to run last; never worse than the order it is given."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, peaks: FusedPeaks) -> None:
         self._options = options
+        self._peaks = peaks
+
+    def __deepcopy__(self, memo: object) -> "MemoryOrder":
+        """Return itself: copies of a configuration follow the same plans."""
+        return self
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Pickle as what Inductor's caches tell this pass apart by; it is never restored from that."""
+        return str, (identity(self._options),)
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
         """Return the kernels in the order of least peak; collectives and side effects keep theirs."""
         if len(nodes) < 2:
             return list(nodes)
         result = minimize(graph_of_kernels(nodes), allow={"reorder"}, effort=self._options.effort)
+        self._peaks.check(V.graph.graph_input_names, sum(result.peak_bytes.values()))
         return [nodes[place] for place in result.plan.order().tolist()]
 
 

@@ -8,21 +8,28 @@ from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.backend.options import Options
 from lowtide.frameworks.torch.backend.partitioner import Partitioner
+from lowtide.frameworks.torch.backend.programs import programs_planned
+from lowtide.frameworks.torch.inductor.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.inductor.identity import identity
 
 
 class PlannedPartition(CustomPartitionerFn):
     """Inductor's `custom_partitioner_fn`: every joint graph is split as its plan says."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, peaks: FusedPeaks) -> None:
         self._options = options
         self._partition = Partitioner(options)
+        self._peaks = peaks
 
     def __call__(
         self, gm: GraphModule, joint_inputs: Sequence[object], **kwargs: Any
     ) -> tuple[GraphModule, GraphModule]:
         """Return the forward and the backward graph; see `Partitioner`."""
-        return self._partition(gm, joint_inputs, **kwargs)
+        with programs_planned() as planned:
+            forward, backward = self._partition(gm, joint_inputs, **kwargs)
+        if planned:
+            self._peaks.expect(planned[-1], forward, backward)
+        return forward, backward
 
     def uuid(self) -> str:
         """Return what tells compiled programs apart in Inductor's caches."""

@@ -10,6 +10,7 @@ from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.backend.compiler_internals import compile_fx, overlap_passes, patched
 from lowtide.frameworks.torch.backend.options import Options
+from lowtide.frameworks.torch.inductor.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.inductor.knapsack import ExactKnapsack, RooflineRuntime
 from lowtide.frameworks.torch.inductor.order import MemoryOrder
 from lowtide.frameworks.torch.inductor.partition import PlannedPartition
@@ -23,11 +24,12 @@ def settings(options: Options) -> dict[str, Any]:
 
     Where the user has passes of their own for the overlap with communication, they run before ours.
     """
-    chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options)}
+    peaks = FusedPeaks(options)
+    chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options, peaks)}
     if "reorder" in options.means:
         chosen["reorder_for_peak_memory"] = False  # it would move random draws past one another
         chosen["reorder_for_compute_comm_overlap"] = True
-        chosen["reorder_for_compute_comm_overlap_passes"] = [*overlap_passes(), MemoryOrder(options)]
+        chosen["reorder_for_compute_comm_overlap_passes"] = [*overlap_passes(), MemoryOrder(options, peaks)]
     return chosen
 
 
