@@ -94,6 +94,7 @@ def summary(cells: list[Cell]) -> list[str]:
     main = [cell for cell in cells if cell.possible and cell.percent in MAIN and cell.n_ops <= 5_200]
     tight = [cell for cell in cells if cell.possible and cell.percent in TIGHT]
     step = [cell for cell in cells if cell.possible and cell.percent in STEP and cell.name.endswith(".step")]
+    real = [cell for cell in main if not cell.name.startswith("generated")]
     plain = sum(cell.plain.fits and cell.plain.gap <= 0.01 for cell in main)
     found = [cell for cell in cells if cell.result.fits]
     missing = [f"{cell.name} at {cell.percent}%" for cell in cells if cell.possible and not cell.result.fits]
@@ -106,7 +107,8 @@ def summary(cells: list[Cell]) -> list[str]:
         f"{sum(cell.result.fits for cell in main)} of {len(main)} cells, gap at most 1% in "
         f"{sum(cell.closed for cell in main)} (without the solver in {plain}), at most 10 s in "
         f"{sum(cell.seconds <= 10 for cell in main)}, slowest {max(cell.seconds for cell in main):.1f} s, median "
-        f"{median(cell.seconds for cell in main):.1f} s.",
+        f"{median(cell.seconds for cell in main):.1f} s. Of programs that are not generated: "
+        f"{sum(cell.closed for cell in real)} of {len(real)}.",
         f"- At {', '.join(f'{percent}%' for percent in TIGHT)}: a plan in {sum(cell.result.fits for cell in tight)} of "
         f"{len(tight)} cells, cheaper than greedy choice alone in {sum(cell.better_than_greedy for cell in tight)}, "
         f"which finds one in {sum(cell.greedy < float('inf') for cell in tight)}.",
