@@ -51,11 +51,10 @@ class Partitioner:
         static = list(static_lifetime_input_indices or ())
         given = {"num_fwd_outputs": num_fwd_outputs, "static_lifetime_input_indices": static, **others}
         try:
-            forward, backward = self._partition(name, joint, joint_inputs, static, given)
+            return self._partition(name, joint, joint_inputs, static, given)
         except InputError as error:
             warnings.warn(f"lowtide: {name} is left to PyTorch's own partitioner: {error}", stacklevel=2)
             return partition_as_pytorch_does(joint, joint_inputs, **given)
-        return forward, backward
 
     def _partition(
         self, name: str, joint: GraphModule, joint_inputs: Sequence[Any], static: Sequence[int], given: dict[str, Any]
