@@ -10,7 +10,7 @@ import torch
 from torch.fx import Graph, Node
 
 from lowtide.frameworks.torch.effects import arguments_by_name
-from lowtide.frameworks.torch.torch_internals import value_of
+from lowtide.frameworks.torch.torch_internals import another_like, value_of
 
 aten = torch.ops.aten
 _STATISTICS = ("running_mean", "running_var")
@@ -44,8 +44,8 @@ def _split(graph: Graph, node: Node, given: dict[str, Any]) -> None:
     news: list[Any] = []
     for source, copied, made, write in zip(statistics, copies, updated, written, strict=True):
         value = value_of(source)
-        copied.meta = {**node.meta, "val": _another(value)}
-        made.meta = {**node.meta, "val": _another(value)}
+        copied.meta = {**node.meta, "val": another_like(value)}
+        made.meta = {**node.meta, "val": another_like(value)}
         write.meta = {**node.meta, "val": value}
         news.append(made.meta["val"])
     normalized.meta = {**node.meta, "val": (*values, *news)}
@@ -56,7 +56,3 @@ def _split(graph: Graph, node: Node, given: dict[str, Any]) -> None:
             if user.target is aten.native_batch_norm_backward.default and arguments_by_name(user)["train"]:
                 for source, copied in zip(statistics, copies, strict=True):
                     user.replace_input_with(source, copied)
-
-
-def _another(like: torch.Tensor) -> torch.Tensor:
-    return like.new_empty_strided(like.shape, like.stride())

@@ -11,7 +11,7 @@ import torch
 from torch.fx import Graph, Node
 
 from lowtide.frameworks.torch.effects import arguments_by_name
-from lowtide.frameworks.torch.torch_internals import value_of
+from lowtide.frameworks.torch.torch_internals import another_like, value_of
 
 aten = torch.ops.aten
 
@@ -38,14 +38,10 @@ def _split(graph: Graph, node: Node, source: Node, rate: float) -> None:
         mask = graph.call_function(aten.bernoulli_.float, (empty, 1 - rate))
         kept = graph.call_function(aten.mul.Tensor, (source, mask))
         scaled = graph.call_function(aten.mul.Tensor, (kept, scale))
-    for made, value in ((empty, drawn), (mask, drawn), (kept, _another(result)), (scaled, result)):
+    for made, value in ((empty, drawn), (mask, drawn), (kept, another_like(result)), (scaled, result)):
         made.meta = {**node.meta, "val": value}
     for user in list(node.users):
         if user.target is operator.getitem:
             user.replace_all_uses_with(mask if user.args[1] == 1 else scaled)
             graph.erase_node(user)
     graph.erase_node(node)
-
-
-def _another(like: torch.Tensor) -> torch.Tensor:
-    return like.new_empty_strided(like.shape, like.stride())

@@ -12,7 +12,6 @@ from lowtide.frameworks.torch.torch_internals import (
     overload_of,
     returns_anything,
     schema_arguments,
-    schema_results,
 )
 
 aten = torch.ops.aten
@@ -70,15 +69,6 @@ def keeps_order(node: Node) -> bool:
     if overload is None:
         return False
     return overload.namespace in _ORDERED_NAMESPACES or not (returns_anything(overload) or mutated_arguments(node))
-
-
-def is_view(node: Node) -> bool:
-    """Tell whether a node only looks at an argument's storage, as its schema says."""
-    overload = overload_of(node.target)
-    if overload is None or not returns_anything(overload):
-        return False
-    aliases = [result.alias_info for result in schema_results(overload)]
-    return all(alias is not None and not alias.is_write for alias in aliases)
 
 
 def is_opaque(node: Node) -> bool:

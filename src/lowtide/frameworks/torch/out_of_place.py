@@ -17,6 +17,7 @@ from lowtide.frameworks.torch.effects import is_random, mutated_arguments
 from lowtide.frameworks.torch.lowering import lower
 from lowtide.frameworks.torch.read import graph_of
 from lowtide.frameworks.torch.torch_internals import (
+    another_like,
     argument_types,
     is_dense,
     map_nodes,
@@ -118,7 +119,7 @@ def _is_alone(overwritten: Any, node: Node, holders: dict[int, list[Node]]) -> b
 def _move(node: Node) -> None:
     """Let a node's value lie in a storage of its own."""
     value = value_of(node)
-    node.meta["val"] = moved = value.new_empty_strided(value.shape, value.stride())
+    node.meta["val"] = moved = another_like(value)
     if node.target is operator.getitem:
         source: Any = node.args[0]
         index: Any = node.args[1]

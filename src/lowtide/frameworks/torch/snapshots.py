@@ -10,7 +10,7 @@ from torch.fx import Graph, Node
 
 from lowtide.frameworks.torch.effects import mutated_arguments
 from lowtide.frameworks.torch.lowering import LASTS, nodes_in
-from lowtide.frameworks.torch.torch_internals import storage_bytes, value_of
+from lowtide.frameworks.torch.torch_internals import another_like, storage_bytes, value_of
 
 _LARGEST_BYTES = 1 << 20
 
@@ -31,7 +31,7 @@ def snapshot_overwritten_inputs(graph: Graph) -> None:
             continue
         with graph.inserting_after(inputs[-1]):
             copied = graph.call_function(torch.ops.aten.clone.default, (source,))
-        copied.meta = {**source.meta, "val": value.new_empty_strided(value.shape, value.stride()), LASTS: True}
+        copied.meta = {**source.meta, "val": another_like(value), LASTS: True}
         for reader in readers:
             reader.replace_input_with(source, copied)
 

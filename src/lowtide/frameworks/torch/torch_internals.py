@@ -60,9 +60,14 @@ def overload_name(overload: Any) -> str:
     return overload._overloadname
 
 
-def schema_results(overload: Any) -> list[Any]:
-    """Return the results in an operator's schema."""
-    return list(overload._schema.returns)
+def is_view(target: Any) -> bool:
+    """Tell whether an operator's results look at the storage of what it is given, as its schema says."""
+    return isinstance(target, OpOverload) and target.is_view
+
+
+def another_like(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a new tensor of the same form; of a fake one another fake one."""
+    return tensor.new_empty_strided(tensor.shape, tensor.stride())
 
 
 def returns_anything(overload: Any) -> bool:

@@ -25,7 +25,8 @@ from torch.fx.experimental.symbolic_shapes import find_symbol_binding_fx_nodes, 
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import CheckpointPolicy
 
-from lowtide.frameworks.torch.torch_internals import map_nodes, storages_of, value_of
+from lowtide.frameworks.torch.symbolic_scalars import SYMBOLIC
+from lowtide.frameworks.torch.torch_internals import is_view, map_nodes, storages_of, value_of
 
 
 def define_op(schema: str) -> Any:
@@ -48,7 +49,7 @@ def merge_common_subexpressions(module: GraphModule) -> None:
     if functorch_config.cse:
         module.graph = fx_graph_cse(module.graph)
     for node in module.graph.nodes:
-        looks = node.target is operator.getitem or getattr(node.target, "is_view", False)
+        looks = node.target is operator.getitem or is_view(node.target)
         if looks and storages_of(node) - storages_of(*node.all_input_nodes):
             node.meta["val"] = compute_fake(node)
 
@@ -111,7 +112,7 @@ def is_opaque_object(node: Node) -> bool:
 
 def is_symbol(node: Node) -> bool:
     """Tell whether a node stands for a symbolic scalar."""
-    return isinstance(value_of(node), torch.SymInt | torch.SymFloat | torch.SymBool)
+    return isinstance(value_of(node), SYMBOLIC)
 
 
 def must_save(node: Node) -> bool:

@@ -16,7 +16,7 @@ from lowtide.frameworks.torch.backend.compiler_internals import (
     symbol_bindings,
     symbols_in,
 )
-from lowtide.frameworks.torch.effects import is_view
+from lowtide.frameworks.torch.torch_internals import is_view
 
 
 def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> tuple[GraphModule, GraphModule]:
@@ -65,14 +65,14 @@ def _views_of_inputs(first: Sequence[Node], second: Sequence[Node]) -> list[Node
     wanted = {argument for node in second for argument in node.all_input_nodes}
     views: list[Node] = []
     for node in reversed(first):
-        if node in wanted and is_view(node) and _looks_at_input(node):
+        if node in wanted and is_view(node.target) and _looks_at_input(node):
             views.append(node)
             wanted.update(node.all_input_nodes)
     return views[::-1]
 
 
 def _looks_at_input(node: Node) -> bool:
-    while node.op != "placeholder" and is_view(node):
+    while node.op != "placeholder" and is_view(node.target):
         node = node.all_input_nodes[0]
     return node.op == "placeholder"
 
