@@ -12,7 +12,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config as functorch_config
 from torch._functorch.partitioners import default_partition, min_cut_rematerialization_partition
 from torch.fx import GraphModule
-from work_done import Work, repeated_work, work_of
+from work_done import Work, recomputed_work, repeated_work, work_of
 
 from lowtide.frameworks.torch.backend.eager import run_boxed
 from lowtide.frameworks.torch.backend.programs import forget_programs, planned_programs
@@ -80,11 +80,10 @@ class Training:
         )
         with functorch_config.patch(activation_memory_budget=1.0 if activation_budget is None else activation_budget):
             trained = self._run(self._compiled(backend))
-        work = work_of(seen)
+        forward, backward = seen
         if activation_budget is None:
-            self.untouched_work = work
-        again = None if self.untouched_work is None else work.more_than(self.untouched_work)
-        return Trained(trained.measured, trained.digest, again)
+            self.untouched_work = work_of(seen)
+        return Trained(trained.measured, trained.digest, recomputed_work(forward, backward))
 
     def with_backend(self, backend: str) -> Trained:
         """Run what another backend makes of it."""

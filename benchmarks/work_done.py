@@ -4,15 +4,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import torch
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
-from torch.utils.flop_counter import flop_registry
 
 from lowtide.frameworks.torch.backend.planning import PlannedModule
-from lowtide.frameworks.torch.costs import seconds_of
+from lowtide.frameworks.torch.costs import flops_of, seconds_of
 from lowtide.frameworks.torch.lowering import lower_body
 
 
@@ -23,14 +19,16 @@ class Work:
     flops: int
     seconds: float
 
-    def more_than(self, other: "Work") -> "Work":
-        """Return what this is above another."""
-        return Work(self.flops - other.flops, self.seconds - other.seconds)
-
 
 def work_of(modules: Iterable[GraphModule]) -> Work:
     """Add up all ops of aten graphs that compute something; views are free."""
     return _sum([op.node for module in modules for op in lower_body(module).ops])
+
+
+def recomputed_work(forward: GraphModule, backward: GraphModule) -> Work:
+    """Add up what the backward graph of PyTorch's partitioner runs again: ops of the forward graph, by name."""
+    before = {op.node.name for op in lower_body(forward).ops}
+    return _sum([op.node for op in lower_body(backward).ops if op.node.name in before])
 
 
 def repeated_work(program: PlannedModule) -> Work:
@@ -43,19 +41,8 @@ def repeated_work(program: PlannedModule) -> Work:
 
 def _sum(nodes: Sequence[Node]) -> Work:
     computing = [node for node in nodes if _computes(node)]
-    return Work(sum(map(_flops, computing)), math.fsum(map(seconds_of, computing)))
+    return Work(sum(map(flops_of, computing)), math.fsum(map(seconds_of, computing)))
 
 
 def _computes(node: Node) -> bool:
     return getattr(node.target, "namespace", "") != "lowtide"  # where the forward pass ends, nothing is computed
-
-
-def _flops(node: Node) -> int:
-    """Return what PyTorch's FLOP counter says, and one an element of the result where it has no formula."""
-    target: Any = node.target
-    formula = flop_registry.get(getattr(target, "overloadpacket", None))
-    if formula is None:
-        leaves = pytree.tree_leaves(node.meta.get("val"))
-        return sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
-    args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), lambda each: each.meta["val"])
-    return int(formula(*args, **kwargs, out_val=node.meta["val"]))

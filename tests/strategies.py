@@ -95,6 +95,7 @@ def _build(random: Random, n_ops: int, name: str, *, callees: bool) -> Graph:
             pure=random.random() < 0.8,
             ordered=random.random() < 0.25,
             cost=random.choice([0.0, 0.5, 1.0]),
+            flops=random.choice([None, 0.0, 2.0]),
             callees=_some_names(random, callee_names),
             device=random.choice([None, "device", "host", "gpu"]),
         )

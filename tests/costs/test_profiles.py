@@ -17,14 +17,14 @@ from tests.strategies import graphs
 MACHINE = Machine(bytes_per_second=4.0, flops_per_second=10.0, start_seconds=100.0)
 
 
-def _two_ops(*, cost: float = 1.0) -> Graph:
+def _two_ops(*, cost: float = 1.0, flops: float | None = None) -> Graph:
     """Return a product of two 2 x 2 matrices (in single precision) followed by a ReLU."""
     builder = GraphBuilder("two ops")
     a, b, c, d = (builder.add_buffer(name, 16) for name in "abcd")
     builder.add_op("a", "source", writes=[a])
     builder.add_op("b", "source", writes=[b])
-    builder.add_op("c", "aten.mm.default", reads=[a, b], writes=[c], cost=cost)
-    builder.add_op("d", "aten.relu.default", reads=[c], writes=[d], cost=cost)
+    builder.add_op("c", "aten.mm.default", reads=[a, b], writes=[c], cost=cost, flops=flops)
+    builder.add_op("d", "aten.relu.default", reads=[c], writes=[d], cost=cost, flops=flops)
     return builder.build()
 
 
@@ -48,6 +48,15 @@ def test_fused_shrinks_what_a_reader_priced_for_another_machine_by_the_same_shar
     """0.4 of the 108 seconds that the ReLU takes eagerly on this machine."""
     prices = price(_two_ops(cost=54.0), "fused", machine=MACHINE)
     assert prices.seconds.tolist() == pytest.approx([1, 1, 54, 0.2])
+
+
+def test_flops_counts_arithmetic_alone_and_one_for_every_element_written_by_ops_of_unknown_kind() -> None:
+    """16 operations of the product and 4 of the ReLU at 10 per second; each source writes 4 elements."""
+    assert price(_two_ops(), "flops", machine=MACHINE).seconds.tolist() == [0.4, 0.4, 1.6, 0.4]
+
+
+def test_flops_keeps_what_a_reader_counted_who_knows_shapes() -> None:
+    assert price(_two_ops(flops=7.0), "flops", machine=MACHINE).seconds.tolist() == [0.4, 0.4, 0.7, 0.7]
 
 
 def test_an_op_that_calls_graphs_takes_as_long_as_they_do_and_a_conditional_as_the_longest() -> None:
@@ -107,7 +116,9 @@ def test_fused_is_never_dearer_than_eager() -> None:
 
 def test_wrong_calls_are_refused() -> None:
     graph = _two_ops()
-    with pytest.raises(UsageError, match="unknown cost profile 'fast'; choose one of given, eager, fused, measured"):
+    with pytest.raises(
+        UsageError, match="unknown cost profile 'fast'; choose one of given, eager, fused, flops, measured"
+    ):
         price(graph, "fast")  # pyright: ignore[reportArgumentType]
     with pytest.raises(UsageError, match="needs the path of a costs file"):
         price(graph, "measured")

@@ -24,7 +24,9 @@ def every_feature_graph() -> Graph:
     active = builder.add_buffer("active", 128)
     mask = builder.add_buffer("mask", 0)
     result = builder.add_buffer("result", 64, Lifetime.OUTPUT)
-    project = builder.add_op("project", "matmul", reads=[weight, image], writes=[hidden], scratch_bytes=100, cost=2.5)
+    project = builder.add_op(
+        "project", "matmul", reads=[weight, image], writes=[hidden], scratch_bytes=100, cost=2.5, flops=9.0
+    )
     relu = builder.add_op("relu", "relu", reads=[hidden], writes=[active, mask], in_place=[(hidden, active)])
     builder.add_op("dropout", "dropout", mutates=[active], pure=False, ordered=True, after=[project])
     builder.add_op(

@@ -116,6 +116,8 @@ def _callee_in_a_space_of_its_own(builder: GraphBuilder) -> None:
         (lambda b: b.add_op("o", "k", cost=nan), "cost nan"),
         (lambda b: b.add_op("o", "k", cost=-1.0), "cost -1"),
         (lambda b: b.add_op("o", "k", cost=inf), "cost inf"),
+        (lambda b: b.add_op("o", "k", flops=-1.0), "-1.0 flops"),
+        (lambda b: b.add_op("o", "k", flops=inf), "inf flops"),
         (lambda b: b.add_op("o", "k", reads=[0], in_place=[(0, 1)]), "must pair a buffer the op reads"),
         (lambda b: b.add_op("o", "k", reads=[0], writes=[1], in_place=[(0, 9)]), "buffer 9"),
         (lambda b: b.add_op("o", "k", reads=[0], writes=[0], in_place=[(0, 0)]), "with another one"),

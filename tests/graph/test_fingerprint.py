@@ -68,7 +68,18 @@ def test_every_change_of_a_field_that_leaves_the_graph_valid_changes_the_fingerp
             assert (fingerprint == graph.fingerprint) == free, (leaf, other)
             changed_keys.add(next(key for key in reversed(leaf) if isinstance(key, str)))
     must_be_tried = {"size_bytes", "class", "space", "capacity_bytes", "alignment", "host", "kind", "reads", "writes"}
-    must_be_tried |= {"mutates", "after", "in_place", "scratch_bytes", "pure", "ordered", "cost", "device", "name"}
+    must_be_tried |= {
+        "mutates",
+        "after",
+        "in_place",
+        "scratch_bytes",
+        "pure",
+        "ordered",
+        "cost",
+        "flops",
+        "device",
+        "name",
+    }
     assert must_be_tried <= changed_keys
 
 

@@ -49,6 +49,7 @@ class Model:
                 pure=op.pure,
                 ordered=op.ordered,
                 cost=op.cost,
+                flops=op.flops,
                 callees=op.callees,
                 device=op.device,
             )

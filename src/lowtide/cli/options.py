@@ -72,7 +72,7 @@ costs = click.option(
     default="given",
     show_default=True,
     metavar="PROFILE|FILE",
-    help="What ops cost: given (by the model), eager, fused, or a costs file of measured figures.",
+    help="What ops cost: given (by the model), eager, fused, flops, or a costs file of measured figures.",
 )
 effort = click.option(
     "--effort",

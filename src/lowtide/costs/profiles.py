@@ -7,6 +7,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.costs.arithmetic import arithmetic_seconds
 from lowtide.costs.eager import eager_seconds
 from lowtide.costs.file_format import read_costs_file
 from lowtide.costs.fused import fused_seconds
@@ -15,13 +16,15 @@ from lowtide.costs.prices import Prices, given_prices
 from lowtide.errors import UsageError
 from lowtide.graph import Graph
 
-ProfileName = Literal["given", "eager", "fused", "measured"]
+ProfileName = Literal["given", "eager", "fused", "flops", "measured"]
 PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
-"""given: what the graph carries. eager: a kernel per op. fused: pointwise ops nearly free. measured: from a file."""
+"""given: what the graph carries. eager: a kernel per op. fused: pointwise ops nearly free. flops: arithmetic alone.
+measured: from a file."""
 
 _ESTIMATES: Mapping[str, Callable[[Graph, Machine], NDArray[np.float64]]] = {
     "eager": eager_seconds,
     "fused": fused_seconds,
+    "flops": arithmetic_seconds,
 }
 
 

@@ -1,5 +1,6 @@
 """Build a graph step by step; the one way from a framework's program to a `Graph`."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -36,6 +37,7 @@ class GraphBuilder:
         self._pure: list[bool] = []
         self._ordered: list[bool] = []
         self._cost: list[float] = []
+        self._flops: list[float] = []
         self._callees: list[tuple[str, ...]] = []
         self._devices: list[str | None] = []
         self._subgraphs: dict[str, Graph] = {}
@@ -96,13 +98,15 @@ class GraphBuilder:
         pure: bool = True,
         ordered: bool = False,
         cost: float = 1.0,
+        flops: float | None = None,
         callees: Sequence[str] = (),
         device: str | None = None,
     ) -> int:
         """Add an op at the end of the program and return its id.
 
         `mutates` are existing buffers the op writes into; `in_place` are (read buffer, written buffer) pairs the op
-        may use when the read one dies at it and both have one size.
+        may use when the read one dies at it and both have one size; `flops` are floating-point operations, None where
+        they are not known.
         """
         self._op_names.append(name)
         self._op_kinds.append(kind)
@@ -115,6 +119,7 @@ class GraphBuilder:
         self._pure.append(pure)
         self._ordered.append(ordered)
         self._cost.append(cost)
+        self._flops.append(math.nan if flops is None else flops)
         self._callees.append(tuple(callees))
         self._devices.append(device)
         return len(self._op_names) - 1
@@ -152,6 +157,7 @@ class GraphBuilder:
             pure=np.asarray(self._pure, np.bool_),
             ordered=np.asarray(self._ordered, np.bool_),
             cost=np.asarray(self._cost, np.float64),
+            flops=np.asarray(self._flops, np.float64),
             reads=exact_rows(self._reads, "reads", self._op_names),
             writes=exact_rows(self._writes, "writes", self._op_names),
             mutates=exact_rows(self._mutates, "mutates", self._op_names),

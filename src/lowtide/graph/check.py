@@ -142,6 +142,11 @@ def _check_ops(graph: Graph) -> None:
         lambda op: f"op {graph.op_names[op]!r} has cost {graph.cost[op]}; give seconds >= 0",
         graph,
     )
+    _reject(
+        np.isinf(graph.flops) | (graph.flops < 0),
+        lambda op: f"op {graph.op_names[op]!r} has {graph.flops[op]} flops; give a number >= 0, or none",
+        graph,
+    )
 
 
 def _check_ids(graph: Graph, what: str, rows: Rows) -> None:

@@ -3,6 +3,7 @@
 Only what is edited is new; nothing is checked, since whoever edits knows what is valid. Ops are named by their place.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -32,6 +33,7 @@ class NewOp:
     pure: bool = True
     ordered: bool = False
     cost: float = 1.0
+    flops: float = math.nan
     callees: tuple[str, ...] = ()
     device: str | None = None
 
@@ -63,6 +65,7 @@ def insert_op(graph: Graph, place: int, op: NewOp) -> Graph:
         pure=np.insert(graph.pure, place, op.pure),
         ordered=np.insert(graph.ordered, place, op.ordered),
         cost=np.insert(graph.cost, place, op.cost),
+        flops=np.insert(graph.flops, place, op.flops),
         callees=_with(graph.callees, place, op.callees),
         devices=_with(graph.devices, place, op.device),
     )
@@ -86,6 +89,7 @@ def permute_ops(graph: Graph, order: NDArray[np.int32]) -> Graph:
         pure=graph.pure[order],
         ordered=graph.ordered[order],
         cost=graph.cost[order],
+        flops=graph.flops[order],
         callees=[graph.callees[op] for op in kept],
         devices=[graph.devices[op] for op in kept],
     )

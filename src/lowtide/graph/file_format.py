@@ -52,6 +52,7 @@ class OpRecord(_Record):
     pure: bool = True
     ordered: bool = False
     cost: float = 1.0
+    flops: float | None = None
     callees: list[str] = []
     device: str | None = None
 
@@ -143,6 +144,7 @@ def _build(record: GraphRecord, subgraphs: dict[str, Graph]) -> Graph:
             pure=op.pure,
             ordered=op.ordered,
             cost=op.cost,
+            flops=op.flops,
             callees=op.callees,
             device=op.device,
         )
@@ -194,6 +196,7 @@ def _to_record(graph: Graph, *, top: bool = True) -> GraphRecord:
                 pure=op.pure,
                 ordered=op.ordered,
                 cost=op.cost,
+                flops=op.flops,
                 callees=list(op.callees),
                 device=op.device,
             )

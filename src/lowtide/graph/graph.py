@@ -41,6 +41,7 @@ class Op:
     pure: bool
     ordered: bool
     cost: float
+    flops: float | None
     callees: tuple[str, ...]
     device: str | None
 
@@ -79,6 +80,8 @@ class Graph:
     """Whether the op keeps its place among all ordered ops."""
     cost: NDArray[np.float64]
     """Run time of every op, in seconds where known, else 1.0."""
+    flops: NDArray[np.float64]
+    """Floating-point operations of every op, callees not counted; NaN where whoever made the graph did not count."""
     callees: Sequence[tuple[str, ...]]
     devices: Sequence[str | None]
     subgraphs: Mapping[str, "Graph"] = field(default_factory=dict[str, "Graph"])
@@ -149,6 +152,8 @@ class Graph:
             digest.update(rows.offsets.astype("<i8").tobytes() + rows.values.astype("<i4").tobytes())
         for array in (self.sizes, self.lifetimes, self.buffer_spaces, self.scratch, self.pure, self.ordered, self.cost):
             digest.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
+        if not np.isnan(self.flops).all():
+            digest.update(self.flops.astype("<f8").tobytes())
         for name in sorted({name for names in self.callees for name in names}):
             digest.update(f"{name} {self.subgraphs[name].fingerprint}\n".encode())
         return digest.hexdigest()
@@ -179,6 +184,7 @@ class Graph:
             pure=bool(self.pure[op]),
             ordered=bool(self.ordered[op]),
             cost=float(self.cost[op]),
+            flops=None if np.isnan(self.flops[op]) else float(self.flops[op]),
             callees=self.callees[op],
             device=self.devices[op],
         )

@@ -105,6 +105,7 @@ def with_loads(
         pure=np.asarray([rerun and pure[op] and op not in feeds if op >= 0 else True for op in ops], np.bool_),
         ordered=np.asarray([bool(graph.ordered[op]) if op >= 0 else False for op in ops], np.bool_),
         cost=np.zeros(len(ops)),
+        flops=np.zeros(len(ops)),
         callees=[graph.callees[op] if op >= 0 else () for op in ops],
         devices=[graph.devices[op] if op >= 0 else None for op in ops],
     )

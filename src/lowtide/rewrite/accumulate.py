@@ -146,6 +146,7 @@ def _rebuild(graph: Graph, sums: Collection[int], parts: _Parts) -> Graph:
                 pure=record.pure,
                 ordered=record.ordered,
                 cost=record.cost,
+                flops=record.flops,
                 callees=record.callees,
                 device=record.device,
             )

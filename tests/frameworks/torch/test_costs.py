@@ -1,4 +1,4 @@
-"""The PyTorch reader's costs are the eager prices of its ops, from shapes; sizes alone give the same where they can."""
+"""The PyTorch reader's costs are the eager prices of its ops, and its FLOPs what PyTorch counts, both from shapes."""
 
 from dataclasses import replace
 
@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
 
 import lowtide.torch as lt
 from lowtide.costs import carries_costs, price
+from lowtide.costs.kinds import plain_kind
 
 
 def test_the_reader_prices_ops_as_the_eager_profile_does_from_sizes_where_these_determine_the_work() -> None:
@@ -19,3 +22,42 @@ def test_the_reader_prices_ops_as_the_eager_profile_does_from_sizes_where_these_
     assert price(graph, "eager").seconds.tolist() == graph.cost.tolist()
     from_sizes = price(replace(graph, cost=np.ones(graph.n_ops)), "eager").seconds
     assert from_sizes.tolist() == pytest.approx(graph.cost.tolist())
+
+
+def test_the_reader_counts_what_pytorchs_own_counter_counts_and_one_an_element_elsewhere() -> None:
+    """A convolution without a bias, a batched product and their backward passes beside 5 element-wise results."""
+    weight, other = torch.randn(8, 3, 3, 3), torch.randn(4, 36, 5)
+
+    def step(images: torch.Tensor, *weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        weights = tuple(each.detach().requires_grad_() for each in weights)
+        with torch.enable_grad():
+            loss = (functional.conv2d(images, weights[0], padding=1).flatten(2) @ weights[1]).tanh().square().sum()
+        return torch.autograd.grad(loss, weights)
+
+    images = torch.randn(4, 3, 6, 6)
+    counter = FlopCounterMode(display=False)
+    with counter:
+        step(images, weight, other)
+    graph = lt.read((step, (images, weight, other)))
+    counted = [name in ("convolution", "convolution_backward", "bmm") for name in map(plain_kind, graph.op_kinds)]
+    assert graph.flops[counted].sum() == counter.get_total_flops()
+    others = [op for op, known in enumerate(counted) if not known]
+    assert graph.flops[others].tolist() == [graph.sizes[graph.writes[op]].sum() // 4 for op in others]
+
+
+def test_attention_counts_alike_on_the_cpu_and_on_other_devices() -> None:
+    """Two products of (heads, 8, 16) and (heads, 16, 8) each way forward, five backward."""
+    query, key, value = (torch.randn(2, 3, 8, 16) for _ in range(3))
+
+    def attend(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        query, key, value = (each.detach().requires_grad_() for each in operands)
+        with torch.enable_grad():
+            return torch.autograd.grad(
+                functional.scaled_dot_product_attention(query, key, value).sum(), (query, key, value)
+            )
+
+    graph = lt.read((attend, (query, key, value)))
+    flops = {name: graph.flops[op] for op, name in enumerate(map(plain_kind, graph.op_kinds))}
+    product = 2 * (2 * 3) * 8 * 16 * 8
+    assert flops["_scaled_dot_product_flash_attention_for_cpu"] == 2 * product
+    assert flops["_scaled_dot_product_flash_attention_for_cpu_backward"] == 5 * product

@@ -7,7 +7,7 @@ from typing import Any
 from torch.fx import GraphModule, Node
 
 from lowtide.frameworks.torch.captured import Captured
-from lowtide.frameworks.torch.costs import seconds_of
+from lowtide.frameworks.torch.costs import flops_of, seconds_of
 from lowtide.frameworks.torch.effects import CALLING, is_opaque, is_random, keeps_order
 from lowtide.frameworks.torch.in_place import in_place_forms
 from lowtide.frameworks.torch.lowering import Lowered, LoweredOp, lower, lower_body
@@ -78,6 +78,7 @@ def _add_op(
         pure=not (once or op.mutates or is_random(node) or keeps_order(node)),
         ordered=keeps_order(node),
         cost=seconds_of(node),
+        flops=flops_of(node),
         callees=_add_callees(builder, module, node),
     )
 
