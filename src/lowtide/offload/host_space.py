@@ -9,6 +9,19 @@ HOST = "host"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A host to put beside a program's first memory space."""
+
+    bandwidth_bytes_per_s: float
+    """The speed of the link, each way."""
+    capacity_bytes: int | None = None
+
+    def beside(self, graph: Graph) -> Graph:
+        """Return the graph with this host, as `with_host_space` does."""
+        return with_host_space(graph, self.bandwidth_bytes_per_s, self.capacity_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """Two memory spaces with a lane for copies in either direction."""
 

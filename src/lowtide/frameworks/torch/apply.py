@@ -6,13 +6,14 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from lowtide.errors import FingerprintError, UnsupportedError
+from lowtide.errors import FingerprintError
 from lowtide.frameworks.torch.captured import Captured
 from lowtide.frameworks.torch.emit import emit
 from lowtide.frameworks.torch.lowering import lower
 from lowtide.frameworks.torch.read import graph_of
 from lowtide.frameworks.torch.torch_internals import without_autocast
 from lowtide.graph import Lifetime
+from lowtide.offload import Host
 from lowtide.plan import Plan, StepKind
 
 
@@ -44,17 +45,15 @@ class Applied:
             return binding.finish(outputs, sources)
 
 
-def apply_captured(plan: Plan, captured: Captured) -> Applied:
-    """Return the captured program as a callable that follows a plan.
+def apply_captured(plan: Plan, captured: Captured, host: Host | None = None) -> Applied:
+    """Return the captured program as a callable that follows a plan, made with that host beside it if with any.
 
-    Raises FingerprintError for a plan of another graph, UnsupportedError for a plan that offloads.
+    Raises FingerprintError for a plan of another graph or host.
     """
     lowered = lower(captured.graph_module, captured.inputs)
     graph = graph_of(captured.name, captured.graph_module, lowered)
-    if plan.graph_fingerprint != graph.fingerprint:
-        raise FingerprintError(
-            f"the plan was made for another graph than '{captured.name}' gives now; make a new plan for it"
-        )
-    if bool(((plan.kinds == StepKind.COPY_OUT) | (plan.kinds == StepKind.COPY_IN)).any()):
-        raise UnsupportedError("the plan copies buffers to another memory; PyTorch programs cannot be offloaded yet")
+    if plan.graph_fingerprint != (graph if host is None else host.beside(graph)).fingerprint:
+        copies = bool((plan.kinds == StepKind.COPY_OUT).any())
+        advice = "name the host that it was made with, or make a new plan" if copies else "make a new plan for it"
+        raise FingerprintError(f"the plan was made for another graph than '{captured.name}' gives now; {advice}")
     return Applied(captured, emit(captured.graph_module, lowered, plan, boxed=True))

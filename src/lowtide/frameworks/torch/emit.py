@@ -2,28 +2,38 @@
 
 import operator
 
+import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import _BoxedCodeGen  # pyright: ignore[reportPrivateUsage]
 
 from lowtide.errors import PlanError
 from lowtide.frameworks.torch.captured import attribute
+from lowtide.frameworks.torch.host_copies.emission import CopyEmission
 from lowtide.frameworks.torch.in_place import InPlaceForm, in_place_forms
-from lowtide.frameworks.torch.lowering import Lowered, lower_body
-from lowtide.frameworks.torch.torch_internals import map_nodes
-from lowtide.plan import Plan
+from lowtide.frameworks.torch.lowering import Lowered, LoweredOp, lower_body
+from lowtide.frameworks.torch.torch_internals import map_nodes, value_of
+from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run
 
 
 def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> GraphModule:
     """Return a module that runs the ops of a plan, in-place pairs taken, and drops every tensor at its last use.
 
     Views are made right before their first reader, elements of a multi-output op right after it, so that neither
-    holds memory longer than the plan says. With `boxed` the module takes one list of tensors, which it empties, so
+    holds memory longer than the plan says. A copy to the host or back is awaited where the plan frees, overwrites or
+    reads what it copies. With `boxed` the module takes one list of tensors, which it empties, so
     that nothing else keeps its inputs alive. Subgraphs follow their own plans.
     """
     emitter = _Emitter(module, lowered)
-    pairs = {position: taken for position, _, taken in plan.taken_pairs()}
-    for position, op in enumerate(plan.order().tolist()):
-        emitter.run(op, pairs.get(position, ()))
+    for step in plan.steps():
+        match step:
+            case Run(op, pairs):
+                emitter.run(op, pairs)
+            case Free(buffer, space):
+                emitter.free(buffer, at_home=space is None)
+            case CopyOut(buffer):
+                emitter.copy_out(buffer)
+            case CopyIn(buffer):
+                emitter.copy_in(buffer)
     graph = emitter.finish()
     if boxed:
         graph.set_codegen(_BoxedCodeGen())
@@ -43,6 +53,8 @@ class _Emitter:
         self._is_op = {op.node for op in lowered.ops}
         self._views_of: dict[int, list[Node]] = {}
         """Per buffer, the views made of its present contents: a second run of its op outdates them."""
+        self._copies = CopyEmission(self._target)
+        self._spanning = _spanning(lowered)
         for node in self._source.find_nodes(op="placeholder"):
             self._made[node] = self._target.node_copy(node)
 
@@ -50,6 +62,7 @@ class _Emitter:
         """Append one run of an op."""
         lowered_op = self._lowered.ops[op]
         node = lowered_op.node
+        self._await_copies(lowered_op, pairs)
         if node in self._made:
             self._forget_views(lowered_op.writes)
         form = next((f for f in in_place_forms(lowered_op, self._lowered) if (f.read, f.write) in pairs), None)
@@ -58,8 +71,37 @@ class _Emitter:
             if _is_element(user, node) and user.users:
                 self._made[user] = self._target.node_copy(user, self._value)
 
+    def copy_out(self, buffer: int) -> None:
+        """Start to copy a buffer to the host."""
+        self._copies.copy_out(buffer, self._value(self._spanning[buffer]))
+
+    def copy_in(self, buffer: int) -> None:
+        """Start to copy a buffer back from the host."""
+        device = self._lowered.buffers[buffer].device or torch.device("cpu")
+        self._made[self._spanning[buffer]] = self._copies.copy_in(buffer, device)
+
+    def free(self, buffer: int, *, at_home: bool) -> None:
+        """Let a buffer that travels, or its copy on the host, end here; others end at their last use."""
+        if not self._copies.is_on_host(buffer):
+            return
+        if at_home:
+            self._copies.await_arrival(buffer)
+            self._copies.await_departure(buffer)
+            self._made.pop(self._spanning[buffer], None)
+            self._forget_views([buffer])
+        else:
+            self._copies.free_copy(buffer)
+
+    def _await_copies(self, op: LoweredOp, pairs: tuple[tuple[int, int], ...]) -> None:
+        """Wait for copies back of what an op reads, and for copies out of what it overwrites or takes over."""
+        for buffer in (*op.reads, *op.mutates):
+            self._copies.await_arrival(buffer)
+        for buffer in (*op.writes, *op.mutates, *(read for read, _ in pairs)):
+            self._copies.await_departure(buffer)
+
     def finish(self) -> Graph:
         """Append the output and return the graph."""
+        self._copies.await_all_arrivals()
         (output,) = self._source.find_nodes(op="output")
         self._target.node_copy(output, self._value)
         return self._target
@@ -100,6 +142,16 @@ class _Emitter:
         for buffer in buffers:
             for view in self._views_of.pop(buffer, ()):
                 self._made.pop(view, None)
+
+
+def _spanning(lowered: Lowered) -> dict[int, Node]:
+    """Return, per buffer that an op allocates, the node of the tensor that spans it: the op, or an element of it."""
+    found: dict[int, Node] = {}
+    for op in lowered.ops:
+        for node in (op.node, *(user for user in op.node.users if _is_element(user, op.node))):
+            if isinstance(value_of(node), torch.Tensor):
+                found.update((buffer, node) for buffer in lowered.buffers_of[node] if buffer in op.writes)
+    return found
 
 
 def _is_element(user: Node, node: Node) -> bool:

@@ -15,16 +15,18 @@ from lowtide.frameworks.torch.measure_captured import measure_captured
 from lowtide.frameworks.torch.measured_costs import measure_prices
 from lowtide.frameworks.torch.read import read_captured
 from lowtide.graph import Graph
+from lowtide.offload import Host
 from lowtide.plan import Plan
 
 
 class TorchModel:
     """A PyTorch program and its graph."""
 
-    def __init__(self, source: Any, dims: Mapping[str, int] | None = None) -> None:
+    def __init__(self, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None) -> None:
         """Capture a program: a path to a .pt2 file, or anything that `capture` takes, and with its errors."""
         if dims:
             raise UsageError("a PyTorch program takes its sizes from its example inputs; --dim is for ONNX models")
+        self.host = host
         self.captured = capture(load_exported(Path(source)) if isinstance(source, str | Path) else source)
 
     @property
@@ -34,15 +36,20 @@ class TorchModel:
 
     @cached_property
     def graph(self) -> Graph:
-        """The program as a graph."""
-        return read_captured(self.captured)
+        """The program as a graph, with the host beside it."""
+        graph = read_captured(self.captured)
+        return graph if self.host is None else self.host.beside(graph)
+
+    def beside(self, host: Host) -> "TorchModel":
+        """Return the same program with a host that its plans may copy to."""
+        return TorchModel(self.captured, host=host)
 
     def apply(self, plan: Plan) -> Applied:
         """Return the program as a callable that follows the plan.
 
-        Raises FingerprintError for a plan of another graph, UnsupportedError for one that offloads.
+        Raises FingerprintError for a plan of another graph.
         """
-        return apply_captured(plan, self.captured)
+        return apply_captured(plan, self.captured, self.host)
 
     def save(self, plan: Plan, path: Path) -> None:
         """Raise UnsupportedError: a planned PyTorch program lives in Python, only its plan goes to a file."""

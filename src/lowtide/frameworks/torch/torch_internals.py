@@ -70,6 +70,20 @@ def another_like(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.new_empty_strided(tensor.shape, tensor.stride())
 
 
+def define_operator(schema: str, function: Callable[..., Any], fake: Callable[..., Any]) -> Any:
+    """Define an operator of the namespace `lowtide` and return its overload; `fake` is what it does to fake tensors."""
+    library = torch.library.Library("lowtide", "FRAGMENT")
+    _libraries.append(library)
+    library.define(schema)
+    name = schema.partition("(")[0]
+    library.impl(name, function, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"lowtide::{name}", fake, lib=library)
+    return getattr(torch.ops.lowtide, name).default
+
+
+_libraries: list[Any] = []  # an operator lives as long as the library that defined it
+
+
 def returns_anything(overload: Any) -> bool:
     """Tell whether an operator's schema has a result."""
     return bool(overload._schema.returns)
@@ -140,6 +154,12 @@ def is_dense(tensor: torch.Tensor) -> bool:
 def differentiate(loss: torch.Tensor) -> None:
     """Run the backward pass."""
     loss.backward()
+
+
+def memory_clock(device: str) -> tuple[int, int]:
+    """Return the clock rate of a CUDA device's memory in kHz and the width of its bus in bits."""
+    properties = torch.cuda.get_device_properties(device)
+    return properties.memory_clock_rate, properties.memory_bus_width
 
 
 def without_modes() -> AbstractContextManager[Any]:

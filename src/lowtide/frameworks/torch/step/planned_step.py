@@ -15,10 +15,13 @@ from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.torch.apply import Applied, apply_captured
 from lowtide.frameworks.torch.capture import capture
 from lowtide.frameworks.torch.captured import Captured, CaptureMismatchError
+from lowtide.frameworks.torch.host_copies.link import check_host, host_for
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.read import read_captured
 from lowtide.frameworks.torch.step.step_binding import TrainingStepBinding
 from lowtide.frameworks.torch.step.training_step import GradientHook, LossFunction, ModelHook, TrainingStep
+from lowtide.graph import Graph
+from lowtide.offload import Host
 from lowtide.pipeline import Result, minimize
 from lowtide.plan import Plan
 
@@ -31,6 +34,7 @@ _MOST_FORMS = 8
 class _Program:
     captured: Captured
     fingerprint: str
+    host: Host | None
     result: Result
     applied: Applied
 
@@ -43,9 +47,16 @@ class PlannedStep:
     setting, or state that takes another branch makes a call capture anew, and plan anew where the graph is another one.
     """
 
-    def __init__(self, step: TrainingStep, plan: Callable[[Any], Result], compiler: CompilerName) -> None:
+    def __init__(
+        self,
+        step: TrainingStep,
+        plan: Callable[[Graph], Result],
+        compiler: CompilerName,
+        host: Callable[[Graph], Host | None] = lambda _: None,
+    ) -> None:
         self.step = step
         self._plan = plan
+        self._host = host
         self._compiler = compiler
         self._programs: list[_Program] = []
         """The one used last comes first."""
@@ -84,11 +95,12 @@ class PlannedStep:
         captured = _capture(self.step, args, kwargs)
         graph = read_captured(captured)
         known = next((program for program in self._programs if program.fingerprint == graph.fingerprint), None)
-        result = self._plan(graph) if known is None else known.result
-        applied = apply_captured(result.plan, captured)
+        host = self._host(graph)
+        result = self._plan(graph if host is None else host.beside(graph)) if known is None else known.result
+        applied = apply_captured(result.plan, captured, host)
         if self._compiler == "inductor":
             applied = _compiled(applied)
-        program = _Program(captured, graph.fingerprint, result, applied)
+        program = _Program(captured, graph.fingerprint, host, result, applied)
         if known is not None:
             self._programs.remove(known)
         self._put_first(program)
@@ -100,7 +112,7 @@ class PlannedStep:
         """
         if self.step.accumulate > 1:
             raise UnsupportedError("a step of several calls cannot be measured; measure one with accumulate=1")
-        return TorchModel(self.captured).measure(self.plan)
+        return TorchModel(self.captured, host=self._programs[0].host).measure(self.plan)
 
     def _put_first(self, program: _Program) -> None:
         others = [other for other in self._programs if other is not program]
@@ -123,12 +135,17 @@ def training_step(
     after_update: ModelHook | None = None,
     accumulate: int = 1,
     grad_scaler: GradScaler | None = None,
+    host_bandwidth: str | int | None = None,
+    host_capacity: str | int | None = None,
 ) -> PlannedStep:
     """Return the whole training step, forward, backward and update, as one planned program; nothing is run yet.
 
     `loss_function(model, *batch)` returns the scalar loss (None: the model does). `budget`, `allow` and `effort` are
-    those of `lowtide.minimize`; left out, `allow` is "reorder" and "share", with a budget "recompute" as well. With the
-    compiler "inductor" kernels are fused, then ordered for least memory; results equal those of eager to rounding.
+    those of `lowtide.minimize`; left out, `allow` is "reorder" and "share", with a budget "recompute" as well. With
+    "offload" what a plan chooses visits the host, which holds `host_capacity` and copies at `host_bandwidth` each way
+    ("25 GB/s"; by default 1/64 of the speed of the device's memory, as PCIe is beside a GPU's).
+    With the compiler "inductor" kernels are fused, then ordered for least memory; results equal those of eager to
+    rounding.
     Gradients are clipped as `torch.nn.utils` does, then handed to `before_update(parameters)`; `after_update(model)`
     runs last, for instance an averaged model's `update_parameters`. With `accumulate`, so many calls make a step: their
     gradients, of the loss divided by that number, wait in `.grad`, and the last call updates. A
@@ -146,6 +163,9 @@ def training_step(
     )
     if compiler == "inductor" and "recompute" in allowed:
         raise UsageError("Inductor would merge what runs again; leave recompute out, or use compiler='eager'")
+    if compiler == "inductor" and "offload" in allowed:
+        raise UsageError("a compiled step copies nothing to the host; leave offload out, or use compiler='eager'")
+    check_host(allowed, host_bandwidth, host_capacity)
     hooks = [hook for hook in (_clipping(clip_grad_norm, clip_grad_value), before_update) if hook is not None]
 
     def prepare(parameters: list[torch.Tensor]) -> None:
@@ -161,7 +181,12 @@ def training_step(
         accumulate=accumulate,
         grad_scaler=grad_scaler,
     )
-    planned = PlannedStep(step, lambda graph: minimize(graph, budget=budget, allow=allowed, effort=effort), compiler)
+    planned = PlannedStep(
+        step,
+        lambda graph: minimize(graph, budget=budget, allow=allowed, effort=effort),
+        compiler,
+        lambda graph: host_for(graph, host_bandwidth, host_capacity) if "offload" in allowed else None,
+    )
     args, kwargs = _call_of(example_batch)
     for step.done in sorted({0, min(1, accumulate - 1), accumulate - 1}):  # the first call, one between, the last
         planned.prepare(args, kwargs)
