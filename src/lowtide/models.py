@@ -9,8 +9,10 @@ from typing import Any
 from lowtide.errors import LowtideError, UnsupportedError, UsageError
 from lowtide.files import check_writable
 from lowtide.frameworks.graph_file import GraphModel, open_graph_file
-from lowtide.frameworks.model import Measurement, Model
+from lowtide.frameworks.model import Measurement, Model, TakesHost
+from lowtide.frameworks.model_with_host import ModelWithHost
 from lowtide.graph import Graph
+from lowtide.offload import Host
 from lowtide.plan import Plan, write_plan_file
 
 _ONNX = "lowtide.frameworks.onnx.model:OnnxModel"
@@ -20,15 +22,21 @@ _PLAN_FILES = (".plan.json", ".plan.json.gz")
 _KINDS = "a .graph.json[.gz], .onnx or .pt2 file, or package.module:callable"
 
 
-def open_model(source: Any, dims: Mapping[str, int] | None = None) -> Model:
-    """Read a program once, to plan it, apply the plan and measure.
+def open_model(source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None) -> Model:
+    """Read a program once, to plan it, apply the plan and measure; with a host that its plans may copy to if given.
 
     `source` is a path (.graph.json[.gz], .onnx, .pt2), the name of a callable ("package.module:callable") that returns
     one of the following, or an object: a Graph, an onnx ModelProto, a torch ExportedProgram, FX GraphModule, captured
     program, or a tuple (function or module, example inputs). `dims` binds dynamic dimensions by name.
     Raises UsageError for a source of no known kind, InputError and its kinds for one that cannot be read.
     """
-    bound = dict(dims or {})
+    model = _open(source, dict(dims or {}))
+    if host is None:
+        return model
+    return model.beside(host) if isinstance(model, TakesHost) else ModelWithHost(model, host)
+
+
+def _open(source: Any, bound: Mapping[str, int]) -> Model:
     if isinstance(source, Graph):
         return _without_dims(GraphModel(source), bound)
     if isinstance(source, str | Path):
@@ -46,18 +54,21 @@ def read(source: Any, dims: Mapping[str, int] | None = None) -> Graph:
     return open_model(source, dims).graph
 
 
-def apply(plan: Plan, source: Any, dims: Mapping[str, int] | None = None) -> Any:
+def apply(plan: Plan, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None) -> Any:
     """Return the framework's own kind of program that follows the plan: a callable, a ModelProto, a graph.
 
-    Raises FingerprintError when the plan was made for another program, UnsupportedError for a plan this framework
-    cannot carry out.
+    `host` is the one that the plan was made with, for `host.beside(graph)`. Raises FingerprintError when the plan was
+    made for another program or host, UnsupportedError for a plan this framework cannot carry out.
     """
-    return open_model(source, dims).apply(plan)
+    return open_model(source, dims, host).apply(plan)
 
 
-def measure(plan: Plan, source: Any, dims: Mapping[str, int] | None = None) -> Measurement:
-    """Run a program as it stands and under the plan, and return the real peaks of live tensor bytes of both."""
-    return open_model(source, dims).measure(plan)
+def measure(plan: Plan, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None) -> Measurement:
+    """Run a program as it stands and under the plan, and return the real peaks of live tensor bytes of both.
+
+    Raises what `apply` raises.
+    """
+    return open_model(source, dims, host).measure(plan)
 
 
 def check_output(path: Path, model: Model | None = None) -> None:

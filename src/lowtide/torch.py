@@ -19,6 +19,7 @@ from lowtide.frameworks.torch.read import read_captured
 from lowtide.frameworks.torch.step.planned_step import PlannedStep, training_step
 from lowtide.frameworks.torch.step.training_step import TrainingStep
 from lowtide.graph import Graph
+from lowtide.offload import Host
 from lowtide.plan import Plan
 
 __all__ = [
@@ -48,9 +49,9 @@ def read(program: Any) -> Graph:
     return read_captured(capture(program))
 
 
-def apply(plan: Plan, program: Any) -> Applied:
-    """Return anything that `capture` takes as a callable that follows a plan made for its graph."""
-    return apply_captured(plan, capture(program))
+def apply(plan: Plan, program: Any, host: Host | None = None) -> Applied:
+    """Return anything that `capture` takes as a callable that follows a plan made for its graph, beside that host."""
+    return apply_captured(plan, capture(program), host)
 
 
 def inductor(

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ FAST_HOST = ("--host-bandwidth", "200GB/s")
 BOTH = ("--allow", "reorder,share,recompute,offload")
 
 
-def planned(done: Finished) -> dict[str, float]:
+def planned(done: Finished) -> dict[str, Any]:
     assert (done.code, done.complaints) == (0, []), done.stderr
     return json.loads(done.stdout)
 
@@ -89,12 +90,22 @@ def test_offload_asks_for_prices_where_nobody_has_priced_the_ops(lowtide: Comman
     assert lowtide("plan", *model, "--costs", "eager").code in (0, 1)
 
 
-def test_a_program_with_a_host_goes_to_a_plan_file_only_and_is_not_run(
-    lowtide: Command, programs: str, tmp_path: Path
-) -> None:
+def test_a_program_with_a_host_goes_to_a_plan_file_only(lowtide: Command, programs: str, tmp_path: Path) -> None:
     out = tmp_path / "out.onnx"
     done = lowtide("optimize", f"{programs}:train", *FAST_HOST, "-o", out)
     assert (done.code, len(done.complaints), out.exists()) == (USAGE, 1, False)
     assert ".plan.json" in done.complaints[0]
-    done = lowtide("optimize", f"{programs}:train", *FAST_HOST, "--measure")
-    assert (done.code, len(done.complaints)) == (USAGE, 1)
+
+
+def test_copies_are_carried_out_and_measured_where_the_program_is_of_pytorch(lowtide: Command, programs: str) -> None:
+    done = planned(lowtide("optimize", f"{programs}:deep", "--budget", "60%", *BOTH, *FAST_HOST, "--measure", "--json"))
+    assert done["offloaded_bytes"] > 0
+    assert done["outputs_equal"] is True
+    assert abs(done["measured_after_bytes"] - done["peak_bytes"]["cpu"]) <= 0.02 * done["peak_bytes"]["cpu"]
+    assert done["measured_after_bytes"] <= 0.61 * done["baseline_peak_bytes"]["cpu"]
+
+
+def test_copies_of_other_programs_are_not_run(lowtide: Command, onnx_file: Path) -> None:
+    done = lowtide("optimize", onnx_file, "--dim", "batch=4", *FAST_HOST, "--measure")
+    assert (done.code, len(done.complaints)) == (3, 1)
+    assert "PyTorch" in done.complaints[0]

@@ -2,54 +2,21 @@
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from lowtide.cli.options import parse_size
 from lowtide.costs import Prices, carries_costs, read_costs
-from lowtide.errors import UnsupportedError, UsageError
-from lowtide.frameworks.model import Measurement, Model
+from lowtide.errors import UsageError
+from lowtide.frameworks.model import Model
 from lowtide.graph import Graph
 from lowtide.models import open_model
-from lowtide.offload import with_host_space
-from lowtide.plan import Plan
+from lowtide.offload import Host
 from lowtide.units import parse_bandwidth
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _MOST_BYTES_PER_S = 2**62
-
-
-class ModelWithHost:
-    """A program with a host beside it: plans for it copy, so they go to plan files and nowhere else."""
-
-    file_endings: tuple[str, ...] = ()
-
-    def __init__(self, model: Model, bytes_per_s: int, capacity_bytes: int | None) -> None:
-        self._model = model
-        self._graph = with_host_space(model.graph, bytes_per_s, capacity_bytes)
-
-    @property
-    def graph(self) -> Graph:
-        """The program and its host as a graph."""
-        return self._graph
-
-    def apply(self, plan: Plan) -> NoReturn:
-        """Raise UnsupportedError: no framework here copies to a host by a plan."""
-        raise UnsupportedError("plans with a host cannot be carried out yet; write a plan file (.plan.json)")
-
-    def save(self, plan: Plan, path: Path) -> None:
-        """Raise UnsupportedError, as `apply` does."""
-        self.apply(plan)
-
-    def measure(self, plan: Plan) -> Measurement:
-        """Raise UnsupportedError, as `apply` does."""
-        return self.apply(plan)
-
-    def measure_costs(self) -> Prices:
-        """Return what the program's ops take; the host changes nothing about that."""
-        return self._model.measure_costs()
 
 
 def _parse_bandwidth(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
@@ -81,7 +48,7 @@ def open_with_host(model: str, dims: Mapping[str, int], host_bandwidth: int | No
         if host_capacity is not None:
             raise UsageError("--host-capacity is of the host that --host-bandwidth adds; give both, or neither")
         return open_model(model, dims)
-    return ModelWithHost(open_model(model, dims), host_bandwidth, host_capacity)
+    return open_model(model, dims, Host(bandwidth_bytes_per_s=host_bandwidth, capacity_bytes=host_capacity))
 
 
 def priced(graph: Graph, costs: str, allow: AbstractSet[str]) -> Prices:

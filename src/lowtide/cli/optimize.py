@@ -42,8 +42,6 @@ def command(
     """
     if output is None and not measure:
         raise UsageError("optimize has nothing to do with its plan; give -o OUTPUT, --measure, or both")
-    if measure and host_bandwidth is not None:
-        raise UsageError("a program cannot be run with copies to a host yet; leave out --measure")
     with Progress() as progress:
         progress(f"reading {model}")
         opened = host.open_with_host(model, dims, host_bandwidth, host_capacity)

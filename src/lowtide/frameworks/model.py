@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from lowtide.costs import Prices
 from lowtide.graph import Graph
+from lowtide.offload import Host
 from lowtide.plan import Plan
 
 
@@ -50,4 +51,13 @@ class Model(Protocol):
 
     def measure_costs(self) -> Prices:
         """Run every op alone and return what it takes here; raises UnsupportedError where that is not possible."""
+        ...
+
+
+@runtime_checkable
+class TakesHost(Protocol):
+    """A program whose framework copies to a host where a plan says so."""
+
+    def beside(self, host: Host) -> Model:
+        """Return the program with a host that its plans may copy to."""
         ...

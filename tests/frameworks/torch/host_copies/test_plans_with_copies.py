@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import lowtide
 import lowtide.torch as lt
 from lowtide.analysis import simulate
 from lowtide.errors import FingerprintError
@@ -105,3 +106,6 @@ def test_a_plan_with_copies_is_for_the_host_it_was_made_with() -> None:
     plan = minimize(model.graph, budget="60%", allow={"offload"}).plan
     with pytest.raises(FingerprintError, match="host"):
         lt.apply(plan, model.captured)
+    with pytest.raises(FingerprintError, match="host"):
+        lowtide.apply(plan, model.captured, host=Host(bandwidth_bytes_per_s=2e9))
+    assert lowtide.measure(plan, model.captured, host=HOST).outputs_equal
