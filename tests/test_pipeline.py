@@ -354,3 +354,20 @@ def test_plan_files_are_the_same_byte_for_byte_in_every_process(tmp_path: Path) 
         return run.stdout
 
     assert digest("1") == digest("2") != ""
+
+
+def test_percentages_and_the_reported_baseline_are_of_the_untouched_program_where_one_is_named() -> None:
+    def chain(name: str, parts: int) -> Graph:
+        builder = GraphBuilder(name)
+        before: list[int] = []
+        for index in range(parts):
+            made = builder.add_buffer(f"t{index}", 240 // parts, Lifetime.INTERMEDIATE)
+            builder.add_op(f"op{index}", "work", reads=before, writes=[made])
+            before = [made]
+        return builder.build()
+
+    whole, small = chain("whole", 2), chain("small", 8)
+    assert list(minimize(whole).baseline_peak_bytes.values()) == [240]
+    result = minimize(small, budget="50%", untouched=whole)
+    assert (list(result.baseline_peak_bytes.values()), result.shortfall) == ([240], None)
+    assert minimize(small, budget="50%").shortfall is not None

@@ -6,14 +6,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from lowtide.errors import LowtideError, UnsupportedError, UsageError
+from lowtide.errors import FingerprintError, LowtideError, UnsupportedError, UsageError
 from lowtide.files import check_writable
 from lowtide.frameworks.graph_file import GraphModel, open_graph_file
 from lowtide.frameworks.model import Measurement, Model, TakesHost
 from lowtide.frameworks.model_with_host import ModelWithHost
 from lowtide.graph import Graph
 from lowtide.offload import Host
-from lowtide.plan import Plan, write_plan_file
+from lowtide.plan import Plan, read_plan_file, write_plan_file
 
 _ONNX = "lowtide.frameworks.onnx.model:OnnxModel"
 _TORCH = "lowtide.frameworks.torch.model:TorchModel"
@@ -82,15 +82,33 @@ def check_output(path: Path, model: Model | None = None) -> None:
     check_writable(path)
 
 
+def read_plan(path: Path, model: Model) -> tuple[Graph, Plan]:
+    """Read a plan file and verify it; also returns the graph it is for, the model's own or that in pieces.
+
+    Raises FingerprintError where it is neither, and what `lowtide.plan.read_plan_file` raises.
+    """
+    try:
+        return model.graph, read_plan_file(path, model.graph)
+    except FingerprintError:
+        if model.in_pieces is None:
+            raise
+    return model.in_pieces, read_plan_file(path, model.in_pieces)
+
+
 def save_applied(model: Model, plan: Plan, path: Path) -> None:
     """Write the program that follows the plan, or the plan itself where the name ends in .plan.json[.gz].
 
     Raises UnsupportedError where the program's framework has no such file, UsageError where it cannot be written.
     """
     if path.name.endswith(_PLAN_FILES):
-        write_plan_file(plan, path, model.graph)
+        write_plan_file(plan, path, _graph_of(plan, model))
     else:
         model.save(plan, path)
+
+
+def _graph_of(plan: Plan, model: Model) -> Graph:
+    pieces = model.in_pieces if plan.graph_fingerprint != model.graph.fingerprint else None
+    return model.graph if pieces is None else pieces
 
 
 def _open_name(name: str, dims: Mapping[str, int]) -> Model:

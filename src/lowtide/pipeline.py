@@ -79,6 +79,7 @@ def minimize(
     scheduler: str | None = None,
     costs: ProfileName | Prices = "given",
     effort: EffortName = DEFAULT_EFFORT,
+    untouched: Graph | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Result:
     """Find the plan with the least peak, or one within a budget: the best of all orders, in-place pairs, and addresses.
@@ -92,7 +93,8 @@ def minimize(
     may visit a memory space that the first one has bandwidth to and from). `scheduler`
     restricts the search to one order by name. `costs` says what ops cost: the graph's own figures ("given"), a profile
     ("eager", "fused"), or prices read from a costs file. `effort` is how much work the search may do: "fast",
-    "balanced" or "max".
+    "balanced" or "max". `untouched` is the program as it stands, where the graph is another way to compute the same:
+    percentages and the baseline's peak are that program's.
 
     The plan is verified before it is returned. The status is optimal when the peak meets the lower bound, infeasible
     when the bound or a capacity proves that no plan fits, interrupted when Ctrl-C ended the search with the best plan
@@ -106,7 +108,8 @@ def minimize(
         raise UsageError(f"unknown effort {effort!r}; choose one of {', '.join(EFFORTS)}")
     baseline = Plan.baseline(graph)
     baseline_peak = simulate(graph, baseline).peak_bytes
-    limit = Budget.parse(budget, graph, baseline_peak)
+    untouched_peak = baseline_peak if untouched is None else simulate(untouched, Plan.baseline(untouched)).peak_bytes
+    limit = Budget.parse(budget, graph, untouched_peak)
     if means & _FOR_TIME and all(most is None for most in limit.allowed.values()):
         raise UsageError(f"{sorted(means & _FOR_TIME)[0]} trades time for a budget; give a budget, or leave it out")
     if "offload" in means and find_link(graph, 0) is None:
@@ -166,7 +169,7 @@ def minimize(
         status=plan.status,
         scheduler=chosen,
         moved_ops=len(moved_ops(order, problem.given_order())),
-        baseline_peak_bytes=baseline_peak,
+        baseline_peak_bytes=untouched_peak,
         peak_bytes=plan.peak_bytes,
         arena_bytes=plan.arena_bytes,
         arena_lower_bound_bytes=packing.lower_bound_bytes,

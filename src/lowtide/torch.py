@@ -7,7 +7,7 @@ from typing import Any
 
 from lowtide.costs import Prices
 from lowtide.errors import UsageError
-from lowtide.frameworks.torch.apply import Applied, apply_captured
+from lowtide.frameworks.torch.apply import Applied
 from lowtide.frameworks.torch.capture import capture
 from lowtide.frameworks.torch.captured import Captured
 from lowtide.frameworks.torch.explain import Explanation, explain
@@ -50,8 +50,11 @@ def read(program: Any) -> Graph:
 
 
 def apply(plan: Plan, program: Any, host: Host | None = None) -> Applied:
-    """Return anything that `capture` takes as a callable that follows a plan made for its graph, beside that host."""
-    return apply_captured(plan, capture(program), host)
+    """Return anything that `capture` takes as a callable that follows a plan for its graph, or for that in pieces.
+
+    The plan may copy to `host`, where it was made for the graph beside that one.
+    """
+    return TorchModel(program, host=host).apply(plan)
 
 
 def inductor(

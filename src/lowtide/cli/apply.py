@@ -7,8 +7,7 @@ import click
 from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
-from lowtide.models import check_output, open_model, save_applied
-from lowtide.plan import read_plan_file
+from lowtide.models import check_output, open_model, read_plan, save_applied
 from lowtide.report.figures import format_by_space
 
 
@@ -25,7 +24,7 @@ def command(plan: Path, model: str, output: Path, dims: dict[str, int], as_json:
         opened = open_model(model, dims)
         check_output(output, opened)
         progress(f"verifying {plan}")
-        loaded = read_plan_file(plan, opened.graph)
+        _, loaded = read_plan(plan, opened)
         progress(f"writing {output}")
         save_applied(opened, loaded, output)
     if as_json:

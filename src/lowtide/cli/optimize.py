@@ -10,8 +10,8 @@ from lowtide.cli.plan import exit_code, to_the_end
 from lowtide.cli.progress import Progress
 from lowtide.effort import EffortName
 from lowtide.errors import UsageError
+from lowtide.frameworks.planning import plan_model
 from lowtide.models import check_output, save_applied
-from lowtide.pipeline import minimize
 from lowtide.report.planning import result_to_json, result_to_text
 
 
@@ -47,13 +47,13 @@ def command(
         opened = host.open_with_host(model, dims, host_bandwidth, host_capacity)
         if output is not None:
             check_output(output, opened)
-        result = minimize(
-            opened.graph,
+        graph, result = plan_model(
+            opened,
             budget=budget,
             allow=allow,
             in_place=in_place,
             scheduler=scheduler,
-            costs=host.priced(opened.graph, costs, allow),
+            costs=lambda graph: host.priced(graph, costs, allow),
             effort=effort,
             progress=progress,
         )
@@ -67,7 +67,7 @@ def command(
     if as_json:
         print_json(result_to_json(result, measured))
     else:
-        click.echo(result_to_text(opened.graph.name, result, measured))
+        click.echo(result_to_text(graph.name, result, measured))
     if measured is not None and not measured.outputs_equal:
         return 1
     return exit_code(result)

@@ -12,8 +12,9 @@ from lowtide.cli.progress import Progress
 from lowtide.effort import EffortName
 from lowtide.errors import UsageError
 from lowtide.files import check_writable
+from lowtide.frameworks.planning import plan_model
 from lowtide.models import check_output
-from lowtide.pipeline import Result, minimize
+from lowtide.pipeline import Result
 from lowtide.plan import write_plan_file
 from lowtide.report.planning import result_to_json, result_to_text
 from lowtide.search import write_proof_file
@@ -79,14 +80,13 @@ def command(
         if proof_path is not None:
             check_writable(proof_path)
         progress(f"reading {model}")
-        graph = host.open_with_host(model, dims, host_bandwidth, host_capacity).graph
-        result = minimize(
-            graph,
+        graph, result = plan_model(
+            host.open_with_host(model, dims, host_bandwidth, host_capacity),
             budget=budget,
             allow=allow,
             in_place=in_place,
             scheduler=scheduler,
-            costs=host.priced(graph, costs, allow),
+            costs=lambda graph: host.priced(graph, costs, allow),
             effort=effort,
             progress=progress,
         )

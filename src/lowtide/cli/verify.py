@@ -8,7 +8,7 @@ import click
 from lowtide.cli import host, options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
-from lowtide.plan import read_plan_file
+from lowtide.models import read_plan
 from lowtide.report.figures import format_by_space
 from lowtide.report.printable import printable
 from lowtide.search import CheckedBound, check_proof, read_proof_file
@@ -37,9 +37,9 @@ def command(
     """
     with Progress() as progress:
         progress(f"reading {model}")
-        graph = host.open_with_host(model, dims, host_bandwidth, host_capacity).graph
+        opened = host.open_with_host(model, dims, host_bandwidth, host_capacity)
         progress(f"verifying {plan}")
-        loaded = read_plan_file(plan, graph)
+        graph, loaded = read_plan(plan, opened)
         checked: list[CheckedBound] = []
         if proof_path is not None:
             progress(f"checking {proof_path}")

@@ -28,6 +28,11 @@ class GraphModel:
         """The graph itself."""
         return self._graph
 
+    @property
+    def in_pieces(self) -> None:
+        """None: a bare graph does not say how to compute a part of a tensor."""
+        return None
+
     def apply(self, plan: Plan) -> Graph:
         """Return the graph with its ops in the plan's order.
 

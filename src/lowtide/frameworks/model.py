@@ -37,6 +37,14 @@ class Model(Protocol):
         """The program as a graph."""
         ...
 
+    @property
+    def in_pieces(self) -> Graph | None:
+        """The program with its largest tensors computed in pieces, None where that could not lower any peak.
+
+        Plans for this graph are applied, saved and measured as those for `graph` are.
+        """
+        ...
+
     def apply(self, plan: Plan) -> Any:
         """Return the framework's own kind of program that follows the plan; raises PlanError or UnsupportedError."""
         ...

@@ -25,6 +25,11 @@ class ModelWithHost:
         """The program and its host as a graph."""
         return self._graph
 
+    @property
+    def in_pieces(self) -> None:
+        """None: with a host, tensors travel whole."""
+        return None
+
     def apply(self, plan: Plan) -> NoReturn:
         """Raise UnsupportedError: this framework cannot copy to a host by a plan."""
         raise UnsupportedError("copies to a host are carried out in PyTorch programs only; write a plan (.plan.json)")

@@ -40,6 +40,11 @@ class OnnxModel:
         """The model as a graph."""
         return self._translation.graph
 
+    @property
+    def in_pieces(self) -> None:
+        """None: only the order of an ONNX model changes."""
+        return None
+
     def apply(self, plan: Plan) -> ModelProto:
         """Return the model with its nodes in the plan's order and nothing else changed; the original stays.
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +121,9 @@ def explain(step: Any = None) -> Explanation:
     `step` is what `training_step` returned; without one, these are the last 32 programs of this process, oldest first.
     Each peak is shown under the plan and for the program as it was. Raises UsageError where nothing was planned.
     """
-    captured, result = getattr(step, "captured", None), getattr(step, "result", None)
-    if isinstance(captured, Captured) and isinstance(result, Result):
-        graph = read_captured(captured)
-        return Explanation((_explained(captured.name, captured.graph_module, graph, result),))
+    captured, untouched, result = (getattr(step, name, None) for name in ("captured", "untouched", "result"))
+    if isinstance(captured, Captured) and isinstance(untouched, Captured) and isinstance(result, Result):
+        return Explanation((_explained_step(captured, untouched, result),))
     if step is not None:
         raise UsageError(f"cannot explain a {type(step).__name__}; give a step that lowtide planned, or nothing")
     programs = planned_programs()
@@ -134,7 +133,7 @@ def explain(step: Any = None) -> Explanation:
 
 
 def _explained(name: str, module: GraphModule, graph: Graph, result: Result) -> ExplainedProgram:
-    nodes = {node.name: node for node in module.graph.nodes}
+    nodes = _by_name(module)
     return ExplainedProgram(
         name=name,
         result=result,
@@ -142,6 +141,19 @@ def _explained(name: str, module: GraphModule, graph: Graph, result: Result) -> 
         untouched=_peaks(graph, Plan.baseline(graph), nodes),
         persistent_bytes=graph.persistent_bytes(),
     )
+
+
+def _explained_step(captured: Captured, untouched: Captured, result: Result) -> ExplainedProgram:
+    """Explain a plan whose graph may be in pieces."""
+    before = read_captured(untouched)
+    return replace(
+        _explained(captured.name, captured.graph_module, read_captured(captured), result),
+        untouched=_peaks(before, Plan.baseline(before), _by_name(untouched.graph_module)),
+    )
+
+
+def _by_name(module: GraphModule) -> dict[str, Node]:
+    return {node.name: node for node in module.graph.nodes}
 
 
 def _peaks(graph: Graph, plan: Plan, nodes: Mapping[str, Node]) -> tuple[ExplainedPeak, ...]:

@@ -10,9 +10,11 @@ from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.torch.apply import Applied, apply_captured
 from lowtide.frameworks.torch.capture import capture
+from lowtide.frameworks.torch.captured import Captured
 from lowtide.frameworks.torch.exported_file import load_exported
 from lowtide.frameworks.torch.measure_captured import measure_captured
 from lowtide.frameworks.torch.measured_costs import measure_prices
+from lowtide.frameworks.torch.pieces.split_updates import split_updates
 from lowtide.frameworks.torch.read import read_captured
 from lowtide.graph import Graph
 from lowtide.offload import Host
@@ -34,22 +36,44 @@ class TorchModel:
         """No file holds a planned program: it lives in Python."""
         return ()
 
-    @cached_property
+    @property
     def graph(self) -> Graph:
         """The program as a graph, with the host beside it."""
-        graph = read_captured(self.captured)
-        return graph if self.host is None else self.host.beside(graph)
+        return self._graph
+
+    @property
+    def in_pieces(self) -> Graph | None:
+        """The program with the updates of its largest tensors done in pieces of rows; see `split_updates`."""
+        return self._graph_in_pieces
 
     def beside(self, host: Host) -> "TorchModel":
         """Return the same program with a host that its plans may copy to."""
         return TorchModel(self.captured, host=host)
 
+    @cached_property
+    def _graph(self) -> Graph:
+        return self._read(self.captured)
+
+    @cached_property
+    def _graph_in_pieces(self) -> Graph | None:
+        return None if self._split is None else self._read(self._split)
+
+    @cached_property
+    def _split(self) -> Captured | None:
+        return split_updates(self.captured)
+
+    def _read(self, captured: Captured) -> Graph:
+        graph = read_captured(captured)
+        return graph if self.host is None else self.host.beside(graph)
+
     def apply(self, plan: Plan) -> Applied:
-        """Return the program as a callable that follows the plan.
+        """Return the program as a callable that follows the plan, one for its graph or for that in pieces.
 
         Raises FingerprintError for a plan of another graph.
         """
-        return apply_captured(plan, self.captured, self.host)
+        pieces = self.in_pieces if plan.graph_fingerprint != self.graph.fingerprint else None
+        is_split = pieces is not None and plan.graph_fingerprint == pieces.fingerprint
+        return apply_captured(plan, self._split if is_split and self._split is not None else self.captured, self.host)
 
     def save(self, plan: Plan, path: Path) -> None:
         """Raise UnsupportedError: a planned PyTorch program lives in Python, only its plan goes to a file."""

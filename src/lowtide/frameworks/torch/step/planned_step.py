@@ -12,12 +12,12 @@ from torch.optim import Optimizer
 from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.model import Measurement
-from lowtide.frameworks.torch.apply import Applied, apply_captured
+from lowtide.frameworks.planning import plan_model
+from lowtide.frameworks.torch.apply import Applied
 from lowtide.frameworks.torch.capture import capture
 from lowtide.frameworks.torch.captured import Captured, CaptureMismatchError
 from lowtide.frameworks.torch.host_copies.link import check_host, host_for
 from lowtide.frameworks.torch.model import TorchModel
-from lowtide.frameworks.torch.read import read_captured
 from lowtide.frameworks.torch.step.step_binding import TrainingStepBinding
 from lowtide.frameworks.torch.step.training_step import GradientHook, LossFunction, ModelHook, TrainingStep
 from lowtide.graph import Graph
@@ -32,9 +32,7 @@ _MOST_FORMS = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Program:
-    captured: Captured
-    fingerprint: str
-    host: Host | None
+    model: TorchModel
     result: Result
     applied: Applied
 
@@ -50,7 +48,7 @@ class PlannedStep:
     def __init__(
         self,
         step: TrainingStep,
-        plan: Callable[[Graph], Result],
+        plan: Callable[[TorchModel], Result],
         compiler: CompilerName,
         host: Callable[[Graph], Host | None] = lambda _: None,
     ) -> None:
@@ -73,8 +71,13 @@ class PlannedStep:
 
     @property
     def captured(self) -> Captured:
-        """The graph of the last call's program, with what feeds it."""
-        return self._programs[0].captured
+        """The graph that the plan is for, with what feeds it: `untouched`, or that in pieces."""
+        return self._programs[0].applied.captured
+
+    @property
+    def untouched(self) -> Captured:
+        """The graph of the last call's program as it was captured."""
+        return self._programs[0].model.captured
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Run one step; raises UnsupportedError where a call of a new form cannot be captured."""
@@ -92,15 +95,16 @@ class PlannedStep:
 
     def prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Capture and plan the step for calls like this one, which is not run."""
-        captured = _capture(self.step, args, kwargs)
-        graph = read_captured(captured)
-        known = next((program for program in self._programs if program.fingerprint == graph.fingerprint), None)
-        host = self._host(graph)
-        result = self._plan(graph if host is None else host.beside(graph)) if known is None else known.result
-        applied = apply_captured(result.plan, captured, host)
+        model = TorchModel(_capture(self.step, args, kwargs))
+        host = self._host(model.graph)
+        model = model if host is None else model.beside(host)
+        fingerprint = model.graph.fingerprint
+        known = next((program for program in self._programs if program.model.graph.fingerprint == fingerprint), None)
+        result = self._plan(model) if known is None else known.result
+        applied = model.apply(result.plan)
         if self._compiler == "inductor":
             applied = _compiled(applied)
-        program = _Program(captured, graph.fingerprint, host, result, applied)
+        program = _Program(model, result, applied)
         if known is not None:
             self._programs.remove(known)
         self._put_first(program)
@@ -112,7 +116,7 @@ class PlannedStep:
         """
         if self.step.accumulate > 1:
             raise UnsupportedError("a step of several calls cannot be measured; measure one with accumulate=1")
-        return TorchModel(self.captured, host=self._programs[0].host).measure(self.plan)
+        return self._programs[0].model.measure(self.plan)
 
     def _put_first(self, program: _Program) -> None:
         others = [other for other in self._programs if other is not program]
@@ -181,12 +185,16 @@ def training_step(
         accumulate=accumulate,
         grad_scaler=grad_scaler,
     )
-    planned = PlannedStep(
-        step,
-        lambda graph: minimize(graph, budget=budget, allow=allowed, effort=effort),
-        compiler,
-        lambda graph: host_for(graph, host_bandwidth, host_capacity) if "offload" in allowed else None,
-    )
+
+    def plan(model: TorchModel) -> Result:
+        if compiler == "inductor":
+            return minimize(model.graph, budget=budget, allow=allowed, effort=effort)
+        return plan_model(model, budget=budget, allow=allowed, effort=effort)[1]
+
+    def host(graph: Graph) -> Host | None:
+        return host_for(graph, host_bandwidth, host_capacity) if "offload" in allowed else None
+
+    planned = PlannedStep(step, plan, compiler, host)
     args, kwargs = _call_of(example_batch)
     for step.done in sorted({0, min(1, accumulate - 1), accumulate - 1}):  # the first call, one between, the last
         planned.prepare(args, kwargs)
