@@ -101,6 +101,7 @@ def test_copies_are_carried_out_and_measured_where_the_program_is_of_pytorch(low
     done = planned(lowtide("optimize", f"{programs}:deep", "--budget", "60%", *BOTH, *FAST_HOST, "--measure", "--json"))
     assert done["offloaded_bytes"] > 0
     assert done["outputs_equal"] is True
+    assert done["measured_host_bytes"] == done["peak_bytes"]["host"]
     assert abs(done["measured_after_bytes"] - done["peak_bytes"]["cpu"]) <= 0.02 * done["peak_bytes"]["cpu"]
     assert done["measured_after_bytes"] <= 0.61 * done["baseline_peak_bytes"]["cpu"]
 

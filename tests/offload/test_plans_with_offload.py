@@ -106,6 +106,19 @@ def test_with_an_infinite_bandwidth_a_chain_loses_no_time_at_its_floor(depth: in
     assert result.status == "optimal"
 
 
+@pytest.mark.parametrize("depth", [8, 20])
+def test_where_nothing_fits_copies_still_bring_the_peak_down(depth: int) -> None:
+    """The least a chain needs is 32 bytes; for less, the plan is one of those, and the reason names that floor."""
+    graph = with_host_space(residual_chain(depth), 20.0)
+    problem = problem_of(graph)
+    result = plan_within_budget(problem, problem.given_order(), 31, allow={"offload"})
+    assert not result.fits
+    assert result.peak_bytes == 32
+    assert "32 bytes" in (result.shortfall or "")
+    full = with_host_space(residual_chain(depth), 20.0, 0)
+    assert plan_within_budget(problem_of(full), problem.given_order(), 31, allow={"offload"}).offloaded_bytes == 0
+
+
 def test_what_waits_at_the_peak_is_priced() -> None:
     """Eight bytes take four seconds each way, and ops one: leaving takes what it takes, and so does coming back."""
     graph = with_host_space(residual_chain(4), 2.0)

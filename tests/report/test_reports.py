@@ -106,4 +106,8 @@ def test_what_was_measured_stands_beside_what_was_predicted() -> None:
     text = result_to_text("hungry", result, other)
     assert "measured eager   3.0 KiB" in text
     assert "outputs equal    NO" in text
+    assert "on the host" not in text
+    copied = Measurement(before_bytes=1, after_bytes=1, outputs_equal=True, host_bytes=1024)
+    assert _as_read(result_to_json(result, copied))["measured_host_bytes"] == 1024
+    assert "on the host      1.0 KiB   (measured)" in result_to_text("hungry", result, copied)
     assert "measured_before_bytes" not in result_to_json(result)

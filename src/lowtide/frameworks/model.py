@@ -22,6 +22,8 @@ class Measurement:
     """Whether all results and updated state agree bit for bit."""
     original_bytes: int | None = None
     """Peak of the user's own call, where that is not the program `before_bytes` measures (eager PyTorch)."""
+    host_bytes: int | None = None
+    """Peak of what the plan's copies hold on the host; None where the program has none beside it."""
 
 
 class Model(Protocol):

@@ -23,6 +23,8 @@ class Candidate:
     """By memory space name."""
     over_bytes: int
     """Bytes over the budget, or over what the host holds where that is more."""
+    host_over_bytes: int
+    """Bytes over what the host holds."""
 
     @property
     def rank(self) -> tuple[int, float, int, int]:
@@ -44,12 +46,12 @@ class Candidate:
 def play(graph: Graph, plan: Plan, prices: Prices, device: int, budget_bytes: int, host: int | None) -> Candidate:
     """Return a plan as a candidate. O(steps + e)."""
     peaks = simulate(graph, plan).peak_bytes
-    over = max(0, peaks[graph.spaces[device].name] - budget_bytes)
+    over, host_over = max(0, peaks[graph.spaces[device].name] - budget_bytes), 0
     if host is not None and (capacity := graph.spaces[host].capacity_bytes) is not None:
         name = graph.spaces[host].name
         if (plan.kinds == StepKind.COPY_OUT).any():
-            over = max(over, peaks[name] + graph.persistent_bytes()[name] - capacity)
-    return Candidate(plan, play_timeline(graph, plan, prices), peaks, over)
+            host_over = max(0, peaks[name] + graph.persistent_bytes()[name] - capacity)
+    return Candidate(plan, play_timeline(graph, plan, prices), peaks, max(over, host_over), host_over)
 
 
 def rerun_seconds(prices: Prices, plan: Plan) -> float:

@@ -82,9 +82,10 @@ class OffloadSearch:
             found = search.plan(budget, effort, exact=exact)
             self.played += shadow.program.native.work - before
             before = shadow.program.native.work
-            if found.peak_bytes > self.budget:
-                continue
             steps = steps_of(shadow, found.plan, link.host)
+            if found.peak_bytes > self.budget:
+                self._offer(scheduler.plan(steps), fits=False)
+                continue
             if self.loses_no_more_than(self._rerun_seconds(steps)) or not self._time(scheduler, steps):
                 break
         return True
@@ -94,9 +95,7 @@ class OffloadSearch:
         the plan so far; returns whether it waits for copies."""
         late, starts = scheduler.leave_late(steps)
         for _ in range(_MOST_TIMINGS):
-            candidate = self._play(scheduler.plan(scheduler.come_early(late, starts)))
-            if candidate.rank < self.best.rank:
-                self.best = candidate
+            candidate = self._offer(scheduler.plan(scheduler.come_early(late, starts)))
             if candidate.timeline.stall_seconds == 0:
                 return False
             starts = candidate.run_starts
@@ -107,6 +106,13 @@ class OffloadSearch:
         runs = [step.op for step in steps if isinstance(step, Run)]
         return float(self.prices.seconds[runs].sum() - self.prices.seconds.sum())
 
-    def _play(self, plan: Plan) -> Candidate:
+    def _offer(self, plan: Plan, *, fits: bool = True) -> Candidate:
+        """Return a plan as a candidate, which is the best from now on if it is better.
+
+        One that does not fit on the device must fit on the host.
+        """
         link = self.link
-        return play(self.program.problem.graph, plan, self.prices, link.device, self.budget, link.host)
+        found = play(self.program.problem.graph, plan, self.prices, link.device, self.budget, link.host)
+        if found.rank < self.best.rank and (fits or not found.host_over_bytes):
+            self.best = found
+        return found

@@ -6,7 +6,6 @@ from lowtide.analysis.problem import Order, Problem
 from lowtide.costs import Prices, given_prices
 from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.errors import UsageError
-from lowtide.graph import Graph
 from lowtide.offload import greedy_choice
 from lowtide.offload.candidate import Candidate, play, rerun_seconds
 from lowtide.offload.host_space import Link, find_link
@@ -17,6 +16,7 @@ from lowtide.offload.travelers import may_travel
 from lowtide.plan import StepKind, verify
 from lowtide.recompute import BudgetSearch, Cuts, Program, RecomputeResult, solver
 from lowtide.recompute.effort import EFFORTS
+from lowtide.recompute.shortfall import explain_shortfall
 from lowtide.recompute.within_budget import checked_cost
 
 MEANS = frozenset({"recompute", "offload"})
@@ -110,16 +110,11 @@ def _result(
         method=alone.method,
         work=alone.work + joint.work,
         places=joint.places or alone.places,
-        shortfall=None if fits else alone.shortfall or _shortfall(graph, program.space, alone.budget_bytes, peak),
+        shortfall=None
+        if fits
+        else explain_shortfall(program, alone.floor, alone.budget_bytes, peak, alone.extra_cost_bound),
         rerun_seconds=rerun_seconds(prices, best.plan),
         stall_seconds=best.timeline.stall_seconds,
         hidden_seconds=best.timeline.hidden_seconds,
         offloaded_bytes=copied,
-    )
-
-
-def _shortfall(graph: Graph, space: int, budget: int, peak: int) -> str:
-    return (
-        f"the best plan found needs {peak} bytes in {graph.spaces[space].name}, {peak - budget} more than the budget "
-        f"of {budget}; no proof that none fits, allow running ops again as well"
     )

@@ -40,6 +40,8 @@ def result_to_json(result: Result, measured: Measurement | None = None) -> dict[
         fields["outputs_equal"] = measured.outputs_equal
         if measured.original_bytes is not None:
             fields["measured_original_bytes"] = measured.original_bytes
+        if measured.host_bytes is not None:
+            fields["measured_host_bytes"] = measured.host_bytes
     return fields
 
 
@@ -71,6 +73,8 @@ def result_to_text(name: str, result: Result, measured: Measurement | None = Non
         ]
         if measured.original_bytes is not None:
             lines.insert(-3, f"  measured eager   {format_bytes(measured.original_bytes)}   (your own call, unplanned)")
+        if measured.host_bytes is not None:
+            lines.insert(-1, f"  on the host      {format_bytes(measured.host_bytes)}   (measured)")
     if result.shortfall is not None:
         lines.append(f"  budget NOT met   {result.shortfall}")
     return "\n".join(lines)

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from lowtide.errors import UnsupportedError
 from lowtide.frameworks.torch.allocation_events import peak_of_call
 from lowtide.frameworks.torch.captured import Captured
+from lowtide.frameworks.torch.host_copies.host_peak import host_peak_of_call
 from lowtide.frameworks.torch.kept_state import KeptState
 from lowtide.frameworks.torch.torch_internals import storage_bytes, storage_key
 
@@ -25,6 +26,8 @@ class MeasuredCall:
 
     peak_bytes: int
     """Peak of live tensor bytes, inputs counted, everything persistent left out."""
+    host_peak_bytes: int
+    """Peak of what copies to the host hold there."""
     outputs_digest: str
     """Digest of the bits of all outputs, gradients, and persistent tensors after the call."""
 
@@ -50,11 +53,13 @@ def measure_captured(
         for _ in range(_WARM_UP_CALLS):
             program(*given, **named)
             restore()
-        peak, result = peak_of_call(lambda: program(*given, **named), device)
+        on_host, (peak, result) = host_peak_of_call(
+            lambda: peak_of_call(lambda: program(*given, **named), device), device
+        )
         storages = {storage_key(tensor): storage_bytes(tensor) for tensor in inputs}
         held = sum(storages.values())
         digest = _digest([result, captured.binding.gradients(), captured.persistent(), inputs])
-    return MeasuredCall(peak_bytes=peak + held, outputs_digest=digest)
+    return MeasuredCall(peak_bytes=peak + held, host_peak_bytes=on_host, outputs_digest=digest)
 
 
 @contextmanager

@@ -95,6 +95,7 @@ class TorchModel:
             after_bytes=after.peak_bytes,
             outputs_equal=before.outputs_digest == after.outputs_digest == original.outputs_digest,
             original_bytes=original.peak_bytes,
+            host_bytes=None if self.host is None else after.host_peak_bytes,
         )
 
     def measure_costs(self) -> Prices:
