@@ -5,6 +5,7 @@ not get into the program: for that there is `is_always`.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -20,6 +21,12 @@ from lowtide.frameworks.torch.torch_internals import plain_number, value_of
 def hinted_value_of(node: Node) -> Any:
     """Return what a node stands for, every symbolic number and shape replaced by the value it was traced with."""
     return pytree.tree_map(_hinted, value_of(node))
+
+
+def stand_in(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return a tensor without memory."""
+    with _static_shapes():
+        return torch.empty_strided(shape, strides, dtype=dtype, device=device)
 
 
 def hint(size: Any) -> int:
@@ -48,8 +55,7 @@ def _hinted(value: Any) -> Any:
     if not is_symbolic(value):
         return value
     shape, strides = [hint(size) for size in value.shape], [hint(stride) for stride in value.stride()]
-    with _static_shapes():
-        return torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device)
+    return stand_in(shape, strides, value.dtype, value.device)
 
 
 @cache

@@ -120,9 +120,10 @@ def _measured(
     held = {storage_key(tensor): storage_bytes(tensor) for tensor in tensors if tensor.device == device}
     planned = _results(step, [program.result for program in programs])
     only = planned[0] if len(planned) == 1 else None
+    predicted = [program.predicted_peak_bytes for program in programs if program.result is only]
     return MeasuredStep(
         measured_peak_bytes=peak + sum(held.values()),
-        predicted_peak_bytes=None if only is None else _on(device, only.peak_bytes),
+        predicted_peak_bytes=None if only is None else _on(device, [*predicted, only.peak_bytes][0]),
         predicted_untouched_peak_bytes=None if only is None else _on(device, only.baseline_peak_bytes),
         median_seconds=median(seconds),
         planned=planned,

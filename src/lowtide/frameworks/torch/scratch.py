@@ -24,8 +24,10 @@ _SELECTORS = ("condition", "mask")
 Arguments = dict[str, Any]
 
 
-def scratch_bytes(node: Node) -> int:
+def scratch_bytes(node: Node, given_value: Callable[[Node], Any] = hinted_value_of) -> int:
     """Return the bytes a node's kernel allocates besides its outputs and frees before it returns.
+
+    `given_value` tells what the kernel is given for a node, where that is not what the node stands for.
 
     Modeled on the CPU: copies of operands whose strides BLAS cannot take, casts of mixed types, blocked layouts of
     convolutions, copies of strided gradients in fused optimizers, temporaries of normalization and resampling.
@@ -34,7 +36,7 @@ def scratch_bytes(node: Node) -> int:
     target = overload_of(node.target)
     if target is None or target.namespace != "aten":
         return 0
-    given: Arguments = {name: map_nodes(value, hinted_value_of) for name, value in arguments_by_name(node).items()}
+    given: Arguments = {name: map_nodes(value, given_value) for name, value in arguments_by_name(node).items()}
     if any(tensor.device.type != "cpu" for tensor in _tensors(given)):
         return 0
     rule = _RULES.get(op_name(target))

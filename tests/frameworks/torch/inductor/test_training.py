@@ -92,6 +92,64 @@ def test_pytorch_s_own_backend_follows_plans_within_the_context(model: nn.Module
     assert program.result.shortfall is None
 
 
+class Images(nn.Module):
+    """Convolutions with a residual connection each, normalized, and the loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Conv2d(16, 16, 3, padding=1, bias=False) for _ in range(LAYERS))
+        self.norms = nn.ModuleList(nn.BatchNorm2d(16) for _ in range(LAYERS))
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            value = value + nn.functional.relu(norm(layer(value)))
+        return value.pow(2).mean()
+
+
+class Tied(nn.Module):
+    """An embedding whose weight also makes the scores, so that its gradient is a sum of an early and a late part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(100, WIDTH)
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        value = self.embedding(tokens)
+        for layer in self.layers:
+            value = value + nn.functional.gelu(layer(value))
+        scores = value @ self.embedding.weight.T
+        return nn.functional.cross_entropy(scores[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+
+
+@pytest.mark.usefixtures("model")
+@pytest.mark.parametrize(
+    ("make", "batch"),
+    [(Images, torch.randn(8, 16, 24, 24)), (Tied, torch.arange(2048).reshape(16, 128) % 100)],
+    ids=["convolutions", "tied embedding"],
+)
+def test_after_fusion_the_budget_still_holds(make: Callable[[], nn.Module], batch: torch.Tensor) -> None:
+    """Kernels are fused and ordered within the budget, and the real peak is what is then predicted."""
+    model = make().train()
+    untouched = torch.compile(model, backend="lowtide")
+    _gradients(model, untouched, batch)
+    (program,) = planned_programs()
+    budget = int(0.6 * program.predicted_peak_bytes["cpu"])
+    held = sum(tensor.nbytes for tensor in [*model.parameters(), *model.buffers()])
+    torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+    compiled = torch.compile(model, backend="lowtide", options={"budget": budget + held})
+    found = _gradients(model, compiled, batch)
+    for one, other in zip(found, _gradients(model, model, batch), strict=True):
+        torch.testing.assert_close(one, other)
+    program = planned_programs()[-1]
+    assert program.result.shortfall is None
+    predicted = program.predicted_peak_bytes["cpu"]
+    assert predicted <= budget
+    model.zero_grad()
+    peak, _ = peak_of_call(lambda: compiled(batch).backward(), torch.device("cpu"))
+    assert 0.9 * predicted <= peak + batch.nbytes <= 1.03 * predicted
+
+
 def test_kernels_that_need_more_than_the_budget_after_fusion_are_said_so(model: nn.Module) -> None:
     """A plan that reruns something is compiled as it says, and its kernels are held against the same budget."""
     compiled = torch.compile(model, backend="lowtide", options={"budget": "60%"})

@@ -3,7 +3,7 @@
 # pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -29,12 +29,19 @@ from lowtide.frameworks.torch.symbolic_scalars import SYMBOLIC
 from lowtide.frameworks.torch.torch_internals import is_view, map_nodes, storages_of, value_of
 
 
-def define_op(schema: str) -> Any:
-    """Define an operator of the namespace `lowtide` that nothing implements, and return its overload."""
+def define_op(schema: str, function: Callable[..., Any] | None = None) -> Any:
+    """Define an operator of the namespace `lowtide` that does what a function does, and return its overload.
+
+    Without a function it cannot run.
+    """
     library = torch.library.Library("lowtide", "FRAGMENT")
     _libraries.append(library)
     library.define(schema)
-    return getattr(torch.ops.lowtide, schema.partition("(")[0]).default
+    name = schema.partition("(")[0]
+    if function is not None:
+        library.impl(name, function, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"lowtide::{name}", function, lib=library)
+    return getattr(torch.ops.lowtide, name).default
 
 
 _libraries: list[Any] = []  # an operator lives as long as the library that defined it
@@ -165,6 +172,12 @@ def compile_fx(module: GraphModule, inputs: Sequence[Any], changes: dict[str, An
     from torch._inductor.compile_fx import compile_fx as compile_graph
 
     return compile_graph(module, inputs, config_patches=changes)  # pyright: ignore[reportReturnType]
+
+
+def end_cpu_functions_after(scheduler: Any, kernels: Collection[Any]) -> None:
+    """Have Inductor's scheduler end the C++ function that it is writing after some kernels."""
+    backend = scheduler.get_backend(torch.device("cpu"))
+    backend.ready_to_flush = lambda: scheduler.current_node in kernels
 
 
 def _overwritten_by(output: Any) -> Any:

@@ -65,8 +65,12 @@ class Partitioner:
             planned = self._plan(name, rejoin(forward, backward, n_outputs), joint, static)
             if not planned.result.reruns and not planned.result.moved_ops:
                 return forward, backward
-        else:
-            planned = self._plan(name, self._written(joint, n_outputs), joint, static)
+            from lowtide.frameworks.torch.inductor.saved_inputs import save_inputs_flat
+            from lowtide.frameworks.torch.inductor.stored_values import store_early_values
+
+            store_early_values(planned.module.graph)
+            return save_inputs_flat(*split(planned.module, joint, n_outputs), n_outputs)
+        planned = self._plan(name, self._written(joint, n_outputs), joint, static)
         return split(planned.module, joint, n_outputs)
 
     def _written(self, joint: GraphModule, n_outputs: int) -> GraphModule:

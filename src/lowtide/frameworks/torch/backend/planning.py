@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torch.fx import GraphModule, Node
@@ -35,6 +35,17 @@ class PlannedModule:
     result: Result
     module: GraphModule
     """The program in the order of the plan."""
+    kernel_peaks: list[int] = field(default_factory=list[int])
+    """Under Inductor, the predicted peak of every pass that was compiled so far: bytes on the first device, after
+    fusion, with all that the callers hold; kernels from a cache are not known."""
+
+    @property
+    def predicted_peak_bytes(self) -> dict[str, int]:
+        """The peak of every memory space: the kernels' where they are known, else the plan's."""
+        peaks = dict(self.result.peak_bytes)
+        if self.kernel_peaks:
+            peaks[self.graph.spaces[0].name] = max(self.kernel_peaks)
+        return peaks
 
 
 def plan_module(name: str, module: GraphModule, lifetimes: dict[Node, Lifetime], options: Options) -> PlannedModule:

@@ -31,7 +31,7 @@ def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> t
     first, boundary = nodes[:cut], nodes[cut]
     tangents = list(boundary.users)
     second = [node for node in nodes[cut + 1 : -1] if node not in boundary.users]
-    second = [*_views_of_inputs(first, second), *second]
+    second = [*_views(first, second), *second]
     outputs, described = outputs_of(planned), output_descriptions(joint)
     symbols, saved = _crossing(planned.graph, first, second, outputs[n_forward_outputs:], tangents)
 
@@ -60,21 +60,15 @@ def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> t
     return GraphModule(planned, forward), GraphModule(planned, backward)
 
 
-def _views_of_inputs(first: Sequence[Node], second: Sequence[Node]) -> list[Node]:
-    """Return, in order, the forward's views of inputs that the backward pass uses: it makes its own."""
+def _views(first: Sequence[Node], second: Sequence[Node]) -> list[Node]:
+    """Return, in order, the forward's views that the backward pass uses: it makes its own, of what is saved once."""
     wanted = {argument for node in second for argument in node.all_input_nodes}
     views: list[Node] = []
     for node in reversed(first):
-        if node in wanted and is_view(node.target) and _looks_at_input(node):
+        if node in wanted and is_view(node.target):
             views.append(node)
             wanted.update(node.all_input_nodes)
     return views[::-1]
-
-
-def _looks_at_input(node: Node) -> bool:
-    while node.op != "placeholder" and is_view(node.target):
-        node = node.all_input_nodes[0]
-    return node.op == "placeholder"
 
 
 def _crossing(

@@ -1,7 +1,8 @@
-"""Whether kernels stay within the budget: a fused kernel may keep more alive than the ops it is made of."""
+"""What the kernels of planned graphs may need, and what they do need once Inductor has fused them."""
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from torch.fx import GraphModule
@@ -14,37 +15,60 @@ from lowtide.graph import Lifetime
 from lowtide.units import format_bytes
 
 
+@dataclass(frozen=True)
+class _Pass:
+    """One pass of a planned program, until its kernels are known."""
+
+    planned: PlannedModule
+    held_bytes: int
+    """What its caller holds meanwhile."""
+    left_bytes: int | None
+    """What is left to its kernels; None without a budget."""
+
+
 class FusedPeaks:
     """What the kernels of every planned graph may need, until they are compiled."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._allowed: dict[tuple[str, ...], tuple[str, int]] = {}
+        self._passes: dict[tuple[str, ...], _Pass] = {}
 
     def expect(self, planned: PlannedModule, forward: GraphModule, backward: GraphModule) -> None:
-        """Note what the budget leaves to the kernels of both passes, beside what their caller holds meanwhile."""
+        """Note what the budget leaves to the kernels of both passes, beside what their caller holds meanwhile.
+
+        Where the plan does not fit its budget, they may need as much as the plan.
+        """
         graph, result = planned.graph, planned.result
         space = graph.spaces[0].name
         allowed = Budget.parse(self._options.budget, graph, result.baseline_peak_bytes).allowed[space]
-        if allowed is None or result.shortfall is not None:
-            return
+        if allowed is not None:
+            allowed = max(allowed, result.peak_bytes[space])
         first = graph.buffer_spaces == 0
         inputs = int(graph.sizes[first & (graph.lifetimes == Lifetime.INPUT)].sum())
         (turn,) = (node.name for node in planned.source.graph.nodes if node.target is TURN_BACK)
         boundary = graph.op_names.index(turn)
         between = np.unique(np.concatenate([graph.reads[boundary], graph.writes[boundary]]))
         held = between[first[between] & (graph.lifetimes[between] >= Lifetime.INTERMEDIATE)]
-        left = allowed - inputs
-        self._allowed[_inputs_of(forward)] = planned.name, left
-        self._allowed[_inputs_of(backward)] = planned.name, left - int(graph.sizes[held].sum())
+        kept = {forward: inputs, backward: inputs + int(graph.sizes[held].sum())}
+        for module, bytes_held in kept.items():
+            left = None if allowed is None else allowed - bytes_held
+            self._passes[_inputs_of(module)] = _Pass(planned, bytes_held, left)
+
+    def left(self, input_names: Sequence[str]) -> int | None:
+        """Return what the kernels of a graph may need; None where there is no budget, or the graph was not planned."""
+        expected = self._passes.get(tuple(input_names))
+        return None if expected is None else expected.left_bytes
 
     def check(self, input_names: Sequence[str], peak_bytes: int) -> None:
-        """Warn in one line where the kernels of a graph need more than is left to them."""
-        name, left = self._allowed.pop(tuple(input_names), ("", peak_bytes))
-        if peak_bytes > left:
+        """Note what the kernels of a graph need; warns in one line where that is more than is left to them."""
+        expected = self._passes.pop(tuple(input_names), None)
+        if expected is None:
+            return
+        expected.planned.kernel_peaks.append(expected.held_bytes + peak_bytes)
+        if expected.left_bytes is not None and peak_bytes > expected.left_bytes:
             warnings.warn(
-                f"lowtide: {name} may need {format_bytes(peak_bytes - left)} more than its budget: Inductor fused "
-                "kernels that keep more alive than the plan; give a budget smaller by that",
+                f"lowtide: {expected.planned.name} may need {format_bytes(peak_bytes - expected.left_bytes)} more than "
+                "its budget: Inductor's kernels keep more alive than the plan; give a budget smaller by that",
                 stacklevel=2,
             )
 

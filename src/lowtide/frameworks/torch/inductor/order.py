@@ -2,27 +2,16 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from collections.abc import Sequence
-from typing import Any
 
-from torch import Tag
-from torch._inductor.dependencies import WeakDep
-from torch._inductor.ir import ExternKernel, MultiOutput, MultiOutputLayout, RandomSeeds
-from torch._inductor.memory import compute_size_for_scheduler_buffer, get_freeable_input_buf
-from torch._inductor.scheduler import OutputNode
-from torch._inductor.utils import contains_collective, contains_wait
+from torch._inductor.ir import MultiOutput
 from torch._inductor.virtualized import V
-from torch.fx import Node
-from torch.utils._ordered_set import OrderedSet
 
 from lowtide.frameworks.torch.backend.options import Options
+from lowtide.frameworks.torch.inductor.cpu_functions import CpuFunctions
 from lowtide.frameworks.torch.inductor.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.inductor.identity import identity
-from lowtide.frameworks.torch.scratch import scratch_bytes
-from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.frameworks.torch.inductor.kernel_graph import KernelNode, graph_of_kernels
 from lowtide.pipeline import minimize
-
-KernelNode = Any
-"""Inductor's `BaseSchedulerNode`: one kernel after fusion."""
 
 
 class MemoryOrder:
@@ -42,103 +31,29 @@ class MemoryOrder:
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
         """Return the kernels in the order of least peak; collectives and side effects keep theirs."""
-        if len(nodes) < 2:
-            return list(nodes)
-        result = minimize(graph_of_kernels(nodes), allow={"reorder"}, effort=self._options.effort)
-        self._peaks.check(V.graph.graph_input_names, sum(result.peak_bytes.values()))
-        return [nodes[place] for place in result.plan.order().tolist()]
+        if not nodes:
+            return []
+        means = {"share", *({"reorder"} & self._options.means)}
+        order = minimize(graph_of_kernels(nodes), allow=means, effort=self._options.effort).plan.order()
+        ordered = _with_parts_beside([nodes[place] for place in order.tolist()])
+        functions = CpuFunctions.of(ordered, self._peaks.left(V.graph.graph_input_names))
+        functions.end_where_full(V.graph.scheduler)
+        self._peaks.check(V.graph.graph_input_names, functions.peak_bytes)
+        return ordered
 
 
-def graph_of_kernels(nodes: Sequence[KernelNode]) -> Graph:
-    """Return the graph of scheduler nodes: one op per kernel, one buffer per allocation, sizes as Inductor hints them.
+def _with_parts_beside(nodes: Sequence[KernelNode]) -> list[KernelNode]:
+    """Return kernels in their order, but what takes a result out of a tuple right behind what makes the tuple.
 
-    Inputs that the caller keeps are left out; what the caller gives away is donated. A buffer that is overwritten keeps
-    the name it was made with.
+    A tuple keeps all its results alive until the last is taken out.
     """
-    scheduler = V.graph.scheduler
-    real: dict[str, str] = scheduler.mutation_real_name
-    sizes: dict[str, tuple[int, int]] = compute_size_for_scheduler_buffer(scheduler.name_to_buf)
-    outputs: set[str] = {real.get(str(name), str(name)) for name in V.graph.get_output_names() if name}
-    builder = GraphBuilder("kernels")
-    buffers: dict[str, int] = {}
-    for name, given in get_freeable_input_buf(list(nodes), OrderedSet(V.graph.graph_inputs.keys())).items():
-        lifetime = Lifetime.INPUT if name in outputs else Lifetime.DONATED
-        buffers[name] = builder.add_buffer(name, int(given.mpi_buffer.size_free), lifetime)
-    makers: dict[str, int] = {}
+    made = {name: node for node in nodes for name in node.get_buffer_names()}
+    parts: dict[KernelNode, list[KernelNode]] = {}
     for node in nodes:
-        reads, after = _dependencies(node, real, buffers, makers)
-        written: list[int] = []
-        for buffer in node.get_outputs():
-            name = buffer.get_name()
-            if name not in real and name not in buffers and not _stays_within(buffer, node):
-                parts = [part.get_name() for part in _parts_of(buffer, real)]
-                written.extend(_add(builder, buffers, part, sizes, outputs) for part in parts)
-        op = builder.add_op(
-            node.get_name(),
-            type(node).__name__,
-            reads=reads,
-            writes=written,
-            after=after,
-            scratch_bytes=_scratch_of(node),
-            ordered=_keeps_order(node),
-        )
-        makers.update(dict.fromkeys(node.get_buffer_names(), op))
-    return builder.build()
+        if isinstance(node.node, MultiOutput):
+            parts.setdefault(made[node.node.inputs[0].get_name()], []).append(node)
+    return [each for node in nodes if not isinstance(node.node, MultiOutput) for each in _unpacked(node, parts)]
 
 
-def _keeps_order(node: KernelNode) -> bool:
-    """Tell whether a kernel must keep its place among others of its kind: draws, collectives, side effects."""
-    parts = [part.node for part in node.get_nodes()]
-    draws = any(
-        isinstance(part, RandomSeeds) or Tag.nondeterministic_seeded in getattr(part.op_overload, "tags", ())
-        for part in parts
-        if isinstance(part, ExternKernel)
-    )
-    return bool(draws or contains_collective(node) or contains_wait(node) or node.has_side_effects())
-
-
-def _scratch_of(node: KernelNode) -> int:
-    """Return what a kernel of PyTorch's own takes for itself while it runs."""
-    origin = getattr(node.node, "origin_node", None)
-    return scratch_bytes(origin) if isinstance(origin, Node) and node.is_extern() else 0
-
-
-def _dependencies(
-    node: KernelNode, real: dict[str, str], buffers: dict[str, int], makers: dict[str, int]
-) -> tuple[list[int], list[int]]:
-    """Return the buffers that a kernel keeps alive, and the kernels that it must follow.
-
-    A fake weak dependency orders kernels without keeping anything alive.
-    """
-    reads: dict[int, None] = {}
-    after: dict[int, None] = {}
-    for dependency in [*node.read_writes.reads, *node.unmet_dependencies]:
-        name = str(dependency.name)
-        if not (isinstance(dependency, WeakDep) and dependency.is_fake) and real.get(name, name) in buffers:
-            reads[buffers[real.get(name, name)]] = None
-        if name in makers:
-            after[makers[name]] = None
-    return list(reads), list(after)
-
-
-def _stays_within(buffer: Any, node: KernelNode) -> bool:
-    """Tell whether only the kernel itself uses a buffer, which is then never stored."""
-    own = {part.get_name() for part in node.get_nodes()}
-    return len(own) > 1 and bool(buffer.users) and all(user.node.get_name() in own for user in buffer.users)
-
-
-def _parts_of(buffer: Any, real: dict[str, str]) -> list[Any]:
-    """Return the buffers that are allocated when this one is: the elements of a tuple, or itself."""
-    if not isinstance(buffer.node.layout, MultiOutputLayout):
-        return [buffer]
-    users = [user.node for user in buffer.users if not isinstance(user.node, OutputNode)]
-    elements = [out for user in users for out in user.get_outputs() if isinstance(out.node, MultiOutput)]
-    return [part for element in elements if element.get_name() not in real for part in _parts_of(element, real)]
-
-
-def _add(
-    builder: GraphBuilder, buffers: dict[str, int], name: str, sizes: dict[str, tuple[int, int]], outputs: set[str]
-) -> int:
-    lifetime = Lifetime.OUTPUT if name in outputs else Lifetime.INTERMEDIATE
-    buffers[name] = builder.add_buffer(name, max(sizes[name]), lifetime)
-    return buffers[name]
+def _unpacked(node: KernelNode, parts: dict[KernelNode, list[KernelNode]]) -> list[KernelNode]:
+    return [node, *(each for part in parts.get(node, ()) for each in _unpacked(part, parts))]

@@ -11,6 +11,7 @@ from torch.fx import GraphModule
 from lowtide.frameworks.torch.backend.compiler_internals import compile_fx, overlap_passes, patched
 from lowtide.frameworks.torch.backend.options import Options
 from lowtide.frameworks.torch.inductor.fused_peaks import FusedPeaks
+from lowtide.frameworks.torch.inductor.fusion_guard import FusionGuard
 from lowtide.frameworks.torch.inductor.knapsack import ExactKnapsack, RooflineRuntime
 from lowtide.frameworks.torch.inductor.order import MemoryOrder
 from lowtide.frameworks.torch.inductor.partition import PlannedPartition
@@ -30,6 +31,9 @@ def settings(options: Options) -> dict[str, Any]:
         chosen["reorder_for_peak_memory"] = False  # it would move random draws past one another
         chosen["reorder_for_compute_comm_overlap"] = True
         chosen["reorder_for_compute_comm_overlap_passes"] = [*overlap_passes(), MemoryOrder(options, peaks)]
+        chosen["_pre_fusion_custom_pass"] = FusionGuard(options, peaks)
+    if options.budget is not None:
+        chosen["allow_buffer_reuse"] = False  # storage that waits for a later kernel would count meanwhile
     return chosen
 
 

@@ -1,0 +1,65 @@
+"""Which results Inductor's kernels may write over what they read last."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch._inductor.codegen.wrapper import can_match_buffer_size
+from torch._inductor.ir import CommBufferLayout, FallbackKernel, MultiOutput, MultiOutputLayout, NoneLayout
+from torch._inductor.scheduler import NopKernelSchedulerNode, SchedulerNode
+from torch._inductor.virtualized import V
+
+
+def pairs_in_place(node: Any) -> Iterator[tuple[str, str]]:
+    """Give the pairs of a read and a written buffer that share storage if the kernel is the last to read the one.
+
+    Follows what Inductor's scheduler decides while it writes a kernel; a buffer is in one pair at most.
+    """
+    used: set[str] = set()
+    for part in node.get_nodes():
+        if not isinstance(part, SchedulerNode):
+            continue
+        for buffer in part.get_outputs():
+            if _is_made_here(buffer):
+                candidates = [_buffer(read.name) for read in part.read_writes.reads if read.name not in used]
+                for given in candidates:
+                    if given is not None and _may_take_over(given, buffer, part, node):
+                        used.add(given.get_name())
+                        yield given.get_name(), buffer.get_name()
+                        break
+
+
+def _buffer(name: str) -> Any:
+    scheduler = V.graph.scheduler
+    return scheduler.name_to_donated_buffer.get(name) or scheduler.name_to_buf.get(name)
+
+
+def _is_made_here(buffer: Any) -> bool:
+    made = buffer.node
+    return bool(made.should_allocate()) and not made.get_inputs_that_alias_output() and not made.get_mutation_names()
+
+
+def _may_take_over(given: Any, buffer: Any, part: Any, node: Any) -> bool:
+    if given.node is None or isinstance(given.defining_op, NopKernelSchedulerNode):
+        return False
+    if isinstance(given.node.get_output_spec(), NoneLayout | MultiOutputLayout | CommBufferLayout):
+        return False
+    maker = getattr(given.defining_op, "node", None)
+    if isinstance(maker, FallbackKernel | MultiOutput) and given.node.get_inputs_that_alias_output():
+        return False
+    last = [user for user in given.users if user.node is part]
+    return (
+        len(last) == 1
+        and last[0].can_inplace
+        and can_match_buffer_size(given.node, buffer.node)
+        and _is_last_and_alike(given, part, node)
+    )
+
+
+def _is_last_and_alike(given: Any, part: Any, node: Any) -> bool:
+    """Tell whether, within a fused kernel, nothing reads a buffer after a part, or in another way than it."""
+    parts = list(node.get_nodes())
+    later = {each.get_name() for each in parts[parts.index(part) + 1 :]}
+    name = given.get_name()
+    accesses = {access for each in parts for access in each.read_writes.reads_and_writes() if access.name == name}
+    return len(accesses) == 1 and not any(user.node.get_name() in later for user in given.users)
