@@ -54,7 +54,8 @@ def in_place_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
         if not isinstance(operand, Node) or not isinstance(value_of(operand), torch.Tensor):
             continue
         (buffer,) = lowered.buffers_of[operand]
-        if lowered.buffers[buffer].lifetime not in (Lifetime.INTERMEDIATE, Lifetime.DONATED):
+        taken = lowered.buffers[buffer]
+        if taken.held_elsewhere or taken.lifetime not in (Lifetime.INTERMEDIATE, Lifetime.DONATED):
             continue
         if any(operand is earlier for earlier in op.node.args[:position]):
             continue

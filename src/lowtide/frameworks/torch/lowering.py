@@ -27,6 +27,9 @@ from lowtide.graph import Lifetime
 LASTS = "lowtide_lasts"
 """Marks a node whose result stays to the end, so that what reads it can run again at any time."""
 
+HELD_ELSEWHERE = "lowtide_held_elsewhere"
+"""Marks a node whose result somebody else may hold too, so that nothing may take over its storage."""
+
 _REPLACES_STORAGE = {"resize_", "resize_as_", "set_", "set_data", "_resize_output_"}
 _READS_FORM_ONLY = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "_assert_tensor_metadata"}
 
@@ -39,6 +42,7 @@ class LoweredBuffer:
     size_bytes: int
     lifetime: Lifetime
     device: torch.device | None
+    held_elsewhere: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -134,6 +138,8 @@ class _Lowering:
             for index, leaf in enumerate(leaves)
         )
         result.buffers_of[node] = owned
+        for buffer in owned:
+            result.buffers[buffer].held_elsewhere |= HELD_ELSEWHERE in node.meta
         mutates = self._buffers(mutated_arguments(node))
         writes = sorted({buffer for buffer in owned if buffer >= known})
         reads = self._buffers([node.args, node.kwargs])

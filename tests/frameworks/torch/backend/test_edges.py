@@ -11,11 +11,15 @@ from torch import nn
 
 from lowtide.frameworks.torch.backend.checkpoints import REPEATED
 from lowtide.frameworks.torch.backend.programs import forget_programs, planned_programs
+from tests.frameworks.torch.backend.edge_autograd import AUTOGRAD, graph_breaks_within_training
+from tests.frameworks.torch.backend.edge_inputs import INPUTS
 from tests.frameworks.torch.backend.edge_programs import (
     BIT_EQUAL,
     WIDTH,
     Checkpointed,
+    Compile,
     Layers,
+    Program,
     checkpointed,
     checkpointed_dropout,
     noise,
@@ -30,7 +34,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*(torch.jit.script_method|autograd.function.Function):DeprecationWarning"),
 ]
 BUDGETS = (None, "60%")
-Compile = Callable[..., Callable[..., Any]]
+PROGRAMS = BIT_EQUAL | AUTOGRAD | INPUTS
 
 
 @pytest.fixture(autouse=True)
@@ -61,10 +65,10 @@ def run(program: Callable[[Compile], Any], compile_it: Compile) -> Any:
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
-@pytest.mark.parametrize("name", BIT_EQUAL)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_values_are_bit_equal_to_eager(name: str, budget: str | None, digest: Callable[[Any], str]) -> None:
     """Results, gradients, buffers and overwritten inputs do not depend on the plan, and every graph is planned."""
-    program = BIT_EQUAL[name]
+    program = PROGRAMS[name]
     assert digest(run(program, with_lowtide(budget))) == digest(run(program, without))
     assert planned_programs()
 
@@ -112,10 +116,12 @@ def merged_computations(compile_it: Compile) -> Any:
 
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize(
-    "program", [half_precision, compiled_optimizers, merged_computations], ids=lambda program: program.__name__
+    "program",
+    [half_precision, compiled_optimizers, merged_computations, graph_breaks_within_training],
+    ids=lambda program: program.__name__,
 )
 def test_values_are_bit_equal_to_pytorchs_own_backend(
-    program: Callable[[Compile], Any], budget: str | None, digest: Callable[[Any], str]
+    program: Program, budget: str | None, digest: Callable[[Any], str]
 ) -> None:
     """Where compiling alone changes the rounding, planning changes nothing more."""
     assert digest(run(program, with_lowtide(budget))) == digest(run(program, with_pytorch))

@@ -7,7 +7,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.fx import GraphModule
 
 from lowtide.errors import UsageError
-from lowtide.frameworks.torch.backend.eager import run_boxed
+from lowtide.frameworks.torch.backend.eager import run_boxed, run_boxed_backward
 from lowtide.frameworks.torch.backend.inference import InferenceCompiler
 from lowtide.frameworks.torch.backend.options import Options
 from lowtide.frameworks.torch.backend.partitioner import Partitioner
@@ -40,7 +40,7 @@ def _compile(module: GraphModule, example_inputs: Sequence[Any], options: Option
         return compile_with_inductor(module, example_inputs, options)
     compiled = aot_autograd(
         fw_compiler=run_boxed,
-        bw_compiler=run_boxed,
+        bw_compiler=run_boxed_backward,
         inference_compiler=InferenceCompiler(options),
         partition_fn=Partitioner(options),
         keep_inference_input_mutations=True,

@@ -12,7 +12,7 @@ from lowtide.frameworks.torch.backend.compiler_internals import (
     outputs_of,
 )
 from lowtide.frameworks.torch.effects import mutated_arguments
-from lowtide.frameworks.torch.lowering import nodes_in
+from lowtide.frameworks.torch.lowering import HELD_ELSEWHERE, nodes_in
 from lowtide.frameworks.torch.torch_internals import value_of
 
 TURN_BACK = define_op("turn_back(Tensor[] outputs, Tensor(a!)[] overwritten) -> Tensor[]")
@@ -54,7 +54,8 @@ def turn_back(
 ) -> dict[Node, Node]:
     """Append the op to a graph that holds a copy of a forward pass, and return what stands for every tangent in it.
 
-    `source` is what was copied, its first outputs are the forward's, and `made` holds the copies of its nodes.
+    `source` is what was copied, its first outputs are the forward's, and `made` holds the copies of its nodes. The
+    tangents are autograd's: hooks, other branches and the caller of `backward` may hold them too.
     """
     outputs = outputs_of(source)[:n_forward_outputs]
     ends = dict.fromkeys(made[leaf] for leaf in outputs if isinstance(leaf, Node))
@@ -64,7 +65,7 @@ def turn_back(
             ends[node] = None  # else the tensor that a size is taken from would be saved instead
     overwritten = [made[node] for node in inputs_overwritten_later(source, n_forward_outputs)]
     boundary = graph.call_function(TURN_BACK, (list(ends), overwritten))
-    boundary.meta["val"] = [value_of(node) for node in tangents]
+    boundary.meta |= {"val": [value_of(node) for node in tangents], HELD_ELSEWHERE: True}
     given: dict[Node, Node] = {}
     for index, node in enumerate(tangents):
         given[node] = graph.create_node("call_function", operator.getitem, (boundary, index), name=node.name)

@@ -3,13 +3,19 @@
 With a budget the choice is lowtide's, and of the user's only what a selective policy says must be saved is kept.
 """
 
+import operator
 from collections.abc import Container
 
 from torch.fx import Graph, Node
 
 from lowtide.frameworks.torch.backend.boundary import TURN_BACK
-from lowtide.frameworks.torch.backend.compiler_internals import checkpoint_region, compute_fake, must_recompute
-from lowtide.frameworks.torch.effects import keeps_order, mutated_arguments
+from lowtide.frameworks.torch.backend.compiler_internals import (
+    checkpoint_region,
+    compute_fake,
+    mark_must_save,
+    must_recompute,
+)
+from lowtide.frameworks.torch.effects import is_random, keeps_order, mutated_arguments
 from lowtide.frameworks.torch.lowering import nodes_in
 from lowtide.frameworks.torch.torch_internals import storages_of
 
@@ -20,6 +26,21 @@ REPEATED = "lowtide_repeated"
 def has_checkpoints(graph: Graph) -> bool:
     """Tell whether the user marked anything to be run again in the backward pass."""
     return any(must_recompute(node) for node in graph.nodes)
+
+
+def leave_to_plan(graph: Graph) -> None:
+    """Forget what the user marked to be run again, so that only the plan says what does."""
+    for node in graph.nodes:
+        if must_recompute(node):
+            del node.meta["recompute"]
+
+
+def save_draws(graph: Graph) -> None:
+    """Have the random draws within checkpointed regions saved: PyTorch would draw again from a saved random state."""
+    for node in graph.nodes:
+        if must_recompute(node) and is_random(node):
+            for drawn in (node, *(user for user in node.users if user.target is operator.getitem)):
+                mark_must_save(drawn)
 
 
 def repeat_checkpointed(graph: Graph) -> None:

@@ -1,6 +1,6 @@
 """The private corners of AOTAutograd and Inductor that the backend stands on: a new PyTorch is ported here."""
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false, reportAttributeAccessIssue=false
 
 import operator
 from collections.abc import Callable, Collection, Sequence
@@ -48,16 +48,18 @@ _libraries: list[Any] = []  # an operator lives as long as the library that defi
 
 
 def merge_common_subexpressions(module: GraphModule) -> None:
-    """Do what PyTorch's partitioner does first, unless its configuration says no.
-
-    A view of what was merged away, or replaced by an earlier pass, looks at what stands there now, and so do the fake
-    tensors it carries then.
-    """
+    """Do what PyTorch's partitioner does first, unless its configuration says no."""
     if functorch_config.cse:
         module.graph = fx_graph_cse(module.graph)
-    for node in module.graph.nodes:
+    let_views_follow(module.graph)
+
+
+def let_views_follow(graph: Graph) -> None:
+    """Let views of what was merged away or replaced, and the fake tensors they carry, look at what stands there now."""
+    for node in graph.nodes:
         looks = node.target is operator.getitem or is_view(node.target)
-        if looks and storages_of(node) - storages_of(*node.all_input_nodes):
+        known = all(value_of(source) is not None for source in node.all_input_nodes)
+        if looks and known and storages_of(node) - storages_of(*node.all_input_nodes):
             node.meta["val"] = compute_fake(node)
 
 
@@ -127,6 +129,11 @@ def must_save(node: Node) -> bool:
     return node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE
 
 
+def mark_must_save(node: Node) -> None:
+    """Let PyTorch's partitioner save a value wherever the backward pass needs it."""
+    node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
 def compute_fake(node: Node) -> Any:
     """Return what a call gives for the fake tensors of its arguments, in storages of its own."""
     args, kwargs = map_nodes((node.args, dict(node.kwargs)), value_of)
@@ -153,6 +160,11 @@ def symbol_bindings(graph: Graph) -> dict[Any, Node]:
 def symbols_in(node: Node) -> list[Any]:
     """Return the symbols in a node's shape, by name."""
     return sorted(free_symbols(value_of(node)), key=str)
+
+
+def is_graph_retained() -> bool:
+    """Tell whether the backward pass that is running may run once more."""
+    return torch._C._autograd._get_current_graph_task_keep_graph()
 
 
 def overlap_passes() -> list[Any]:

@@ -6,14 +6,43 @@ from typing import Any
 from torch.fx import GraphModule
 from torch.fx.graph import _BoxedCodeGen  # pyright: ignore[reportPrivateUsage]
 
+from lowtide.frameworks.torch.backend.compiler_internals import is_graph_retained
+from lowtide.frameworks.torch.effects import mutated_arguments
+from lowtide.frameworks.torch.lowering import nodes_in
+from lowtide.frameworks.torch.torch_internals import storages_of
+
 
 def run_boxed(module: GraphModule, _example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
     """Return a graph as a function of one list, which it empties, so that nothing else keeps its inputs alive."""
     module.graph.set_codegen(_BoxedCodeGen())
     module.recompile()
 
-    def run(inputs: list[Any]) -> Any:
-        return module.forward(inputs)
+    return _boxed(module.forward)
 
-    run._boxed_call = True  # pyright: ignore[reportFunctionMemberAccess]
-    return run
+
+def run_boxed_backward(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+    """Return a backward pass as `run_boxed` does; where the caller retains the graph, nothing saved is overwritten."""
+    overwritten = _overwritten_inputs(module)
+    run = run_boxed(module, example_inputs)
+
+    def run_keeping(inputs: list[Any]) -> Any:
+        if is_graph_retained():
+            for place in overwritten:
+                inputs[place] = inputs[place].clone()
+        return run(inputs)
+
+    return _boxed(run_keeping) if overwritten else run
+
+
+def _boxed(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    def call(inputs: list[Any]) -> Any:
+        return run(inputs)
+
+    call._boxed_call = True  # pyright: ignore[reportFunctionMemberAccess]
+    return call
+
+
+def _overwritten_inputs(module: GraphModule) -> list[int]:
+    written = storages_of(*(node for call in module.graph.nodes for node in nodes_in(mutated_arguments(call))))
+    inputs = module.graph.find_nodes(op="placeholder")
+    return [place for place, node in enumerate(inputs) if storages_of(node) & written]

@@ -9,11 +9,18 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.errors import InputError, UnsupportedError
 from lowtide.frameworks.torch.backend.boundary import is_tangent, with_boundary
 from lowtide.frameworks.torch.backend.buckets import keep_to_bucket
-from lowtide.frameworks.torch.backend.checkpoints import has_checkpoints, repeat_checkpointed
+from lowtide.frameworks.torch.backend.checkpoints import (
+    has_checkpoints,
+    leave_to_plan,
+    repeat_checkpointed,
+    save_draws,
+)
 from lowtide.frameworks.torch.backend.compiler_internals import (
+    let_views_follow,
     merge_common_subexpressions,
     partition_as_pytorch_does,
 )
+from lowtide.frameworks.torch.backend.old_contents import save_old_contents
 from lowtide.frameworks.torch.backend.options import Options
 from lowtide.frameworks.torch.backend.planning import PlannedModule, plan_module
 from lowtide.frameworks.torch.backend.programs import remember
@@ -54,14 +61,16 @@ class Partitioner:
             return self._partition(name, joint, joint_inputs, static, given)
         except InputError as error:
             warnings.warn(f"lowtide: {name} is left to PyTorch's own partitioner: {error}", stacklevel=2)
-            return partition_as_pytorch_does(joint, joint_inputs, **given)
+            return _partition_as_pytorch_does(joint, joint_inputs, given)
 
     def _partition(
         self, name: str, joint: GraphModule, joint_inputs: Sequence[Any], static: Sequence[int], given: dict[str, Any]
     ) -> tuple[GraphModule, GraphModule]:
         n_outputs: int = given["num_fwd_outputs"]
         if self.options.compiler == "inductor":
-            forward, backward = partition_as_pytorch_does(_copy(joint), joint_inputs, **given)
+            whole = _copy(joint)
+            (leave_to_plan if "recompute" in self.options.means else save_draws)(whole.graph)
+            forward, backward = _partition_as_pytorch_does(whole, joint_inputs, given)
             planned = self._plan(name, rejoin(forward, backward, n_outputs), joint, static)
             if not planned.result.reruns and not planned.result.moved_ops:
                 return forward, backward
@@ -89,6 +98,7 @@ class Partitioner:
     def _plan(self, name: str, whole: GraphModule, joint: GraphModule, static: Sequence[int]) -> PlannedModule:
         if self._may_repeat(whole.graph):
             snapshot_overwritten_inputs(whole.graph)
+            let_views_follow(whole.graph)
         if "recompute" not in self.options.means and self.options.compiler == "eager":
             repeat_checkpointed(whole.graph)
         inputs = whole.graph.find_nodes(op="placeholder")
@@ -103,6 +113,14 @@ class Partitioner:
         planned = plan_module(name, whole, lifetimes, self.options)
         remember(planned)
         return planned
+
+
+def _partition_as_pytorch_does(
+    joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]
+) -> tuple[GraphModule, GraphModule]:
+    forward, backward = partition_as_pytorch_does(joint, joint_inputs, **given)
+    save_old_contents(forward, given["num_fwd_outputs"])
+    return forward, backward
 
 
 def _copy(module: GraphModule) -> GraphModule:

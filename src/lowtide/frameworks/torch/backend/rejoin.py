@@ -1,5 +1,8 @@
 """What PyTorch's partitioner made of a joint graph, as one program again."""
 
+from operator import attrgetter
+from typing import Any
+
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.backend.boundary import is_tangent, turn_back
@@ -29,4 +32,10 @@ def rejoin(forward: GraphModule, backward: GraphModule, n_forward_outputs: int) 
             made[node] = graph.node_copy(node, made.__getitem__)
     values = [*results[:n_forward_outputs], *outputs_of(backward)]
     set_output(graph, [made[value] if isinstance(value, Node) else value for value in values], [None] * len(values))
-    return GraphModule(forward, graph)
+    return GraphModule({**_attributes_of(forward), **_attributes_of(backward)}, graph)
+
+
+def _attributes_of(module: GraphModule) -> dict[str, Any]:
+    """Return what a graph takes from its module, by name; both passes take the same names from the joint module."""
+    names = [str(node.target) for node in module.graph.find_nodes(op="get_attr")]
+    return {name: attrgetter(name)(module) for name in names}

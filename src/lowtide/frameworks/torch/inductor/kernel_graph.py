@@ -127,11 +127,19 @@ def _stays_within(buffer: Any, node: KernelNode) -> bool:
 
 
 def _parts_of(buffer: Any, real: dict[str, str]) -> list[Any]:
-    """Return the buffers that are allocated when this one is: the elements of a tuple, or itself."""
+    """Return the buffers that are allocated when this one is: the elements of a tuple, or itself.
+
+    Inductor counts those who use a view among the users of what it looks at, so an element is asked what it is of.
+    """
     if not isinstance(buffer.node.layout, MultiOutputLayout):
         return [buffer]
     users = [user.node for user in buffer.users if not isinstance(user.node, OutputNode)]
-    elements = [out for user in users for out in user.get_outputs() if isinstance(out.node, MultiOutput)]
+    elements = [
+        out
+        for user in users
+        for out in user.get_outputs()
+        if isinstance(out.node, MultiOutput) and out.node.input_name(0) == buffer.get_name()
+    ]
     return [part for element in elements if element.get_name() not in real for part in _parts_of(element, real)]
 
 
