@@ -137,6 +137,14 @@ def gradients_that_others_hold(compile_it: Compile) -> Any:
     return given, result.grad, other.grad, weight.grad
 
 
+def a_gradient_that_is_not_used(compile_it: Compile) -> Any:
+    """The sign of a determinant is constant: its gradient, the first that the backward pass is given, is ignored."""
+    weight = parameter(WIDTH, WIDTH)
+    sign, logarithm = compile_it(lambda value: torch.linalg.slogdet(value @ value - 3.0))(weight)
+    (torch.sin(sign * 3) * 5 + logarithm * 2).backward()
+    return sign.detach(), logarithm.detach(), weight.grad
+
+
 def backward_three_times(compile_it: Compile) -> Any:
     """What is saved is whole for the next backward pass, although the last one may overwrite it."""
     weight, seen = parameter(WIDTH, WIDTH), list[torch.Tensor]()
@@ -223,6 +231,7 @@ AUTOGRAD: dict[str, Program] = {
         some_gradients_only,
         strided_gradients,
         gradients_that_others_hold,
+        a_gradient_that_is_not_used,
         backward_three_times,
         saved_tensor_hooks,
         hooks_on_results,

@@ -24,16 +24,16 @@ def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> t
 
     What the backward pass uses of the forward's values is saved, in AOTAutograd's order: the forward returns its own
     outputs, then tensors (those without version checks last), opaque objects and symbols; the backward takes symbols,
-    tensors, opaque objects and tangents. Both keep the order of the planned program.
+    tensors, opaque objects and all tangents. Both keep the order of the planned program.
     """
     nodes = list(planned.graph.nodes)
     (cut,) = (place for place, node in enumerate(nodes) if node.target is TURN_BACK)
     first, boundary = nodes[:cut], nodes[cut]
-    tangents = list(boundary.users)
+    used = {user.args[1]: user for user in boundary.users}
     second = [node for node in nodes[cut + 1 : -1] if node not in boundary.users]
     second = [*_views(first, second), *second]
     outputs, described = outputs_of(planned), output_descriptions(joint)
-    symbols, saved = _crossing(planned.graph, first, second, outputs[n_forward_outputs:], tangents)
+    symbols, saved = _crossing(planned.graph, first, second, outputs[n_forward_outputs:], list(used.values()))
 
     forward, copies = Graph(), dict[Node, Node]()
     for node in first:
@@ -48,9 +48,13 @@ def split(planned: GraphModule, joint: GraphModule, n_forward_outputs: int) -> t
     )
 
     backward, copies = Graph(), dict[Node, Node]()
-    for node in [*symbols, *saved, *tangents]:
+    for node in [*symbols, *saved]:
         copies[node] = backward.placeholder(node.name)
         copies[node].meta = node.meta
+    for index, value in enumerate(boundary.meta["val"]):
+        tangent = backward.placeholder(used[index].name if index in used else f"tangents_{index + 1}")
+        tangent.meta = used[index].meta if index in used else {"val": value}  # the caller gives what is not used, too
+        copies[used.get(index, tangent)] = tangent
     for node in [*(node for node in first if node.op == "get_attr"), *second]:
         copies[node] = backward.node_copy(node, copies.__getitem__)
         copies[node].meta["autograd_backward"] = True
