@@ -83,3 +83,24 @@ def test_without_a_planned_program_there_is_nothing_to_explain() -> None:
         lt.explain()
     with pytest.raises(UsageError, match="cannot explain a Linear"):
         lt.explain(nn.Linear(2, 2))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # TorchDynamo looks at it where a graph breaks
+def test_programs_are_told_apart_by_function_line_and_count() -> None:
+    """Two halves of a broken function, the same again for another module, and a lambda."""
+
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        first = model.widen(x)
+        torch._dynamo.graph_break()
+        return model.narrow(first).sum()
+
+    options = {"compiler": "eager"}
+    for _ in range(2):
+        torch._dynamo.reset()
+        model = Wide()
+        torch.compile(halves, backend="lowtide", options=options)(torch.ones(2, 16)).backward()
+    torch.compile(lambda x: model(x), backend="lowtide", options=options)(torch.ones(2, 16)).backward()
+    names = [program.name for program in lt.explain().programs]
+    assert len(set(names)) == len(names) == 5
+    assert [name.partition(" (test_explain.py:")[0] for name in names] == ["halves"] * 4 + ["<lambda>"]
+    assert sum(name.endswith(" #2") for name in names) == 2

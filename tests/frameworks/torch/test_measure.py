@@ -8,7 +8,10 @@ import torch
 from torch import nn
 
 import lowtide.torch as lt
+from lowtide.analysis import Problem, simulate
 from lowtide.errors import UsageError
+from lowtide.plan import Plan
+from tests.frameworks.torch.conftest import random_order as random_order_of
 
 COMPILED = {"compiler": "eager", "effort": "fast"}
 
@@ -70,6 +73,7 @@ def test_the_eager_step_is_measured_beside_a_compiled_one() -> None:
     assert measured.eager.measured_peak_bytes == alone.measured_peak_bytes > measured.measured_peak_bytes
     assert alone.predicted_peak_bytes is None
     assert alone.measured_over_predicted is None
+    assert alone.reason == "nothing that ran was planned by lowtide"
     assert "eager peak" in str(measured)
     assert "predicted" not in str(alone)
 
@@ -133,6 +137,21 @@ def test_several_programs_are_listed_without_one_prediction() -> None:
     measured = lt.measure(lambda x: step(x).backward(), batch(), state=[model], timed_calls=1)
     assert len(measured.planned) == 2
     assert measured.predicted_peak_bytes is None
+    assert "2 programs ran" in str(measured)
+
+
+@pytest.mark.parametrize("random_order", [False, True])
+def test_an_applied_plan_predicts_its_own_peak(random_order: bool) -> None:
+    """Whatever the plan, the program takes what it says, and the program as it was is predicted beside it."""
+    given = (torch.randn(256, 256), torch.randn(256, 256))
+    captured = lt.capture((lambda x, w: ((x @ w).relu() + (x @ w.t()).tanh() * x.sin(), x.sum(1)), given))
+    graph = lt.read(captured)
+    plan = Plan.baseline(graph) if not random_order else Problem(graph).plan(random_order_of(graph, 3))
+    measured = lt.measure(lt.apply(plan, captured), *given, timed_calls=1)
+    assert measured.predicted_peak_bytes == simulate(graph, plan).peak_bytes["cpu"]
+    assert measured.measured_over_predicted == pytest.approx(1, abs=0.02)
+    assert measured.predicted_untouched_peak_bytes == simulate(graph, Plan.baseline(graph)).peak_bytes["cpu"]
+    assert measured.reason is None
 
 
 def test_what_cannot_be_called_cannot_be_measured() -> None:

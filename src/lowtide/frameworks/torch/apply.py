@@ -12,7 +12,7 @@ from lowtide.frameworks.torch.emit import emit
 from lowtide.frameworks.torch.lowering import lower
 from lowtide.frameworks.torch.read import graph_of
 from lowtide.frameworks.torch.torch_internals import without_autocast
-from lowtide.graph import Lifetime
+from lowtide.graph import Graph, Lifetime
 from lowtide.offload import Host
 from lowtide.plan import Plan, StepKind
 
@@ -24,10 +24,18 @@ class Applied:
     values, random draws in their order. Autograd does not record it; a captured backward pass is part of it.
     """
 
-    def __init__(self, captured: Captured, module: GraphModule, run: Callable[[list[Any]], Any] | None = None) -> None:
+    def __init__(
+        self,
+        captured: Captured,
+        module: GraphModule,
+        run: Callable[[list[Any]], Any] | None = None,
+        planned: tuple[Graph, Plan] | None = None,
+    ) -> None:
         """Run a planned module, or by `run` something compiled from the captured one, which takes the same inputs."""
         self.captured = captured
         self.module = module
+        self.planned = planned
+        """The graph and the plan that is followed, where they say what the program takes."""
         self._run = module.forward if run is None else run
         self._donated = [i for i, (_, lifetime) in enumerate(captured.inputs) if lifetime is Lifetime.DONATED]
 
@@ -52,8 +60,10 @@ def apply_captured(plan: Plan, captured: Captured, host: Host | None = None) -> 
     """
     lowered = lower(captured.graph_module, captured.inputs)
     graph = graph_of(captured.name, captured.graph_module, lowered)
-    if plan.graph_fingerprint != (graph if host is None else host.beside(graph)).fingerprint:
+    beside_host = graph if host is None else host.beside(graph)
+    if plan.graph_fingerprint != beside_host.fingerprint:
         copies = bool((plan.kinds == StepKind.COPY_OUT).any())
         advice = "name the host that it was made with, or make a new plan" if copies else "make a new plan for it"
         raise FingerprintError(f"the plan was made for another graph than '{captured.name}' gives now; {advice}")
-    return Applied(captured, emit(captured.graph_module, lowered, plan, boxed=True))
+    module = emit(captured.graph_module, lowered, plan, boxed=True)
+    return Applied(captured, module, planned=(beside_host, plan))

@@ -1,7 +1,7 @@
 """Measuring any step for real: its peak of memory and its time, beside what its plan predicted."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -16,6 +16,7 @@ from lowtide.frameworks.torch.allocation_events import peak_of_call
 from lowtide.frameworks.torch.backend.programs import programs_run
 from lowtide.frameworks.torch.captured import Captured
 from lowtide.frameworks.torch.kept_state import KeptState
+from lowtide.frameworks.torch.prediction import predict
 from lowtide.frameworks.torch.torch_internals import storage_bytes, storage_key
 from lowtide.pipeline import Result
 from lowtide.units import format_bytes
@@ -34,9 +35,11 @@ class MeasuredStep:
     measured_peak_bytes: int
     """The most bytes allocated at once during a call, the batch counted, all else that was there before left out."""
     predicted_peak_bytes: int | None
-    """The peak of the plan that ran; None where none did, or several, whose peaks say nothing of the whole."""
+    """The peak of the plan that ran; None where none did, or several, see `reason`."""
     predicted_untouched_peak_bytes: int | None
     """What the same program would need as it was before planning."""
+    reason: str | None
+    """Why there is no prediction; None where there is one."""
     median_seconds: float
     """Time of one call."""
     planned: tuple[Result, ...]
@@ -55,6 +58,8 @@ class MeasuredStep:
         if self.predicted_peak_bytes is not None:
             of = "" if share is None else f"   (measured / predicted: {share:.3f})"
             lines.append(f"predicted peak  {format_bytes(self.predicted_peak_bytes)}{of}")
+        elif self.planned:
+            lines.append(f"no prediction   {self.reason}")
         if self.predicted_untouched_peak_bytes is not None:
             lines.append(f"without a plan  {format_bytes(self.predicted_untouched_peak_bytes)}   (predicted)")
         if self.eager is not None:
@@ -118,26 +123,20 @@ def _measured(
         prepare()
         seconds.append(_seconds_of(call, device))
     held = {storage_key(tensor): storage_bytes(tensor) for tensor in tensors if tensor.device == device}
-    planned = _results(step, [program.result for program in programs])
-    only = planned[0] if len(planned) == 1 else None
-    predicted = [program.predicted_peak_bytes for program in programs if program.result is only]
+    prediction = predict(step, programs)
     return MeasuredStep(
         measured_peak_bytes=peak + sum(held.values()),
-        predicted_peak_bytes=None if only is None else _on(device, [*predicted, only.peak_bytes][0]),
-        predicted_untouched_peak_bytes=None if only is None else _on(device, only.baseline_peak_bytes),
+        predicted_peak_bytes=_on(device, prediction.peak_bytes),
+        predicted_untouched_peak_bytes=_on(device, prediction.untouched_peak_bytes),
+        reason=prediction.reason,
         median_seconds=median(seconds),
-        planned=planned,
+        planned=prediction.planned,
         eager=eager,
     )
 
 
-def _results(step: object, ran: list[Result]) -> tuple[Result, ...]:
-    own = getattr(step, "result", None)
-    return (own,) if isinstance(own, Result) else tuple(ran)
-
-
-def _on(device: torch.device, peaks: Any) -> int | None:
-    return peaks.get(str(device))
+def _on(device: torch.device, peaks: Mapping[str, int] | None) -> int | None:
+    return None if peaks is None else peaks.get(str(device))
 
 
 def _seconds_of(call: Callable[[], Any], device: torch.device) -> float:

@@ -10,6 +10,7 @@ from lowtide.errors import InputError
 from lowtide.frameworks.torch.backend.buckets import keep_to_bucket
 from lowtide.frameworks.torch.backend.compiler_internals import static_inputs
 from lowtide.frameworks.torch.backend.eager import run_boxed
+from lowtide.frameworks.torch.backend.names import new_name
 from lowtide.frameworks.torch.backend.options import Options
 from lowtide.frameworks.torch.backend.planning import plan_module
 from lowtide.frameworks.torch.backend.programs import remember
@@ -22,12 +23,10 @@ class InferenceCompiler:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self._count = 0
 
     def __call__(self, module: GraphModule, example_inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
         """Return the graph as a boxed function in the order of its plan; as it is, where it cannot be planned."""
-        name = f"inference graph {self._count}"
-        self._count += 1
+        name = new_name(module.graph)
         try:
             module = self._plan(name, module)
         except InputError as error:

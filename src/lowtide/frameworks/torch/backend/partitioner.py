@@ -20,6 +20,7 @@ from lowtide.frameworks.torch.backend.compiler_internals import (
     merge_common_subexpressions,
     partition_as_pytorch_does,
 )
+from lowtide.frameworks.torch.backend.names import new_name
 from lowtide.frameworks.torch.backend.old_contents import save_old_contents
 from lowtide.frameworks.torch.backend.options import Options
 from lowtide.frameworks.torch.backend.planning import PlannedModule, plan_module
@@ -41,7 +42,6 @@ class Partitioner:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self._count = 0
 
     def __call__(
         self,
@@ -53,8 +53,7 @@ class Partitioner:
         **others: Any,
     ) -> tuple[GraphModule, GraphModule]:
         """Split a joint graph as its plan says; where it cannot be planned, as PyTorch does, with a warning."""
-        name = f"graph {self._count}"
-        self._count += 1
+        name = new_name(joint.graph)
         static = list(static_lifetime_input_indices or ())
         given = {"num_fwd_outputs": num_fwd_outputs, "static_lifetime_input_indices": static, **others}
         try:

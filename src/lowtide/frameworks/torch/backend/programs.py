@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
+from lowtide.frameworks.torch.backend.names import forget_names
 from lowtide.frameworks.torch.backend.planning import PlannedModule
 
 _MOST_KEPT = 128
@@ -26,8 +27,9 @@ def planned_programs() -> list[PlannedModule]:
 
 
 def forget_programs() -> None:
-    """Let all of them go."""
+    """Let all of them go; names are given anew."""
     _planned.clear()
+    forget_names()
 
 
 @contextmanager
