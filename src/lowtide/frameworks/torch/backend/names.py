@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -43,7 +42,7 @@ def _beginning(node: Node) -> str | None:
 
 def _first_module(graph: Graph) -> str | None:
     for node in graph.nodes:
-        modules: Mapping[str, tuple[str, type | str]] = node.meta.get("nn_module_stack") or {}
+        modules: dict[str, tuple[str, type | str]] = node.meta.get("nn_module_stack") or {}
         for _, kind in modules.values():
             return kind if isinstance(kind, str) else kind.__name__
     return None
