@@ -28,10 +28,13 @@ def predict(step: object, programs: Sequence[PlannedModule]) -> Prediction:
         graph, plan = step.planned
         return Prediction(simulate(graph, plan).peak_bytes, simulate(graph, Plan.baseline(graph)).peak_bytes)
     own = getattr(step, "result", None)
-    planned = [own] if isinstance(own, Result) else [program.result for program in programs]
-    if not planned:
+    if isinstance(own, Result):
+        return Prediction(own.peak_bytes, own.baseline_peak_bytes, planned=(own,))
+    planned = tuple(program.result for program in programs)
+    if not programs:
         return Prediction(reason="nothing that ran was planned by lowtide")
-    if len(planned) > 1:
-        reason = f"{len(planned)} programs ran, and what each leaves alive while others run is known to none of them"
-        return Prediction(reason=reason, planned=tuple(planned))
-    return Prediction(planned[0].peak_bytes, planned[0].baseline_peak_bytes, planned=tuple(planned))
+    if len(programs) > 1:
+        reason = f"{len(programs)} programs ran, and what each leaves alive while others run is known to none of them"
+        return Prediction(reason=reason, planned=planned)
+    (only,) = programs
+    return Prediction(only.predicted_peak_bytes, only.result.baseline_peak_bytes, planned=planned)
