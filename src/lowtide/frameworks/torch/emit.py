@@ -6,7 +6,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import _BoxedCodeGen  # pyright: ignore[reportPrivateUsage]
 
-from lowtide.errors import PlanError
+from lowtide.errors import PlanError, UnsupportedError
 from lowtide.frameworks.torch.captured import attribute
 from lowtide.frameworks.torch.host_copies.emission import CopyEmission
 from lowtide.frameworks.torch.in_place import InPlaceForm, in_place_forms
@@ -72,12 +72,16 @@ class _Emitter:
                 self._made[user] = self._target.node_copy(user, self._value)
 
     def copy_out(self, buffer: int) -> None:
-        """Start to copy a buffer to the host."""
+        """Start to copy a buffer to the host; raises UnsupportedError for an input and for what is overwritten."""
+        if buffer not in self._spanning:
+            name = self._lowered.buffers[buffer].name
+            raise UnsupportedError(f"the plan copies '{name}' to the host, which no op alone writes; leave it in place")
         self._copies.copy_out(buffer, self._value(self._spanning[buffer]))
 
     def copy_in(self, buffer: int) -> None:
         """Start to copy a buffer back from the host."""
         device = self._lowered.buffers[buffer].device or torch.device("cpu")
+        self._forget_views([buffer])
         self._made[self._spanning[buffer]] = self._copies.copy_in(buffer, device)
 
     def free(self, buffer: int, *, at_home: bool) -> None:
@@ -145,12 +149,15 @@ class _Emitter:
 
 
 def _spanning(lowered: Lowered) -> dict[int, Node]:
-    """Return, per buffer that an op allocates, the node of the tensor that spans it: the op, or an element of it."""
+    """Return, per buffer that one op alone writes, the node of the tensor that spans it, the op or its element."""
+    overwritten = {buffer for op in lowered.ops for buffer in op.mutates}
     found: dict[int, Node] = {}
     for op in lowered.ops:
         for node in (op.node, *(user for user in op.node.users if _is_element(user, op.node))):
             if isinstance(value_of(node), torch.Tensor):
                 found.update((buffer, node) for buffer in lowered.buffers_of[node] if buffer in op.writes)
+    for buffer in overwritten:
+        found.pop(buffer, None)
     return found
 
 

@@ -29,3 +29,25 @@ def test_nothing_runs_again_without_a_budget() -> None:
 
 def test_torch_compile_finds_the_backend_by_its_name() -> None:
     assert "lowtide" in torch._dynamo.list_backends(exclude_tags=())  # pyright: ignore[reportPrivateUsage]
+
+
+def test_nothing_goes_to_the_host_unasked() -> None:
+    assert "offload" not in Options.parse({"budget": "50%"}).means
+    asked = {"allow": ["reorder", "offload"], "host_bandwidth": "25 GB/s", "host_capacity": "64 GiB"}
+    assert "offload" in Options.parse({"budget": "50%", **asked}).means
+    assert "offload" not in Options.parse(asked).means
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"host_bandwidth": "25 GB/s"}, "add 'offload' to allow"),
+        ({"host_capacity": "8 GiB", "allow": ["recompute"]}, "add 'offload' to allow"),
+        ({"host_bandwidth": "fast", "allow": ["offload"]}, "cannot read 'fast' as a bandwidth"),
+        ({"host_bandwidth": 0, "allow": ["offload"]}, "more than 0"),
+        ({"host_capacity": "much", "allow": ["offload"]}, "cannot read 'much' as a size"),
+    ],
+)
+def test_a_host_that_makes_no_sense_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Options.parse(given)

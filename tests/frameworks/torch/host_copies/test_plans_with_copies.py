@@ -1,5 +1,7 @@
 """Plans with copies, carried out: the same bits, device and host within what the plan says, views made anew."""
 
+from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,9 +11,10 @@ from torch import nn
 import lowtide
 import lowtide.torch as lt
 from lowtide.analysis import simulate
-from lowtide.errors import FingerprintError
+from lowtide.errors import FingerprintError, UnsupportedError
 from lowtide.frameworks.torch.host_copies.cpu_host import cpu_host
 from lowtide.frameworks.torch.model import TorchModel
+from lowtide.graph import Graph, Lifetime
 from lowtide.offload import Host
 from lowtide.pipeline import minimize
 from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run, verify
@@ -71,6 +74,40 @@ def test_a_second_run_beside_a_copy_on_the_host_is_carried_out(digest: Any) -> N
     assert digest(model.apply(plan)(*inputs)) == digest(_views(*inputs))
 
 
+def test_what_takes_over_the_storage_of_a_traveler_leaves_its_views_behind(digest: Any) -> None:
+    """`a` is doubled in place while a copy of it is on the host; its transpose is read before and after."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        a = x.exp()
+        turned = a.t()
+        b = turned @ x
+        c = a * 2
+        return c.sum() + turned.sum(0) + b.sum(0)
+
+    inputs = (torch.randn(N, N) / N,)
+    model = TorchModel((function, inputs), host=HOST)
+    graph = model.graph
+    a, c = int(graph.writes[0][0]), int(graph.writes[2][0])
+    steps: list[Any] = []
+    for step in Plan.baseline(graph).steps():
+        doubled = step == Run(2)
+        steps += [CopyOut(a, 1), Run(2, ((a, c),)), CopyIn(a, 1)] if doubled else [step]
+    plan = Plan.from_steps(graph, [*steps, Free(a, 1)])
+    verify(graph, plan)
+    assert digest(model.apply(plan)(*inputs)) == digest(function(*inputs))
+
+
+def test_what_several_ops_write_does_not_travel() -> None:
+    """Its aliases would keep what is on the device."""
+    model = TorchModel((lambda x: x.exp().mul_(2).sum(), (torch.randn(N, N),)), host=HOST)
+    written = int(model.graph.writes[0][0])
+    steps = [Run(0), Run(1), CopyOut(written, 1), Free(written), CopyIn(written, 1), Run(2), Free(written, 1)]
+    plan = Plan.from_steps(model.graph, [*steps, Free(written)])
+    verify(model.graph, plan)
+    with pytest.raises(UnsupportedError, match="no op alone writes"):
+        model.apply(plan)
+
+
 def _training_step() -> tuple[lt.TrainingStep, tuple[torch.Tensor, ...]]:
     torch.manual_seed(0)
     layers: list[nn.Module] = []
@@ -80,6 +117,45 @@ def _training_step() -> tuple[lt.TrainingStep, tuple[torch.Tensor, ...]]:
     model = nn.Sequential(*layers)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     return lt.TrainingStep(model, lambda m, x: m(x).pow(2).mean(), optimizer), (torch.randn(512, 64),)
+
+
+def _with_trips(graph: Graph, plan: Plan, random: Random) -> Plan:
+    """Return a plan in which many buffers visit the host between two of their uses, copied at random places."""
+    steps = list(plan.steps())
+    uses: dict[int, list[int]] = {}
+    for place, step in enumerate(steps):
+        for buffer in graph.structure.touches[step.op].tolist() if isinstance(step, Run) else ():
+            uses.setdefault(buffer, []).append(place)
+    before: dict[int, list[Any]] = {}
+    overwritten = set(graph.mutates.values.tolist())
+    for buffer, places in uses.items():
+        stays = graph.lifetimes[buffer] < Lifetime.INTERMEDIATE or not graph.sizes[buffer] or buffer in overwritten
+        if stays or len(places) < 2:
+            continue
+        first = random.randrange(len(places) - 1)
+        between = sorted(random.randint(places[first] + 1, places[first + 1]) for _ in range(3))
+        trip = [CopyOut(buffer, 1), Free(buffer), CopyIn(buffer, 1), Free(buffer, 1)]
+        for place, step in zip([*between, random.randint(between[2], len(steps))], trip, strict=True):
+            before.setdefault(place, []).append(step)
+    merged = [each for place, step in enumerate(steps) for each in (*before.get(place, ()), step)]
+    return Plan.from_steps(graph, [*merged, *before.get(len(steps), ())])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_trips_change_no_bit(seed: int, plans_of: Callable[[Graph, int], list[Plan]]) -> None:
+    """Nearly every buffer visits the host, in random orders with all in-place pairs: bits and peaks are the plan's."""
+    random = Random(seed)
+    model = TorchModel(_training_step(), host=HOST)
+    digests: set[str] = set()
+    for plan in plans_of(model.graph, 1):
+        travels = _with_trips(model.graph, plan, random)
+        verify(model.graph, travels)
+        predicted = simulate(model.graph, travels).peak_bytes
+        plain, measured = (lt.measure_captured(model.captured, model.apply(each)) for each in (plan, travels))
+        digests |= {plain.outputs_digest, measured.outputs_digest}
+        assert measured.peak_bytes <= 1.01 * predicted["cpu"]
+        assert measured.host_peak_bytes <= predicted["host"]
+    assert len(digests) == 1
 
 
 @pytest.mark.parametrize("allow", [("offload",), ("reorder", "share", "offload"), ("share", "recompute", "offload")])

@@ -7,10 +7,12 @@ from typing import Any, get_args
 from lowtide.costs import ProfileName
 from lowtide.effort import EffortName
 from lowtide.errors import UsageError
+from lowtide.frameworks.torch.host_copies.link import check_host
 
 COMPILERS = ("inductor", "eager")
-MEANS = ("reorder", "share", "recompute")
-_OF_INDUCTOR = ("reorder", "recompute")
+MEANS = ("reorder", "share", "recompute", "offload")
+_BY_DEFAULT = ("reorder", "share", "recompute")
+_OF_INDUCTOR = ("reorder", "recompute", "offload")
 """Inductor decides on its own which outputs take over the storage of inputs."""
 
 
@@ -22,7 +24,13 @@ class Options:
     """What the device may hold while a graph runs, its parameters included ("8 GiB"), or a part of the peak of the
     untouched graph without them ("50%"); None for the least peak without running anything again."""
     allow: tuple[str, ...] | None = None
-    """Means, as `lowtide.minimize` takes them; None for all that the compiler and the budget have a use for."""
+    """Means, as `lowtide.minimize` takes them; None for all but "offload" that the compiler and the budget have a use
+    for."""
+    host_bandwidth: str | int | None = None
+    """For "offload": how fast copies to the host and back are, each way ("25 GB/s", bytes per second); None for 1/64 of
+    the speed of the device's memory, as PCIe is beside a GPU's."""
+    host_capacity: str | int | None = None
+    """For "offload": what the host may hold of a program's at once; None for any amount."""
     compiler: str = "inductor"
     costs: ProfileName | None = None
     """What ops cost when it is decided what runs again; None for what suits the compiler."""
@@ -55,14 +63,15 @@ class Options:
         wrong = [means for means in options.allow or () if means not in MEANS]
         if wrong:
             raise UsageError(f"backend 'lowtide' cannot {wrong[0]!r}; it can {', '.join(MEANS)}")
+        check_host(options.allow, options.host_bandwidth, options.host_capacity)
         return options
 
     @property
     def means(self) -> frozenset[str]:
         """What planning may do: all of it without a choice, less what the compiler decides on its own."""
-        chosen = frozenset(MEANS if self.allow is None else self.allow)
+        chosen = frozenset(_BY_DEFAULT if self.allow is None else self.allow)
         if self.budget is None:
-            chosen -= {"recompute"}
+            chosen -= {"recompute", "offload"}
         return chosen & frozenset(_OF_INDUCTOR) if self.compiler == "inductor" else chosen
 
     @property

@@ -67,11 +67,14 @@ class Partitioner:
     ) -> tuple[GraphModule, GraphModule]:
         n_outputs: int = given["num_fwd_outputs"]
         if self.options.compiler == "inductor":
-            whole = _copy(joint)
-            (leave_to_plan if "recompute" in self.options.means else save_draws)(whole.graph)
-            forward, backward = _partition_as_pytorch_does(whole, joint_inputs, given)
-            planned = self._plan(name, rejoin(forward, backward, n_outputs), joint, static)
-            if not planned.result.reruns and not planned.result.moved_ops:
+            marked = _copy(joint)
+            (leave_to_plan if "recompute" in self.options.means else save_draws)(marked.graph)
+            forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given)
+            travel = "offload" in self.options.means  # all that reads a traveler must be known
+            whole = rejoin(forward, backward, n_outputs, count_reruns=travel)
+            planned = self._plan(name, whole, joint, static)
+            result = planned.result
+            if not result.reruns and not result.moved_ops and not result.transfers.bytes_out:
                 return forward, backward
             from lowtide.frameworks.torch.inductor.saved_inputs import save_inputs_flat
             from lowtide.frameworks.torch.inductor.stored_values import store_early_values
@@ -92,7 +95,8 @@ class Partitioner:
         return with_boundary(module, n_outputs)
 
     def _may_repeat(self, graph: Graph) -> bool:
-        return "recompute" in self.options.means or has_checkpoints(graph)
+        """Tell whether ops may run again, or what they make may visit the host, which needs the same."""
+        return bool(self.options.means & {"recompute", "offload"}) or has_checkpoints(graph)
 
     def _plan(self, name: str, whole: GraphModule, joint: GraphModule, static: Sequence[int]) -> PlannedModule:
         if self._may_repeat(whole.graph):

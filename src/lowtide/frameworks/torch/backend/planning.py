@@ -14,6 +14,7 @@ from lowtide.frameworks.torch.backend.options import Options
 from lowtide.frameworks.torch.distributed.agreement import partners, require_agreement
 from lowtide.frameworks.torch.distributed.plan_folder import digest_of, load_plan
 from lowtide.frameworks.torch.emit import emit
+from lowtide.frameworks.torch.host_copies.link import host_for
 from lowtide.frameworks.torch.inductor.identity import identity
 from lowtide.frameworks.torch.lowering import Lowered, lower
 from lowtide.frameworks.torch.read import graph_of
@@ -58,6 +59,8 @@ def plan_module(name: str, module: GraphModule, lifetimes: dict[Node, Lifetime],
     graph = graph_of(
         name, module, lowered, run_once=_held_by_others(lowered) | _must_be_saved(lowered), after=_in_backward(lowered)
     )
+    if "offload" in options.means:
+        graph = host_for(graph, options.host_bandwidth, options.host_capacity).beside(graph)
     result = _result(graph, module, options)
     _report(name, graph, result)
     return PlannedModule(name, module, graph, result, emit(module, lowered, result.plan, boxed=False))

@@ -6,13 +6,23 @@ from typing import Any
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.backend.boundary import is_tangent, turn_back
-from lowtide.frameworks.torch.backend.compiler_internals import is_symbol, outputs_of, set_output
+from lowtide.frameworks.torch.backend.compiler_internals import (
+    compute_fake,
+    is_symbol,
+    outputs_of,
+    set_output,
+)
+from lowtide.frameworks.torch.torch_internals import storages_of
 
 
-def rejoin(forward: GraphModule, backward: GraphModule, n_forward_outputs: int) -> GraphModule:
+def rejoin(
+    forward: GraphModule, backward: GraphModule, n_forward_outputs: int, *, count_reruns: bool = False
+) -> GraphModule:
     """Return forward pass, boundary and backward pass as one graph, in which what the backward runs again is plain ops.
 
     Saved values come back in AOTAutograd's order: the forward returns symbols last, the backward takes them first.
+    PyTorch's partitioner leaves what runs again the fake tensors of its first run, so that it counts as a view of that,
+    takes no memory and reads what nobody knows of. With `count_reruns` it gets storage of its own.
     """
     graph, made = Graph(), dict[Node, Node]()
     for node in forward.graph.nodes:
@@ -27,9 +37,14 @@ def rejoin(forward: GraphModule, backward: GraphModule, n_forward_outputs: int) 
     for node, source in zip((node for node in inputs if node not in tangents), crossing, strict=True):
         made[node] = made[source]
     made.update(turn_back(graph, forward, n_forward_outputs, tangents, made))
+    known = storages_of(*graph.nodes)
     for node in backward.graph.nodes:
         if node.op not in ("placeholder", "output"):
-            made[node] = graph.node_copy(node, made.__getitem__)
+            made[node] = copied = graph.node_copy(node, made.__getitem__)
+            apart = known & storages_of(copied) - storages_of(*copied.all_input_nodes)
+            if count_reruns and apart and node.op == "call_function":
+                copied.meta["val"] = compute_fake(copied)  # it runs again, or looks at what does
+            known |= storages_of(copied)
     values = [*results[:n_forward_outputs], *outputs_of(backward)]
     set_output(graph, [made[value] if isinstance(value, Node) else value for value in values], [None] * len(values))
     return GraphModule({**_attributes_of(forward), **_attributes_of(backward)}, graph)

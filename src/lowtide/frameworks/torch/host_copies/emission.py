@@ -8,6 +8,9 @@ from torch.fx import Graph, Node
 from lowtide.frameworks.torch.host_copies.ops import COPY_TO_DEVICE, COPY_TO_HOST, HOST, WAIT_FOR_COPY, like
 from lowtide.frameworks.torch.torch_internals import value_of
 
+ON_HOST = "lowtide_on_host"
+"""In the meta data of nodes that stand for a copy on the host."""
+
 
 class CopyEmission:
     """Appends copies, and waits for them where a plan needs them to be complete; knows which are under way."""
@@ -28,6 +31,7 @@ class CopyEmission:
         """Start to copy a buffer, in the form of a tensor that spans it."""
         value: torch.Tensor = value_of(tensor)
         self._on_host[buffer] = self._append(COPY_TO_HOST, (tensor,), f"{tensor.name}_on_host", like(value, HOST))
+        self._on_host[buffer].meta[ON_HOST] = True
         self._leaving[buffer] = tensor
 
     def copy_in(self, buffer: int, device: torch.device) -> Node:
