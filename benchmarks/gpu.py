@@ -1,4 +1,4 @@
-"""Training steps on a GPU in under ten minutes: lowtide, without and with offload, torch's own budget, checkpointing."""
+"""Training steps on a GPU in under ten minutes: lowtide, with offload as well, torch's own budget, checkpointing."""
 
 import argparse
 import logging
