@@ -15,6 +15,7 @@ from lowtide.errors import UsageError
 from lowtide.frameworks.torch.allocation_events import peak_of_call
 from lowtide.frameworks.torch.backend.programs import programs_run
 from lowtide.frameworks.torch.captured import Captured
+from lowtide.frameworks.torch.host_copies.host_peak import host_peak_of_call
 from lowtide.frameworks.torch.kept_state import KeptState
 from lowtide.frameworks.torch.prediction import predict
 from lowtide.frameworks.torch.torch_internals import storage_bytes, storage_key
@@ -34,6 +35,8 @@ class MeasuredStep:
 
     measured_peak_bytes: int
     """The most bytes allocated at once during a call, the batch counted, all else that was there before left out."""
+    measured_host_bytes: int
+    """The most bytes that copies to the host held there at once."""
     predicted_peak_bytes: int | None
     """The peak of the plan that ran; None where none did, or several, see `reason`."""
     predicted_untouched_peak_bytes: int | None
@@ -62,6 +65,8 @@ class MeasuredStep:
             lines.append(f"no prediction   {self.reason}")
         if self.predicted_untouched_peak_bytes is not None:
             lines.append(f"without a plan  {format_bytes(self.predicted_untouched_peak_bytes)}   (predicted)")
+        if self.measured_host_bytes:
+            lines.append(f"on the host     {format_bytes(self.measured_host_bytes)}   (measured)")
         if self.eager is not None:
             lines.append(f"eager peak      {format_bytes(self.eager.measured_peak_bytes)}   (measured)")
         lines.append(f"step time       {self.median_seconds * 1e3:.1f} ms")
@@ -117,7 +122,7 @@ def _measured(
         call()
     prepare()
     with programs_run() as programs:
-        peak, _ = peak_of_call(call, device)
+        on_host, (peak, _) = host_peak_of_call(lambda: peak_of_call(call, device), device)
     seconds: list[float] = []
     for _ in range(timed_calls):
         prepare()
@@ -126,6 +131,7 @@ def _measured(
     prediction = predict(step, programs)
     return MeasuredStep(
         measured_peak_bytes=peak + sum(held.values()),
+        measured_host_bytes=on_host,
         predicted_peak_bytes=_on(device, prediction.peak_bytes),
         predicted_untouched_peak_bytes=_on(device, prediction.untouched_peak_bytes),
         reason=prediction.reason,
