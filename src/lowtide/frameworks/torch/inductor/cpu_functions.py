@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch._inductor import config
 
 from lowtide.frameworks.torch.backend.compiler_internals import end_cpu_functions_after
-from lowtide.frameworks.torch.inductor.kernel_graph import KernelNode, graph_of_kernels
+from lowtide.frameworks.torch.inductor.kernel_graph import KernelNode, becomes_cpp, graph_of_kernels
 from lowtide.graph import Graph, Lifetime
 
 _FREED = (Lifetime.DONATED, Lifetime.INTERMEDIATE)
@@ -36,26 +35,19 @@ class CpuFunctions:
         for place, node in enumerate(nodes):
             alone = int(before[place] + made[place] + graph.scratch[place])
             joined = held + int(made[place])
-            if held and _joins(node):
+            if held and becomes_cpp(node):
                 if most_bytes is None or joined <= most_bytes or joined <= alone:
                     alone = joined
                 else:
                     last.append(nodes[place - 1])
             peak = max(peak, alone)
-            held = alone if _joins(node) else 0
+            held = alone if becomes_cpp(node) else 0
         return cls(max([peak, *map(int, after)]), tuple(last))
 
     def end_where_full(self, scheduler: Any) -> None:
         """Have Inductor end functions after the kernels that are the last to fit."""
         if self.last_kernels:
             end_cpu_functions_after(scheduler, self.last_kernels)
-
-
-def _joins(node: KernelNode) -> bool:
-    """Tell whether a kernel goes into one function with those around it."""
-    device = node.get_device()
-    on_cpu = device is not None and device.type == "cpu" and config.cpu_backend == "cpp"
-    return on_cpu and not node.is_extern() and not node.is_template()
 
 
 def _memory(graph: Graph) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tag
+from torch._inductor import config
 from torch._inductor.dependencies import WeakDep
 from torch._inductor.ir import ExternKernel, MultiOutput, MultiOutputLayout, RandomSeeds
 from torch._inductor.memory import compute_size_for_scheduler_buffer, get_freeable_input_buf
@@ -121,9 +122,21 @@ def _dependencies(
 
 
 def _stays_within(buffer: Any, node: KernelNode) -> bool:
-    """Tell whether only the kernel itself uses a buffer, which is then never stored."""
+    """Tell whether only the kernel itself uses a buffer, which is then never stored.
+
+    On the CPU it is if it comes from a reduction, since another loop reads it.
+    """
     own = {part.get_name() for part in node.get_nodes()}
-    return len(own) > 1 and bool(buffer.users) and all(user.node.get_name() in own for user in buffer.users)
+    if len(own) == 1 or not buffer.users or any(user.node.get_name() not in own for user in buffer.users):
+        return False
+    return not (becomes_cpp(node) and buffer.defining_op.is_reduction())
+
+
+def becomes_cpp(node: KernelNode) -> bool:
+    """Tell whether Inductor writes a kernel in C++, for the CPU."""
+    device = node.get_device()
+    on_cpu = device is not None and device.type == "cpu" and config.cpu_backend == "cpp"
+    return on_cpu and not node.is_extern() and not node.is_template()
 
 
 def _parts_of(buffer: Any, real: dict[str, str]) -> list[Any]:

@@ -29,6 +29,12 @@ def pairs_in_place(node: Any) -> Iterator[tuple[str, str]]:
                         break
 
 
+def _accesses(name: str, node: Any) -> set[Any]:
+    """Return the different ways in which the parts of a kernel read and write a buffer."""
+    accesses = (access for part in node.get_nodes() for access in part.read_writes.reads_and_writes())
+    return {access for access in accesses if access.name == name}
+
+
 def _buffer(name: str) -> Any:
     scheduler = V.graph.scheduler
     return scheduler.name_to_donated_buffer.get(name) or scheduler.name_to_buf.get(name)
@@ -60,6 +66,6 @@ def _is_last_and_alike(given: Any, part: Any, node: Any) -> bool:
     """Tell whether, within a fused kernel, nothing reads a buffer after a part, or in another way than it."""
     parts = list(node.get_nodes())
     later = {each.get_name() for each in parts[parts.index(part) + 1 :]}
-    name = given.get_name()
-    accesses = {access for each in parts for access in each.read_writes.reads_and_writes() if access.name == name}
-    return len(accesses) == 1 and not any(user.node.get_name() in later for user in given.users)
+    return len(_accesses(given.get_name(), node)) == 1 and not any(
+        user.node.get_name() in later for user in given.users
+    )
