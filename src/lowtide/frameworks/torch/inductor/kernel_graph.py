@@ -17,6 +17,7 @@ from torch.fx import Node
 from torch.utils._ordered_set import OrderedSet
 
 from lowtide.frameworks.torch.hints import hinted_value_of, stand_in
+from lowtide.frameworks.torch.inductor.host_buffers import is_copy, names_on_host
 from lowtide.frameworks.torch.inductor.kernels_in_place import pairs_in_place
 from lowtide.frameworks.torch.scratch import scratch_bytes
 from lowtide.graph import Graph, GraphBuilder, Lifetime
@@ -28,18 +29,20 @@ KernelNode = Any
 def graph_of_kernels(nodes: Sequence[KernelNode]) -> Graph:
     """Return the graph of scheduler nodes: one op per kernel, one buffer per allocation, sizes as Inductor hints them.
 
-    Inputs that the caller keeps are left out; what the caller gives away is donated. A buffer that is overwritten keeps
-    the name it was made with.
+    Inputs that the caller keeps are left out; what the caller gives away is donated. What lies on the host takes
+    nothing. A buffer that is overwritten keeps the name it was made with.
     """
     scheduler = V.graph.scheduler
     real: dict[str, str] = scheduler.mutation_real_name
     sizes: dict[str, tuple[int, int]] = compute_size_for_scheduler_buffer(scheduler.name_to_buf)
     outputs: set[str] = {real.get(str(name), str(name)) for name in V.graph.get_output_names() if name}
+    sizes.update(dict.fromkeys(on_host := names_on_host(nodes), (0, 0)))
     builder = GraphBuilder("kernels")
     buffers: dict[str, int] = {}
     for name, given in get_freeable_input_buf(list(nodes), OrderedSet(V.graph.graph_inputs.keys())).items():
         lifetime = Lifetime.INPUT if name in outputs else Lifetime.DONATED
-        buffers[name] = builder.add_buffer(name, int(given.mpi_buffer.size_free), lifetime)
+        size = 0 if name in on_host else int(given.mpi_buffer.size_free)
+        buffers[name] = builder.add_buffer(name, size, lifetime)
     makers: dict[str, int] = {}
     for node in nodes:
         reads, after = _dependencies(node, real, buffers, makers)
@@ -64,14 +67,14 @@ def graph_of_kernels(nodes: Sequence[KernelNode]) -> Graph:
 
 
 def _keeps_order(node: KernelNode) -> bool:
-    """Tell whether a kernel must keep its place among others of its kind: draws, collectives, side effects."""
+    """Tell whether a kernel must keep its place among others of its kind: draws, collectives, copies, side effects."""
     parts = [part.node for part in node.get_nodes()]
     draws = any(
         isinstance(part, RandomSeeds) or Tag.nondeterministic_seeded in getattr(part.op_overload, "tags", ())
         for part in parts
         if isinstance(part, ExternKernel)
     )
-    return bool(draws or contains_collective(node) or contains_wait(node) or node.has_side_effects())
+    return bool(draws or is_copy(node) or contains_collective(node) or contains_wait(node) or node.has_side_effects())
 
 
 def _in_place(node: KernelNode, buffers: dict[str, int], reads: list[int], written: list[int]) -> list[tuple[int, int]]:
