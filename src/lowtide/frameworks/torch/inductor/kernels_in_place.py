@@ -54,6 +54,8 @@ def _may_take_over(given: Any, buffer: Any, part: Any, node: Any) -> bool:
     if isinstance(maker, FallbackKernel | MultiOutput) and given.node.get_inputs_that_alias_output():
         return False
     last = [user for user in given.users if user.node is part]
+    if any(user.is_weak and user.node is not part for user in given.users):
+        return False  # what overwrites an operand of its maker waits for it, and counts as a use to come
     return (
         len(last) == 1
         and last[0].can_inplace

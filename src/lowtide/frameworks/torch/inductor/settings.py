@@ -20,12 +20,13 @@ _NOT_CACHED = {"enable_autograd_cache": False}
 """Every program is planned where it is compiled, so that its plan can be shown; kernels still come from the cache."""
 
 
-def settings(options: Options) -> dict[str, Any]:
+def settings(options: Options, peaks: FusedPeaks | None = None) -> dict[str, Any]:
     """Return what Inductor's configuration is patched with: our partitioner, and our order as the last pass.
 
-    Where the user has passes of their own for the overlap with communication, they run before ours.
+    Where the user has passes of their own for the overlap with communication, they run before ours. `peaks` says what
+    kernels may need; left out, it is what the plans of the partitioner leave to them.
     """
-    peaks = FusedPeaks(options)
+    peaks = FusedPeaks(options) if peaks is None else peaks
     chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options, peaks)}
     if "reorder" in options.means:
         chosen["reorder_for_peak_memory"] = False  # it would move random draws past one another

@@ -110,7 +110,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
         run(
             [fakes.empty(t) for t in fakes.tensors],
             [],
-            lambda given: found.append(discover_state(step.optimizer, given)),
+            lambda given: found.append(discover_state(step.optimizer, given, step.spells_out_fused)),
             None,
         )
         (state,) = found

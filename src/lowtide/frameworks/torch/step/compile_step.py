@@ -13,28 +13,31 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from lowtide.errors import UnsupportedError
 from lowtide.frameworks.torch.backend.compiler_internals import compile_fx, patched
 from lowtide.frameworks.torch.backend.options import Options
-from lowtide.frameworks.torch.captured import Captured, CaptureMismatchError
+from lowtide.frameworks.torch.captured import CaptureMismatchError
+from lowtide.frameworks.torch.inductor.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.inductor.settings import settings
-from lowtide.frameworks.torch.split_foreach import FUSED_OPTIMIZERS
 from lowtide.frameworks.torch.step.scalar_settings import ScalarSetting
-from lowtide.frameworks.torch.torch_internals import map_nodes, op_name, value_of
+from lowtide.frameworks.torch.torch_internals import map_nodes, value_of
 
 
 def compile_step(
-    captured: Captured, entries: Sequence[ScalarSetting], values: Sequence[float]
+    planned: GraphModule, entries: Sequence[ScalarSetting], values: Sequence[float], options: Options, peaks: FusedPeaks
 ) -> Callable[[list[Any]], list[Any]]:
-    """Return a function of the graph's inputs that runs the captured step compiled; random draws are those of eager.
+    """Return a function of the graph's inputs that runs a step compiled; random draws are those of eager.
 
     `entries` are the settings that are the graph's last inputs, with their present values. Learning rates may change
-    from call to call; the function raises CaptureMismatchError where another setting has changed.
-    Raises UnsupportedError for what Inductor cannot compile, with what to do instead.
+    from call to call; the function raises CaptureMismatchError where another setting has changed. What the graph runs
+    again stays apart: kernels are fused within what `peaks` leaves to them. Raises UnsupportedError for what Inductor
+    cannot compile, with what to do instead.
     """
-    graph, constants = _for_inductor(captured.graph_module, entries, values)
+    graph, constants = _for_inductor(planned, entries, values)
     mode = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
-    module = GraphModule(captured.graph_module, graph)
+    module = GraphModule(planned, graph)
     with mode:
-        inputs = [_stand_in(value_of(node)) for node in captured.graph_module.graph.find_nodes(op="placeholder")]
-    changes = {**settings(Options.parse({"compiler": "inductor"})), "fallback_random": True}
+        inputs = [_stand_in(value_of(node)) for node in planned.graph.find_nodes(op="placeholder")]
+    changes = {**settings(options, peaks), "fallback_random": True}
+    if options.budget is not None:
+        changes["fx_graph_cache"] = False  # what the kernels need is known only where they are made
     not_merged = {"cse": False, "enable_autograd_cache": False}
     try:
         with torch.no_grad(), tracing(TracingContext(mode)), patched(functorch_config, not_merged):
@@ -79,11 +82,6 @@ def _for_inductor(
     for node in module.graph.nodes:
         if node.op == "placeholder":
             continue
-        if op_name(node.target) in FUSED_OPTIMIZERS:
-            raise UnsupportedError(
-                "Inductor cannot change the settings of a fused optimizer; make it without fused=True, since Inductor "
-                "fuses the update itself"
-            )
         args, kwargs = map_nodes((node.args, dict(node.kwargs)), copies.__getitem__)
         copies[node] = graph.create_node(node.op, node.target, args, kwargs, name=node.name)
     return graph, constants

@@ -35,6 +35,8 @@ class OptimizerState:
     """Group and key of the settings that are tensors, such as a learning rate."""
     scalars: ScalarSettings
     """The settings that are floats and may change."""
+    spells_out_fused: bool
+    """Whether updates are plain ones where the optimizer would run a fused kernel."""
 
     def parameters(self) -> list[torch.Tensor]:
         """Return the optimizer's parameters in the order of its groups."""
@@ -95,6 +97,8 @@ class OptimizerState:
             for (group, key), tensor in zip(self.settings, tensors[len(self.entries) :], strict=True):
                 groups[group][key] = tensor
             self.scalars.put(groups, scalars)
+            if self.spells_out_fused:
+                _spell_out(groups)
 
         with swapped(self.optimizer, parameters, state, adjust):
             yield
@@ -105,9 +109,12 @@ class OptimizerState:
                     tensor.copy_(now)
 
 
-def discover_state(optimizer: Optimizer, parameters: Sequence[torch.Tensor]) -> OptimizerState:
+def discover_state(
+    optimizer: Optimizer, parameters: Sequence[torch.Tensor], spells_out_fused: bool = False
+) -> OptimizerState:
     """Find the state of an optimizer by running one update on fake parameters that hold fake gradients.
 
+    The update is the plain one, in place of a fused kernel, where that is asked for.
     Raises UnsupportedError where state is no tensor and changes.
     """
     settings = tuple(
@@ -125,6 +132,8 @@ def discover_state(optimizer: Optimizer, parameters: Sequence[torch.Tensor]) -> 
     def adjust(groups: Groups) -> None:
         for index, key in settings:
             groups[index][key] = _form_of(optimizer.param_groups[index][key])
+        if spells_out_fused:
+            _spell_out(groups)
 
     with swapped(optimizer, parameters, state, adjust):
         raw_step(optimizer)
@@ -140,7 +149,14 @@ def discover_state(optimizer: Optimizer, parameters: Sequence[torch.Tensor]) -> 
                     f"{type(optimizer).__name__} keeps the Python value '{key}' that changes in every step; "
                     "no graph can hold it, use an optimizer that keeps its state in tensors"
                 )
-    return OptimizerState(optimizer, tuple(entries), settings, ScalarSettings.of(optimizer))
+    return OptimizerState(optimizer, tuple(entries), settings, ScalarSettings.of(optimizer), spells_out_fused)
+
+
+def _spell_out(groups: Groups) -> None:
+    """Switch fused kernels off."""
+    for group in groups:
+        if group.get("fused"):
+            group.update(fused=False, foreach=False)
 
 
 def _plain_values(entries: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from lowtide.frameworks.torch.capture import capture
 from lowtide.frameworks.torch.captured import Captured, CaptureMismatchError
 from lowtide.frameworks.torch.host_copies.link import check_host, host_for
 from lowtide.frameworks.torch.model import TorchModel
-from lowtide.frameworks.torch.step.step_binding import TrainingStepBinding
+from lowtide.frameworks.torch.step.grad_scaling import active
 from lowtide.frameworks.torch.step.training_step import GradientHook, LossFunction, ModelHook, TrainingStep
 from lowtide.graph import Graph
 from lowtide.offload import Host
@@ -49,13 +49,13 @@ class PlannedStep:
         self,
         step: TrainingStep,
         plan: Callable[[TorchModel], Result],
-        compiler: CompilerName,
+        compiled: Callable[[TorchModel, Result], tuple[Applied, Result]] | None = None,
         host: Callable[[Graph], Host | None] = lambda _: None,
     ) -> None:
         self.step = step
         self._plan = plan
         self._host = host
-        self._compiler = compiler
+        self._compile = compiled
         self._programs: list[_Program] = []
         """The one used last comes first."""
 
@@ -101,9 +101,10 @@ class PlannedStep:
         fingerprint = model.graph.fingerprint
         known = next((program for program in self._programs if program.model.graph.fingerprint == fingerprint), None)
         result = self._plan(model) if known is None else known.result
-        applied = model.apply(result.plan)
-        if self._compiler == "inductor":
-            applied = _compiled(applied)
+        if self._compile is None:
+            applied = model.apply(result.plan)
+        else:
+            applied, result = self._compile(model, result)
         program = _Program(model, result, applied)
         if known is not None:
             self._programs.remove(known)
@@ -158,15 +159,11 @@ def training_step(
 
     Raises UnsupportedError for a step that no graph can hold, with what to do instead; UsageError for a bad call.
     """
-    _check_compiler(compiler, accumulate)
+    _check_compiler(compiler, accumulate, grad_scaler)
     if accumulate < 1:
         raise UsageError(f"accumulate is {accumulate}; give the number of calls that make a step, at least 1")
-    in_order = budget is None or compiler == "inductor"
-    allowed = (
-        (("reorder", "share") if in_order else ("reorder", "share", "recompute")) if allow is None else tuple(allow)
-    )
-    if compiler == "inductor" and "recompute" in allowed:
-        raise UsageError("Inductor would merge what runs again; leave recompute out, or use compiler='eager'")
+    means = ("reorder", "share") if budget is None else ("reorder", "share", "recompute")
+    allowed = means if allow is None else tuple(allow)
     if compiler == "inductor" and "offload" in allowed:
         raise UsageError("a compiled step copies nothing to the host; leave offload out, or use compiler='eager'")
     check_host(allowed, host_bandwidth, host_capacity)
@@ -185,16 +182,24 @@ def training_step(
         accumulate=accumulate,
         grad_scaler=grad_scaler,
     )
+    step.spells_out_fused = compiler == "inductor"
 
-    def plan(model: TorchModel) -> Result:
-        if compiler == "inductor":
-            return minimize(model.graph, budget=budget, allow=allowed, effort=effort)
-        return plan_model(model, budget=budget, allow=allowed, effort=effort)[1]
+    def plan(model: TorchModel, within: str | int | None = budget) -> Result:
+        if compiler == "eager":
+            return plan_model(model, budget=within, allow=allowed, effort=effort)[1]
+        by_itself = {"share"} if "recompute" in allowed else set[str]()
+        chosen = [means for means in allowed if means not in by_itself]
+        return minimize(model.graph, budget=within, allow=chosen, costs="fused", effort=effort)
 
     def host(graph: Graph) -> Host | None:
         return host_for(graph, host_bandwidth, host_capacity) if "offload" in allowed else None
 
-    planned = PlannedStep(step, plan, compiler, host)
+    def compiled(model: TorchModel, result: Result) -> tuple[Applied, Result]:
+        from lowtide.frameworks.torch.step.compiled_step import compiled_step  # loads Inductor, which takes seconds
+
+        return compiled_step(model, result, budget, effort, lambda less: plan(model, less))
+
+    planned = PlannedStep(step, plan, compiled if compiler == "inductor" else None, host)
     args, kwargs = _call_of(example_batch)
     for step.done in sorted({0, min(1, accumulate - 1), accumulate - 1}):  # the first call, one between, the last
         planned.prepare(args, kwargs)
@@ -202,24 +207,18 @@ def training_step(
     return planned
 
 
-def _check_compiler(compiler: str, accumulate: int) -> None:
+def _check_compiler(compiler: str, accumulate: int, grad_scaler: GradScaler | None) -> None:
     if compiler not in get_args(CompilerName):
         raise UsageError(f"unknown compiler {compiler!r}; choose one of {', '.join(get_args(CompilerName))}")
     if compiler == "inductor" and accumulate > 1:
         raise UnsupportedError(
             "a step of several calls is not compiled, since gradients would stay until its end; use compiler='eager'"
         )
-
-
-def _compiled(applied: Applied) -> Applied:
-    from lowtide.frameworks.torch.step.compile_step import compile_step  # loads Inductor, which takes seconds
-
-    binding = applied.captured.binding
-    if not isinstance(binding, TrainingStepBinding):
-        raise UsageError("only a training step is compiled here")
-    settings = binding.state.scalars
-    values = settings.live(binding.state.optimizer)
-    return Applied(applied.captured, applied.module, compile_step(applied.captured, settings.entries, values))
+    if compiler == "inductor" and active(grad_scaler) is not None:
+        raise UnsupportedError(
+            "a GradScaler skips updates within fused kernels, which are not compiled; use compiler='eager', or train "
+            "in bfloat16 without a scaler"
+        )
 
 
 def _call_of(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:

@@ -47,6 +47,9 @@ class TrainingStep:
         self.after_update = after_update
         self.accumulate = accumulate
         self.grad_scaler = active(grad_scaler)
+        self.spells_out_fused = False
+        """Whether a captured update is the optimizer's plain one where it has a fused kernel, for a compiler that fuses
+        by itself."""
         self.done = 0
         """How many calls of the present step are over."""
 
