@@ -13,6 +13,7 @@ from lowtide.errors import UnsupportedError
 from lowtide.frameworks.torch.captured import attribute
 from lowtide.frameworks.torch.effects import is_opaque, is_random, mutated_arguments
 from lowtide.frameworks.torch.hints import depends_on_values
+from lowtide.frameworks.torch.scratch_loss import kept_bytes
 from lowtide.frameworks.torch.torch_internals import (
     map_nodes,
     op_name,
@@ -143,6 +144,8 @@ class _Lowering:
         mutates = self._buffers(mutated_arguments(node))
         writes = sorted({buffer for buffer in owned if buffer >= known})
         reads = self._buffers([node.args, node.kwargs])
+        if owned:
+            result.buffers[owned[0]].size_bytes = max(result.buffers[owned[0]].size_bytes, kept_bytes(node))
         if leaves and not writes and not mutates and not is_random(node) and not is_opaque(node):
             self._shaped_by[node] = tuple(buffer for buffer in reads if result.buffers[buffer].device is None)
             return

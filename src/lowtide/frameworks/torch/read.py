@@ -73,7 +73,11 @@ def _add_op(
         after=after,
         writes=op.writes,
         mutates=op.mutates,
-        in_place=[(form.read, form.write) for form in in_place_forms(op, lowered)],
+        in_place=[
+            (form.read, form.write)
+            for form in in_place_forms(op, lowered)
+            if lowered.buffers[form.read].size_bytes == lowered.buffers[form.write].size_bytes
+        ],
         scratch_bytes=scratch_bytes(node),
         pure=not (once or op.mutates or is_random(node) or keeps_order(node)),
         ordered=keeps_order(node),

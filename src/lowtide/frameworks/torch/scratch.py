@@ -10,13 +10,15 @@ from torch.fx import Node
 
 from lowtide.frameworks.torch.effects import arguments_by_name
 from lowtide.frameworks.torch.hints import hinted_value_of
+from lowtide.frameworks.torch.scratch_attention import attention, attention_backward
+from lowtide.frameworks.torch.scratch_convolution import convolution, convolution_backward
+from lowtide.frameworks.torch.scratch_loss import cross_entropy, cross_entropy_of_probabilities, loss, loss_of_logits
+from lowtide.frameworks.torch.tensor_forms import bytes_of, contiguous_copy, is_channels_last
 from lowtide.frameworks.torch.torch_internals import is_dense, map_nodes, op_name, overload_of
 
 _HALF_TYPES = (torch.bfloat16, torch.float16)
-_ONEDNN_TYPES = (torch.float32, *_HALF_TYPES)
-_CHANNEL_BLOCK = 16
-"""oneDNN keeps images in blocks of so many channels."""
-_FEWEST_BLOCKED_CHANNELS = 4
+_MOST_OF_HALF_PRODUCT = 160 * 2**10
+"""What oneDNN takes at most for a product of half-precision matrices beside copies of whole operands."""
 
 _SELECTORS = ("condition", "mask")
 """Arguments that say which element is taken, and are not cast."""
@@ -29,9 +31,10 @@ def scratch_bytes(node: Node, given_value: Callable[[Node], Any] = hinted_value_
 
     `given_value` tells what the kernel is given for a node, where that is not what the node stands for.
 
-    Modeled on the CPU: copies of operands whose strides BLAS cannot take, casts of mixed types, blocked layouts of
-    convolutions, copies of strided gradients in fused optimizers, temporaries of normalization and resampling.
-    Buffers per thread are left out: they are small and would make plans depend on the machine.
+    Modeled on the CPU: copies of operands whose strides BLAS cannot take, casts of mixed types, layouts of
+    convolutions, copies of strided gradients in fused optimizers, temporaries of normalization, losses, attention,
+    sorting and resampling. Of buffers per thread those of one thread count, so that plans do not depend on the number
+    of threads; scalars are left out.
     """
     target = overload_of(node.target)
     if target is None or target.namespace != "aten":
@@ -55,10 +58,6 @@ def _tensors(given: Arguments) -> list[torch.Tensor]:
     return [value for value in given.values() if isinstance(value, torch.Tensor)]
 
 
-def _bytes_of(tensor: torch.Tensor | None) -> int:
-    return 0 if tensor is None else tensor.numel() * tensor.element_size()
-
-
 def _casts(given: Arguments) -> int:
     """Element-wise kernels cast operands of other types to the common one beforehand."""
     operands = [
@@ -72,116 +71,190 @@ def _casts(given: Arguments) -> int:
     return sum(tensor.numel() * common.itemsize for tensor in operands if tensor.dtype != common)
 
 
-def _matrix_copies(given: Arguments, _: Any) -> int:
+def _matrix_product(given: Arguments, result: torch.Tensor) -> int:
     """BLAS takes a matrix whose rows or columns are contiguous; any other is copied, a batch one by one.
 
     oneDNN, which multiplies half-precision batches, takes no repeated matrices either and copies the whole batch.
     """
-    copied = 0
+    copied, touched = 0, bytes_of(result)
     for name in ("self", "mat1", "mat2", "batch1", "batch2"):
         matrix = given.get(name)
         if not isinstance(matrix, torch.Tensor) or matrix.dim() < 2:
             continue
+        touched += bytes_of(matrix)
         if matrix.dim() == 3 and matrix.dtype in _HALF_TYPES and not is_dense(matrix):
-            copied += _bytes_of(matrix)
+            copied += bytes_of(matrix)
         elif 1 not in matrix.stride()[-2:]:
-            copied += _bytes_of(matrix) // (matrix.shape[0] if matrix.dim() == 3 else 1)
-    return copied
-
-
-def _blocked(image: torch.Tensor) -> int:
-    """Bytes of an image in oneDNN's blocked layout."""
-    channels = image.shape[1]
-    return _bytes_of(image) // channels * math.ceil(channels / _CHANNEL_BLOCK) * _CHANNEL_BLOCK
-
-
-def _input_block(image: torch.Tensor) -> int:
-    """Bytes of the blocked copy of an image that goes in; one of few channels is taken as it is."""
-    return _blocked(image) if image.shape[1] >= _FEWEST_BLOCKED_CHANNELS else 0
-
-
-def _is_blocked(image: torch.Tensor) -> bool:
-    return image.dtype in _ONEDNN_TYPES and image.is_contiguous()
-
-
-def _convolution(given: Arguments, result: Any) -> int:
-    image, weight = given["input"], given["weight"]
-    if image.dtype not in _ONEDNN_TYPES:  # the image is unfolded, once per position of the kernel
-        positions = math.prod(result.shape[2:]) * math.prod(weight.shape[1:])
-        return image.shape[0] * positions * image.element_size()
-    if given["transposed"]:
-        return 2 * _bytes_of(result)
-    if not _is_blocked(image):
-        return _bytes_of(weight)
-    # the result is blocked first and written out when the blocked inputs are gone
-    computing = _input_block(image) + _bytes_of(weight) + _blocked(result)
-    return max(computing - _bytes_of(result), _blocked(result))
-
-
-def _convolution_backward(given: Arguments, result: Any) -> int:
-    gradient, image, weight = given["grad_output"], given["input"], given["weight"]
-    if not _is_blocked(image):
-        return 2 * _bytes_of(weight)
-    # the weight's gradient is blocked first, beside blocked inputs, and written out when those are gone
-    blocked_inputs = _blocked(gradient) + _input_block(image)
-    weight_gradient = _bytes_of(result[1])
-    # where the kernel skips pixels, the image's gradient is blocked before that, beside the image
-    skips = given["output_mask"][0] and given["groups"] == 1 and any(step > 1 for step in given["stride"])
-    two_images = 2 * _bytes_of(image) - weight_gradient if skips else 0
-    return max(blocked_inputs, weight_gradient, two_images) + _contiguous_copy(gradient)
+            copied += bytes_of(matrix) // (matrix.shape[0] if matrix.dim() == 3 else 1)
+    return copied + (min(3 * touched, _MOST_OF_HALF_PRODUCT) if result.dtype in _HALF_TYPES else 0)
 
 
 def _fused_update(given: Arguments, _: Any) -> int:
     """A gradient with other strides than its parameter is copied."""
     pairs = zip(given["self"], given["grads"], strict=True)
-    return sum(_bytes_of(gradient) for parameter, gradient in pairs if parameter.stride() != gradient.stride())
+    return sum(bytes_of(gradient) for parameter, gradient in pairs if parameter.stride() != gradient.stride())
 
 
-def _contiguous_copy(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_contiguous() else _bytes_of(tensor)
+def _copies(*names: str) -> Callable[[Arguments, Any], int]:
+    """Return the rule of kernels that copy the operands of these names unless they are contiguous."""
+    return lambda given, _: sum(contiguous_copy(given[name]) for name in names if given.get(name) is not None)
 
 
-def _layer_norm(given: Arguments, _: Any) -> int:
-    return sum(_contiguous_copy(given[name]) for name in ("grad_out", "input") if name in given)
+def _image_copies(name: str) -> Callable[[Arguments, Any], int]:
+    """Return the rule of kernels that copy images unless they are contiguous or their channels stand together."""
+    return lambda given, _: 0 if is_channels_last(given[name]) else contiguous_copy(given[name])
+
+
+def _gelu_backward(given: Arguments, _: Any) -> int:
+    """Operands of different strides are both copied."""
+    gradient, source = given["grad_output"], given["self"]
+    alike = gradient.stride() == source.stride() or (gradient.is_contiguous() and source.is_contiguous())
+    return 0 if alike else bytes_of(gradient) + bytes_of(source)
+
+
+def _single(tensor: torch.Tensor, count: int = 1) -> int:
+    """Bytes of some rows of as many numbers as a tensor has, in single precision at least."""
+    return count * tensor.numel() * max(tensor.element_size(), torch.float32.itemsize)
+
+
+def _layer_norm_backward(given: Arguments, result: Any) -> int:
+    copies = contiguous_copy(given["grad_out"]) + contiguous_copy(given["input"])
+    return copies + sum(bytes_of(gradient) for gradient in result[1:] if gradient is not None)
+
+
+def _channel_sums(given: Arguments, _: Any) -> int:
+    """Two numbers for every channel of every image."""
+    return _single(given["input"][:, :, 0] if given["input"].dim() > 2 else given["input"], 2) // _positions(given)
+
+
+def _positions(given: Arguments) -> int:
+    return max(1, math.prod(given["input"].shape[3:]))
+
+
+def _group_norm(given: Arguments, result: Any) -> int:
+    return 0 if given["input"].is_contiguous() else _channel_sums(given, result)
+
+
+def _batch_norm(given: Arguments, result: Any) -> int:
+    """Three rows of channels."""
+    return _single(result[1], 3)
+
+
+def _batch_norm_backward(given: Arguments, result: Any) -> int:
+    """Operands of one form have a kernel that makes the gradient in steps."""
+    gradient, source = given["grad_out"], given["input"]
+    alike = all(map(torch.Tensor.is_contiguous, (gradient, source))) or all(map(is_channels_last, (gradient, source)))
+    return (bytes_of(source) if alike and given["output_mask"][0] else 0) + _single(
+        result[1] if result[1] is not None else source[0], 3
+    )
 
 
 def _one_input(given: Arguments, _: Any) -> int:
-    return _bytes_of(given["input"])
+    return bytes_of(given["input"])
 
 
-def _mask(given: Arguments, _: Any) -> int:
-    return given["self"].numel()
+def _image_copied(given: Arguments, _: Any) -> int:
+    return bytes_of(given["self"])
+
+
+def _safe_softmax(given: Arguments, _: Any) -> int:
+    """A mask of what is left out, and of rows of which nothing is left."""
+    source = given["self"]
+    rows = source.numel() // max(1, source.shape[given["dim"]]) if source.dim() else 1
+    return source.numel() + rows
 
 
 def _mask_as_numbers(given: Arguments, _: Any) -> int:
     """The mask is converted to the gradient's type."""
-    return _bytes_of(given["grad_output"])
+    return bytes_of(given["grad_output"])
 
 
-def _mean(given: Arguments, _: Any) -> int:
+def _mean(given: Arguments, result: torch.Tensor) -> int:
     """Half-precision numbers are summed in single precision."""
-    return given["self"].numel() * torch.float32.itemsize if given["self"].dtype in _HALF_TYPES else 0
+    return _single(given["self"]) + _single(result) if given["self"].dtype in _HALF_TYPES else 0
+
+
+def _sum(given: Arguments, result: torch.Tensor) -> int:
+    """Numbers of another type than the sum's are converted; over several dimensions half-precision ones too."""
+    source = given["self"]
+    if source.dtype != result.dtype:
+        return source.numel() * result.element_size()
+    several = isinstance(given.get("dim"), list | tuple) and len(given["dim"]) > 1
+    return _mean(given, result) if several else 0
+
+
+def _sort(given: Arguments, _: Any) -> int:
+    """One row of places."""
+    source = given["self"]
+    return source.shape[given.get("dim", -1)] * torch.int64.itemsize if source.dim() else 0
+
+
+def _argsort(given: Arguments, result: torch.Tensor) -> int:
+    return bytes_of(given["self"]) + _sort(given, result)
+
+
+def _kth_value(given: Arguments, _: Any) -> int:
+    return bytes_of(given["self"]) + given["self"].numel() * torch.int64.itemsize
+
+
+def _exponentials(given: Arguments, result: torch.Tensor) -> int:
+    return bytes_of(given["self"]) + bytes_of(result)
+
+
+def _result_as_single(_: Arguments, result: torch.Tensor) -> int:
+    """Half-precision results are put together in single precision."""
+    return _single(result) if result.dtype in _HALF_TYPES else 0
 
 
 def _resampled(given: Arguments, result: Any) -> int:
-    return _bytes_of(given["self"]) + _bytes_of(result)
+    """Images are brought into a form whose channels stand together, and back."""
+    image = given["self"] if "self" in given else given["input"]
+    return 0 if is_channels_last(image) else bytes_of(image) + bytes_of(result)
 
 
-def _resampled_backward(given: Arguments, _: Any) -> int:
-    return _contiguous_copy(given["grad_output"])
+def _resampling_weights(given: Arguments, result: torch.Tensor) -> int:
+    """Up to four weights and places for every row and column."""
+    return 4 * sum(result.shape[2:]) * (result.element_size() + torch.int64.itemsize)
 
 
 _RULES: dict[str, Callable[[Arguments, Any], int]] = {
-    **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), _matrix_copies),
+    **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), _matrix_product),
     **dict.fromkeys(("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"), _fused_update),
-    **dict.fromkeys(("upsample_nearest2d", "upsample_bilinear2d", "upsample_bicubic2d"), _resampled),
-    **dict.fromkeys(("upsample_nearest2d_backward", "upsample_bilinear2d_backward"), _resampled_backward),
-    **dict.fromkeys(("native_layer_norm", "native_layer_norm_backward"), _layer_norm),
-    "convolution": _convolution,
-    "convolution_backward": _convolution_backward,
-    "native_batch_norm_backward": _one_input,
+    **dict.fromkeys(("upsample_nearest2d", "upsample_bilinear2d", "_upsample_nearest_exact2d"), _resampled),
+    **dict.fromkeys(("upsample_bicubic2d", "upsample_trilinear3d", "upsample_nearest3d"), _resampling_weights),
+    **dict.fromkeys(("upsample_nearest2d_backward", "upsample_bilinear2d_backward"), _image_copies("grad_output")),
+    **dict.fromkeys(("upsample_nearest1d", "upsample_linear1d"), _resampling_weights),
+    **dict.fromkeys(("_softmax", "_log_softmax"), _copies("self")),
+    **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), _copies("grad_output", "output")),
+    **dict.fromkeys(("max_pool2d_with_indices", "avg_pool2d", "_adaptive_avg_pool2d"), _image_copies("self")),
+    **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit_functional"), _batch_norm),
+    **dict.fromkeys(("sum", "cumsum", "cumprod", "prod"), _sum),
+    **dict.fromkeys(("scatter", "scatter_add", "gather"), _result_as_single),
+    **dict.fromkeys(("mse_loss", "smooth_l1_loss", "huber_loss"), loss),
+    "binary_cross_entropy": cross_entropy_of_probabilities,
+    "binary_cross_entropy_with_logits": loss_of_logits,
+    "nll_loss_forward": cross_entropy,
+    "max_pool2d_with_indices_backward": _image_copies("grad_output"),
+    "embedding": _copies("indices"),
+    "embedding_dense_backward": _copies("grad_output", "indices"),
+    "gelu_backward": _gelu_backward,
+    "native_layer_norm": _copies("input"),
+    "native_layer_norm_backward": _layer_norm_backward,
+    "native_group_norm": _group_norm,
+    "native_group_norm_backward": _channel_sums,
+    "native_batch_norm_backward": _batch_norm_backward,
+    "_fused_rms_norm": _one_input,
+    "convolution": convolution,
+    "convolution_backward": convolution_backward,
+    "im2col": _image_copied,
+    "_scaled_dot_product_flash_attention_for_cpu": attention,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": attention_backward,
     "native_dropout": _one_input,
     "native_dropout_backward": _mask_as_numbers,
-    "_safe_softmax": _mask,
+    "_safe_softmax": _safe_softmax,
     "mean": _mean,
+    "sort": _sort,
+    "argsort": _argsort,
+    "kthvalue": _kth_value,
+    "logsumexp": _exponentials,
 }
