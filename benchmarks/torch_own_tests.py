@@ -22,9 +22,9 @@ SOLVERS = ("test_ac.py", "test_ac_knapsack.py")
 MODES = {"theirs": "PyTorch", "partition": "ours", "partition 60%": "ours, 60 %", "solver": "our solver"}
 REASONS = {
     "test_min_cut_partitioner": "counts what is saved: run op by op without a budget, nothing runs again",
-    "test_min_cut_partitioner_save_shape": "counts what is saved: no tensor either, but more sizes (numbers)",
-    "test_default_partitioner_output_tensor_shape_tensor": "counts what is saved: the same tensors, and more sizes (numbers)",
-    "test_min_cut_partitioner_output_tensor_shape_tensor": "counts what is saved: the same tensors, and more sizes (numbers)",
+    "test_min_cut_partitioner_save_shape": "counts what is saved: no tensor either, but more sizes",
+    "test_default_partitioner_output_tensor_shape_tensor": "counts what is saved: the same tensors, but more sizes",
+    "test_min_cut_partitioner_output_tensor_shape_tensor": "counts what is saved: the same tensors, but more sizes",
 }
 """Per test, what it asserts that only PyTorch's own choice gives."""
 
