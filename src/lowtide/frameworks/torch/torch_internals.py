@@ -70,14 +70,20 @@ def another_like(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.new_empty_strided(tensor.shape, tensor.stride())
 
 
-def define_operator(schema: str, function: Callable[..., Any], fake: Callable[..., Any]) -> Any:
-    """Define an operator of the namespace `lowtide` and return its overload; `fake` is what it does to fake tensors."""
+def define_operator(
+    schema: str, function: Callable[..., Any] | None = None, fake: Callable[..., Any] | None = None
+) -> Any:
+    """Define an operator of the namespace `lowtide` and return its overload.
+
+    It does what a function does, to fake tensors what `fake` does, or the same; without a function it cannot run.
+    """
     library = torch.library.Library("lowtide", "FRAGMENT")
     _libraries.append(library)
     library.define(schema)
     name = schema.partition("(")[0]
-    library.impl(name, function, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"lowtide::{name}", fake, lib=library)
+    if function is not None:
+        library.impl(name, function, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"lowtide::{name}", fake or function, lib=library)
     return getattr(torch.ops.lowtide, name).default
 
 

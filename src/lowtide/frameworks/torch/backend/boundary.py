@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.backend.compiler_internals import (
-    define_op,
     inputs_overwritten_later,
     is_symbol,
     outputs_of,
 )
 from lowtide.frameworks.torch.effects import mutated_arguments
 from lowtide.frameworks.torch.lowering import HELD_ELSEWHERE, nodes_in
-from lowtide.frameworks.torch.torch_internals import value_of
+from lowtide.frameworks.torch.torch_internals import define_operator, value_of
 
-TURN_BACK = define_op("turn_back(Tensor[] outputs, Tensor(a!)[] overwritten) -> Tensor[]")
+TURN_BACK = define_operator("turn_back(Tensor[] outputs, Tensor(a!)[] overwritten) -> Tensor[]")
 """Never runs: the program is cut in two here. It keeps its place among random draws and collectives.
 
 Between the two passes AOTAutograd overwrites the inputs that the program overwrites, where the graph does not."""

@@ -29,24 +29,6 @@ from lowtide.frameworks.torch.symbolic_scalars import SYMBOLIC
 from lowtide.frameworks.torch.torch_internals import is_view, map_nodes, storages_of, value_of
 
 
-def define_op(schema: str, function: Callable[..., Any] | None = None) -> Any:
-    """Define an operator of the namespace `lowtide` that does what a function does, and return its overload.
-
-    Without a function it cannot run.
-    """
-    library = torch.library.Library("lowtide", "FRAGMENT")
-    _libraries.append(library)
-    library.define(schema)
-    name = schema.partition("(")[0]
-    if function is not None:
-        library.impl(name, function, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"lowtide::{name}", function, lib=library)
-    return getattr(torch.ops.lowtide, name).default
-
-
-_libraries: list[Any] = []  # an operator lives as long as the library that defined it
-
-
 def merge_common_subexpressions(module: GraphModule) -> None:
     """Do what PyTorch's partitioner does first, unless its configuration says no."""
     if functorch_config.cse:

@@ -8,8 +8,7 @@ from torch import Tensor
 from torch._inductor.lowering import register_lowering
 from torch.fx import Graph, Node
 
-from lowtide.frameworks.torch.backend.compiler_internals import define_op
-from lowtide.frameworks.torch.torch_internals import is_view, overload_of, storage_bytes, storage_key
+from lowtide.frameworks.torch.torch_internals import define_operator, is_view, overload_of, storage_bytes, storage_key
 
 _PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default)
 
@@ -18,7 +17,7 @@ def _stored_copy(value: Tensor) -> Tensor:
     return value.clone()
 
 
-STORED = define_op("stored(Tensor value) -> Tensor", _stored_copy)
+STORED = define_operator("stored(Tensor value) -> Tensor", _stored_copy)
 """Its argument, in memory from here on. It copies nothing; Inductor's patterns do not see through it, fusion does."""
 
 
