@@ -1,6 +1,7 @@
 """Planning a model: its program as it stands, or with its largest tensors computed in pieces where that pays."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from lowtide.analysis.problem import Problem
 from lowtide.costs import Prices, given_prices
@@ -54,10 +55,11 @@ def plan_model(
     if not is_searched or fits_for_nothing or result.status == "interrupted" or not _is_near_its_floor(graph, result):
         return graph, result
     pieces = model.in_pieces
-    other = None if pieces is None else plan(pieces, untouched=graph)
-    if pieces is None or other is None or _rank(other) >= _rank(result):
+    if pieces is None:
         return graph, result
-    return pieces, other
+    other = plan(pieces, untouched=graph)
+    graph, better = (pieces, other) if _rank(other) < _rank(result) else (graph, result)
+    return graph, replace(better, seconds=result.seconds + other.seconds)
 
 
 def _is_near_its_floor(graph: Graph, result: Result) -> bool:
