@@ -20,11 +20,21 @@ from results import write_section
 MODE = "LOWTIDE_IN_TORCH_TESTS"
 SOLVERS = ("test_ac.py", "test_ac_knapsack.py")
 MODES = {"theirs": "PyTorch", "partition": "ours", "partition 60%": "ours, 60 %", "solver": "our solver"}
+_MORE_SIZES = "counts what is saved: the same tensors, but more sizes"
+_CALLERS = "counts products that run again: the region's result is the caller's, so nothing needs them again"
+_IN_PLACE = "counts ops by their plain form; they run in place"
 REASONS = {
     "test_min_cut_partitioner": "counts what is saved: run op by op without a budget, nothing runs again",
-    "test_min_cut_partitioner_save_shape": "counts what is saved: no tensor either, but more sizes",
-    "test_default_partitioner_output_tensor_shape_tensor": "counts what is saved: the same tensors, but more sizes",
-    "test_min_cut_partitioner_output_tensor_shape_tensor": "counts what is saved: the same tensors, but more sizes",
+    "test_min_cut_partitioner_save_shape": _MORE_SIZES,
+    "test_default_partitioner_output_tensor_shape_tensor": _MORE_SIZES,
+    "test_min_cut_partitioner_output_tensor_shape_tensor": _MORE_SIZES,
+    "test_tags_function": _CALLERS,
+    "test_tags_function_via_global_checkpoint": _CALLERS,
+    "test_tags_function_with_kwargs": _CALLERS,
+    "test_tags_module": _IN_PLACE,
+    "test_tags_decomps": _IN_PLACE,
+    "test_compile_selective_checkpoint_must_not_recompute_gemm_no_functionalization": _IN_PLACE,
+    "test_compile_selective_checkpoint_list_ops": "counts what runs again: with a budget the plan decides that",
 }
 """Per test, what it asserts that only PyTorch's own choice gives."""
 
@@ -129,6 +139,10 @@ def _first_line(bad: ElementTree.Element) -> str:
     return " ".join(str(bad.get("message", "")).split())[:160]
 
 
+def _test_of(name: str) -> str:
+    return name.partition("_partition_fn")[0]
+
+
 @click.command()
 @click.option("--tests", "folder", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 def main(folder: Path) -> None:
@@ -143,12 +157,12 @@ def main(folder: Path) -> None:
         for mode in modes:
             ours = outcomes(file, mode)
             passed = [name for name in yardstick if ours.get(name) == "passed"]
-            apart = [name for name in yardstick if name not in passed and name in REASONS]
+            apart = [name for name in yardstick if name not in passed and _test_of(name) in REASONS]
             parts.append(f"{len(passed)} of these with {MODES[mode]}, {len(apart)} not applicable")
             for name in yardstick:
                 if name not in passed:
-                    reason = REASONS.get(name) or ours.get(name, "not run")
-                    notes.setdefault(f"    - `{name}`: {reason}", "")
+                    test = _test_of(name)
+                    notes.setdefault(f"    - `{test}`: {REASONS.get(test) or ours.get(name, 'not run')}", "")
         lines += [f"- `{file.name}`: {'; '.join(parts)}", *notes]
         lines += [f"    - not with PyTorch's own either: `{name}`: {said}" for name, said in theirs.items()
                   if said != "passed"]  # fmt: skip

@@ -2,16 +2,18 @@
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch._inductor import config
 from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import checkpoint
 
 from tests.frameworks.torch.backend.edge_autograd import AUTOGRAD
 from tests.frameworks.torch.backend.edge_inputs import INPUTS
-from tests.frameworks.torch.backend.edge_programs import BIT_EQUAL
+from tests.frameworks.torch.backend.edge_programs import BIT_EQUAL, WIDTH, Layers, parameter
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:lowtide. .* (does not fit|more than) its budget"),  # floors are high here
@@ -50,6 +52,27 @@ def _values(name: str, **options: Any) -> list[Any]:
 
     torch.manual_seed(5)
     return pytree.tree_leaves(PROGRAMS[name](compile_it))
+
+
+def test_a_backward_hook_in_a_checkpointed_region_is_left_to_pytorch() -> None:
+    """The backward pass is then given the hook, which no plan knows; values are those of eager."""
+    layers = Layers(2)
+
+    def hook(_module: object, _given: object, result: torch.Tensor) -> torch.Tensor:
+        result.register_hook(lambda gradient: gradient * 2)
+        return result
+
+    layers.register_forward_hook(hook)
+    value = parameter(64, WIDTH)
+
+    def function(value: torch.Tensor) -> torch.Tensor:
+        return checkpoint(layers, value, use_reentrant=False).sin().sum()
+
+    (expected,) = torch.autograd.grad(function(value), value)
+    compile_it = partial(torch.compile, backend="lowtide", options={"budget": "60%"})
+    with torch._dynamo.compiled_autograd._enable(compile_it), pytest.warns(UserWarning, match="inputs of its own"):
+        compile_it(function)(value).backward()
+    torch.testing.assert_close(value.grad, expected)
 
 
 @pytest.mark.parametrize(

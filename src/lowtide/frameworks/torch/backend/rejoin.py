@@ -5,6 +5,7 @@ from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 
+from lowtide.errors import UnsupportedError
 from lowtide.frameworks.torch.backend.boundary import is_tangent, turn_back
 from lowtide.frameworks.torch.backend.compiler_internals import (
     compute_fake,
@@ -34,7 +35,10 @@ def rejoin(
     inputs = backward.graph.find_nodes(op="placeholder")
     tangents = [node for node in inputs if is_tangent(node)]
     crossing = [*symbols, *(node for node in saved if node not in symbols)]
-    for node, source in zip((node for node in inputs if node not in tangents), crossing, strict=True):
+    given = [node for node in inputs if node not in tangents]
+    if len(given) != len(crossing):
+        raise UnsupportedError("its backward pass takes inputs of its own, such as random seeds or hooks")
+    for node, source in zip(given, crossing, strict=True):
         made[node] = made[source]
     made.update(turn_back(graph, forward, n_forward_outputs, tangents, made))
     known = storages_of(*graph.nodes)

@@ -10,6 +10,9 @@ from lowtide.frameworks.torch.effects import is_random
 from lowtide.frameworks.torch.inductor.identity import package_identity
 
 _MOST_NODES = 200_000
+_DIGITS = 4
+"""Memory comes as shares of the whole; PyTorch's own solvers round them to this many digits, too, so that a few bytes
+of scalars do not keep out a tensor that a budget was made for."""
 
 
 class RooflineRuntime(CustomRuntimeEstimator):
@@ -41,9 +44,10 @@ class ExactKnapsack(CustomKnapsackSolver):
         """Return the places of the nodes to save and of those to run again."""
         random = [place for place, node in enumerate(all_recomputable_banned_nodes) if is_random(node)]
         others = [place for place in range(len(memory)) if place not in set(random)]
-        left = max_memory - sum(memory[place] for place in random)
+        memory = [round(share, _DIGITS) for share in memory]
+        left = round(max_memory, _DIGITS) - sum(memory[place] for place in random)
         seconds = [seconds_of(all_recomputable_banned_nodes[place]) for place in others]
-        chosen = knapsack([memory[place] for place in others], seconds, left)
+        chosen = knapsack([memory[place] for place in others], seconds, left + 10**-_DIGITS / 2)
         saved = sorted([*random, *(others[index] for index in chosen)])
         return saved, [place for place in range(len(memory)) if place not in set(saved)]
 
