@@ -48,8 +48,9 @@ def main() -> None:
     cells = len(MODELS) * len(SHARES)
     lead = (
         "Budgets in percent of the measured peak of Inductor alone, without weights; the predicted peak is that of "
-        f"Inductor's kernels after fusion. Measured at most the predicted peak, no more than {MOST_BELOW:.0%} below it: "
-        f"{met} of {cells}. Measured within the budget: {within} of {cells}. Step time beside Inductor alone."
+        "Inductor's kernels after fusion. Measured at most the predicted peak, and no more than "
+        f"{MOST_BELOW:.0%} below it: {met} of {cells}. Measured within the budget: {within} of {cells}. "
+        "Step time beside Inductor alone."
     )
     command = "python benchmarks/bench_torch_inductor.py"
     write_section("Training steps under Inductor", command, "\n".join([lead, "", *table]))

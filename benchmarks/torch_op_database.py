@@ -1,6 +1,7 @@
 """PyTorch's database of operators and modules, with samples for each, under our partitioner: values against eager.
 
-The database and the check are in the PyTorch wheel (`torch.testing._internal`); what plans is set from outside.
+The database and the check are in the PyTorch wheel (`torch.testing._internal`); what plans is set from outside. They
+need the package `expecttest` and are slow to import, so that they are imported where they are used.
 """
 
 import warnings
@@ -12,9 +13,6 @@ from unittest import SkipTest
 
 import torch
 from results import write_section
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.common_modules import module_db
-from torch.testing._internal.optests import aot_autograd as check
 
 from lowtide.frameworks.torch.backend.eager import run_boxed, run_boxed_backward
 from lowtide.frameworks.torch.backend.options import Options
@@ -28,6 +26,9 @@ Run = Callable[[], None]
 
 def operator_runs() -> Iterator[tuple[str, Run]]:
     """Give every operator that can be differentiated, with what checks one sample of it."""
+    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal.optests import aot_autograd as check
+
     for op in op_db:
         if op.supports_autograd and torch.float32 in op.supported_backward_dtypes("cpu"):
             name = f"{op.name}.{op.variant_test_name}".rstrip(".")
@@ -42,6 +43,9 @@ def operator_runs() -> Iterator[tuple[str, Run]]:
 
 def module_runs() -> Iterator[tuple[str, Run]]:
     """Give every module, in training, with what checks one sample of it."""
+    from torch.testing._internal.common_modules import module_db
+    from torch.testing._internal.optests import aot_autograd as check
+
     for info in module_db:
         inputs = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=True, training=True)
         for given in islice((each for each in inputs if each.forward_input is not None), SAMPLES):
@@ -75,6 +79,8 @@ def outcomes(runs: Iterator[tuple[str, Run]]) -> dict[str, str]:
 
 def with_partitioner(budget: str | None) -> list[str]:
     """Let PyTorch's check run our parts; returns a list that fills with what was left to PyTorch's partitioner."""
+    from torch.testing._internal.optests import aot_autograd as check
+
     left: list[str] = []
     ours = Partitioner(Options(compiler="eager", budget=budget))
 
@@ -97,6 +103,8 @@ def with_partitioner(budget: str | None) -> list[str]:
 
 def main() -> None:
     """Run everything under PyTorch's partitioner, then under ours without and with a budget."""
+    from torch.testing._internal.optests import aot_autograd as check
+
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     originals = check.min_cut_rematerialization_partition, check.compiled_function

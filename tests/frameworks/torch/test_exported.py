@@ -10,7 +10,7 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import lowtide.torch as lt
-from lowtide.errors import FingerprintError, UnsupportedError
+from lowtide.errors import FingerprintError, UnsupportedError, VerificationError
 from lowtide.graph import Lifetime
 from lowtide.plan import CopyIn, CopyOut, Plan, Run
 
@@ -107,9 +107,10 @@ def test_a_plan_of_another_graph_is_refused() -> None:
         lt.apply(plan, (nn.Linear(3, 3), (torch.ones(1, 3),)))
 
 
-def test_a_plan_that_offloads_is_refused() -> None:
+def test_a_wrong_plan_is_refused() -> None:
+    """Whatever is applied is verified first."""
     program = (torch.nn.functional.relu, (torch.ones(4),))
     graph = lt.read(program)
     plan = Plan.from_steps(graph, [Run(0), CopyOut(1, 0), CopyIn(1, 0)])
-    with pytest.raises(UnsupportedError, match="offload"):
+    with pytest.raises(VerificationError, match="home space"):
         lt.apply(plan, program)

@@ -14,7 +14,7 @@ from lowtide.frameworks.torch.read import graph_of
 from lowtide.frameworks.torch.torch_internals import without_autocast
 from lowtide.graph import Graph, Lifetime
 from lowtide.offload import Host
-from lowtide.plan import Plan, StepKind
+from lowtide.plan import Plan, StepKind, verify
 
 
 class Applied:
@@ -56,7 +56,7 @@ class Applied:
 def apply_captured(plan: Plan, captured: Captured, host: Host | None = None) -> Applied:
     """Return the captured program as a callable that follows a plan, made with that host beside it if with any.
 
-    Raises FingerprintError for a plan of another graph or host.
+    Raises FingerprintError for a plan of another graph or host, VerificationError for one that is wrong.
     """
     lowered = lower(captured.graph_module, captured.inputs)
     graph = graph_of(captured.name, captured.graph_module, lowered)
@@ -65,5 +65,6 @@ def apply_captured(plan: Plan, captured: Captured, host: Host | None = None) -> 
         copies = bool((plan.kinds == StepKind.COPY_OUT).any())
         advice = "name the host that it was made with, or make a new plan" if copies else "make a new plan for it"
         raise FingerprintError(f"the plan was made for another graph than '{captured.name}' gives now; {advice}")
+    verify(beside_host, plan, check_capacity=False)
     module = emit(captured.graph_module, lowered, plan, boxed=True)
     return Applied(captured, module, planned=(beside_host, plan))

@@ -125,7 +125,10 @@ class Tied(nn.Module):
 @pytest.mark.usefixtures("model")
 @pytest.mark.parametrize(
     ("make", "batch"),
-    [(Images, torch.sin(torch.arange(8 * 16 * 24 * 24.0)).reshape(8, 16, 24, 24)), (Tied, torch.arange(2048).reshape(16, 128) % 100)],
+    [
+        (Images, torch.sin(torch.arange(8 * 16 * 24 * 24.0)).reshape(8, 16, 24, 24)),
+        (Tied, torch.arange(2048).reshape(16, 128) % 100),
+    ],
     ids=["convolutions", "tied embedding"],
 )
 def test_after_fusion_the_budget_still_holds(make: Callable[[], nn.Module], batch: torch.Tensor) -> None:
