@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lowtide.graph import Lifetime
 from lowtide.recompute.floor import Needs, can_be_remade, first_and_last_use, needs_by_place, possible_pairs
 from lowtide.recompute.program import Cuts, Execution, Program
-from lowtide.recompute.rules import rerun_until
+from lowtide.recompute.rules import rerun_until_at_most
 
 _ALWAYS = -1
 _NEVER = -2
@@ -56,7 +56,7 @@ class CutModel:
         self.always = free.tolist()  # resident at no price
         self.outputs = np.flatnonzero((graph.lifetimes == Lifetime.OUTPUT) & (graph.structure.producers >= 0)).tolist()
         self.rerun_needs = _rerun_needs(program)
-        self.rerun_until: list[int] = rerun_until(graph, program.order).tolist()
+        self.rerun_until: list[int] = rerun_until_at_most(graph, program.order).tolist()
 
     def build(
         self, places: Sequence[int], budget_bytes: int, reserves: Mapping[int, int] | None = None

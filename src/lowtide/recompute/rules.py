@@ -28,6 +28,21 @@ def rerun_until(graph: Graph, order: Order) -> NDArray[np.int32]:
     made again before that. Others may run again until something that they read gets other contents, such as a weight
     that an optimizer updates. O(n + e).
     """
+    return _until(graph, order, np.ones(graph.n_buffers, np.bool_))
+
+
+def rerun_until_at_most(graph: Graph, order: Order) -> NDArray[np.int32]:
+    """Return, per op, the last moment for which any plan may run it again, for bounds.
+
+    Contents that are overwritten may be made again by an op that may run again, so that only the others end anything:
+    those of inputs, and those that are made once. O(n + e).
+    """
+    producers = graph.structure.producers
+    return _until(graph, order, (producers < 0) | ~in_class(graph)[producers])
+
+
+def _until(graph: Graph, order: Order, lost: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Return the last moments, where a buffer's contents may be `lost` when it is overwritten, or else come back."""
     n = graph.n_ops
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
@@ -42,6 +57,7 @@ def rerun_until(graph: Graph, order: Order) -> NDArray[np.int32]:
         after = np.searchsorted(keys, buffers * (n + 1) + place[owners], side="right")
         found = after < len(keys)
         found[found] = writes[after[found], 0] == buffers[found]
+        found &= lost[buffers]
         moments = 2 * writes[after[found], 1] + 1
         np.minimum.at(until, owners[found], moments if rows is graph.reads else 0)
     return np.where(in_class(graph), until, 0).astype(np.int32)
