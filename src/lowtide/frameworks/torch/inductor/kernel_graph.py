@@ -84,9 +84,12 @@ def _in_place(node: KernelNode, buffers: dict[str, int], reads: list[int], writt
 
 def _scratch_of(node: KernelNode) -> int:
     """Return what a kernel of PyTorch's own takes for itself while it runs."""
-    origin = getattr(node.node, "origin_node", None)
-    if not isinstance(origin, Node) or not node.is_extern():
+    if not node.is_extern():
         return 0
+    origins = [each for each in node.node.get_origins() if each.target == node.node.op_overload]
+    if len(origins) != 1:
+        return 0
+    (origin,) = origins
     given = _given_tensors(origin, node.node.inputs)
     return scratch_bytes(origin, lambda argument: given.get(argument, hinted_value_of(argument)))
 
