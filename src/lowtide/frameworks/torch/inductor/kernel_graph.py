@@ -39,9 +39,9 @@ def graph_of_kernels(nodes: Sequence[KernelNode]) -> Graph:
     sizes.update(dict.fromkeys(on_host := names_on_host(nodes), (0, 0)))
     builder = GraphBuilder("kernels")
     buffers: dict[str, int] = {}
-    for name, given in get_freeable_input_buf(list(nodes), OrderedSet(V.graph.graph_inputs.keys())).items():
+    for name in get_freeable_input_buf(list(nodes), OrderedSet(V.graph.graph_inputs.keys())):
         lifetime = Lifetime.INPUT if name in outputs else Lifetime.DONATED
-        size = 0 if name in on_host else int(given.mpi_buffer.size_free)
+        size = 0 if name in on_host else _bytes_of_input(name)
         buffers[name] = builder.add_buffer(name, size, lifetime)
     makers: dict[str, int] = {}
     for node in nodes:
@@ -64,6 +64,14 @@ def graph_of_kernels(nodes: Sequence[KernelNode]) -> Graph:
         )
         makers.update(dict.fromkeys(node.get_buffer_names(), op))
     return builder.build()
+
+
+def _bytes_of_input(name: str) -> int:
+    """Return the size of an input as a whole; Inductor counts what the first kernel to read it reads."""
+    given: Any = V.graph.graph_inputs[name]
+    shape, strides = (V.graph.sizevars.optimization_hints(each) for each in (given.get_size(), given.get_stride()))
+    last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    return (last + 1) * given.get_dtype().itemsize if all(shape) else 0
 
 
 def _keeps_order(node: KernelNode) -> bool:
