@@ -54,6 +54,7 @@ def _memory(graph: Graph) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], n
     """Return per op of a graph, in its order, the bytes alive before it, those it allocates, and those alive after."""
     structure = graph.structure
     taken_over = _taken_over(graph)
+    passed_on = set(taken_over.values())
     made, freed = np.zeros(graph.n_ops, np.int64), np.zeros(graph.n_ops, np.int64)
     start = 0
     for buffer in range(graph.n_buffers):
@@ -64,7 +65,7 @@ def _memory(graph: Graph) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], n
         elif buffer not in taken_over:
             made[producer] += size
         last = max([producer, *users.tolist()])
-        if last >= 0 and buffer not in taken_over.values() and lifetime in _FREED:
+        if last >= 0 and buffer not in passed_on and lifetime in _FREED:
             freed[last] += size
     after = start + np.cumsum(made - freed)
     return np.concatenate([[start], after[:-1]]), made, after

@@ -66,11 +66,16 @@ class FusedPeaks:
             return
         expected.planned.kernel_peaks.append(expected.held_bytes + peak_bytes)
         if expected.left_bytes is not None and peak_bytes > expected.left_bytes:
-            warnings.warn(
-                f"lowtide: {expected.planned.name} may need {format_bytes(peak_bytes - expected.left_bytes)} more than "
-                "its budget: Inductor's kernels keep more alive than the plan; give a budget smaller by that",
-                stacklevel=2,
-            )
+            warn_of_excess(expected.planned.name, peak_bytes - expected.left_bytes)
+
+
+def warn_of_excess(name: str, excess_bytes: int) -> None:
+    """Warn in one line that the kernels of a program need more than its budget."""
+    warnings.warn(
+        f"lowtide: {name} may need {format_bytes(excess_bytes)} more than its budget: Inductor's kernels keep more "
+        "alive than the plan; give a budget smaller by that",
+        stacklevel=3,
+    )
 
 
 def _inputs_of(module: GraphModule) -> tuple[str, ...]:

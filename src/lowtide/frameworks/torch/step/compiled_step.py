@@ -1,6 +1,5 @@
 """A planned training step run by Inductor: what the plan runs again runs again there, within the same memory."""
 
-import warnings
 from collections.abc import Callable, Sequence
 
 from lowtide.budget import Budget
@@ -8,14 +7,13 @@ from lowtide.effort import EffortName
 from lowtide.errors import UsageError
 from lowtide.frameworks.torch.apply import Applied
 from lowtide.frameworks.torch.backend.options import Options
-from lowtide.frameworks.torch.inductor.fused_peaks import FusedPeaks
+from lowtide.frameworks.torch.inductor.fused_peaks import FusedPeaks, warn_of_excess
 from lowtide.frameworks.torch.inductor.stored_values import store_early_values
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.step.compile_step import compile_step
 from lowtide.frameworks.torch.step.step_binding import TrainingStepBinding
 from lowtide.graph import Graph, Lifetime
 from lowtide.pipeline import Result
-from lowtide.units import format_bytes
 
 _TRIES = 3
 Budgeted = str | int | None
@@ -44,11 +42,7 @@ def compiled_step(
         applied, peaks = _compile(model, other, options, allowed)
         result = other
     if peaks.excess_bytes:
-        warnings.warn(
-            f"lowtide: {graph.name} may need {format_bytes(peaks.excess_bytes)} more than its budget: Inductor's "
-            "kernels keep more alive than the plan; give a budget smaller by that",
-            stacklevel=2,
-        )
+        warn_of_excess(graph.name, peaks.excess_bytes)
     return applied, result
 
 
