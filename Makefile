@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 NATIVE := CMakeLists.txt $(shell find native -type f)
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types layers import-budget format bench clean
+.PHONY: help setup demo test check lint types layers import-budget plans results format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,12 +38,12 @@ test: $(VENV)/.test  ## run all tests
 	@echo "==> running the tests"
 	@$(BIN)/python -m pytest -n $(WORKERS)
 
-check: lint types layers import-budget  ## lint, types, layers, import budget
+check: lint types layers import-budget plans results  ## lint, types, layers, import budget, plans and results as recorded
 
 lint: $(VENV)/.test
 	@echo "==> ruff"
-	@$(BIN)/ruff check src tests benchmarks examples
-	@$(BIN)/ruff format --check src tests benchmarks examples
+	@$(BIN)/ruff check src tests benchmarks examples scripts
+	@$(BIN)/ruff format --check src tests benchmarks examples scripts
 
 types: $(VENV)/.test
 	@echo "==> basedpyright (strict)"
@@ -57,9 +57,17 @@ import-budget: $(VENV)/.test
 	@echo "==> import budget"
 	@$(BIN)/python benchmarks/import_budget.py
 
+plans: $(VENV)/.test
+	@echo "==> plans of the sample graphs are as recorded"
+	@$(BIN)/python scripts/plan_hashes.py
+
+results: $(VENV)/.test
+	@echo "==> every section of benchmarks/RESULTS.md is as its script wrote it"
+	@$(BIN)/python benchmarks/results.py
+
 format: $(VENV)/.test  ## format the code
-	@$(BIN)/ruff check --fix src tests benchmarks examples
-	@$(BIN)/ruff format src tests benchmarks examples
+	@$(BIN)/ruff check --fix src tests benchmarks examples scripts
+	@$(BIN)/ruff format src tests benchmarks examples scripts
 
 bench: $(VENV)/.test  ## run the benchmarks and write benchmarks/RESULTS.md
 	@for script in benchmarks/bench_*.py; do echo "==> $$script"; $(BIN)/python $$script || exit 1; done

@@ -11,7 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.results import write_section
 from lowtide.analysis import Problem
-from lowtide.search import EFFORTS, solve
+from lowtide.effort import SEARCH_EFFORTS
+from lowtide.search import solve
 from tests.oracles.least_peak import least_peak
 from tests.oracles.random_graphs import random_graph as dense_graph
 from tests.strategies import random_graph
@@ -28,7 +29,7 @@ def mismatches(n_seeds: int) -> tuple[int, int, int]:
             continue
         for in_place in (True, False):
             problem = Problem(graph, in_place=in_place)
-            solution = solve(problem, [problem.given_order()], EFFORTS["balanced"])
+            solution = solve(problem, [problem.given_order()], SEARCH_EFFORTS["balanced"])
             least = tuple(least_peak(problem, space) for space in range(len(graph.spaces)))
             bounds = tuple(bound.peak_bytes for bound in solution.bounds)
             solved += 1

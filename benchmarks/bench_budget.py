@@ -12,10 +12,10 @@ from sample_graphs import chosen_graphs
 import lowtide
 from lowtide.analysis import Problem
 from lowtide.costs import carries_costs, price
+from lowtide.effort import RECOMPUTE_EFFORTS
 from lowtide.graph import Graph
-from lowtide.recompute import BudgetSearch, Cuts, Program, RecomputeResult, plan_curve
-from lowtide.recompute.effort import EFFORTS
-from lowtide.recompute.greedy import drop_until_it_fits
+from lowtide.recompute import BudgetSearch, Drops, Program, RecomputeResult, plan_curve
+from lowtide.recompute.choose_drops import drop_until_it_fits
 from lowtide.schedule import make_candidate
 
 PERCENTS = (90, 70, 50, 40, 30, 20)
@@ -44,7 +44,7 @@ def base_program(graph: Graph) -> Program:
 def timed(search: BudgetSearch, budget: int, *, exact: bool) -> tuple[RecomputeResult, float]:
     """Return a result and its processor seconds."""
     started = time.process_time()
-    result = search.plan(budget, EFFORTS["balanced"], exact=exact)
+    result = search.plan(budget, RECOMPUTE_EFFORTS["balanced"], exact=exact)
     return result, time.process_time() - started
 
 
@@ -84,9 +84,9 @@ class Cell:
 
 def greedy_cost(search: BudgetSearch, budget: int) -> float:
     """Return what greedy choice alone costs extra, infinite where it finds no plan."""
-    limit = EFFORTS["balanced"].play_work
-    fits, cuts = drop_until_it_fits(search.program, Cuts(), budget, limit)
-    return search.program.execute(cuts).extra_cost if fits else float("inf")
+    limit = RECOMPUTE_EFFORTS["balanced"].play_work
+    fits, drops = drop_until_it_fits(search.program, Drops(), budget, limit)
+    return search.program.execute(drops).extra_cost if fits else float("inf")
 
 
 def summary(cells: list[Cell]) -> list[str]:

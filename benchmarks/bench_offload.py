@@ -19,9 +19,9 @@ GIGABYTES_PER_SECOND = (0, 12, 25, 50)
 LEAD = (
     "Budgets are in percent of the peak of an order found quickly, which is the base order of all plans. The "
     "slow-down is that of the plan's timeline, in percent of the base time: what runs again, and what waits for "
-    "copies. Hidden is the transfer time during which compute is busy, of both lanes together. Bound: no plan in that "
-    "order, by whatever method, is slower by less. At 0 GB/s nothing travels, so that these rows are recomputation "
-    "alone."
+    "copies. Hidden is the transfer time during which compute is busy, of both streams together. Bound: no plan in "
+    "that order, by whatever method, is slower by less. At 0 GB/s nothing is offloaded, so that these rows are "
+    "recomputation alone."
 )
 
 

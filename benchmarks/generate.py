@@ -67,6 +67,7 @@ def training_step(n_ops: int, *, checkpointed: bool = False) -> Graph:
         pure=np.ones(n_all, np.bool_),
         ordered=np.zeros(n_all, np.bool_),
         cost=np.ones(n_all),
+        flops=np.full(n_all, np.nan),
         callees=[()] * n_all,
         devices=[None] * n_all,
     )
@@ -102,6 +103,7 @@ def random_program(n_ops: int, *, recent: int) -> Graph:
         pure=np.ones(n_ops, np.bool_),
         ordered=np.zeros(n_ops, np.bool_),
         cost=np.ones(n_ops),
+        flops=np.full(n_ops, np.nan),
         callees=[()] * n_ops,
         devices=[None] * n_ops,
     )

@@ -14,9 +14,9 @@ from unittest import SkipTest
 import torch
 from results import write_section
 
-from lowtide.frameworks.torch.backend.eager import run_boxed, run_boxed_backward
-from lowtide.frameworks.torch.backend.options import Options
-from lowtide.frameworks.torch.backend.partitioner import Partitioner
+from lowtide.frameworks.torch.compile.eager import run_boxed, run_boxed_backward
+from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.compile.partitioner import Partitioner
 
 SAMPLES = 3
 """How many samples of each entry are run, the first that can be differentiated."""

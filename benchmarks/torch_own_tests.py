@@ -55,9 +55,9 @@ def _our_partitioner(budget: str | None) -> None:
     from torch._functorch import config as functorch_config
     from torch._inductor import config
 
-    from lowtide.frameworks.torch.backend.options import Options
-    from lowtide.frameworks.torch.backend.partitioner import Partitioner
-    from lowtide.frameworks.torch.inductor.settings import settings
+    from lowtide.frameworks.torch.compile.fusion.settings import settings
+    from lowtide.frameworks.torch.compile.options import Options
+    from lowtide.frameworks.torch.compile.partitioner import Partitioner
 
     ours = Partitioner(Options(compiler="eager", budget=budget))
     for module in (functorch.compile, debugging):
@@ -73,7 +73,7 @@ def _our_solver() -> None:
     from torch._functorch import config
     from torch._functorch._activation_checkpointing import knapsack as theirs
 
-    from lowtide.frameworks.torch.inductor.knapsack import ExactKnapsack, RooflineRuntime, knapsack
+    from lowtide.frameworks.torch.compile.fusion.knapsack import ExactKnapsack, RooflineRuntime, knapsack
 
     def solve(memory: Sequence[float], runtime: Sequence[float], most: float) -> tuple[float, list[int], list[int]]:
         saved = knapsack(memory, runtime, most)

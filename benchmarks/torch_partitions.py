@@ -15,9 +15,10 @@ from torch.fx import GraphModule, Node
 
 from lowtide.analysis import simulate
 from lowtide.checkpointing import plan_of_runs
-from lowtide.frameworks.torch.canonicalize import canonicalize
-from lowtide.frameworks.torch.lowering import lower
-from lowtide.frameworks.torch.read import graph_of
+from lowtide.frameworks.torch.reading.lowering import lower
+from lowtide.frameworks.torch.reading.read import graph_of
+from lowtide.frameworks.torch.rewrites.run import run_rewrites
+from lowtide.frameworks.torch.rewrites.table import INFERENCE
 from lowtide.graph import Graph, Lifetime
 from lowtide.plan import verify
 
@@ -52,8 +53,7 @@ def joint_of(name: str, model: nn.Module, example: Sequence[torch.Tensor]) -> Jo
         exported: Any = aot_export_joint_with_descriptors(stack, model, tuple(example))
         n_forward_outputs = exported._aot_state.fw_metadata.num_forward
     module: GraphModule = exported.graph_module
-    canonicalize(module.graph)
-    module.graph.eliminate_dead_code()
+    module = run_rewrites(module, INFERENCE)
     module.graph = fx_graph_cse(module.graph)
     module.recompile()
     kept = [_is_kept(node) for node in module.graph.find_nodes(op="placeholder")]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 
-from lowtide.frameworks.torch.backend.planning import PlannedModule
-from lowtide.frameworks.torch.costs import flops_of, seconds_of
-from lowtide.frameworks.torch.lowering import lower_body
+from lowtide.frameworks.torch.compile.planned_program import PlannedModule
+from lowtide.frameworks.torch.reading.costs import flops_of, seconds_of
+from lowtide.frameworks.torch.reading.lowering import lower_body
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,20 @@
 """What all tests share: property tests draw the same examples on every run and are never failed by the clock."""
 
+import signal
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "lowtide", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.load_profile("lowtide")
+
+
+@pytest.fixture
+def ctrl_c_heeded() -> Iterator[None]:
+    """Ctrl-C interrupts this process and those that it starts, even if the caller ignores it, as `nohup` does."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

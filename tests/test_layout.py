@@ -51,3 +51,11 @@ def test_the_plan_and_its_verifier_import_no_native_kernel(path: Path) -> None:
             assert all(alias.name != "_native" for alias in node.names)
         elif isinstance(node, ast.Import):
             assert all("_native" not in alias.name for alias in node.names)
+
+
+def test_no_two_classes_share_a_name() -> None:
+    """One word, one idea: a reader who meets a name twice must not ask which one is meant."""
+    sources = [path for path in SOURCES if path.suffix == ".py"]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sources]
+    names = [node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    assert sorted({name for name in names if names.count(name) > 1}) == []

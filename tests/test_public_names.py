@@ -34,6 +34,30 @@ PUBLIC = [
     "write_plan_file",
 ]
 
+FRAMEWORK_NAMES = {
+    "onnx": ["MeasuredRun", "ModelSource", "OnnxModel", "apply", "measure", "measure_peak", "read", "save"],
+    "torch": [
+        "Applied",
+        "Captured",
+        "Explanation",
+        "MeasuredCall",
+        "MeasuredStep",
+        "PlannedStep",
+        "TorchModel",
+        "TrainingStep",
+        "apply",
+        "capture",
+        "explain",
+        "inductor",
+        "measure",
+        "measure_captured",
+        "measure_costs",
+        "read",
+        "save_plans",
+        "training_step",
+    ],
+}
+
 
 def test_the_public_names_are_these() -> None:
     assert lowtide.__all__ == PUBLIC
@@ -45,12 +69,21 @@ def test_every_public_name_is_there_and_documented(name: str) -> None:
     assert getattr(lowtide, name).__doc__
 
 
+@pytest.mark.parametrize(("module", "names"), FRAMEWORK_NAMES.items())
+def test_a_framework_has_these_public_names_and_documents_them(module: str, names: list[str]) -> None:
+    public = getattr(lowtide, module)
+    assert public.__all__ == names
+    assert all(getattr(public, name).__doc__ for name in names)
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         lowtide.nonsense  # noqa: B018  # pyright: ignore
 
 
-@pytest.mark.parametrize("earlier", ["lowtide.cli.plan", "lowtide.pipeline", "lowtide.torch", "lowtide.models"])
+@pytest.mark.parametrize(
+    "earlier", ["lowtide.cli.plan", "lowtide.planning.minimize", "lowtide.torch", "lowtide.onnx", "lowtide.opening"]
+)
 def test_no_module_takes_the_place_of_a_public_function_when_it_is_loaded_first(earlier: str) -> None:
     """A submodule named like a public function would replace it in the package as soon as anything imports it."""
     command = (

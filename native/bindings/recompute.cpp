@@ -12,7 +12,7 @@
 namespace lowtide::bindings {
 namespace {
 
-// Cuts travel as (moments, flat pairs of moment and buffer).
+// Cuts, which Python calls drops, are passed as (moments, flat pairs of moment and buffer).
 using FlatCuts = std::pair<Result<int32_t>, Result<int32_t>>;
 
 struct HeldProgram {

@@ -9,8 +9,9 @@
 namespace lowtide {
 
 // Moments of a base order of n ops: 2i lies between op i-1 and what is run again for op i, 2i + 1 is the first run of op
-// i; "op n" is the end, which reads all outputs. At a cut, a buffer that the program uses later is kept and any other is
-// dropped, except for the buffers that are listed, where it is the other way round.
+// i; "op n" is the end, which reads all outputs. At every moment named, buffers that the program uses later are kept and
+// all others are dropped. Exceptions are listed: of those that are used later, a listed one is dropped; of the others, a
+// listed one is kept. Python calls this Drops.
 using Cuts = std::map<int32_t, std::set<int32_t>>;
 
 // A base order with its costs and rules; what all executions share.

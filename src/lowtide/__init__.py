@@ -8,17 +8,18 @@ if TYPE_CHECKING:
     from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
     from lowtide.frameworks.model import Measurement
     from lowtide.graph import Graph, GraphBuilder, Lifetime, read_graph_file, write_graph_file
-    from lowtide.memory_time import Frontier, frontier
-    from lowtide.models import apply, measure, open_model, read
+    from lowtide.opening import apply, measure, open_model, read
     from lowtide.packing import Buffers, Packed, pack
-    from lowtide.pipeline import Result, minimize
     from lowtide.plan import Plan, read_plan_file, verify, write_plan_file
+    from lowtide.planning.frontier import Frontier, frontier
+    from lowtide.planning.minimize import minimize
+    from lowtide.planning.result import Result
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Buffers": "lowtide.packing",
-    "Frontier": "lowtide.memory_time",
+    "Frontier": "lowtide.planning.frontier",
     "Graph": "lowtide.graph",
     "GraphBuilder": "lowtide.graph",
     "Holder": "lowtide.analysis.holders_at_peak",
@@ -26,15 +27,15 @@ _HOMES = {
     "Measurement": "lowtide.frameworks.model",
     "Packed": "lowtide.packing",
     "Plan": "lowtide.plan",
-    "Result": "lowtide.pipeline",
-    "apply": "lowtide.models",
-    "frontier": "lowtide.memory_time",
+    "Result": "lowtide.planning.result",
+    "apply": "lowtide.opening",
+    "frontier": "lowtide.planning.frontier",
     "holders_at_peak": "lowtide.analysis.holders_at_peak",
-    "measure": "lowtide.models",
-    "minimize": "lowtide.pipeline",
-    "open_model": "lowtide.models",
+    "measure": "lowtide.opening",
+    "minimize": "lowtide.planning.minimize",
+    "open_model": "lowtide.opening",
     "pack": "lowtide.packing",
-    "read": "lowtide.models",
+    "read": "lowtide.opening",
     "read_graph_file": "lowtide.graph",
     "read_plan_file": "lowtide.plan",
     "verify": "lowtide.plan",
@@ -72,7 +73,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used, so that `import lowtide` costs next to nothing."""
-    if name in ("errors", "torch"):
+    if name in ("errors", "onnx", "torch"):
         return import_module(f"lowtide.{name}")
     home = _HOMES.get(name)
     if home is None:

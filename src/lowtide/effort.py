@@ -1,6 +1,88 @@
-"""Names for how much work a search may do; each search has figures of its own for them."""
+"""What "fast", "balanced" and "max" mean to every search: limits on its work.
 
-from typing import Literal
+Work is counted, never timed, so that every machine finds the same.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from lowtide.errors import UsageError
 
 EffortName = Literal["fast", "balanced", "max"]
+EFFORT_NAMES: tuple[EffortName, ...] = get_args(EffortName)
+"""Least first."""
 DEFAULT_EFFORT: EffortName = "balanced"
+
+
+def check_effort(name: str) -> None:
+    """Raise UsageError unless an effort has this name."""
+    if name not in EFFORT_NAMES:
+        raise UsageError(f"unknown effort {name!r}; choose one of {', '.join(EFFORT_NAMES)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchEffort:
+    """Limits of one search for an order, in arcs of flow graphs and ready ops looked at; some 10^9 a second."""
+
+    cut_work: int
+    """For the cuts that bound the peak and the moves that follow them."""
+    fit_work: int
+    """For exact search, over all budgets tried."""
+    fit_ops: int
+    """The largest graph that exact search is tried on, in ops."""
+
+
+SEARCH_EFFORTS: dict[EffortName, SearchEffort] = {
+    "fast": SearchEffort(cut_work=50_000_000, fit_work=50_000_000, fit_ops=5_000),
+    "balanced": SearchEffort(cut_work=500_000_000, fit_work=8_000_000_000, fit_ops=100_000),
+    "max": SearchEffort(cut_work=5_000_000_000, fit_work=200_000_000_000, fit_ops=200_000),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecomputeEffort:
+    """Limits of planning within one budget, for recomputation and offload."""
+
+    play_work: int
+    """Accesses played for plans of drops; some 100,000,000 a second."""
+    run_work: int
+    """Accesses played and arcs looked at for plans of runs where those of drops are far from their bound, and as many
+    where the solver leaves a gap; some 300,000,000 a second."""
+    solver_work: int
+    """Work of the solver over all its calls, see `recompute.solver.Solved`; some 700,000 a second."""
+    rounds: int
+    """Calls of the solver, each with more places counted than the one before."""
+    relative_gap: float
+    """How close the extra cost must come to its bound before the search ends."""
+
+
+RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {
+    "fast": RecomputeEffort(
+        play_work=100_000_000, run_work=30_000_000, solver_work=1_000_000, rounds=3, relative_gap=0.02
+    ),
+    "balanced": RecomputeEffort(
+        play_work=300_000_000, run_work=600_000_000, solver_work=14_000_000, rounds=12, relative_gap=0.0095
+    ),
+    "max": RecomputeEffort(
+        play_work=20_000_000_000, run_work=60_000_000_000, solver_work=1_000_000_000, rounds=60, relative_gap=0.0
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackingEffort:
+    """Limits of one packing, in items looked at; some 10^9 a second."""
+
+    priority_work: int
+    """For the penalty loop, per part."""
+    exact_work: int
+    """For exact search, per part, over all heights tried."""
+    exact_items: int
+    """The largest part that exact search is tried on."""
+
+
+PACKING_EFFORTS: dict[EffortName, PackingEffort] = {
+    "fast": PackingEffort(priority_work=20_000_000, exact_work=50_000_000, exact_items=500),
+    "balanced": PackingEffort(priority_work=500_000_000, exact_work=5_000_000_000, exact_items=2_000),
+    "max": PackingEffort(priority_work=20_000_000_000, exact_work=200_000_000_000, exact_items=5_000),
+}

@@ -6,10 +6,12 @@
     │   ├── MalformedInputError  a file or object that breaks its own format
     │   ├── GraphError           a graph that is no valid program: a cycle, a dangling reference, a bad size
     │   └── UnsupportedError     valid input that lowtide cannot handle, with the way around it
-    └── PlanError                a plan, or its proof, that is wrong for its graph
-        ├── FingerprintError     the plan was made for another graph
-        ├── VerificationError    a step of the plan breaks a rule of execution
-        └── ProofError           a proof does not show the bound that it claims
+    │       └── MissingExtraError    packages that an extra of lowtide brings do not load (an ImportError, too)
+    ├── PlanError                a plan, or its proof, that is wrong for its graph
+    │   ├── FingerprintError     the plan was made for another graph
+    │   ├── VerificationError    a step of the plan breaks a rule of execution
+    │   └── ProofError           a proof does not show the bound that it claims
+    └── RewriteError             lowtide itself broke a program that it rewrote: a defect to report
 
 Every message is one line and says what is wrong, where, and what to do.
 """
@@ -29,6 +31,11 @@ class LowtideError(Exception):
             half = _LONGEST_MESSAGE // 2
             message = f"{message[:half]} [...] {message[-half:]}"
         super().__init__("".join(letter if letter.isprintable() else " " for letter in message))
+
+
+def one_line(error: BaseException, most: int = 300) -> str:
+    """Return the text of somebody else's exception as one line of at most so many characters, never empty."""
+    return " ".join(str(error).split())[:most] or "no message"
 
 
 class UsageError(LowtideError):
@@ -55,6 +62,17 @@ class UnsupportedError(InputError):
     """The input is valid, but lowtide cannot handle it."""
 
 
+class MissingExtraError(UnsupportedError, ImportError):
+    """What was asked for needs packages that an extra of lowtide brings, and they do not load."""
+
+    def __init__(self, extra: str, reason: str) -> None:
+        """`reason` says why the packages of the extra do not load."""
+        super().__init__(
+            f"this needs lowtide[{extra}], which does not load ({reason}); "
+            f"install it with: pip install 'lowtide[{extra}]'"
+        )
+
+
 class PlanError(LowtideError):
     """A plan, or its proof, is wrong for its graph."""
 
@@ -71,3 +89,7 @@ class VerificationError(PlanError):
 
 class ProofError(PlanError):
     """A proof does not show the bound that it claims."""
+
+
+class RewriteError(LowtideError):
+    """Lowtide broke a program that it rewrote."""

@@ -7,17 +7,15 @@ from typing import Any
 
 from lowtide.costs import Prices
 from lowtide.errors import UsageError
-from lowtide.frameworks.torch.apply import Applied
-from lowtide.frameworks.torch.capture import capture
-from lowtide.frameworks.torch.captured import Captured
-from lowtide.frameworks.torch.explain import Explanation, explain
-from lowtide.frameworks.torch.measure import MeasuredStep, measure
-from lowtide.frameworks.torch.measure_captured import MeasuredCall, measure_captured
-from lowtide.frameworks.torch.measured_costs import measure_prices
+from lowtide.frameworks.torch.capture.capture import capture
+from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
+from lowtide.frameworks.torch.emit.apply import Applied
+from lowtide.frameworks.torch.measure.explain import Explanation, explain
+from lowtide.frameworks.torch.measure.measure import MeasuredStep, measure
+from lowtide.frameworks.torch.measure.measure_captured import MeasuredCall, measure_captured
 from lowtide.frameworks.torch.model import TorchModel
-from lowtide.frameworks.torch.read import read_captured
-from lowtide.frameworks.torch.step.planned_step import PlannedStep, training_step
-from lowtide.frameworks.torch.step.training_step import TrainingStep
+from lowtide.frameworks.torch.reading.captured import Captured
+from lowtide.frameworks.torch.training.planned_step import PlannedStep, training_step
 from lowtide.graph import Graph
 from lowtide.offload import Host
 from lowtide.plan import Plan
@@ -46,11 +44,11 @@ __all__ = [
 
 def read(program: Any) -> Graph:
     """Read anything that `capture` takes into a graph."""
-    return read_captured(capture(program))
+    return TorchModel(program).graph
 
 
 def apply(plan: Plan, program: Any, host: Host | None = None) -> Applied:
-    """Return anything that `capture` takes as a callable that follows a plan for its graph, or for that in pieces.
+    """Return anything that `capture` takes as a callable that follows a plan for its graph, or for that in chunks.
 
     The plan may copy to `host`, where it was made for the graph beside that one.
     """
@@ -66,7 +64,7 @@ def inductor(
     first called (its backward pass included), so that call must be within. Raises UsageError for options that do not
     exist.
     """
-    from lowtide.frameworks.torch.inductor.settings import inductor as patched_inductor
+    from lowtide.frameworks.torch.compile.fusion.settings import inductor as patched_inductor
 
     return patched_inductor(budget, allow=allow, **more)
 
@@ -78,8 +76,8 @@ def save_plans(folder: str | Path) -> list[Path]:
     otherwise the same options: save on one rank, load on all. Raises UsageError where nothing was planned or the folder
     cannot be written.
     """
-    from lowtide.frameworks.torch.backend.programs import planned_programs
-    from lowtide.frameworks.torch.distributed.plan_folder import save_plans as write_plans
+    from lowtide.frameworks.torch.compile.distributed.plan_folder import save_plans as write_plans
+    from lowtide.frameworks.torch.compile.programs import planned_programs
 
     programs = planned_programs()
     if not programs:
@@ -92,4 +90,4 @@ def measure_costs(program: Any) -> Prices:
 
     Raises UnsupportedError where no op can be run here; see `Prices.estimated` for those that could not.
     """
-    return measure_prices(capture(program))
+    return TorchModel(program).measure_costs()

@@ -7,8 +7,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lowtide import _native
-from lowtide.analysis.lower_bounds import lower_bounds
+from lowtide.analysis import Problem
+from lowtide.analysis.lower_bounds import lower_bounds, with_callee_floors
 from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.plan import verify
 from tests.oracles.live_bytes import live_bytes_at
 from tests.oracles.naive_player import order_peaks, valid_orders
 from tests.oracles.plans import problem_of
@@ -113,3 +115,20 @@ def test_a_callee_counts_with_the_least_peak_of_its_own_orders() -> None:
     (bound,) = lower_bounds(problem_of(graph), [np.zeros(1, np.int32)])
     assert bound.peak_bytes == 51
     assert bound.op == 0
+
+
+def test_a_problem_whose_callees_count_with_their_floors_still_makes_plans_that_verify() -> None:
+    inner = GraphBuilder("inner")
+    large = [inner.add_buffer(f"large{i}", 100) for i in range(2)]
+    small = [inner.add_buffer(f"small{i}", 1, Lifetime.OUTPUT) for i in range(2)]
+    for i in range(2):
+        inner.add_op(f"make{i}", "make", writes=[large[i]])
+    for i in range(2):
+        inner.add_op(f"use{i}", "use", reads=[large[i]], writes=[small[i]])
+    builder = GraphBuilder("outer")
+    builder.add_subgraph("inner", inner.build())
+    builder.add_op("calls", "custom", callees=["inner"])
+    problem = Problem(builder.build())
+    floored = with_callee_floors(problem)
+    assert (int(problem.transient.max()), int(floored.transient.max())) == (201, 101)
+    verify(floored.graph, floored.plan(floored.given_order()))

@@ -1,26 +1,16 @@
 """The GPU benchmark, as far as it can be tried without one."""
 
-import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from tests.benchmarks.conftest import Load
 
 
 @pytest.fixture(name="gpu")
-def gpu_fixture(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Load the benchmark as a module, beside its helpers."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    spec = importlib.util.spec_from_file_location("benchmarks_gpu", BENCHMARKS / "gpu.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(__import__("sys").modules, spec.name, module)
-    spec.loader.exec_module(module)
-    return module
+def gpu_fixture(load: Load) -> ModuleType:
+    return load("gpu")
 
 
 @pytest.mark.filterwarnings(

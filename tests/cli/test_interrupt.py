@@ -12,7 +12,9 @@ import pytest
 from lowtide import read_graph_file, read_plan_file
 from lowtide.cli.plan import to_the_end
 from tests.cli.conftest import Command, Finished
-from tests.oracles.plugin import install_scheduler
+from tests.oracles.plugin import install_scheduler, module_path
+
+pytestmark = pytest.mark.usefixtures("ctrl_c_heeded")
 
 FOREVER = 'import sys\nprint("it has begun", file=sys.stderr, flush=True)\nwhile True:\n    pass'
 
@@ -20,7 +22,7 @@ FOREVER = 'import sys\nprint("it has begun", file=sys.stderr, flush=True)\nwhile
 def _interrupted(folder: Path, *arguments: object) -> Finished:
     """Run a command, press Ctrl-C when it says that it has begun, and return what it left behind."""
     command = [str(Path(sys.executable).with_name("lowtide")), *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    environment = {**os.environ, "PYTHONPATH": module_path(folder)}
     with subprocess.Popen(
         command, env=environment, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from lowtide.packing.csv_file import read_buffer_file
 from lowtide.packing.validate import validate
@@ -15,6 +16,7 @@ from lowtide.packing.validate import validate
 HARD = Path(__file__).parents[1] / "data/buffers/minimalloc_D.csv"
 
 
+@pytest.mark.usefixtures("ctrl_c_heeded")
 def test_ctrl_c_while_packing_writes_the_best_packing_so_far_marked_interrupted(tmp_path: Path) -> None:
     """Nobody knows the least arena of this instance, so that the search for it is long."""
     out, svg = tmp_path / "out.csv", tmp_path / "out.svg"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Command
-from tests.oracles.plugin import install_scheduler
+from tests.oracles.plugin import install_scheduler, module_path
 
 SLOW = "import time\ntime.sleep(1.3)\nreturn problem.given_order()"
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -29,7 +29,7 @@ def test_anything_over_a_second_is_told_on_stderr_and_nothing_else(
     lowtide_process: Command, graph_file: Path, tmp_path: Path
 ) -> None:
     install_scheduler(tmp_path, "slow", SLOW)
-    slow = lowtide_process("plan", graph_file, "--json", PYTHONPATH=str(tmp_path))
+    slow = lowtide_process("plan", graph_file, "--json", PYTHONPATH=module_path(tmp_path))
     quick = lowtide_process("plan", graph_file, "--json")
     assert slow.stderr == "lowtide: ordering 5 ops (slow) ...\n"
     assert quick.stderr == ""
@@ -41,7 +41,7 @@ def test_no_color_is_honored_on_a_terminal(graph_file: Path, tmp_path: Path, no_
     """The spinner is the only thing with color; brackets in a name must not be taken for markup."""
     install_scheduler(tmp_path, "slow[/b]", SLOW)
     controller, terminal = pty.openpty()
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "TERM": "xterm-256color", "NO_COLOR": no_color}
+    environment = {**os.environ, "PYTHONPATH": module_path(tmp_path), "TERM": "xterm-256color", "NO_COLOR": no_color}
     command = [str(Path(sys.executable).with_name("lowtide")), "plan", str(graph_file), "--scheduler", "slow[/b]"]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=terminal, text=True, check=False)
     os.close(terminal)

@@ -1,4 +1,4 @@
-"""Plans that copy to the host: verified, within the budget, computing the same, and never worse than either means."""
+"""Plans that offload: verified, within the budget, computing the same, never worse than either technique alone."""
 
 import math
 from dataclasses import replace
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lowtide.analysis import simulate
 from lowtide.errors import UsageError
 from lowtide.graph import Graph
-from lowtide.offload import HOST, OffloadResult, plan_within_budget, with_host_space
+from lowtide.offload import HOST, Host, OffloadResult, plan_within_budget, with_host_space
 from lowtide.plan import Plan, StepKind, verify
 from lowtide.recompute import plan_within_budget as recompute_within_budget
 from lowtide.timeline import play_timeline
@@ -24,11 +24,11 @@ from tests.strategies import graphs, random_graph
 BANDWIDTHS = (0.0, 0.5, 3.0, 20.0, math.inf)
 
 
-def _plan(graph: Graph, percent: int, *means: str, exact: bool = False) -> OffloadResult:
+def _plan(graph: Graph, percent: int, *techniques: str, exact: bool = False) -> OffloadResult:
     problem = problem_of(graph)
     order = problem.given_order()
     budget = int(problem.evaluate(order).peaks[0]) * percent // 100
-    allow = set(means or ("recompute", "offload"))
+    allow = set(techniques or ("recompute", "offload"))
     return plan_within_budget(problem, order, budget, allow=allow, exact=exact)
 
 
@@ -37,15 +37,15 @@ def _priced(graph: Graph, seed: int) -> Graph:
     return replace(graph, cost=np.asarray([random.choice((0.0, 0.5, 1.0, 3.0)) for _ in range(graph.n_ops)]))
 
 
-def _with_lanes(graph: Graph, bandwidth: float, capacity: int | None = None) -> Graph:
-    """Add a host, or lanes to the one that the graph keeps buffers on already."""
+def _with_streams(graph: Graph, bandwidth: float, capacity: int | None = None) -> Graph:
+    """Add a host, or streams to the one that the graph keeps buffers on already."""
     if all(space.name != HOST for space in graph.spaces):
         return with_host_space(graph, bandwidth, capacity)
     first, host = graph.spaces
-    lanes = ({HOST: bandwidth}, {first.name: bandwidth}) if bandwidth else ({}, {})
+    links = ({HOST: bandwidth}, {first.name: bandwidth}) if bandwidth else ({}, {})
     spaces = (
-        replace(first, bandwidth_bytes_per_s=lanes[0]),
-        replace(host, bandwidth_bytes_per_s=lanes[1], capacity_bytes=capacity),
+        replace(first, bandwidth_bytes_per_s=links[0]),
+        replace(host, bandwidth_bytes_per_s=links[1], capacity_bytes=capacity),
     )
     return replace(graph, spaces=spaces)
 
@@ -55,7 +55,7 @@ def _with_lanes(graph: Graph, bandwidth: float, capacity: int | None = None) -> 
 def test_a_plan_computes_the_same_within_the_budget_and_takes_what_is_said(
     graph: Graph, percent: int, bandwidth: float, capacity: int | None, seed: int
 ) -> None:
-    graph = _with_lanes(_priced(graph, seed), bandwidth, capacity)
+    graph = _with_streams(_priced(graph, seed), bandwidth, capacity)
     result = _plan(graph, percent)
     verify(graph, result.plan, check_capacity=False)
     peaks = simulate(graph, result.plan).peak_bytes
@@ -74,10 +74,10 @@ def test_a_plan_computes_the_same_within_the_budget_and_takes_what_is_said(
 @settings(max_examples=60, deadline=None)
 @given(graphs(24, callees=False), st.integers(20, 100), st.sampled_from(BANDWIDTHS), st.integers(0, 9))
 def test_together_never_costs_more_than_either_alone(graph: Graph, percent: int, bandwidth: float, seed: int) -> None:
-    graph = _with_lanes(_priced(graph, seed), bandwidth)
+    graph = _with_streams(_priced(graph, seed), bandwidth)
     both = _plan(graph, percent)
-    for means in ("recompute", "offload"):
-        alone = _plan(graph, percent, means)
+    for technique in ("recompute", "offload"):
+        alone = _plan(graph, percent, technique)
         if alone.fits:
             assert both.fits
             assert both.extra_cost <= alone.extra_cost
@@ -85,8 +85,8 @@ def test_together_never_costs_more_than_either_alone(graph: Graph, percent: int,
 
 @settings(max_examples=60, deadline=None)
 @given(graphs(24), st.integers(0, 100))
-def test_without_lanes_the_plan_is_that_of_recomputation(graph: Graph, percent: int) -> None:
-    graph = _with_lanes(graph, 0)
+def test_without_streams_the_plan_is_that_of_recomputation(graph: Graph, percent: int) -> None:
+    graph = _with_streams(graph, 0)
     problem = problem_of(graph)
     result = _plan(graph, percent)
     alone = recompute_within_budget(problem, problem.given_order(), result.budget_bytes, exact=False)
@@ -133,8 +133,8 @@ def test_what_waits_at_the_peak_is_priced() -> None:
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_more_bandwidth_and_more_memory_never_cost_more(seed: int) -> None:
     graph = _priced(random_graph(seed, 20), seed)
-    by_speed = [_plan(_with_lanes(graph, bandwidth), 70) for bandwidth in BANDWIDTHS]
-    by_budget = [_plan(_with_lanes(graph, 3.0), percent) for percent in (60, 70, 80, 90)]
+    by_speed = [_plan(_with_streams(graph, bandwidth), 70) for bandwidth in BANDWIDTHS]
+    by_budget = [_plan(_with_streams(graph, 3.0), percent) for percent in (60, 70, 80, 90)]
     for results in (by_speed, by_budget):
         costs = [result.extra_cost if result.fits else math.inf for result in results]
         assert costs == sorted(costs, reverse=True)
@@ -161,11 +161,18 @@ def test_the_solver_never_makes_a_plan_worse_and_its_bound_holds_for_every_plan(
     graph: Graph, percent: int, bandwidth: float, seed: int
 ) -> None:
     pytest.importorskip("highspy")
-    graph = _with_lanes(_priced(graph, seed), bandwidth)
+    graph = _with_streams(_priced(graph, seed), bandwidth)
     solved, greedy = _plan(graph, percent, exact=True), _plan(graph, percent)
     assert solved.fits >= greedy.fits
-    for means in (("recompute",), ("offload",), ("recompute", "offload")):
-        plan = _plan(graph, percent, *means)
+    for techniques in (("recompute",), ("offload",), ("recompute", "offload")):
+        plan = _plan(graph, percent, *techniques)
         if plan.fits:
             assert solved.extra_cost <= plan.extra_cost + 1e-9
             assert solved.extra_cost_bound <= plan.extra_cost + 1e-9
+
+
+def test_the_old_name_for_adding_a_host_does_the_same_and_warns() -> None:
+    """It stays for one release."""
+    graph, host = residual_chain(2), Host(bandwidth_bytes_per_s=1.0, capacity_bytes=5)
+    with pytest.warns(DeprecationWarning, match="added_to"):
+        assert host.beside(graph).fingerprint == host.added_to(graph).fingerprint

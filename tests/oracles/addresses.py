@@ -4,13 +4,14 @@ from itertools import combinations
 
 from lowtide.graph import Graph
 from lowtide.plan import Address, Plan
+from tests.oracles.records import buffer_of
 
 
 def addresses_are_sound(graph: Graph, plan: Plan) -> bool:
     """Say whether offsets are aligned, within the arena and free of overlaps; rows are taken to be complete."""
     for row in plan.addresses:
         space = graph.spaces[row.space]
-        end = row.offset + graph.buffer(row.buffer).size_bytes
+        end = row.offset + buffer_of(graph, row.buffer).size_bytes
         if row.offset < 0 or row.offset % space.alignment or end > plan.arena_bytes.get(space.name, end):
             return False
     return not any(_clash(graph, one, two) for one, two in combinations(plan.addresses, 2))
@@ -23,11 +24,11 @@ def _clash(graph: Graph, one: Address, two: Address) -> bool:
 
 
 def _bytes(graph: Graph, row: Address) -> range:
-    return range(row.offset, row.offset + graph.buffer(row.buffer).size_bytes)
+    return range(row.offset, row.offset + buffer_of(graph, row.buffer).size_bytes)
 
 
 def _instants(graph: Graph, row: Address) -> set[int]:
     """Return the steps at which a row holds its bytes; inputs also hold them before the first step, at -1."""
-    buffer = graph.buffer(row.buffer)
+    buffer = buffer_of(graph, row.buffer)
     at_start = buffer.lifetime.exists_at_start and row.first_step == 0 and row.space == buffer.space
     return {*range(row.first_step, row.last_step), *([-1] if at_start else [])}

@@ -1,11 +1,12 @@
 """The least cost of running ops again within a budget, over all plans there are: Dijkstra over what is resident."""
 
 import heapq
+from collections.abc import Sequence
 from itertools import combinations
 
 from lowtide.analysis import Problem
 from lowtide.graph import Graph, Lifetime
-from lowtide.plan.versions import ABSENT, program_versions
+from lowtide.plan.versions import ABSENT, Versions, program_versions
 
 State = tuple[int, tuple[int, ...]]
 """How many ops ran for the first time (in program order), and the version of every buffer."""
@@ -23,33 +24,35 @@ def least_extra_cost(problem: Problem, budget: int) -> float:
     ]
     freeable = [graph.lifetimes[b] >= Lifetime.DONATED for b in range(graph.n_buffers)]
 
-    def live(resident: tuple[int, ...]) -> int:
-        return sum(sizes[b] for b, version in enumerate(resident) if version != ABSENT and counts[b])
+    counted = [size if counts[b] else 0 for b, size in enumerate(sizes)]
+    accesses = [_accesses(versions, op) for op in range(graph.n_ops)]
+    again = [runs_again(graph, op) for op in range(graph.n_ops)]
+
+    def live(resident: Sequence[int]) -> int:
+        return sum([size for size, version in zip(counted, resident, strict=True) if version != ABSENT])
 
     def after_run(resident: tuple[int, ...], op: int) -> list[tuple[int, ...]]:
         """All states that running an op leads to within the budget, by the in-place pairs it takes."""
-        first, writes, end = versions.first[op], versions.writes_from[op], versions.first[op + 1]
-        own: list[int] = []
-        for access in range(first, end):
-            buffer, seen = versions.buffers[access], versions.seen[access]
-            if seen != ABSENT and resident[buffer] != seen:
-                return []
-            if seen == ABSENT:
-                own.append(buffer)
+        needed, own, left = accesses[op]
+        if any(resident[buffer] != version for buffer, version in needed):
+            return []
         then = list(resident)
-        for access in range(writes, end):
-            then[versions.buffers[access]] = versions.seen[access] + 1
-        doubled = sum(sizes[b] for b in own if counts[b] and resident[b] != ABSENT)
+        for buffer, version in left:
+            then[buffer] = version
+        doubled = sum([counted[b] for b in own if resident[b] != ABSENT])
+        held = live(then) + doubled + transient[op]
         result: list[tuple[int, ...]] = []
         for taken in matchings(graph, op, own, resident) if problem.in_place else [()]:
-            shared = sum(sizes[read] for read, _ in taken if counts[read])
-            if live(tuple(then)) + doubled + transient[op] - shared <= budget:
-                result.append(tuple(ABSENT if b in {read for read, _ in taken} else v for b, v in enumerate(then)))
+            gone = [read for read, _ in taken]
+            if held - sum([counted[read] for read in gone]) <= budget:
+                result.append(tuple([ABSENT if b in gone else v for b, v in enumerate(then)]))
         return result
 
     start: State = (0, tuple(0 if graph.lifetimes[b] <= Lifetime.DONATED else ABSENT for b in range(graph.n_buffers)))
     if live(start[1]) > budget:
         return float("inf")
+    n_ops, costs = graph.n_ops, graph.cost.tolist()
+    keeps = [b for b in range(graph.n_buffers) if not freeable[b] or graph.lifetimes[b] == Lifetime.OUTPUT]
     best: dict[State, float] = {start: 0.0}
     queue = [(0.0, start)]
     while queue:
@@ -57,25 +60,31 @@ def least_extra_cost(problem: Problem, budget: int) -> float:
         if cost > best[state]:
             continue
         done, resident = state
-        if done == graph.n_ops and all(
-            (freeable[b] and graph.lifetimes[b] != Lifetime.OUTPUT) or resident[b] == versions.final[b]
-            for b in range(graph.n_buffers)
-        ):
+        if done == n_ops and all(resident[b] == versions.final[b] for b in keeps):
             return cost
         following: list[tuple[float, State]] = []
         for buffer, version in enumerate(resident):
             if version != ABSENT and freeable[buffer]:
                 following.append((cost, (done, (*resident[:buffer], ABSENT, *resident[buffer + 1 :]))))
-        if done < graph.n_ops:
+        if done < n_ops:
             following += [(cost, (done + 1, then)) for then in after_run(resident, done)]
         for op in range(done):
-            if runs_again(graph, op):
-                following += [(cost + float(graph.cost[op]), (done, then)) for then in after_run(resident, op)]
+            if again[op]:
+                following += [(cost + costs[op], (done, then)) for then in after_run(resident, op)]
         for reached, state in following:
             if reached < best.get(state, float("inf")):
                 best[state] = reached
                 heapq.heappush(queue, (reached, state))
     return float("inf")
+
+
+def _accesses(versions: Versions, op: int) -> tuple[list[tuple[int, int]], list[int], list[tuple[int, int]]]:
+    """Return what an op needs (buffer, version), the buffers it allocates, and what it leaves (buffer, version)."""
+    first, writes, end = versions.first[op], versions.writes_from[op], versions.first[op + 1]
+    seen = [(versions.buffers[access], versions.seen[access]) for access in range(first, end)]
+    needed = [(buffer, version) for buffer, version in seen if version != ABSENT]
+    own = [buffer for buffer, version in seen if version == ABSENT]
+    return needed, own, [(buffer, version + 1) for buffer, version in seen[writes - first :]]
 
 
 def runs_again(graph: Graph, op: int) -> bool:

@@ -4,36 +4,51 @@ A shortest path over what is where and which copies are still under way. Ops run
 run again whenever what they read is there, and every intermediate buffer may leave, go and come back at any time.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import count
+from typing import NamedTuple
 
 from lowtide.graph import Graph, Lifetime
 
+Instant = int | None
+"""Seconds from now until a copy is complete; None where there is no copy."""
 
-@dataclass(frozen=True)
-class _State:
-    """Seconds count from now on."""
 
+class _State(NamedTuple):
     place: int
-    home: tuple[int | None, ...]
-    """Per buffer: absent, or until its copy to the device is complete."""
-    host: tuple[int | None, ...]
-    """Per buffer: no copy on the host, or until it is complete."""
-    lanes: tuple[int, int]
+    home: tuple[Instant, ...]
+    """Per buffer, its copy on the device."""
+    host: tuple[Instant, ...]
+    """Per buffer, its copy on the host."""
+    streams: tuple[int, int]
 
     def after(self, seconds: int) -> "_State":
-        def left(until: int | None) -> int | None:
-            return None if until is None else max(0, until - seconds)
+        return _State(
+            self.place,
+            tuple([None if until is None else max(0, until - seconds) for until in self.home]),
+            tuple([None if until is None else max(0, until - seconds) for until in self.host]),
+            (max(0, self.streams[0] - seconds), max(0, self.streams[1] - seconds)),
+        )
 
-        lanes = (max(0, self.lanes[0] - seconds), max(0, self.lanes[1] - seconds))
-        return replace(self, home=tuple(map(left, self.home)), host=tuple(map(left, self.host)), lanes=lanes)
+
+class _Program:
+    """What the search asks a graph again and again."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.sizes = graph.sizes.tolist()
+        self.outputs = [b for b in range(graph.n_buffers) if graph.lifetimes[b] == Lifetime.OUTPUT]
+        self.movable = [b for b in range(graph.n_buffers) if graph.lifetimes[b] == Lifetime.INTERMEDIATE]
+        self.reads = [row.tolist() for row in map(graph.reads.__getitem__, range(graph.n_ops))]
+        self.written = [graph.writes[op].tolist()[0] for op in range(graph.n_ops)]
+        self.seconds = [int(cost) for cost in graph.cost]
+        self.n_ops = graph.n_ops
 
 
 def least_slow_down(graph: Graph, budget_bytes: int, *, rerun: bool = True, offload: bool = True) -> int | None:
     """Return the fewest extra seconds within a budget, or None where nothing fits, for a graph of one output per op
-    whose costs are whole seconds, and lanes of one byte per second."""
-    sizes = graph.sizes.tolist()
+    whose costs are whole seconds, and streams of one byte per second."""
+    program = _Program(graph)
     home = tuple(0 if lifetime <= Lifetime.DONATED else None for lifetime in graph.lifetimes.tolist())
     start = _State(0, home, (None,) * graph.n_buffers, (0, 0))
     best = {start: 0}
@@ -45,7 +60,7 @@ def least_slow_down(graph: Graph, budget_bytes: int, *, rerun: bool = True, offl
             continue
         if state.place == graph.n_ops + 1:
             return seconds - int(graph.cost.sum())
-        for taken, reached in _moves(graph, state, sizes, budget_bytes, rerun, offload):
+        for taken, reached in _moves(program, state, budget_bytes, rerun, offload):
             total = seconds + taken
             if total < best.get(reached, total + 1):
                 best[reached] = total
@@ -53,35 +68,35 @@ def least_slow_down(graph: Graph, budget_bytes: int, *, rerun: bool = True, offl
     return None
 
 
-def _moves(graph: Graph, state: _State, sizes: list[int], budget: int, rerun: bool, offload: bool):
-    resident = sum(size for size, there in zip(sizes, state.home, strict=True) if there is not None)
-    outputs = [b for b in range(graph.n_buffers) if graph.lifetimes[b] == Lifetime.OUTPUT]
-    if state.place == graph.n_ops and all(state.home[b] is not None for b in outputs):
-        yield max(state.lanes), replace(state, place=state.place + 1)
-    for op in range(min(graph.n_ops, state.place + 1) if rerun else graph.n_ops):
-        if not rerun and op != state.place:
+def _moves(program: _Program, state: _State, budget: int, rerun: bool, offload: bool) -> Iterator[tuple[int, _State]]:
+    place, home, host, streams = state
+    sizes = program.sizes
+    free = budget - sum([size for size, there in zip(sizes, home, strict=True) if there is not None])
+    if place == program.n_ops and all(home[b] is not None for b in program.outputs):
+        yield max(streams), state._replace(place=place + 1)
+    for op in range(min(program.n_ops, place + 1) if rerun else program.n_ops):
+        if not rerun and op != place:
             continue
-        (written,) = graph.writes[op].tolist()
-        waits = [state.home[read] for read in graph.reads[op].tolist()]
-        if None in waits or state.home[written] is not None or resident + sizes[written] > budget:
+        written = program.written[op]
+        waits = [home[read] for read in program.reads[op]]
+        if None in waits or home[written] is not None or sizes[written] > free:
             continue
-        seconds = max((wait for wait in waits if wait is not None), default=0) + int(graph.cost[op])
+        seconds = max((wait for wait in waits if wait is not None), default=0) + program.seconds[op]
         later = state.after(seconds)
-        home = (*later.home[:written], 0, *later.home[written + 1 :])
-        yield seconds, replace(later, home=home, place=state.place + (op == state.place))
-    for buffer, there in enumerate(state.home):
-        if graph.lifetimes[buffer] != Lifetime.INTERMEDIATE:
-            continue
-        copy = state.host[buffer]
+        yield seconds, later._replace(home=_with(later.home, written, 0), place=place + (op == place))
+    for buffer in program.movable:
+        there, copy = home[buffer], host[buffer]
         if there is not None:
             wait = max(there, copy or 0)
             later = state.after(wait)
-            yield wait, replace(later, home=(*later.home[:buffer], None, *later.home[buffer + 1 :]))
+            yield wait, later._replace(home=_with(later.home, buffer, None))
             if offload and copy is None:
-                lane = max(state.lanes[0], there) + sizes[buffer]
-                host = (*state.host[:buffer], lane, *state.host[buffer + 1 :])
-                yield 0, replace(state, host=host, lanes=(lane, state.lanes[1]))
-        elif offload and copy is not None and resident + sizes[buffer] <= budget:
-            lane = max(state.lanes[1], copy) + sizes[buffer]
-            home = (*state.home[:buffer], lane, *state.home[buffer + 1 :])
-            yield 0, replace(state, home=home, lanes=(state.lanes[0], lane))
+                done = max(streams[0], there) + sizes[buffer]
+                yield 0, _State(place, home, _with(host, buffer, done), (done, streams[1]))
+        elif offload and copy is not None and sizes[buffer] <= free:
+            done = max(streams[1], copy) + sizes[buffer]
+            yield 0, _State(place, _with(home, buffer, done), host, (streams[0], done))
+
+
+def _with(copies: tuple[Instant, ...], buffer: int, instant: Instant) -> tuple[Instant, ...]:
+    return (*copies[:buffer], instant, *copies[buffer + 1 :])

@@ -4,12 +4,14 @@ It looks only at the ops and buffers of a graph as objects. Contents are nested 
 computed, so that two contents are equal exactly when they were computed in the same way.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
 from lowtide.graph import Graph, Lifetime
 from lowtide.plan import CopyIn, CopyOut, Free, Run, Step
+from tests.oracles.records import buffer_of, op_of
 
 Content = tuple[Any, ...]
 Peaks = tuple[int, ...]
@@ -21,7 +23,7 @@ class WrongExecutionError(Exception):
 
 def commute(graph: Graph, earlier: int, later: int) -> bool:
     """Say whether two ops, the first one earlier in the program, may swap their places when nothing is between them."""
-    one, two = graph.op(earlier), graph.op(later)
+    one, two = op_of(graph, earlier), op_of(graph, later)
     written_one, written_two = {*one.writes, *one.mutates}, {*two.writes, *two.mutates}
     used_one, used_two = written_one | set(one.reads), written_two | set(two.reads)
     shared = (written_one & used_two) | (used_one & written_two)
@@ -42,27 +44,30 @@ def valid_orders(graph: Graph) -> Iterator[list[int]]:
     yield from extend([])
 
 
-def uses(graph: Graph, op: int) -> set[int]:
+@lru_cache(4096)
+def uses(graph: Graph, op: int) -> frozenset[int]:
     """Return every buffer an op reads, mutates or writes."""
-    record = graph.op(op)
-    return {*record.reads, *record.mutates, *record.writes}
+    record = op_of(graph, op)
+    return frozenset([*record.reads, *record.mutates, *record.writes])
 
 
-def allocations(graph: Graph) -> list[set[int]]:
+@lru_cache(64)
+def allocations(graph: Graph) -> list[frozenset[int]]:
     """Return per op the buffers that did not exist before it in program order."""
-    existing = {b for b in range(graph.n_buffers) if graph.buffer(b).lifetime.exists_at_start}
-    result: list[set[int]] = []
+    existing = {b for b in range(graph.n_buffers) if buffer_of(graph, b).lifetime.exists_at_start}
+    result: list[frozenset[int]] = []
     for op in range(graph.n_ops):
-        result.append(set(graph.op(op).writes) - existing)
-        existing |= set(graph.op(op).writes)
+        result.append(frozenset(op_of(graph, op).writes) - existing)
+        existing |= set(op_of(graph, op).writes)
     return result
 
 
+@lru_cache(4096)
 def transient(graph: Graph, op: int) -> Peaks:
     """Return the bytes per memory space that an op needs only while it runs; callees run in their program order."""
-    record = graph.op(op)
+    record = op_of(graph, op)
     names = [space.name for space in graph.spaces]
-    own = [graph.buffer(b) for b in allocations(graph)[op]]
+    own = [buffer_of(graph, b) for b in allocations(graph)[op]]
     needed = [0] * len(names)
     for place, name in enumerate(names):
         for callee in (graph.subgraphs[callee] for callee in record.callees):
@@ -78,8 +83,8 @@ def transient(graph: Graph, op: int) -> Peaks:
 def order_peaks(graph: Graph, order: Sequence[int], *, in_place: bool = False) -> Peaks:
     """Return the peak per memory space of an order that frees at last use, with the best choice of in-place pairs."""
     fresh = allocations(graph)
-    freeable = {b for b in range(graph.n_buffers) if graph.buffer(b).lifetime.freeable}
-    alive = {b for b in range(graph.n_buffers) if graph.buffer(b).lifetime.exists_at_start}
+    freeable = {b for b in range(graph.n_buffers) if buffer_of(graph, b).lifetime.freeable}
+    alive = {b for b in range(graph.n_buffers) if buffer_of(graph, b).lifetime.exists_at_start}
     peaks = _live(graph, _at_home(graph, alive))
     for place, op in enumerate(order):
         alive -= freeable - _used_by(graph, order[place:])
@@ -96,7 +101,7 @@ def play(graph: Graph, steps: Sequence[Step]) -> Peaks:
     """Play steps, callees in program order, and return the peak per memory space; raises WrongExecutionError."""
     seen, final = _program_contents(graph)
     fresh = allocations(graph)
-    buffers = [graph.buffer(b) for b in range(graph.n_buffers)]
+    buffers = [buffer_of(graph, b) for b in range(graph.n_buffers)]
     copies: dict[tuple[int, int], Content] = {
         (b.id, b.space): ("start", b.id) for b in buffers if b.lifetime.exists_at_start
     }
@@ -107,10 +112,10 @@ def play(graph: Graph, steps: Sequence[Step]) -> Peaks:
         extra = (0,) * len(graph.spaces)
         match step:
             case Run(op, pairs):
-                record = graph.op(op)
+                record = op_of(graph, op)
                 _require(record.pure or op not in ran)
                 _require(op in ran or set(record.after) <= set(ran))
-                _require(op in ran or not record.ordered or not any(graph.op(o).ordered and o > op for o in ran))
+                _require(op in ran or not record.ordered or not any(op_of(graph, o).ordered and o > op for o in ran))
                 for buffer in uses(graph, op) - fresh[op]:
                     _require(copies.get((buffer, buffers[buffer].space)) == seen[op][buffer])
                 taken = [buffer for pair in pairs for buffer in pair]
@@ -156,15 +161,16 @@ def _require(condition: bool) -> None:
         raise WrongExecutionError
 
 
+@lru_cache(64)
 def _program_contents(graph: Graph) -> tuple[list[dict[int, Content]], dict[int, Content]]:
     """Return, per op, the contents of what it touches as the program order shows them to it, and the last contents."""
     now: dict[int, Content] = {
-        b: ("start", b) for b in range(graph.n_buffers) if graph.buffer(b).lifetime.exists_at_start
+        b: ("start", b) for b in range(graph.n_buffers) if buffer_of(graph, b).lifetime.exists_at_start
     }
     seen: list[dict[int, Content]] = []
     for op in range(graph.n_ops):
         seen.append({b: now[b] for b in uses(graph, op) if b in now})
-        for buffer in {*graph.op(op).writes, *graph.op(op).mutates}:
+        for buffer in {*op_of(graph, op).writes, *op_of(graph, op).mutates}:
             now[buffer] = _content(op, seen[op])
     return seen, now
 
@@ -173,29 +179,29 @@ def _content(op: int, seen: dict[int, Content]) -> Content:
     return (op, tuple((buffer, seen[buffer]) for buffer in sorted(seen)))
 
 
-def _used_by(graph: Graph, ops: Iterable[int]) -> set[int]:
-    return set[int]().union(*(uses(graph, op) for op in ops))
+def _used_by(graph: Graph, ops: Iterable[int]) -> frozenset[int]:
+    return frozenset[int]().union(*(uses(graph, op) for op in ops))
 
 
 def _at_home(graph: Graph, buffers: Iterable[int]) -> list[tuple[int, int]]:
-    return [(buffer, graph.buffer(buffer).space) for buffer in buffers]
+    return [(buffer, buffer_of(graph, buffer).space) for buffer in buffers]
 
 
 def _live(graph: Graph, copies: Iterable[tuple[int, int]]) -> Peaks:
     """Return the bytes per memory space of copies (buffer, space), persistent buffers at home left out."""
     totals = [0] * len(graph.spaces)
     for number, space in copies:
-        buffer = graph.buffer(number)
+        buffer = buffer_of(graph, number)
         if buffer.lifetime != Lifetime.PERSISTENT or space != buffer.space:
             totals[space] += buffer.size_bytes
     return tuple(totals)
 
 
-def _best_saving(graph: Graph, op: int, dying: set[int], fresh: set[int]) -> Peaks:
+def _best_saving(graph: Graph, op: int, dying: Set[int], fresh: Set[int]) -> Peaks:
     """Try every subset of the offered pairs and return the most bytes saved, per memory space."""
     usable = [
-        (graph.buffer(read), graph.buffer(written))
-        for read, written in dict.fromkeys(graph.op(op).in_place)
+        (buffer_of(graph, read), buffer_of(graph, written))
+        for read, written in dict.fromkeys(op_of(graph, op).in_place)
         if read in dying and written in fresh
     ]
     usable = [(one, two) for one, two in usable if (one.size_bytes, one.space) == (two.size_bytes, two.space)]

@@ -1,6 +1,12 @@
 """A package of a third party that offers a scheduler, installed into a folder for tests."""
 
+import os
 from pathlib import Path
+
+
+def module_path(folder: Path) -> str:
+    """Return a `PYTHONPATH` for a process that shall find what is installed in a folder."""
+    return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
 
 
 def install_scheduler(folder: Path, name: str, body: str) -> None:

@@ -5,6 +5,7 @@ from random import Random
 from lowtide.graph import Graph
 from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run, Step
 from lowtide.plan.versions import ABSENT, Versions, program_versions
+from tests.oracles.records import buffer_of, op_of
 
 
 def random_plan(graph: Graph, random: Random) -> Plan:
@@ -36,7 +37,7 @@ class _Writer:
         self._graph = graph
         self._random = random
         self._versions = program_versions(graph)
-        self._buffers = [graph.buffer(buffer) for buffer in range(graph.n_buffers)]
+        self._buffers = [buffer_of(graph, buffer) for buffer in range(graph.n_buffers)]
         self._allocates, self._touches = list(graph.structure.allocates), list(graph.structure.touches)
         self._rerunnable = _rerunnable(graph, self._versions)
         self._home = {b.id: 0 for b in self._buffers if b.lifetime.exists_at_start}
@@ -81,8 +82,8 @@ class _Writer:
 
     def _pairs(self, op: int) -> tuple[tuple[int, int], ...]:
         taken: list[tuple[int, int]] = []
-        changed = {*self._graph.op(op).mutates, *self._graph.op(op).writes}
-        for read, written in self._graph.op(op).in_place:
+        changed = {*op_of(self._graph, op).mutates, *op_of(self._graph, op).writes}
+        for read, written in op_of(self._graph, op).in_place:
             one, two = self._buffers[read], self._buffers[written]
             fits = one.lifetime.freeable and (one.size_bytes, one.space) == (two.size_bytes, two.space)
             fresh = written in self._allocates[op] and written not in self._home
@@ -121,10 +122,10 @@ def _rerunnable(graph: Graph, versions: Versions) -> list[bool]:
     """Per op, whether it may run again at any time: it is pure, and all it touches is written once and can be had."""
     result: list[bool] = []
     for op, (allocates, touches) in enumerate(zip(graph.structure.allocates, graph.structure.touches, strict=True)):
-        record = graph.op(op)
+        record = op_of(graph, op)
         once = all(versions.final[buffer] == 0 for buffer in (*allocates, *touches))
         sources = all(
-            not graph.buffer(buffer).lifetime.freeable
+            not buffer_of(graph, buffer).lifetime.freeable
             or (graph.structure.producers[buffer] >= 0 and result[graph.structure.producers[buffer]])
             for buffer in touches
         )

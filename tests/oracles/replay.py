@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from lowtide.graph import Graph
 from lowtide.plan import Address, CopyIn, CopyOut, Free, Plan, Run
+from tests.oracles.records import buffer_of, op_of
 
 Words = NDArray[np.uint64]
 POISON = np.uint64(0xDEADBEEFDEADBEEF)
@@ -44,11 +45,11 @@ def replay(graph: Graph, plan: Plan, *, at_addresses: bool = False) -> Outcome:
             case Run(op, pairs):
                 machine.run(number, op, pairs)
             case Free(buffer, space):
-                machine.free(buffer, graph.buffer(buffer).space if space is None else space)
+                machine.free(buffer, buffer_of(graph, buffer).space if space is None else space)
             case CopyOut(buffer, space):
-                machine.copy(number, buffer, graph.buffer(buffer).space, space)
+                machine.copy(number, buffer, buffer_of(graph, buffer).space, space)
             case CopyIn(buffer, space):
-                machine.copy(number, buffer, space, graph.buffer(buffer).space)
+                machine.copy(number, buffer, space, buffer_of(graph, buffer).space)
     return machine.outcome()
 
 
@@ -61,20 +62,20 @@ class _Machine:
             self._places = {(row.buffer, row.space, row.first_step): row.offset for row in rows}
             ends = [0] * len(graph.spaces)
             for row in rows:
-                ends[row.space] = max(ends[row.space], row.offset + graph.buffer(row.buffer).size_bytes)
+                ends[row.space] = max(ends[row.space], row.offset + buffer_of(graph, row.buffer).size_bytes)
             assert max(ends, default=0) < _MOST_ARENA_WORDS
             self._arenas = [np.full(end, POISON) for end in ends]
         self._storage: dict[tuple[int, int], Words] = {}
         self._ran: dict[int, int] = {}
         self._stream = self._draws = np.uint64(1)
         for number in range(graph.n_buffers):
-            buffer = graph.buffer(number)
+            buffer = buffer_of(graph, number)
             if buffer.lifetime.exists_at_start:
                 storage = self._allocate(number, buffer.space, 0)
                 storage[:] = _spread(_mix(np.uint64(number), np.uint64(7)), len(storage))
 
     def run(self, step: int, op: int, pairs: Iterable[tuple[int, int]]) -> None:
-        record = self._graph.op(op)
+        record = op_of(self._graph, op)
         fresh = self._graph.structure.allocates[op].tolist()
         digest = _mix(np.uint64(op), np.uint64(13))
         for buffer in (*record.reads, *record.mutates, *(b for b in record.writes if b not in fresh)):
@@ -88,13 +89,13 @@ class _Machine:
             self._draws ^= digest
         self._ran[op] = self._ran.get(op, 0) + 1
         for read, written in pairs:
-            home = self._graph.buffer(read).space
+            home = buffer_of(self._graph, read).space
             taken = self._storage.pop((read, home), None)
             if taken is not None:
                 self._storage[written, home] = taken
         handed = [written for _, written in pairs]
         for place, buffer in enumerate(dict.fromkeys((*record.mutates, *record.writes))):
-            home = self._graph.buffer(buffer).space
+            home = buffer_of(self._graph, buffer).space
             if buffer in fresh and buffer not in handed:
                 self.free(buffer, home)
                 self._allocate(buffer, home, step)
@@ -113,17 +114,17 @@ class _Machine:
             storage[:] = contents
 
     def outcome(self) -> Outcome:
-        kept = [b for b in range(self._graph.n_buffers) if not self._graph.buffer(b).lifetime.freeable]
+        kept = [b for b in range(self._graph.n_buffers) if not buffer_of(self._graph, b).lifetime.freeable]
         contents = {buffer: tuple(self._contents(buffer).tolist()) for buffer in kept}
         return Outcome(contents, int(self._stream), int(self._draws), tuple(sorted(self._ran)))
 
     def _contents(self, buffer: int) -> Words:
         """Return the storage at home; what is not there reads as poison, and writes to it are lost."""
-        storage = self._storage.get((buffer, self._graph.buffer(buffer).space))
+        storage = self._storage.get((buffer, buffer_of(self._graph, buffer).space))
         return np.full(_MOST_WORDS, POISON) if storage is None else storage
 
     def _allocate(self, buffer: int, space: int, step: int) -> Words:
-        size = self._graph.buffer(buffer).size_bytes
+        size = buffer_of(self._graph, buffer).size_bytes
         if self._arenas is not None and (buffer, space, step) in self._places:
             offset = self._places[buffer, space, step]
             storage = self._arenas[space][offset : offset + size]

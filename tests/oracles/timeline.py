@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from lowtide.graph import Graph
 from lowtide.plan import CopyIn, CopyOut, Free, Run, Step
+from tests.oracles.records import buffer_of, op_of
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,9 @@ def instants(graph: Graph, steps: list[Step]) -> list[Instants]:
 def route(graph: Graph, step: Step) -> tuple[int, int] | None:
     """Return the source and the destination space of a copy, None for other steps."""
     if isinstance(step, CopyOut):
-        return graph.buffer(step.buffer).space, step.space
+        return buffer_of(graph, step.buffer).space, step.space
     if isinstance(step, CopyIn):
-        return step.space, graph.buffer(step.buffer).space
+        return step.space, buffer_of(graph, step.buffer).space
     return None
 
 
@@ -47,10 +48,10 @@ def _waits(graph: Graph, step: Step, earlier: Step) -> bool:
         return False
     assert isinstance(earlier, CopyIn | CopyOut)
     if isinstance(step, Run):
-        op = graph.op(step.op)
+        op = op_of(graph, step.op)
         overwrites = {*op.writes, *op.mutates, *(read for read, _ in step.pairs)}
         return earlier.buffer in overwrites or (isinstance(earlier, CopyIn) and earlier.buffer in op.reads)
-    home = graph.buffer(step.buffer).space
+    home = buffer_of(graph, step.buffer).space
     if isinstance(step, Free):
         return earlier.buffer == step.buffer and (home if step.space is None else step.space) in other
     mine = route(graph, step)
@@ -60,10 +61,10 @@ def _waits(graph: Graph, step: Step, earlier: Step) -> bool:
 
 def _seconds(graph: Graph, step: Step) -> float:
     if isinstance(step, Run):
-        return graph.op(step.op).cost
+        return op_of(graph, step.op).cost
     path = route(graph, step)
     if path is None:
         return 0.0
     assert isinstance(step, CopyIn | CopyOut)
     source, target = (graph.spaces[space] for space in path)
-    return graph.buffer(step.buffer).size_bytes / source.bandwidth_bytes_per_s[target.name]
+    return buffer_of(graph, step.buffer).size_bytes / source.bandwidth_bytes_per_s[target.name]

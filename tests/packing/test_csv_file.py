@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.errors import InputError, MalformedInputError
-from lowtide.packing import FREE, csv_records
+from lowtide.packing import FREE, csv_text
 from lowtide.packing.csv_file import BufferFile, read_buffer_file, write_buffer_file
 
 SAMPLES = sorted((Path(__file__).parents[1] / "data/buffers").glob("*.csv"))
@@ -122,7 +122,7 @@ def test_any_name_comes_back_through_another_csv_reader_whatever_the_block_size(
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
     writer.writerows([["id", "lower", "upper", "size"], *([name, k, k + 1, 7] for k, name in enumerate(names))])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_records, "BLOCK_BYTES", block)
+        patch.setattr(csv_text, "BLOCK_BYTES", block)
         file = read(folder, text.getvalue())
     assert rows(file) == [(name, k, k + 1, 7) for k, name in enumerate(names)]
     back = list(csv.reader(io.StringIO(written(folder, file, [3] * len(names)), newline="")))
@@ -224,6 +224,6 @@ def test_no_bytes_make_anything_but_buffers_or_an_input_error(
 
 
 def test_a_line_longer_than_a_block_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_records, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(csv_text, "BLOCK_BYTES", 64)
     with pytest.raises(MalformedInputError, match="line 2: it does not end within 64 bytes"):
         read(tmp_path, HEAD + "a" * 100 + ",0,3,4\n")

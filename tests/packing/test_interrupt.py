@@ -2,10 +2,10 @@
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from threading import Timer
 from types import FrameType
 from typing import Any
 
@@ -36,6 +36,18 @@ class _CtrlC:
         return self
 
 
+@contextmanager
+def _ctrl_c_after_computing(seconds: float) -> Iterator[None]:
+    """Press Ctrl-C once this process has computed so long: other load does not bring it forward."""
+    signal.signal(signal.SIGPROF, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("capacity", [None, 12])
 def test_at_any_line_of_the_packers_a_sound_packing_is_returned(capacity: int | None) -> None:
     random, interrupted = Random(0), 0
@@ -55,13 +67,12 @@ def test_at_any_line_of_the_packers_a_sound_packing_is_returned(capacity: int | 
     assert interrupted > 0
 
 
+@pytest.mark.usefixtures("ctrl_c_heeded")
 def test_within_a_kernel_the_best_packing_so_far_is_returned() -> None:
     """The search for this instance is long; the signal comes while a kernel runs without the interpreter's lock."""
     buffers = read_buffer_file(HARD).buffers
-    timer = Timer(1.0, signal.raise_signal, [signal.SIGINT])
-    timer.start()
-    packed = pack(buffers, effort="max")
-    timer.join()
+    with _ctrl_c_after_computing(1.0):
+        packed = pack(buffers, effort="max")
     assert packed.status == "interrupted"
     validate(buffers, packed.offsets, packed.arena_bytes)
     assert packed.arena_bytes <= pack(buffers, method="best-fit-by-size").arena_bytes
@@ -84,12 +95,11 @@ def test_before_anything_was_found_a_quick_packing_is_returned_whatever_the_cons
     assert (packed.status, packed.method) == ("interrupted", "stacked")
 
 
+@pytest.mark.usefixtures("ctrl_c_heeded")
 def test_a_rule_that_looks_at_every_pair_stops_soon() -> None:
     """Placing so many one by one takes minutes, since one has a gap; were the signal not heeded, so would this."""
     n = 200_000
     buffers = Buffers([0] * n, [9] * n, [8] * n, gaps=[[0, 3, 4]])
-    timer = Timer(1.0, signal.raise_signal, [signal.SIGINT])
-    timer.start()
-    packed = pack(buffers)
-    timer.join()
+    with _ctrl_c_after_computing(1.0):
+        packed = pack(buffers)
     assert (packed.status, packed.method, packed.arena_bytes) == ("optimal", "stacked", 8 * n)

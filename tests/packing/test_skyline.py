@@ -10,7 +10,7 @@ from lowtide import _native
 from lowtide.packing import Buffers
 from lowtide.packing.bound import lower_bound
 from lowtide.packing.items import Items, items_of
-from lowtide.packing.parts import split
+from lowtide.packing.split import split
 from tests.oracles.brute_packing import least_arena
 
 Block = tuple[int, int, int]

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from lowtide.errors import VerificationError
 from lowtide.packing import FREE, Buffers, pack
-from lowtide.packing.count_overlaps import count_overlaps
 from lowtide.packing.live_pieces import live_pieces
-from lowtide.packing.validate import validate
+from lowtide.packing.validate import count_overlaps, validate
 
 
 def sound(buffers: Buffers, offsets: list[int], capacity: int | None = None) -> bool:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lowtide.graph import write_graph_file
 from lowtide.plan import write_plan_file
 from tests.oracles.plans import plan_of
+from tests.oracles.plugin import module_path
 from tests.strategies import random_graph
 
 _ROOT = Path(__file__).parents[2]
@@ -45,7 +46,7 @@ def test_building_planning_and_writing_twice_gives_the_same_bytes(
 def test_processes_with_different_hash_seeds_write_the_same_bytes(tmp_path: Path) -> None:
     results: set[str] = set()
     for hash_seed in ("0", "1", "424242"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(_ROOT)}
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": module_path(_ROOT)}
         run = subprocess.run(
             [sys.executable, "-c", _SCRIPT, str(tmp_path)], env=environment, capture_output=True, text=True, check=True
         )

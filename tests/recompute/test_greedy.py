@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lowtide.graph import Graph
-from lowtide.recompute import Cuts, Program
-from lowtide.recompute.greedy import drop_until_it_fits
+from lowtide.recompute import Drops, Program
+from lowtide.recompute.choose_drops import drop_until_it_fits
 from tests.oracles.plans import problem_of
 from tests.oracles.residual_chain import residual_chain
 from tests.strategies import graphs
@@ -16,14 +16,14 @@ from tests.strategies import graphs
 def test_dropping_tells_whether_the_budget_is_met(graph: Graph, percent: int) -> None:
     problem = problem_of(graph)
     program = Program(problem, problem.given_order(), graph.cost)
-    budget = program.execute(Cuts()).peak_bytes * percent // 100
-    fits, cuts = drop_until_it_fits(program, Cuts(), budget, 10_000_000)
-    assert fits == (program.execute(cuts).peak_bytes <= budget)
+    budget = program.execute(Drops()).peak_bytes * percent // 100
+    fits, drops = drop_until_it_fits(program, Drops(), budget, 10_000_000)
+    assert fits == (program.execute(drops).peak_bytes <= budget)
 
 
 def test_nothing_is_dropped_where_no_work_is_left() -> None:
     problem = problem_of(residual_chain(12))
     program = Program(problem, problem.given_order(), problem.graph.cost)
-    fits, cuts = drop_until_it_fits(program, Cuts(), 1, 0)
+    fits, drops = drop_until_it_fits(program, Drops(), 1, 0)
     assert not fits
-    assert not len(cuts.moments)
+    assert not len(drops.moments)

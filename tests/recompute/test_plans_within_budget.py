@@ -9,7 +9,7 @@ from lowtide.analysis import simulate
 from lowtide.errors import UsageError
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.plan import verify
-from lowtide.recompute import Cuts, Program, plan_within_budget
+from lowtide.recompute import Drops, Program, plan_within_budget
 from tests.oracles.plans import problem_of
 from tests.oracles.residual_chain import residual_chain
 from tests.strategies import graphs
@@ -44,8 +44,8 @@ def test_any_cuts_play_as_a_correct_plan_with_the_live_bytes_of_the_simulator(
     program = Program(problem, problem.given_order(), graph.cost)
     moments = sorted({random.randrange(2 * graph.n_ops + 2) for _ in range(random.randint(0, 4))})
     listed = [(m, b) for m in moments for b in range(graph.n_buffers) if random.random() < 0.4]
-    cuts = Cuts(np.asarray(moments, np.int32), np.asarray(listed, np.int32).reshape(-1, 2))
-    execution = program.execute(cuts)
+    drops = Drops(np.asarray(moments, np.int32), np.asarray(listed, np.int32).reshape(-1, 2))
+    execution = program.execute(drops)
     plan = program.plan(execution)
     verify(graph, plan, check_capacity=False)
     live = simulate(graph, plan).live[:, 0]
@@ -57,7 +57,7 @@ def test_without_cuts_a_program_runs_as_its_order_says() -> None:
     for_pairs = residual_chain(6, pairs=True)
     for in_place in (False, True):
         problem = problem_of(for_pairs, in_place=in_place)
-        execution = Program(problem, problem.given_order(), for_pairs.cost).execute(Cuts())
+        execution = Program(problem, problem.given_order(), for_pairs.cost).execute(Drops())
         assert execution.peak_bytes == problem.evaluate(problem.given_order()).peaks[0]
         assert execution.extra_cost == 0
 

@@ -11,8 +11,8 @@ import lowtide
 from lowtide.analysis import simulate
 from lowtide.graph import Graph
 from lowtide.plan import verify
-from lowtide.recompute import Cuts, Program, floor_of
-from lowtide.recompute.greedy import drop_until_it_fits
+from lowtide.recompute import Drops, Program, floor_of
+from lowtide.recompute.choose_drops import drop_until_it_fits
 from lowtide.recompute.neighborhoods import improve
 from lowtide.recompute.settle import Pick, settle_and_trim, settle_from
 from tests.oracles.plans import problem_of
@@ -32,7 +32,7 @@ def test_any_trades_play_as_a_correct_plan_with_the_live_bytes_of_the_simulator(
     graph: Graph, in_place: bool, percent: int, pick: Pick, reserve: float
 ) -> None:
     program = program_of(graph, in_place=in_place)
-    budget = program.execute(Cuts()).peak_bytes * percent // 100
+    budget = program.execute(Drops()).peak_bytes * percent // 100
     fits, execution = settle_and_trim(
         program,
         program.order,
@@ -56,7 +56,7 @@ def test_any_trades_play_as_a_correct_plan_with_the_live_bytes_of_the_simulator(
 @given(graphs(24), st.booleans(), st.integers(30, 95))
 def test_improving_keeps_to_the_budget_and_never_costs_more(graph: Graph, in_place: bool, percent: int) -> None:
     program = program_of(graph, in_place=in_place)
-    budget = program.execute(Cuts()).peak_bytes * percent // 100
+    budget = program.execute(Drops()).peak_bytes * percent // 100
     settled = settle_from(program, [], budget, max_cost=None, max_work=2_000_000)
     if settled is None:
         return
@@ -73,7 +73,7 @@ def test_runs_play_as_the_cuts_did_that_led_to_them(graph: Graph, in_place: bool
     program = program_of(graph, in_place=in_place)
     moments = np.asarray([graph.n_ops * percent // 100 * 2 + 1], np.int32)
     listed = np.asarray([(moments[0], b) for b in range(graph.n_buffers)], np.int32).reshape(-1, 2)
-    played = program.execute(Cuts(moments, listed))
+    played = program.execute(Drops(moments, listed))
     again = program.replay(played.runs)
     assert again.peak_bytes == played.peak_bytes
     assert again.extra_cost == pytest.approx(played.extra_cost)
@@ -96,8 +96,8 @@ def test_a_unet_fits_at_two_fifths_of_its_peak_where_greedy_choice_finds_no_plan
     """What crosses from the way down to the way up must be made again while other reruns are under way."""
     graph = lowtide.read(Path(__file__).parents[2] / "benchmarks/graphs/unet_plain_b4.joint.graph.json.gz")
     program = program_of(graph)
-    budget = program.execute(Cuts()).peak_bytes * 2 // 5
-    assert not drop_until_it_fits(program, Cuts(), budget, 100_000_000)[0]
+    budget = program.execute(Drops()).peak_bytes * 2 // 5
+    assert not drop_until_it_fits(program, Drops(), budget, 100_000_000)[0]
     settled = settle_from(program, [], budget, max_cost=None, max_work=100_000_000)
     assert settled is not None
     better = improve(program, settled, budget, 100_000_000)

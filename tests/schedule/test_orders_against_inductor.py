@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from lowtide.analysis import Problem
 from lowtide.graph import Graph, Lifetime
 from lowtide.schedule import scheduler
-from lowtide.schedule.lpmf import Lpmf
+from lowtide.schedule.inductor import Lpmf
 from tests.oracles.inductor import Inductor
 from tests.oracles.random_graphs import random_graph
 

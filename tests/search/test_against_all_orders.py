@@ -4,8 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lowtide.analysis import Problem
+from lowtide.effort import SEARCH_EFFORTS
 from lowtide.graph import Graph
-from lowtide.search import EFFORTS, Fit, find_fit, solve
+from lowtide.search import Fit, find_fit, solve
 from tests.oracles.least_peak import least_peak
 from tests.oracles.plans import problem_of
 from tests.strategies import graphs
@@ -13,7 +14,7 @@ from tests.strategies import graphs
 
 def outcome_of(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The peaks and the bounds that the search gives, starting from the program order."""
-    solution = solve(problem, [problem.given_order()], EFFORTS["balanced"])
+    solution = solve(problem, [problem.given_order()], SEARCH_EFFORTS["balanced"])
     assert solution.peaks == tuple(problem.evaluate(solution.order).peaks.tolist())
     return solution.peaks, tuple(bound.peak_bytes for bound in solution.bounds)
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lowtide.search import EFFORTS, solve
+from lowtide.effort import SEARCH_EFFORTS
+from lowtide.search import solve
 from tests.oracles.plans import problem_of
 from tests.oracles.random_graphs import random_graph
 
@@ -19,7 +20,7 @@ def test_the_search_finds_and_proves_every_least_peak_that_cp_sat_proved(in_plac
     assert recorded
     for seed, peak in recorded.items():
         problem = problem_of(random_graph(seed), in_place=in_place)
-        solution = solve(problem, [problem.given_order()], EFFORTS["balanced"])
+        solution = solve(problem, [problem.given_order()], SEARCH_EFFORTS["balanced"])
         bounds = tuple(bound.peak_bytes for bound in solution.bounds)
         assert problem.evaluate(solution.order).peaks.tolist() == [peak], seed
         assert solution.peaks == bounds == (peak,), seed

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from lowtide import minimize
-from lowtide.effort import DEFAULT_EFFORT
+from lowtide.effort import DEFAULT_EFFORT, SEARCH_EFFORTS, SearchEffort
 from lowtide.errors import UsageError
 from lowtide.graph import write_graph_file
-from lowtide.search import EFFORTS, Effort
 from tests.cli.conftest import Command, lowtide
 from tests.oracles.random_graphs import random_graph
 
@@ -22,16 +21,16 @@ GRAPH = random_graph(15, limited=False)
 @pytest.fixture
 def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the effort "fast" allow for no work at all."""
-    monkeypatch.setitem(EFFORTS, "fast", Effort(cut_work=0, fit_work=0, fit_ops=0))
+    monkeypatch.setitem(SEARCH_EFFORTS, "fast", SearchEffort(cut_work=0, fit_work=0, fit_ops=0))
 
 
 def test_more_effort_allows_for_more_work_in_every_respect() -> None:
-    ranked = list(EFFORTS.values())
+    ranked = list(SEARCH_EFFORTS.values())
     for less, more in pairwise(ranked):
         assert less.cut_work < more.cut_work
         assert less.fit_work < more.fit_work
         assert less.fit_ops < more.fit_ops
-    assert DEFAULT_EFFORT in EFFORTS
+    assert DEFAULT_EFFORT in SEARCH_EFFORTS
 
 
 @pytest.mark.usefixtures("no_work")
@@ -44,10 +43,13 @@ def test_an_effort_without_work_proves_less_than_the_default() -> None:
 def test_the_command_line_passes_the_effort_on(tmp_path: Path, lowtide: Command) -> None:
     path = tmp_path / "g.graph.json"
     write_graph_file(GRAPH, path)
-    statuses = [json.loads(lowtide("plan", path, "--json", "--effort", name).stdout)["status"] for name in EFFORTS]
+    statuses = [
+        json.loads(lowtide("plan", path, "--json", "--effort", name).stdout)["status"] for name in SEARCH_EFFORTS
+    ]
     assert statuses == ["feasible", "optimal", "optimal"]
     bounds = [
-        json.loads(lowtide("compare", path, "--json", "--effort", name).stdout)["lower_bound_bytes"] for name in EFFORTS
+        json.loads(lowtide("compare", path, "--json", "--effort", name).stdout)["lower_bound_bytes"]
+        for name in SEARCH_EFFORTS
     ]
     assert sum(bounds[0].values()) < sum(bounds[1].values())
 

@@ -3,9 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lowtide.effort import SEARCH_EFFORTS
 from lowtide.graph import Graph, GraphBuilder
-from lowtide.search import EFFORTS, solve
-from lowtide.search.cuts import Cuts
+from lowtide.search import solve
+from lowtide.search.cuts import ClosureCuts
 from lowtide.search.first_of import first_of_bound, uncross_first
 from tests.oracles.least_peak import least_peak
 from tests.oracles.plans import problem_of
@@ -48,8 +49,8 @@ def layers(count: int) -> Graph:
 def test_the_first_of_many_layers_sets_the_bound_where_each_alone_could_wait() -> None:
     graph = layers(30)
     problem = problem_of(graph)
-    solution = solve(problem, [problem.given_order()], EFFORTS["fast"])
-    alone = max(Cuts(problem).of(op, 0).peak_bytes for op in range(graph.n_ops))
+    solution = solve(problem, [problem.given_order()], SEARCH_EFFORTS["fast"])
+    alone = max(ClosureCuts(problem).of(op, 0).peak_bytes for op in range(graph.n_ops))
     assert alone < 30 * 4 + 50 <= solution.peaks[0]
     assert solution.optimal
     assert first_of_bound(problem, solution.order, 0)[0] == solution.peaks[0]

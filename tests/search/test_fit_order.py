@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from lowtide import read_graph_file
 from lowtide.analysis import Problem
+from lowtide.analysis.budget import Budget
+from lowtide.effort import SEARCH_EFFORTS
 from lowtide.graph import Graph
-from lowtide.search import EFFORTS, Fit, FittedOrder, fit_order, moved_ops, solve
-from lowtide.search.moves import bring_nearer, is_valid
+from lowtide.graph.reorder import is_valid_order
+from lowtide.search import Fit, FittedOrder, fit_order, moved_ops, solve
+from lowtide.search.moves import bring_nearer
 from tests.oracles.naive_player import order_peaks, valid_orders
 from tests.oracles.plans import problem_of
 from tests.strategies import graphs, random_graph
@@ -52,7 +55,7 @@ def test_it_fits_exactly_when_some_order_fits_and_moves_the_fewest_ops(
         for order, peak in zip(orders, peaks, strict=True)
         if all(figure <= most for figure, most in zip(peak, budget, strict=True))
     ]
-    found = fit_order(problem, budget, np.asarray(start, np.int32), EFFORTS["fast"])
+    found = fit_order(problem, Budget.of_limits(graph, budget), np.asarray(start, np.int32), SEARCH_EFFORTS["fast"])
     assert found.fit == (Fit.FOUND if fitting else Fit.IMPOSSIBLE)
     if found.order is not None:
         assert found.order.tolist() in orders
@@ -76,12 +79,13 @@ def test_what_moved_is_what_a_longest_common_subsequence_leaves_out(one: list[in
 def fitted(problem: Problem) -> list[tuple[int, FittedOrder]]:
     """Budgets from the best known peak to a byte below that of the program order, each with what fits it."""
     given_order = problem.given_order()
-    solution = solve(problem, [given_order], EFFORTS["fast"])
+    solution = solve(problem, [given_order], SEARCH_EFFORTS["fast"])
     best, most = solution.peaks[0], int(problem.evaluate(given_order).peaks[0])
     budgets = [best + (most - 1 - best) * part // 4 for part in range(5)] if best < most else []
+    graph, known = problem.graph, [solution.order]
     return [
-        (budget, fit_order(problem, [budget], given_order, EFFORTS["fast"], known=[solution.order]))
-        for budget in budgets
+        (most, fit_order(problem, Budget.of_limits(graph, [most]), given_order, SEARCH_EFFORTS["fast"], known=known))
+        for most in budgets
     ]
 
 
@@ -90,7 +94,7 @@ def test_real_programs_are_made_to_fit_whatever_can_fit(path: Path) -> None:
     problem = problem_of(read_graph_file(path))
     for budget, found in fitted(problem):
         assert found.order is not None
-        assert is_valid(problem, found.order)
+        assert is_valid_order(problem.graph, found.order)
         assert problem.evaluate(found.order).peaks[0] <= budget
         assert 0 < found.least_moved <= found.moved == len(moved_ops(found.order, problem.given_order()))
 
@@ -103,7 +107,7 @@ def test_large_programs_keep_the_budget_and_mostly_their_order(seed: int) -> Non
         return
     for budget, found in fitted(problem):
         assert found.order is not None
-        assert is_valid(problem, found.order)
+        assert is_valid_order(problem.graph, found.order)
         assert problem.evaluate(found.order).peaks[0] <= budget
         assert found.moved <= graph.n_ops // 2
 
@@ -120,7 +124,7 @@ def test_bringing_an_order_nearer_keeps_what_is_asked_for_and_never_goes_farther
         return bool((problem.evaluate(order).peaks <= peaks).all())
 
     nearer = bring_nearer(problem, start, target, keep, 200)
-    assert is_valid(problem, nearer)
+    assert is_valid_order(problem.graph, nearer)
     assert sorted(nearer.tolist()) == list(range(graph.n_ops))
     assert keep(nearer)
     assert len(moved_ops(nearer, target)) <= len(moved_ops(start, target))

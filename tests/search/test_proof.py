@@ -209,10 +209,11 @@ def test_the_command_line_writes_a_proof_and_checks_it(tmp_path: Path, lowtide: 
 
 @pytest.mark.parametrize("path", PLAIN, ids=lambda path: path.name)
 def test_the_checker_shares_no_code_with_the_search(path: Path) -> None:
-    """It may import graphs, errors, the form of proofs, and its own plain parts."""
+    """It may import graphs, errors, names of positions, the form of proofs, and its own plain parts."""
     allowed = (
         "lowtide.errors",
         "lowtide.graph",
+        "lowtide.index_spaces",
         "lowtide.search.proof",
         "lowtide.search.plain",
         "lowtide.search.check",

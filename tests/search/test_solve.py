@@ -3,9 +3,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lowtide.analysis.budget import Budget
+from lowtide.effort import SEARCH_EFFORTS
 from lowtide.graph import Graph, GraphBuilder
 from lowtide.schedule import scheduler
-from lowtide.search import EFFORTS, solve
+from lowtide.search import solve
 from tests.oracles.plans import problem_of
 from tests.strategies import graphs, random_graph
 
@@ -16,7 +18,7 @@ def test_the_result_is_never_above_any_seed_whatever_the_effort(graph: Graph, in
     problem = problem_of(graph, in_place=in_place)
     seeds = [scheduler(name).order(problem) for name in ("given", "mesh-list", "dfs")]
     best = min(int(problem.evaluate(seed).peaks.sum()) for seed in seeds)
-    for effort in EFFORTS.values():
+    for effort in SEARCH_EFFORTS.values():
         solution = solve(problem, seeds, effort)
         assert sum(solution.peaks) <= best
         assert solution.peaks == tuple(problem.evaluate(solution.order).peaks.tolist())
@@ -26,7 +28,7 @@ def test_the_result_is_never_above_any_seed_whatever_the_effort(graph: Graph, in
 @given(graphs(20))
 def test_the_same_problem_has_the_same_solution(graph: Graph) -> None:
     one, two = (
-        solve(problem, [problem.given_order()], EFFORTS["balanced"])
+        solve(problem, [problem.given_order()], SEARCH_EFFORTS["balanced"])
         for problem in (problem_of(graph), problem_of(graph))
     )
     assert (one.order == two.order).all()
@@ -35,9 +37,9 @@ def test_the_same_problem_has_the_same_solution(graph: Graph) -> None:
 
 def test_ctrl_c_at_any_stage_leaves_the_best_so_far_and_bounds_that_hold() -> None:
     problem = problem_of(random_graph(5, 40))
-    done = solve(problem, [problem.given_order()], EFFORTS["balanced"])
+    done = solve(problem, [problem.given_order()], SEARCH_EFFORTS["balanced"])
     stages: list[str] = []
-    solve(problem, [problem.given_order()], EFFORTS["balanced"], progress=stages.append)
+    solve(problem, [problem.given_order()], SEARCH_EFFORTS["balanced"], progress=stages.append)
     assert stages
     for stop in range(len(stages)):
         seen: list[str] = []
@@ -47,7 +49,7 @@ def test_ctrl_c_at_any_stage_leaves_the_best_so_far_and_bounds_that_hold() -> No
             if len(seen) > stop:
                 raise KeyboardInterrupt
 
-        solution = solve(problem, [problem.given_order()], EFFORTS["balanced"], progress=press)
+        solution = solve(problem, [problem.given_order()], SEARCH_EFFORTS["balanced"], progress=press)
         assert solution.interrupted
         assert sum(solution.peaks) >= sum(bound.peak_bytes for bound in done.bounds)
         assert all(bound.peak_bytes <= peak for bound, peak in zip(solution.bounds, done.peaks, strict=True))
@@ -66,5 +68,7 @@ def test_a_limit_on_one_space_comes_before_the_sum_of_all() -> None:
         builder.add_op(f"shrink{k}", "shrink", reads=[big[k]], writes=[small[k]], scratch_bytes=0)
     builder.add_op("join", "join", reads=small)
     problem = problem_of(builder.build())
-    solution = solve(problem, [problem.given_order()], EFFORTS["fast"], limits=[10, None])
+    solution = solve(
+        problem, [problem.given_order()], SEARCH_EFFORTS["fast"], budget=Budget.of_limits(problem.graph, [10, None])
+    )
     assert solution.peaks[0] == 10

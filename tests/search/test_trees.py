@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lowtide.effort import SEARCH_EFFORTS
 from lowtide.graph import Graph
-from lowtide.search import EFFORTS, solve
+from lowtide.search import solve
 from lowtide.search.trees import tree_order
 from tests.oracles.least_peak import least_peak
 from tests.oracles.liu import liu_peak
@@ -29,7 +30,7 @@ def test_no_order_of_a_forest_is_better(graph: Graph, in_place: bool) -> None:
 def test_large_trees_get_the_peak_of_lius_algorithm_and_the_proof(seed: int) -> None:
     graph, parents = random_tree(seed, 1000)
     problem = problem_of(graph)
-    solution = solve(problem, [problem.given_order()], EFFORTS["fast"])
+    solution = solve(problem, [problem.given_order()], SEARCH_EFFORTS["fast"])
     assert solution.peaks[0] == liu_peak(parents, graph.sizes.tolist(), graph.scratch.tolist())
     assert solution.optimal
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lowtide.graph import Graph
-from lowtide.search.cuts import Cuts
+from lowtide.search.cuts import ClosureCuts
 from lowtide.search.uncross import uncross
 from tests.oracles.plans import problem_of
 from tests.oracles.slow_view import SlowView
@@ -19,7 +19,7 @@ def test_an_uncrossed_order_is_valid_and_no_space_gets_a_higher_peak(
     problem = problem_of(graph, in_place=in_place)
     space = data.draw(st.integers(0, len(graph.spaces) - 1))
     before = problem.given_order()
-    after = uncross(problem, before, Cuts(problem), space, 10**8)
+    after = uncross(problem, before, ClosureCuts(problem), space, 10**8)
     has_run: set[int] = set()
     view = SlowView.of(problem)
     for op in after.tolist():
@@ -32,4 +32,4 @@ def test_an_uncrossed_order_is_valid_and_no_space_gets_a_higher_peak(
 def test_no_work_means_no_move() -> None:
     problem = problem_of(random_graph(3, 14))
     order = problem.given_order()
-    assert uncross(problem, order, Cuts(problem), 0, 0) is order
+    assert uncross(problem, order, ClosureCuts(problem), 0, 0) is order

@@ -88,7 +88,7 @@ def test_a_copy_waits_for_its_source_and_a_free_for_the_last_copy_of_several() -
     plan = Plan.from_steps(graph, steps)
     verify(graph, plan)
     timeline = play_timeline(graph, plan)
-    assert timeline.lanes == ("compute", "device -> host", "host -> device", "device -> disk")
+    assert timeline.streams == ("compute", "device -> host", "host -> device", "device -> disk")
     assert timeline.starts.tolist() == [0, 1, 2, 2, 4, 4, 4, 8]
     assert timeline.stalls.tolist() == [0, 0, 1, 0, 0, 2, 0, 4]
     assert timeline.seconds == 8
@@ -151,12 +151,12 @@ def test_every_step_happens_when_the_naive_simulation_says(graph: Graph, seed: i
 
 @settings(max_examples=300)
 @given(graphs(12), _seeds)
-def test_lanes_never_do_two_things_at_once_and_add_up(graph: Graph, seed: int) -> None:
+def test_streams_never_do_two_things_at_once_and_add_up(graph: Graph, seed: int) -> None:
     timeline = play_timeline(graph, random_plan(graph, Random(seed)))
-    for lane in range(len(timeline.lanes)):
-        here = timeline.step_lanes == lane
+    for stream in range(len(timeline.streams)):
+        here = timeline.step_streams == stream
         assert (timeline.starts[here][1:] >= timeline.ends[here][:-1]).all()
-    copies = sum(busy for name, busy in timeline.busy_seconds.items() if name != timeline.lanes[COMPUTE])
+    copies = sum(busy for name, busy in timeline.busy_seconds.items() if name != timeline.streams[COMPUTE])
     assert -1e-9 <= timeline.hidden_seconds <= copies + 1e-9
     assert timeline.seconds == pytest.approx(timeline.compute_seconds + timeline.stall_seconds)
     # what is not hidden keeps the program waiting, unless copies in both directions keep it waiting together

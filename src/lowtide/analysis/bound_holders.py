@@ -36,7 +36,7 @@ def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundH
             held = _at_the_edges(graph, position)
         else:
             held = _at_op(problem, bound.op, bound.before)
-        held &= (graph.buffer_spaces == position) & (graph.sizes > 0)
+        held = held & (graph.buffer_spaces == position) & (graph.sizes > 0)
         rows = [(graph.buffer_names[buffer], int(graph.sizes[buffer])) for buffer in np.flatnonzero(held).tolist()]
         if bound.op is not None and problem.transient[bound.op, position] > 0:
             rows.append((f"scratch of {graph.op_names[bound.op]}", int(problem.transient[bound.op, position])))
@@ -47,9 +47,7 @@ def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundH
 
 def _at_the_edges(graph: Graph, space: int) -> NDArray[np.bool_]:
     here = graph.buffer_spaces == space
-    donated, outputs = (graph.lifetimes == lifetime for lifetime in (Lifetime.DONATED, Lifetime.OUTPUT))
-    fuller = donated if graph.sizes[here & donated].sum() >= graph.sizes[here & outputs].sum() else outputs
-    return fuller | (graph.lifetimes == Lifetime.INPUT)
+    return max(graph.counted_at_start, graph.counted_at_end, key=lambda edge: int(graph.sizes[here & edge].sum()))
 
 
 def _at_op(problem: Problem, op: int, ran: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -60,7 +58,7 @@ def _at_op(problem: Problem, op: int, ran: NDArray[np.bool_]) -> NDArray[np.bool
     needed = np.zeros(graph.n_buffers, np.bool_)
     needed[structure.users.owners()[~ran[structure.users.values]]] = True
     held = (graph.lifetimes == Lifetime.INPUT) | (exists & (graph.lifetimes == Lifetime.OUTPUT))
-    held |= exists & needed & (graph.lifetimes != Lifetime.PERSISTENT)
+    held |= exists & needed & ~graph.persistent
     fresh = structure.allocates[op]
     held[fresh] = True
     if problem.in_place:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.analysis.footprint import simulate
-from lowtide.analysis.live_ranges import LiveRanges, live_ranges
+from lowtide.analysis.live_ranges import LiveRanges
 from lowtide.graph import Graph, Lifetime
 from lowtide.plan import Plan, Run, StepKind
 
@@ -40,7 +40,7 @@ def holders_at_peak(graph: Graph, plan: Plan) -> list[Holder]:
     buffers are left out. O(steps + e).
     """
     footprint = simulate(graph, plan)
-    ranges = live_ranges(graph, plan)
+    ranges = footprint.ranges
     residents = [_resident_at(graph, ranges, space, step) for space, step in enumerate(footprint.peak_steps.values())]
     uses = _uses_by_buffer(graph, plan, ranges.buffers[np.concatenate(residents)])
     holders: list[Holder] = []
@@ -86,7 +86,7 @@ def _resident_at(graph: Graph, ranges: LiveRanges, space: int, step: int) -> NDA
     resident = (ranges.first_steps <= max(step, 0)) & (ranges.last_steps > step) & (ranges.spaces == space)
     if step < 0:
         resident &= ranges.first_steps == 0
-        resident &= np.isin(graph.lifetimes[ranges.buffers], (Lifetime.INPUT, Lifetime.DONATED))
+        resident &= graph.counted_at_start[ranges.buffers]
     return np.flatnonzero(resident & (graph.sizes[ranges.buffers] > 0))
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.graph import Graph, Lifetime
+from lowtide.graph import Graph
 from lowtide.plan import HOME, Plan, StepKind
 
 
@@ -25,56 +25,56 @@ class LiveRanges:
 
 
 def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
-    """Return every residency of a plan. O(steps + e); the plan is trusted, as in `simulate`.
+    """Return every residency of a plan. O(steps + e); the plan is trusted: check it with `verify`.
 
+    This is the one walk of a plan's steps; what it holds at a step, in total or by buffer, is read off its residencies.
     A residency starts at the step that allocates it (0 for inputs) and ends at the step that frees it, or at the run
     that hands its storage to another buffer, or at the number of steps. A rerun writes beside a copy that is still
     there, so that the replaced residency ends one step after the new one starts.
     """
-    homes = graph.buffer_spaces.tolist()
-    persistent = (graph.lifetimes == Lifetime.PERSISTENT).tolist()
+    n_spaces, n_steps = len(graph.spaces), plan.n_steps
+    # Every buffer b has a slot for its copy in each space, b * n_spaces + space; these are the slots at home.
+    homes: list[int] = (graph.buffer_spaces + np.arange(graph.n_buffers, dtype=np.int64) * n_spaces).tolist()
+    is_persistent: list[bool] = graph.persistent.tolist()
+    allocates, pairs = list(graph.structure.allocates), list(plan.pairs)
+    inputs = np.flatnonzero(graph.counted_at_start).tolist()
+    slots: list[int] = [homes[buffer] for buffer in inputs]
+    firsts, lasts, continues = [0] * len(slots), [n_steps] * len(slots), [-1] * len(slots)
+    open_rows = dict(zip(slots, range(len(slots)), strict=True))
     kinds: list[int] = plan.kinds.tolist()
     targets: list[int] = plan.targets.tolist()
     spaces: list[int] = plan.spaces.tolist()
-    allocates = list(graph.structure.allocates)
-    pairs = list(plan.pairs)
-    rows: list[list[int]] = []  # buffer, space, first, last, continues
-    open_rows: dict[tuple[int, int], int] = {}
-
-    def start(buffer: int, space: int, step: int, continues: int = -1) -> None:
-        open_rows[buffer, space] = len(rows)
-        rows.append([buffer, space, step, plan.n_steps, continues])
-
-    def end(buffer: int, space: int, step: int) -> int:
-        row = open_rows.pop((buffer, space))
-        rows[row][3] = step
-        return row
-
-    for buffer in np.flatnonzero((graph.lifetimes == Lifetime.INPUT) | (graph.lifetimes == Lifetime.DONATED)).tolist():
-        start(buffer, homes[buffer], 0)
     for step, (kind, target, space) in enumerate(zip(kinds, targets, spaces, strict=True)):
         if kind == StepKind.RUN:
+            handed: dict[int, int] = {}
             taken = pairs[step]
-            handed = {
-                written: end(read, homes[read], step) for read, written in zip(taken[::2], taken[1::2], strict=True)
-            }
-            for buffer in allocates[target]:
-                if (buffer, homes[buffer]) in open_rows:
-                    end(buffer, homes[buffer], step + 1)
-                start(buffer, homes[buffer], step, handed.get(buffer, -1))
-            continue
-        place = homes[target] if space == HOME or kind == StepKind.COPY_IN else space
-        if persistent[target] and place == homes[target]:
-            continue
-        if kind == StepKind.FREE:
-            end(target, place, step)
+            for read, written in zip(taken[::2], taken[1::2], strict=True):
+                handed[written] = row = open_rows.pop(homes[read])
+                lasts[row] = step
+            begun = [(homes[buffer], handed.get(buffer, -1)) for buffer in allocates[target]]
+            for slot, _ in begun:
+                if slot in open_rows:
+                    lasts[open_rows[slot]] = step + 1
         else:
-            start(target, place, step)
-    table = np.asarray(rows, np.int64).reshape(-1, 5)
+            is_home = space == HOME or kind == StepKind.COPY_IN
+            slot = homes[target] if is_home else target * n_spaces + space
+            if is_persistent[target] and slot == homes[target]:
+                continue
+            if kind == StepKind.FREE:
+                lasts[open_rows.pop(slot)] = step
+                continue
+            begun = [(slot, -1)]
+        for slot, row in begun:
+            open_rows[slot] = len(slots)
+            slots.append(slot)
+            firsts.append(step)
+            lasts.append(n_steps)
+            continues.append(row)
+    where = np.asarray(slots, np.int64)
     return LiveRanges(
-        buffers=table[:, 0].astype(np.int32),
-        spaces=table[:, 1].astype(np.int16),
-        first_steps=table[:, 2],
-        last_steps=table[:, 3],
-        continues=table[:, 4],
+        buffers=(where // n_spaces).astype(np.int32),
+        spaces=(where % n_spaces).astype(np.int16),
+        first_steps=np.asarray(firsts, np.int64),
+        last_steps=np.asarray(lasts, np.int64),
+        continues=np.asarray(continues, np.int64),
     )

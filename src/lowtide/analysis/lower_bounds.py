@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from lowtide import _native
 from lowtide.analysis.problem import Order, Problem
-from lowtide.graph import Graph, Lifetime
-from lowtide.plan import Plan
+from lowtide.graph import Graph
 
 MOST_WORK = 200_000_000
 """Arcs that the flows of one bound may look at; a few seconds at most."""
@@ -58,13 +57,11 @@ def lower_bounds(problem: Problem, orders: Iterable[Order]) -> list[LowerBound]:
 
 def with_callee_floors(problem: Problem) -> Problem:
     """Let every callee count with its own lower bound, since another plan for it may exist."""
-    floors: dict[str, Plan] = {}
-    for name in dict.fromkeys(name for names in problem.graph.callees for name in names):
-        callee = problem.graph.subgraphs[name]
-        inner = Problem(callee, in_place=problem.in_place)
-        floor = {bound.space: bound.peak_bytes for bound in lower_bounds(inner, [inner.given_order()])}
-        floors[name] = replace(Plan.baseline(callee), peak_bytes=floor)
-    return replace(problem, callees=floors) if floors else problem
+    floors: dict[str, dict[str, int]] = {}
+    for name in problem.graph.called:
+        inner = Problem(problem.graph.subgraphs[name], in_place=problem.in_place)
+        floors[name] = {bound.space: bound.peak_bytes for bound in lower_bounds(inner, [inner.given_order()])}
+    return replace(problem, callee_peaks=floors) if floors else problem
 
 
 def _profile_by_op(problem: Problem, order: Order) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
@@ -76,8 +73,4 @@ def _profile_by_op(problem: Problem, order: Order) -> np.ndarray[tuple[int, int]
 def bytes_at_the_edges(graph: Graph, space: int) -> int:
     """Return what a memory space holds before the first op or after the last one, whichever is more."""
     here = graph.buffer_spaces == space
-    kept, donated, outputs = (
-        int(graph.sizes[here & (graph.lifetimes == lifetime)].sum())
-        for lifetime in (Lifetime.INPUT, Lifetime.DONATED, Lifetime.OUTPUT)
-    )
-    return kept + max(donated, outputs)
+    return max(int(graph.sizes[here & counted].sum()) for counted in (graph.counted_at_start, graph.counted_at_end))

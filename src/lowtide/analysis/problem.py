@@ -37,13 +37,15 @@ class Problem:
     """Plans of callees, counted with the `peak_bytes` they claim; a callee without one runs in its program order."""
     in_place: bool = True
     """Whether optional in-place pairs may be taken."""
+    callee_peaks: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
+    """Bytes per space name that callees count with instead, by callee: what a bound knows where no plan is chosen."""
 
     @cached_property
     def transient(self) -> NDArray[np.int64]:
         """Bytes per op and space that only last while the op runs, shape (ops, spaces)."""
         claimed = {name: plan.peak_bytes for name, plan in self.callees.items() if plan.peak_bytes}
         unclaimed = {name: plan for name, plan in self.callees.items() if name not in claimed}
-        return transient_bytes(self.graph, callee_peaks(self.graph, unclaimed, claimed))
+        return transient_bytes(self.graph, callee_peaks(self.graph, unclaimed, {**claimed, **self.callee_peaks}))
 
     @cached_property
     def native(self) -> _native.GraphView:

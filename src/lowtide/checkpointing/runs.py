@@ -54,7 +54,7 @@ def plan_of_runs(
 def _frees(graph: Graph, runs: Sequence[int]) -> list[list[int]]:
     """Per position in `runs`, the buffers whose contents nobody reads after it; found from the last run backward."""
     allocates, touches = list(graph.structure.allocates), list(graph.structure.touches)
-    freeable = ((graph.lifetimes == Lifetime.DONATED) | (graph.lifetimes == Lifetime.INTERMEDIATE)).tolist()
+    freeable = graph.freeable.tolist()
     needed = [False] * graph.n_buffers
     frees: list[list[int]] = [[] for _ in runs]
     for position in range(len(runs) - 1, -1, -1):

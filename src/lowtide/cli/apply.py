@@ -7,7 +7,7 @@ import click
 from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
-from lowtide.models import check_output, open_model, read_plan, save_applied
+from lowtide.opening import check_output, open_model, read_plan, save_applied
 from lowtide.report.figures import format_by_space
 
 

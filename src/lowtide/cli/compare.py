@@ -6,7 +6,7 @@ from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
 from lowtide.effort import EffortName
-from lowtide.models import open_model
+from lowtide.opening import open_model
 from lowtide.report.comparison import Comparison
 from lowtide.schedule import Candidate, make_candidate, scheduler_names
 

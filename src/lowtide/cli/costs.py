@@ -11,7 +11,7 @@ from lowtide.cli.progress import Progress
 from lowtide.costs import write_costs_file
 from lowtide.errors import UsageError
 from lowtide.files import check_writable
-from lowtide.models import open_model
+from lowtide.opening import open_model
 from lowtide.report.costs import costs_to_json, costs_to_text
 
 _ENDINGS = (".json", ".json.gz")

@@ -4,33 +4,30 @@ import click
 
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
-from lowtide.costs import read_costs
-from lowtide.effort import EffortName
-from lowtide.memory_time import frontier
-from lowtide.models import open_model
+from lowtide.errors import UsageError
+from lowtide.opening import open_model
+from lowtide.planning.frontier import frontier
+from lowtide.planning.settings import PlanSettings
 from lowtide.report.frontier import frontier_to_json, frontier_to_text
+from lowtide.techniques import refuse_ignored
 
 
-def show_curve(
-    model: str,
-    dims: dict[str, int],
-    allow: frozenset[str],
-    costs: str,
-    effort: EffortName,
-    *,
-    in_place: bool,
-    as_json: bool,
-) -> None:
-    """Print the frontier of memory and time of MODEL."""
+def show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, as_json: bool) -> None:
+    """Print the frontier of memory and time of MODEL; raises UsageError for settings that it has no use for."""
+    if settings.budget is not None or settings.scheduler is not None:
+        raise UsageError("--curve makes plans for budgets of its own; leave out --budget and --scheduler")
+    refuse_ignored(settings.techniques, {"offload"}, "--curve knows recomputation only", "leave --curve out")
+    if settings.host is not None:
+        raise UsageError("--curve knows recomputation only; leave the host out")
     with Progress() as progress:
         progress(f"reading {model}")
         graph = open_model(model, dims).graph
         found = frontier(
             graph,
-            reorder="reorder" in allow,
-            in_place=in_place and "share" in allow,
-            costs=read_costs(costs, graph),
-            effort=effort,
+            reorder="reorder" in settings.techniques,
+            in_place=settings.takes_pairs,
+            costs=settings.prices(graph),
+            effort=settings.effort,
             progress=progress,
         )
     if as_json:

@@ -1,17 +1,12 @@
 """A host beside the device, where the program itself names none: what `--host-bandwidth` and `--host-capacity` add."""
 
-from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
-from lowtide.cli.options import parse_size
-from lowtide.costs import Prices, carries_costs, read_costs
+from lowtide.cli.sizes import parse_size
 from lowtide.errors import UsageError
-from lowtide.frameworks.model import Model
-from lowtide.graph import Graph
-from lowtide.models import open_model
 from lowtide.offload import Host
 from lowtide.units import parse_bandwidth
 
@@ -42,23 +37,10 @@ def options(command: Command) -> Command:
     return bandwidth(capacity(command))
 
 
-def open_with_host(model: str, dims: Mapping[str, int], host_bandwidth: int | None, host_capacity: int | None) -> Model:
-    """Open a program, with a host beside it where the user named a bandwidth to one."""
-    if host_bandwidth is None:
-        if host_capacity is not None:
-            raise UsageError("--host-capacity is of the host that --host-bandwidth adds; give both, or neither")
-        return open_model(model, dims)
-    return open_model(model, dims, Host(bandwidth_bytes_per_s=host_bandwidth, capacity_bytes=host_capacity))
-
-
-def priced(graph: Graph, costs: str, allow: AbstractSet[str]) -> Prices:
-    """Price a graph as the user asks for, by a profile or a costs file.
-
-    Raises UsageError where offload would weigh transfers in seconds against ops that nobody has priced.
-    """
-    if "offload" in allow and costs == "given" and not carries_costs(graph):
-        raise UsageError(
-            f"graph {graph.name!r} does not say how long its ops take, which offload needs; add --costs eager, or a "
-            "costs file"
-        )
-    return read_costs(costs, graph)
+def host_of(bandwidth: int | None, capacity: int | None) -> Host | None:
+    """Return the host that the options describe; None where they name none."""
+    if bandwidth is not None:
+        return Host(bandwidth_bytes_per_s=bandwidth, capacity_bytes=capacity)
+    if capacity is not None:
+        raise UsageError("--host-capacity is of the host that --host-bandwidth adds; give both, or neither")
+    return None

@@ -5,7 +5,7 @@ import click
 from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
-from lowtide.models import open_model
+from lowtide.opening import open_model
 from lowtide.report.inspection import Inspection
 
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import click
 
-from lowtide.cli import host, options
+from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.plan import exit_code, to_the_end
 from lowtide.cli.progress import Progress
-from lowtide.effort import EffortName
 from lowtide.errors import UsageError
-from lowtide.frameworks.planning import plan_model
-from lowtide.models import check_output, save_applied
+from lowtide.opening import check_output, open_model, save_applied
+from lowtide.planning.chunked import plan_model
+from lowtide.planning.settings import PlanSettings
 from lowtide.report.planning import result_to_json, result_to_text
 
 
@@ -19,21 +19,13 @@ from lowtide.report.planning import result_to_json, result_to_text
 @options.model
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the applied program, or .plan.json[.gz].")
 @click.option("--measure", is_flag=True, help="Run the program before and after, and measure its real peaks.")
-@host.options
 @options.planning
 def command(
     model: str,
     output: Path | None,
     measure: bool,
-    host_bandwidth: int | None,
-    host_capacity: int | None,
     dims: dict[str, int],
-    budget: str | None,
-    allow: frozenset[str],
-    in_place: bool,
-    scheduler: str | None,
-    costs: str,
-    effort: EffortName,
+    settings: PlanSettings,
     as_json: bool,
 ) -> int:
     """Lower the peak of MODEL: plan, verify, apply, write to OUTPUT, and measure if asked to.
@@ -44,19 +36,10 @@ def command(
         raise UsageError("optimize has nothing to do with its plan; give -o OUTPUT, --measure, or both")
     with Progress() as progress:
         progress(f"reading {model}")
-        opened = host.open_with_host(model, dims, host_bandwidth, host_capacity)
+        opened = open_model(model, dims, settings.host)
         if output is not None:
             check_output(output, opened)
-        graph, result = plan_model(
-            opened,
-            budget=budget,
-            allow=allow,
-            in_place=in_place,
-            scheduler=scheduler,
-            costs=lambda graph: host.priced(graph, costs, allow),
-            effort=effort,
-            progress=progress,
-        )
+        graph, result = plan_model(opened, settings, progress)
         if output is not None:
             progress(f"writing {output}")
             to_the_end(lambda: save_applied(opened, result.plan, output))

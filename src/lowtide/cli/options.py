@@ -1,21 +1,22 @@
-"""Options and arguments that several verbs share, declared once."""
+"""Options and arguments that several verbs share, declared once; those of planning derive from its settings."""
 
 import re
 from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
 
-from lowtide.effort import DEFAULT_EFFORT
+from lowtide.cli import host
+from lowtide.costs import Prices, carries_costs, read_costs
+from lowtide.effort import EFFORT_NAMES
 from lowtide.errors import UsageError
-from lowtide.search import EFFORTS
-from lowtide.units import parse_bytes
+from lowtide.graph import Graph
+from lowtide.planning.settings import SENTENCES, PlanSettings
+from lowtide.techniques import TECHNIQUES, Techniques, checked_techniques
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZE = re.compile(r"[0-9]{1,18}")
-MOST_BYTES = 2**62
-"""No size given on the command line is larger."""
-MEANS = ("reorder", "share", "recompute", "offload")
 
 
 def _parse_dims(_ctx: click.Context, _param: click.Parameter, values: Iterable[str]) -> dict[str, int]:
@@ -28,23 +29,16 @@ def _parse_dims(_ctx: click.Context, _param: click.Parameter, values: Iterable[s
     return dims
 
 
-def parse_size(_ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
-    """Read an option's value as bytes, "8GiB"; raises UsageError."""
-    if text is None:
-        return None
-    size = parse_bytes(text)
-    if size > MOST_BYTES:
-        option = (param.name or "").replace("_", "-")
-        raise UsageError(f"--{option} {text} is too large; give at most {MOST_BYTES} bytes")
-    return size
+def _parse_techniques(_ctx: click.Context, _param: click.Parameter, value: str) -> Techniques:
+    return checked_techniques(part.strip() for part in value.split(",") if part.strip())
 
 
-def _parse_means(_ctx: click.Context, _param: click.Parameter, value: str) -> frozenset[str]:
-    means = [part.strip() for part in value.split(",") if part.strip()]
-    for name in means:
-        if name not in MEANS:
-            raise click.BadParameter(f"{name!r} is none of {', '.join(MEANS)}")
-    return frozenset(means)
+def _setting(name: str, option: str, **how: Any) -> Callable[[Command], Command]:
+    """Declare the option of a setting: its help is the setting's sentence, its default that of the setting."""
+    default = getattr(PlanSettings, name)
+    if isinstance(default, frozenset):
+        default = ",".join(technique for technique in TECHNIQUES if technique in default)
+    return click.option(option, name, default=default, show_default=default is not None, help=SENTENCES[name], **how)
 
 
 model = click.argument("model")
@@ -52,39 +46,44 @@ dims = click.option(
     "--dim", "dims", multiple=True, metavar="NAME=N", callback=_parse_dims, help="Bind a dynamic dimension; repeatable."
 )
 json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-in_place = click.option(
-    "--no-in-place", "in_place", flag_value=False, default=True, help="Use no optional in-place pair."
-)
-allow = click.option(
-    "--allow",
-    default="reorder,share",
-    show_default=True,
-    metavar="MEANS",
-    callback=_parse_means,
-    help=f"Means the plan may use, of: {', '.join(MEANS)}.",
-)
-budget = click.option(
-    "--budget", metavar="SIZE", help='Bytes the memory must hold, like 8GiB, or "70%" of the baseline.'
-)
-scheduler = click.option("--scheduler", metavar="NAME", help="Use this order only, instead of the best of all.")
-costs = click.option(
-    "--costs",
-    default="given",
-    show_default=True,
-    metavar="PROFILE|FILE",
-    help="What ops cost: given (by the model), eager, fused, flops, or a costs file of measured figures.",
-)
-effort = click.option(
-    "--effort",
-    type=click.Choice(list(EFFORTS)),
-    default=DEFAULT_EFFORT,
-    show_default=True,
-    help="How much work the search may do.",
-)
+budget = _setting("budget", "--budget", metavar="SIZE")
+techniques = _setting("techniques", "--allow", metavar="TECHNIQUES", callback=_parse_techniques)
+in_place = _setting("in_place", "--in-place/--no-in-place")
+scheduler = _setting("scheduler", "--scheduler", metavar="NAME")
+costs = _setting("costs", "--costs", metavar="PROFILE|FILE")
+effort = _setting("effort", "--effort", type=click.Choice(EFFORT_NAMES))
 
 
 def planning(command: Command) -> Command:
-    """Add the options of every verb that makes a plan."""
-    for option in (json, effort, costs, scheduler, in_place, allow, budget, dims):
-        command = option(command)
-    return command
+    """Add the options of every verb that makes a plan, and hand them to it as one record, `settings`."""
+
+    @wraps(command)
+    def collected(**given: Any) -> Any:
+        asked = {name: given.pop(name) for name in ("budget", "techniques", "in_place", "scheduler", "effort")}
+        settings = PlanSettings(
+            **asked,
+            costs=_pricing(given.pop("costs"), asked["techniques"]),
+            host=host.host_of(given.pop("host_bandwidth"), given.pop("host_capacity")),
+        )
+        return command(settings=settings, **given)
+
+    for option in (json, effort, costs, scheduler, in_place, techniques, budget, dims, host.options):
+        collected = option(collected)
+    return collected  # pyright: ignore
+
+
+def _pricing(named: str, allowed: Techniques) -> Callable[[Graph], Prices]:
+    """Return what prices a graph as the user asks for, by a profile or a costs file.
+
+    It raises UsageError where offload would weigh transfers in seconds against ops that nobody has priced.
+    """
+
+    def prices(graph: Graph) -> Prices:
+        if "offload" in allowed and named == "given" and not carries_costs(graph):
+            raise UsageError(
+                f"graph {graph.name!r} does not say how long its ops take, which offload needs; add --costs eager, or "
+                "a costs file"
+            )
+        return read_costs(named, graph)
+
+    return prices

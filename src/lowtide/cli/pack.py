@@ -12,6 +12,7 @@ from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.plan import to_the_end
 from lowtide.cli.progress import Progress
+from lowtide.cli.sizes import MOST_BYTES, parse_size
 from lowtide.effort import EffortName
 from lowtide.errors import UsageError
 from lowtide.files import check_writable, write_bytes
@@ -25,12 +26,8 @@ _INTERRUPTED = 130
 
 @click.command("pack")
 @click.argument("buffers_csv", metavar="BUFFERS.csv", type=click.Path(path_type=Path))
-@click.option(
-    "--capacity", metavar="SIZE", callback=options.parse_size, help="Find a packing into so many bytes, like 1MiB."
-)
-@click.option(
-    "--alignment", metavar="N", callback=options.parse_size, help="Make every offset a multiple of N bytes, too."
-)
+@click.option("--capacity", metavar="SIZE", callback=parse_size, help="Find a packing into so many bytes, like 1MiB.")
+@click.option("--alignment", metavar="N", callback=parse_size, help="Make every offset a multiple of N bytes, too.")
 @click.option("--method", metavar="NAME", help="Use this rule only, instead of the best of all.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the lines with their offsets here.")
 @click.option("--svg", type=click.Path(path_type=Path), help="Draw the packing here, steps by addresses.")
@@ -86,6 +83,6 @@ def _aligned(buffers: Buffers, alignment: int) -> Buffers:
     own, places = np.unique(buffers.alignment, return_inverse=True)
     joint = [math.lcm(alignment, each) for each in own.tolist()]
     for each, both in zip(own.tolist(), joint, strict=True):
-        if both > options.MOST_BYTES:
+        if both > MOST_BYTES:
             raise UsageError(f"--alignment {alignment} and the file's {each} have no common multiple of 64 bits")
     return replace(buffers, alignment=np.asarray(joint, np.int64)[places])

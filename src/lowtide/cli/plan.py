@@ -5,17 +5,17 @@ from pathlib import Path
 
 import click
 
-from lowtide.cli import host, options
+from lowtide.cli import options
 from lowtide.cli.curve import show_curve
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
-from lowtide.effort import EffortName
 from lowtide.errors import UsageError
 from lowtide.files import check_writable
-from lowtide.frameworks.planning import plan_model
-from lowtide.models import check_output
-from lowtide.pipeline import Result
+from lowtide.opening import check_output, open_model
 from lowtide.plan import write_plan_file
+from lowtide.planning.chunked import plan_model
+from lowtide.planning.result import Result
+from lowtide.planning.settings import PlanSettings
 from lowtide.report.planning import result_to_json, result_to_text
 from lowtide.search import write_proof_file
 
@@ -48,31 +48,21 @@ def to_the_end(write: Callable[[], None]) -> None:
     help="Write what shows that no order can beat the bound here (.proof.json[.gz]).",
 )
 @click.option("--curve", is_flag=True, help="Show what several budgets cost instead, and which one to take.")
-@host.options
 @options.planning
 def command(
     model: str,
     output: Path | None,
     proof_path: Path | None,
     curve: bool,
-    host_bandwidth: int | None,
-    host_capacity: int | None,
     dims: dict[str, int],
-    budget: str | None,
-    allow: frozenset[str],
-    in_place: bool,
-    scheduler: str | None,
-    costs: str,
-    effort: EffortName,
+    settings: PlanSettings,
     as_json: bool,
 ) -> int:
     """Find the plan with the least peak for MODEL, verify it and write it to a file."""
-    if curve and (output is not None or proof_path is not None or budget is not None or scheduler is not None):
-        raise UsageError("--curve makes plans for budgets of its own; leave out -o, --proof, --budget and --scheduler")
-    if curve and ("offload" in allow or host_bandwidth is not None or host_capacity is not None):
-        raise UsageError("--curve knows recomputation only; leave offload and the host out")
     if curve:
-        show_curve(model, dims, allow, costs, effort, in_place=in_place, as_json=as_json)
+        if output is not None or proof_path is not None:
+            raise UsageError("--curve makes several plans; leave out -o and --proof")
+        show_curve(model, dims, settings, as_json=as_json)
         return 0
     with Progress() as progress:
         if output is not None:
@@ -80,16 +70,7 @@ def command(
         if proof_path is not None:
             check_writable(proof_path)
         progress(f"reading {model}")
-        graph, result = plan_model(
-            host.open_with_host(model, dims, host_bandwidth, host_capacity),
-            budget=budget,
-            allow=allow,
-            in_place=in_place,
-            scheduler=scheduler,
-            costs=lambda graph: host.priced(graph, costs, allow),
-            effort=effort,
-            progress=progress,
-        )
+        graph, result = plan_model(open_model(model, dims, settings.host), settings, progress)
         if output is not None:
             progress(f"writing {output}")
             to_the_end(lambda: write_plan_file(result.plan, output, graph))

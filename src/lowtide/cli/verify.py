@@ -8,7 +8,7 @@ import click
 from lowtide.cli import host, options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
-from lowtide.models import read_plan
+from lowtide.opening import open_model, read_plan
 from lowtide.report.figures import format_by_space
 from lowtide.report.printable import printable
 from lowtide.search import CheckedBound, check_proof, read_proof_file
@@ -37,7 +37,7 @@ def command(
     """
     with Progress() as progress:
         progress(f"reading {model}")
-        opened = host.open_with_host(model, dims, host_bandwidth, host_capacity)
+        opened = open_model(model, dims, host.host_of(host_bandwidth, host_capacity))
         progress(f"verifying {plan}")
         graph, loaded = read_plan(plan, opened)
         checked: list[CheckedBound] = []

@@ -1,9 +1,10 @@
-"""Floating-point operations from sizes alone, where the kind of an op allows it."""
+"""What ops move and compute, from sizes alone: floating-point operations where the kind of an op allows it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lowtide.costs.kinds import CONVOLUTION, CONVOLUTION_BACKWARD, MATRIX_PRODUCT, POINTWISE, plain_kind
+from lowtide.graph import Graph
 
 ELEMENT_BYTES = 4
 """Sizes are all a graph knows; elements are taken for single precision."""
@@ -39,3 +40,17 @@ def _convolution(source: float, weight: float, result: float, channels: float) -
     if not channels:
         channels = math.sqrt(weight * result / (_KERNEL_AREA * source)) if source else 1.0
     return 2.0 * result * weight / max(1.0, channels)
+
+
+def work_of_ops(graph: Graph) -> Iterator[tuple[int, float]]:
+    """Iterate (bytes moved, floating-point operations) of all ops; what an op reads, writes or mutates moves once."""
+    for kind, (read, written) in zip(graph.op_kinds, operand_sizes(graph), strict=True):
+        yield sum(read) + sum(written), estimate_flops(kind, read, written)
+
+
+def operand_sizes(graph: Graph) -> Iterator[tuple[list[int], list[int]]]:
+    """Iterate (bytes of each buffer that is read, of each that is written or mutated) of all ops, each buffer once."""
+    sizes: list[int] = graph.sizes.tolist()
+    for reads, writes, mutates in zip(graph.reads, graph.writes, graph.mutates, strict=True):
+        read = [sizes[buffer] for buffer in dict.fromkeys(reads)]
+        yield read, [sizes[buffer] for buffer in dict.fromkeys([*writes, *mutates])]

@@ -7,10 +7,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.costs.arithmetic import arithmetic_seconds
-from lowtide.costs.eager import eager_seconds
+from lowtide.costs.estimates import arithmetic_seconds, eager_seconds, fused_seconds
 from lowtide.costs.file_format import read_costs_file
-from lowtide.costs.fused import fused_seconds
 from lowtide.costs.machine import PLAIN_MACHINE, Machine
 from lowtide.costs.prices import Prices, given_prices
 from lowtide.errors import UsageError

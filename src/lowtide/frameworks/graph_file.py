@@ -29,7 +29,7 @@ class GraphModel:
         return self._graph
 
     @property
-    def in_pieces(self) -> None:
+    def in_chunks(self) -> None:
         """None: a bare graph does not say how to compute a part of a tensor."""
         return None
 

@@ -15,15 +15,15 @@ class Measurement:
     """A program run for real, as it stands and under a plan, from the same state."""
 
     before_bytes: int
-    """Peak of live tensor bytes of the untouched program, persistent ones left out."""
+    """Peak of live tensor bytes of the untouched program, without persistent tensors."""
     after_bytes: int
     """The same under the plan."""
     outputs_equal: bool
     """Whether all results and updated state agree bit for bit."""
     original_bytes: int | None = None
-    """Peak of the user's own call, where that is not the program `before_bytes` measures (eager PyTorch)."""
+    """Peak of the user's own call, where that is another program than the one of `before_bytes`: eager PyTorch."""
     host_bytes: int | None = None
-    """Peak of what the plan's copies hold on the host; None where the program has none beside it."""
+    """Peak of what the plan's copies hold on the host; None for a program without a host."""
 
 
 class Model(Protocol):
@@ -40,8 +40,8 @@ class Model(Protocol):
         ...
 
     @property
-    def in_pieces(self) -> Graph | None:
-        """The program with its largest tensors computed in pieces, None where that could not lower any peak.
+    def in_chunks(self) -> Graph | None:
+        """The program with its largest tensors computed in chunks, None where that could not lower any peak.
 
         Plans for this graph are applied, saved and measured as those for `graph` are.
         """
@@ -56,18 +56,21 @@ class Model(Protocol):
         ...
 
     def measure(self, plan: Plan) -> Measurement:
-        """Run the program as it stands and under the plan; raises UnsupportedError where it cannot run."""
+        """Run the program as it stands and under the plan, from the same inputs and state.
+
+        Raises PlanError for a wrong plan, UnsupportedError where the program cannot run.
+        """
         ...
 
     def measure_costs(self) -> Prices:
-        """Run every op alone and return what it takes here; raises UnsupportedError where that is not possible."""
+        """Run every op alone and return the seconds it takes here; raises UnsupportedError where that is impossible."""
         ...
 
 
 @runtime_checkable
-class TakesHost(Protocol):
-    """A program whose framework copies to a host where a plan says so."""
+class CopiesToHost(Protocol):
+    """A program whose framework can copy buffers to a host and back, as a plan says."""
 
-    def beside(self, host: Host) -> Model:
-        """Return the program with a host that its plans may copy to."""
+    def with_host(self, host: Host) -> Model:
+        """Return the program with a host; its plans may copy there."""
         ...

@@ -1,15 +1,17 @@
 """Build a graph step by step; the one way from a framework's program to a `Graph`."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from lowtide.errors import GraphError
-from lowtide.graph.check import check_graph, exact_rows, exact_sizes, exact_spaces
+from lowtide.graph.check import check_graph
+from lowtide.graph.exact import exact_sizes, exact_spaces
 from lowtide.graph.graph import Graph
 from lowtide.graph.lifetime import Lifetime
+from lowtide.graph.op import Op, op_columns
 from lowtide.graph.space import Space
+from lowtide.index_spaces import OpId
 
 
 class GraphBuilder:
@@ -26,20 +28,7 @@ class GraphBuilder:
         self._sizes: list[int] = []
         self._lifetimes: list[int] = []
         self._buffer_spaces: list[int] = []
-        self._op_names: list[str] = []
-        self._op_kinds: list[str] = []
-        self._reads: list[Sequence[int]] = []
-        self._writes: list[Sequence[int]] = []
-        self._mutates: list[Sequence[int]] = []
-        self._after: list[Sequence[int]] = []
-        self._in_place: list[Sequence[int]] = []
-        self._scratch: list[int] = []
-        self._pure: list[bool] = []
-        self._ordered: list[bool] = []
-        self._cost: list[float] = []
-        self._flops: list[float] = []
-        self._callees: list[tuple[str, ...]] = []
-        self._devices: list[str | None] = []
+        self._ops: list[Op] = []
         self._subgraphs: dict[str, Graph] = {}
         self._notes: list[str] = []
 
@@ -93,7 +82,7 @@ class GraphBuilder:
         writes: Sequence[int] = (),
         mutates: Sequence[int] = (),
         after: Sequence[int] = (),
-        in_place: Iterable[Sequence[int]] = (),
+        in_place: Iterable[tuple[int, int]] = (),
         scratch_bytes: int = 0,
         pure: bool = True,
         ordered: bool = False,
@@ -108,21 +97,29 @@ class GraphBuilder:
         may use when the read one dies at it and both have one size; `flops` are floating-point operations, None where
         they are not known.
         """
-        self._op_names.append(name)
-        self._op_kinds.append(kind)
-        self._reads.append(reads)
-        self._writes.append(writes)
-        self._mutates.append(mutates)
-        self._after.append(after)
-        self._in_place.append([buffer for pair in in_place for buffer in pair])
-        self._scratch.append(scratch_bytes)
-        self._pure.append(pure)
-        self._ordered.append(ordered)
-        self._cost.append(cost)
-        self._flops.append(math.nan if flops is None else flops)
-        self._callees.append(tuple(callees))
-        self._devices.append(device)
-        return len(self._op_names) - 1
+        return self.add(
+            Op(
+                name=name,
+                kind=kind,
+                reads=tuple(reads),
+                writes=tuple(writes),
+                mutates=tuple(mutates),
+                after=tuple(after),
+                in_place=tuple(in_place),
+                scratch_bytes=scratch_bytes,
+                pure=pure,
+                ordered=ordered,
+                cost=cost,
+                flops=flops,
+                callees=tuple(callees),
+                device=device,
+            )
+        )
+
+    def add(self, op: Op) -> OpId:
+        """Add an op at the end of the program and return its id."""
+        self._ops.append(op)
+        return len(self._ops) - 1
 
     def add_subgraph(self, name: str, graph: Graph) -> None:
         """Add a graph that ops may call by this name, and the graphs it calls in turn.
@@ -144,25 +141,12 @@ class GraphBuilder:
             name=self._name,
             spaces=tuple(self._spaces) or (Space(name="device"),),
             buffer_names=tuple(self._buffer_names),
-            op_names=tuple(self._op_names),
-            op_kinds=tuple(self._op_kinds),
-            callees=tuple(self._callees),
-            devices=tuple(self._devices),
             subgraphs=dict(self._subgraphs),
             unmodeled=tuple(self._notes),
             sizes=exact_sizes(self._sizes, "buffer", self._buffer_names),
-            scratch=exact_sizes(self._scratch, "scratch of op", self._op_names),
             buffer_spaces=exact_spaces(self._buffer_spaces, self._buffer_names),
             lifetimes=np.asarray(self._lifetimes, np.uint8),
-            pure=np.asarray(self._pure, np.bool_),
-            ordered=np.asarray(self._ordered, np.bool_),
-            cost=np.asarray(self._cost, np.float64),
-            flops=np.asarray(self._flops, np.float64),
-            reads=exact_rows(self._reads, "reads", self._op_names),
-            writes=exact_rows(self._writes, "writes", self._op_names),
-            mutates=exact_rows(self._mutates, "mutates", self._op_names),
-            after=exact_rows(self._after, "after", self._op_names),
-            in_place=exact_rows(self._in_place, "in_place", self._op_names),
+            **op_columns(self._ops),
         )
         check_graph(graph)
         return graph

@@ -1,20 +1,17 @@
 """What makes a graph a valid program; every violation is one line that names the place and the remedy."""
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.errors import GraphError
+from lowtide.graph.exact import LARGEST, MOST_IDS, MOST_SPACES
 from lowtide.graph.graph import Graph
 from lowtide.graph.lifetime import Lifetime
 from lowtide.graph.rows import Rows
 from lowtide.graph.structure import ReadBeforeWriteError
 
-_LARGEST = 2**63 - 1
-_MOST_IDS = 2**31 - 1
-_MOST_SPACES = 256
 _MOST_SUBGRAPHS = 4096
 _DEEPEST_CALL = 64
 _MOST_AT_ONCE = 2**62
@@ -43,35 +40,6 @@ def check_graph(graph: Graph) -> None:
     _reject(unwritten, lambda b: f"output buffer {graph.buffer_names[b]!r} is never written; name its writer", graph)
 
 
-def exact_sizes(values: Sequence[int], what: str, names: Sequence[str]) -> NDArray[np.int64]:
-    """Turn sizes into an int64 array; raises GraphError for a negative one and for a total that overflows."""
-    for position, value in enumerate(values):
-        if not 0 <= value <= _LARGEST:
-            raise GraphError(f"{what} {names[position]!r} has {value} bytes; sizes must lie between 0 and 2^63 - 1")
-    if sum(values) > _LARGEST:
-        raise GraphError(f"all sizes ({what} {names[0]!r} and following) together exceed 2^63 - 1 bytes; check units")
-    return np.asarray(values, np.int64)
-
-
-def exact_spaces(values: Sequence[int], names: Sequence[str]) -> NDArray[np.int16]:
-    """Turn memory space ids into an array; raises GraphError for an id beyond any space."""
-    for position, value in enumerate(values):
-        if not 0 <= value < _MOST_SPACES:
-            raise GraphError(f"buffer {names[position]!r} is in memory space {value}; ids count from 0 to at most 255")
-    return np.asarray(values, np.int16)
-
-
-def exact_rows(lists: Sequence[Sequence[int]], what: str, op_names: Sequence[str]) -> Rows:
-    """Turn lists of ids into rows; raises GraphError for an id that no array can hold."""
-    flat = list(chain.from_iterable(lists))
-    if flat and not (min(flat) >= 0 and max(flat) <= _MOST_IDS):
-        for name, ids in zip(op_names, lists, strict=True):
-            for number in ids:
-                if not 0 <= number <= _MOST_IDS:
-                    raise GraphError(f"op {name!r}: {what} holds {number}, which is no id; ids count from 0")
-    return Rows.from_flat((len(ids) for ids in lists), flat)
-
-
 def _reject(wrong: NDArray[np.bool_], describe: Callable[[int], str], graph: Graph) -> None:
     if wrong.any():
         raise GraphError(f"graph {graph.name!r}: {describe(int(wrong.argmax()))}")
@@ -88,17 +56,17 @@ def _check_names(what: str, names: Sequence[str]) -> None:
 
 
 def _check_spaces(graph: Graph) -> None:
-    if len(graph.spaces) > _MOST_SPACES:
+    if len(graph.spaces) > MOST_SPACES:
         raise GraphError(
-            f"graph {graph.name!r} has {len(graph.spaces)} memory spaces; at most {_MOST_SPACES} are allowed"
+            f"graph {graph.name!r} has {len(graph.spaces)} memory spaces; at most {MOST_SPACES} are allowed"
         )
     known = {space.name for space in graph.spaces}
     for space in graph.spaces:
-        if space.capacity_bytes is not None and not 0 <= space.capacity_bytes <= _LARGEST:
+        if space.capacity_bytes is not None and not 0 <= space.capacity_bytes <= LARGEST:
             raise GraphError(
                 f"memory space {space.name!r} has capacity {space.capacity_bytes}; give 0 to 2^63 - 1 bytes, or null"
             )
-        if not 1 <= space.alignment <= _MOST_IDS:
+        if not 1 <= space.alignment <= MOST_IDS:
             raise GraphError(
                 f"memory space {space.name!r} has alignment {space.alignment}; it must lie between 1 and 2^31 - 1"
             )

@@ -11,16 +11,17 @@ from lowtide.graph.builder import GraphBuilder
 from lowtide.graph.check import callee_order
 from lowtide.graph.graph import Graph
 from lowtide.graph.lifetime import Lifetime
+from lowtide.graph.op import Op
 
 LifetimeName = Literal["persistent", "input", "donated", "intermediate", "output"]
 _LIFETIMES: dict[str, Lifetime] = {lifetime.name.lower(): lifetime for lifetime in Lifetime}
 
 
-class _Record(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class _GraphFileRecord(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """Base of all records: an unknown key is an error, a default is not written."""
 
 
-class SpaceRecord(_Record):
+class SpaceRecord(_GraphFileRecord):
     """A memory space."""
 
     name: str
@@ -29,7 +30,7 @@ class SpaceRecord(_Record):
     bandwidth_bytes_per_s: dict[str, float] = {}
 
 
-class BufferRecord(_Record, rename={"lifetime": "class"}):
+class BufferRecord(_GraphFileRecord, rename={"lifetime": "class"}):
     """A buffer."""
 
     name: str
@@ -38,32 +39,13 @@ class BufferRecord(_Record, rename={"lifetime": "class"}):
     space: str | None = None
 
 
-class OpRecord(_Record):
-    """An op; buffers and ops are referred to by position."""
-
-    name: str
-    kind: str
-    reads: list[int]
-    writes: list[int]
-    mutates: list[int] = []
-    after: list[int] = []
-    in_place: list[tuple[int, int]] = []
-    scratch_bytes: int = 0
-    pure: bool = True
-    ordered: bool = False
-    cost: float = 1.0
-    flops: float | None = None
-    callees: list[str] = []
-    device: str | None = None
-
-
-class GraphRecord(_Record):
+class GraphRecord(_GraphFileRecord):
     """A whole graph file."""
 
     lowtide_graph: Literal[1]
     name: str
     buffers: list[BufferRecord]
-    ops: list[OpRecord]
+    ops: list[Op]
     spaces: list[SpaceRecord] = []
     graphs: dict[str, "GraphRecord"] = {}
     unmodeled: list[str] = []
@@ -94,7 +76,7 @@ def write_graph_file(graph: Graph, path: str | Path) -> None:
 
 def graph_schema() -> dict[str, Any]:
     """Return the JSON Schema of the graph file."""
-    return msgspec.json.schema(GraphRecord)
+    return msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(GraphRecord)))  # no tuples, as read from a file
 
 
 def graph_from_record(record: GraphRecord) -> Graph:
@@ -132,22 +114,7 @@ def _build(record: GraphRecord, subgraphs: dict[str, Graph]) -> Graph:
             )
         builder.add_buffer(buffer.name, buffer.size_bytes, _LIFETIMES[buffer.lifetime], space=space)
     for op in record.ops:
-        builder.add_op(
-            op.name,
-            op.kind,
-            reads=op.reads,
-            writes=op.writes,
-            mutates=op.mutates,
-            after=op.after,
-            in_place=op.in_place,
-            scratch_bytes=op.scratch_bytes,
-            pure=op.pure,
-            ordered=op.ordered,
-            cost=op.cost,
-            flops=op.flops,
-            callees=op.callees,
-            device=op.device,
-        )
+        builder.add(op)
     for sentence in record.unmodeled:
         builder.note(sentence)
     return builder.build()
@@ -180,33 +147,12 @@ def _to_record(graph: Graph, *, top: bool = True) -> GraphRecord:
             strict=True,
         )
     ]
-    ops: list[OpRecord] = []
-    for number in range(graph.n_ops):
-        op = graph.op(number)
-        ops.append(
-            OpRecord(
-                name=op.name,
-                kind=op.kind,
-                reads=list(op.reads),
-                writes=list(op.writes),
-                mutates=list(op.mutates),
-                after=list(op.after),
-                in_place=list(op.in_place),
-                scratch_bytes=op.scratch_bytes,
-                pure=op.pure,
-                ordered=op.ordered,
-                cost=op.cost,
-                flops=op.flops,
-                callees=list(op.callees),
-                device=op.device,
-            )
-        )
     return GraphRecord(
         lowtide_graph=1,
         name=graph.name,
         spaces=spaces,
         buffers=buffers,
-        ops=ops,
+        ops=list(graph.ops()),
         graphs={name: _to_record(inner, top=False) for name, inner in graph.subgraphs.items()} if top else {},
         unmodeled=list(graph.unmodeled),
     )

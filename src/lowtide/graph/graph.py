@@ -1,7 +1,7 @@
 """The graph: an immutable program over buffers, stored in flat arrays."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 
@@ -9,9 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.graph.lifetime import Lifetime
-from lowtide.graph.rows import Ids, Rows
+from lowtide.graph.op import OpColumns
+from lowtide.graph.rows import Ids
 from lowtide.graph.space import Space
 from lowtide.graph.structure import Structure, derive_structure
+
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,29 +28,8 @@ class Buffer:
     space: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Op:
-    """One op, as people look at it."""
-
-    id: int
-    name: str
-    kind: str
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    mutates: tuple[int, ...]
-    after: tuple[int, ...]
-    in_place: tuple[tuple[int, int], ...]
-    scratch_bytes: int
-    pure: bool
-    ordered: bool
-    cost: float
-    flops: float | None
-    callees: tuple[str, ...]
-    device: str | None
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Graph:
+class Graph(OpColumns):
     """A program: ops in a valid order, the buffers they touch, the memory spaces those live in.
 
     Ids are positions. Every array is read-only and has one entry per buffer or per op; `Rows` hold one list per op.
@@ -63,27 +45,6 @@ class Graph:
     """`Lifetime` of every buffer."""
     buffer_spaces: NDArray[np.int16]
     """Position in `spaces` of every buffer."""
-    op_names: Sequence[str]
-    op_kinds: Sequence[str]
-    reads: Rows
-    writes: Rows
-    mutates: Rows
-    after: Rows
-    """Control predecessors: they order, but keep nothing alive."""
-    in_place: Rows
-    """Optional in-place pairs, flat: read buffer, written buffer, read buffer, written buffer, ..."""
-    scratch: NDArray[np.int64]
-    """Bytes every op needs while it runs, callees not counted."""
-    pure: NDArray[np.bool_]
-    """Whether the op may run twice."""
-    ordered: NDArray[np.bool_]
-    """Whether the op keeps its place among all ordered ops."""
-    cost: NDArray[np.float64]
-    """Run time of every op, in seconds where known, else 1.0."""
-    flops: NDArray[np.float64]
-    """Floating-point operations of every op, callees not counted; NaN where whoever made the graph did not count."""
-    callees: Sequence[tuple[str, ...]]
-    devices: Sequence[str | None]
     subgraphs: Mapping[str, "Graph"] = field(default_factory=dict[str, "Graph"])
     """Graphs that ops call, by name; a subgraph finds its own callees here too."""
     unmodeled: tuple[str, ...] = ()
@@ -109,6 +70,46 @@ class Graph:
         return len(self.buffer_names)
 
     @cached_property
+    def persistent(self) -> Mask:
+        """Per buffer, whether it is persistent: no peak counts it."""
+        return self._in_classes(lambda lifetime: lifetime.persistent)
+
+    @cached_property
+    def exists_at_start(self) -> Mask:
+        """Per buffer, whether it is there before the first op runs."""
+        return self._in_classes(lambda lifetime: lifetime.exists_at_start)
+
+    @cached_property
+    def exists_at_end(self) -> Mask:
+        """Per buffer, whether it is there after the last op, whatever the plan."""
+        return self._in_classes(lambda lifetime: not lifetime.freeable)
+
+    @cached_property
+    def counted_at_start(self) -> Mask:
+        """Per buffer, whether the peak counts it before the first op runs."""
+        return self._in_classes(lambda lifetime: lifetime.exists_at_start and not lifetime.persistent)
+
+    @cached_property
+    def counted_at_end(self) -> Mask:
+        """Per buffer, whether the peak counts it after the last op, whatever the plan."""
+        return self._in_classes(lambda lifetime: not lifetime.freeable and not lifetime.persistent)
+
+    @cached_property
+    def freeable(self) -> Mask:
+        """Per buffer, whether a plan may free it after its last use."""
+        return self._in_classes(lambda lifetime: lifetime.freeable)
+
+    def _in_classes(self, chosen: Callable[[Lifetime], bool]) -> Mask:
+        mask = np.array([chosen(lifetime) for lifetime in Lifetime])[self.lifetimes]
+        mask.setflags(write=False)
+        return mask
+
+    @cached_property
+    def called(self) -> tuple[str, ...]:
+        """Names of the graphs that ops call, in the order of the first call; what those call is not among them."""
+        return tuple(dict.fromkeys(name for names in self.callees for name in names))
+
+    @cached_property
     def structure(self) -> Structure:
         """Dependencies between ops and the users of every buffer, derived once."""
         return derive_structure(self.lifetimes, self.reads, self.writes, self.mutates, self.after, self.ordered)
@@ -124,7 +125,7 @@ class Graph:
     @cached_property
     def call_depth(self) -> int:
         """How deep calls nest: 1 where no op calls a graph."""
-        return 1 + max((self.subgraphs[name].call_depth for names in self.callees for name in names), default=0)
+        return 1 + max((self.subgraphs[name].call_depth for name in self.called), default=0)
 
     @cached_property
     def most_bytes(self) -> int:
@@ -154,7 +155,7 @@ class Graph:
             digest.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
         if not np.isnan(self.flops).all():
             digest.update(self.flops.astype("<f8").tobytes())
-        for name in sorted({name for names in self.callees for name in names}):
+        for name in sorted(self.called):
             digest.update(f"{name} {self.subgraphs[name].fingerprint}\n".encode())
         return digest.hexdigest()
 
@@ -168,32 +169,11 @@ class Graph:
             space=int(self.buffer_spaces[buffer]),
         )
 
-    def op(self, op: int) -> Op:
-        """Return one op by id."""
-        flat = self.in_place[op].tolist()
-        return Op(
-            id=op,
-            name=self.op_names[op],
-            kind=self.op_kinds[op],
-            reads=tuple(self.reads[op].tolist()),
-            writes=tuple(self.writes[op].tolist()),
-            mutates=tuple(self.mutates[op].tolist()),
-            after=tuple(self.after[op].tolist()),
-            in_place=tuple(zip(flat[::2], flat[1::2], strict=True)),
-            scratch_bytes=int(self.scratch[op]),
-            pure=bool(self.pure[op]),
-            ordered=bool(self.ordered[op]),
-            cost=float(self.cost[op]),
-            flops=None if np.isnan(self.flops[op]) else float(self.flops[op]),
-            callees=self.callees[op],
-            device=self.devices[op],
-        )
-
     def persistent_bytes(self) -> dict[str, int]:
         """Bytes of persistent buffers, by memory space name."""
-        return self.bytes_by_space(self.lifetimes == Lifetime.PERSISTENT)
+        return self.bytes_by_space(self.persistent)
 
-    def bytes_by_space(self, chosen: NDArray[np.bool_]) -> dict[str, int]:
+    def bytes_by_space(self, chosen: Mask) -> dict[str, int]:
         """Bytes of the chosen buffers (a mask over all), by memory space name."""
         return {
             space.name: int(self.sizes[chosen & (self.buffer_spaces == position)].sum())

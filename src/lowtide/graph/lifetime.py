@@ -18,6 +18,11 @@ class Lifetime(IntEnum):
     """Allocated by its first writer, lives to the end."""
 
     @property
+    def persistent(self) -> bool:
+        """Whether the buffer is there throughout and reported apart from the peak."""
+        return self is Lifetime.PERSISTENT
+
+    @property
     def exists_at_start(self) -> bool:
         """Whether the buffer is there before the first op runs."""
         return self <= Lifetime.DONATED

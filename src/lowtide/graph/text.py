@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from lowtide.graph.graph import Graph
+from lowtide.graph.op import Op
 
 
 def format_graph(graph: Graph) -> str:
@@ -23,13 +24,12 @@ def _format_own(graph: Graph) -> list[str]:
         buffer = graph.buffer(number)
         place = graph.spaces[buffer.space].name
         lines.append(f"  %{number} {buffer.name}: {buffer.size_bytes} B {buffer.lifetime.name.lower()} in {place}")
-    lines.extend(f"  {_format_op(graph, number)}" for number in range(graph.n_ops))
+    lines.extend(f"  {_format_op(number, op)}" for number, op in enumerate(graph.ops()))
     lines.extend(f"  not modeled: {sentence}" for sentence in graph.unmodeled)
     return lines
 
 
-def _format_op(graph: Graph, number: int) -> str:
-    op = graph.op(number)
+def _format_op(number: int, op: Op) -> str:
     parts = [f"#{number} {op.name}: {_buffers(op.writes)} = {op.kind}({_buffers(op.reads)})"]
     if op.mutates:
         parts.append(f"mutates {_buffers(op.mutates)}")

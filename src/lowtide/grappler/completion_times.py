@@ -1,4 +1,4 @@
-"""When ops end if each starts as soon as its inputs are there: no lanes, no waiting."""
+"""When ops end if each starts as soon as its inputs are there, on as many streams as it takes."""
 
 from lowtide.graph import Graph
 from lowtide.grappler.nodes import Nodes

@@ -10,6 +10,7 @@ from lowtide.graph import Graph
 from lowtide.grappler.allocator_constraints import relaxed_assignments
 from lowtide.grappler.groups import DEFAULT_SCOPE, Group, candidate_ops, recompute_groups, target_ops
 from lowtide.grappler.hints import Hints
+from lowtide.grappler.host_stays import plan_with_swaps
 from lowtide.grappler.kinds import CHEAP_KINDS_TODAY
 from lowtide.grappler.late_runs import late_runs
 from lowtide.grappler.nodes import Nodes, nodes_of
@@ -17,7 +18,6 @@ from lowtide.grappler.pressure import pressure_of
 from lowtide.grappler.sums import sums_near_capacity
 from lowtide.grappler.swap_choice import Skipped, choose_swaps
 from lowtide.grappler.swaps import PCIE_BYTES_PER_SECOND, Swap, make_swaps
-from lowtide.grappler.trips import plan_with_swaps
 from lowtide.plan import Plan, verify
 from lowtide.rewrite import accumulate_sums
 
@@ -39,7 +39,7 @@ class Optimized:
     """A verified plan for this graph, with its simulated peak."""
     recomputed: tuple[str, ...]
     swapped: tuple[Swap, ...]
-    """Every swap that Grappler makes; a trip that would last no time is not in the plan."""
+    """Every swap that Grappler makes; a stay that would last no time is not in the plan."""
     accumulated: tuple[str, ...]
     relaxed: tuple[str, ...]
     """Assignments that need no pinned memory."""

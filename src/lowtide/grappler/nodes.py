@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lowtide.graph import Graph, Lifetime
+from lowtide.graph import Graph
 from lowtide.grappler.kinds import FORWARDING_KINDS
 
 
@@ -45,9 +45,9 @@ def is_swappable(graph: Graph, nodes: Nodes, buffer: int) -> bool:
     Beyond Grappler, which knows no other mutation than that of references, it must be written only once.
     """
     writers = len(nodes.writers[buffer])
-    if graph.buffer_spaces[buffer] or writers > 1 or (writers and graph.lifetimes[buffer] <= Lifetime.DONATED):
+    if graph.buffer_spaces[buffer] or writers > 1 or (writers and graph.exists_at_start[buffer]):
         return False
-    while graph.lifetimes[buffer] != Lifetime.PERSISTENT:
+    while not graph.persistent[buffer]:
         producer = int(graph.structure.producers[buffer])
         if producer < 0 or graph.op_kinds[producer] not in FORWARDING_KINDS or not len(graph.reads[producer]):
             return True

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowtide.analysis import simulate
-from lowtide.analysis.live_ranges import live_ranges
 from lowtide.graph import Graph
 from lowtide.plan import Plan, StepKind
 
@@ -48,7 +47,7 @@ def pressure_of(graph: Graph, plan: Plan, space: int, capacity_bytes: int) -> Pr
     ends = [0.0] * graph.n_ops
     for place in np.flatnonzero(runs).tolist():
         ends[plan.targets[place]] = starts[place + 1] + (_MOMENT if place >= step else 0.0)
-    ranges = live_ranges(graph, plan)
+    ranges = footprint.ranges
     rows = (ranges.spaces == space) & (ranges.first_steps <= step) & (ranges.last_steps > step)
     buffers: list[int] = ranges.buffers[rows].tolist()
     firsts: list[int] = ranges.first_steps[rows].tolist()

@@ -1,4 +1,4 @@
-"""What to send to the host, without a solver: as much as hides behind compute, in two orders."""
+"""What to offload, without a solver: as much as hides behind compute, in two orders."""
 
 from collections.abc import Iterator
 
@@ -6,29 +6,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.offload.host_space import Link
-from lowtide.offload.travelers import may_travel
+from lowtide.offload.offloadable import offloadable_buffers
 from lowtide.recompute.floor import first_and_last_use
 from lowtide.recompute.program import Execution, Program
 
 SHARES = (1.0, 0.75, 0.5, 0.3, 0.15)
-"""Parts of the lanes to fill; what hides in theory may wait in practice."""
+"""Parts of the streams to fill; what hides in theory may wait in practice."""
 
 
 def choices(
     program: Program, alone: Execution, untouched: Execution, link: Link, room_bytes: int
 ) -> Iterator[NDArray[np.bool_]]:
-    """Yield masks over buffers: what travels. O(n log n) each.
+    """Yield masks over buffers: what to offload. O(n log n) each.
 
-    Of the buffers that are idle at the peak of the untouched program, those that cost most per byte to make again go
-    first, or, among all that cost as much as anything in the plan `alone` that runs again, the earliest ones, whose
-    transfers have most time. Either until the lanes are full up to a share, or `room_bytes` on the host are.
+    Only buffers that are idle at the peak of the untouched program are chosen, in two orders. One takes first what
+    costs most per byte to make again. The other takes the earliest first, whose transfers have most time, of all that
+    cost at least as much as anything that runs again in the plan `alone`. Each goes on until a share of the streams is
+    full, or `room_bytes` on the host are.
     """
     idle = idle_at_peak(program, untouched)
     if not len(idle):
         return
     graph, seconds = program.problem.graph, program.cost[program.order]
     peak = int(untouched.stages[int(untouched.live.argmax())])
-    lanes = min(
+    hidden_bytes = min(
         link.out_bytes_per_s * float(seconds[: peak + 1].sum()), link.back_bytes_per_s * float(seconds[peak:].sum())
     )
     first, _ = first_and_last_use(program)
@@ -40,23 +41,23 @@ def choices(
     for order in (early_first, dear_first):
         total = np.cumsum(graph.sizes[order])
         for share in SHARES:
-            travels = np.zeros(graph.n_buffers, np.bool_)
-            travels[order[total <= min(share * lanes, room_bytes)]] = True
-            yield travels
+            offloaded = np.zeros(graph.n_buffers, np.bool_)
+            offloaded[order[total <= min(share * hidden_bytes, room_bytes)]] = True
+            yield offloaded
     for order in (early_first, dear_first):
-        travels = np.zeros(graph.n_buffers, np.bool_)
-        travels[order[np.cumsum(graph.sizes[order]) <= room_bytes]] = True
-        yield travels
+        offloaded = np.zeros(graph.n_buffers, np.bool_)
+        offloaded[order[np.cumsum(graph.sizes[order]) <= room_bytes]] = True
+        yield offloaded
 
 
 def idle_at_peak(program: Program, untouched: Execution) -> NDArray[np.int64]:
-    """Return the buffers that may travel and that the untouched program holds at its peak without using them."""
+    """Return the offloadable buffers that the untouched program holds at its peak without using them."""
     graph = program.problem.graph
     if not graph.n_ops:
         return np.zeros(0, np.int64)
     peak = int(untouched.stages[int(untouched.live.argmax())])
     first, last = first_and_last_use(program)
-    idle = may_travel(program) & (first < peak) & (last > peak)
+    idle = offloadable_buffers(program) & (first < peak) & (last > peak)
     idle[graph.structure.touches[int(program.order[peak])]] = False
     return np.flatnonzero(idle)
 

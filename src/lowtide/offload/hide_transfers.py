@@ -1,4 +1,4 @@
-"""When copies happen: a buffer stays until it is on the host, and comes back in time, as far as memory allows."""
+"""When copies happen: a buffer stays until it is on the host, and is prefetched in time, as far as memory allows."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ from lowtide.offload.host_space import Link
 from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run, Step
 
 
-class Scheduler:
-    """Moves frees and copies of plans for one graph and budget; runs keep their order."""
+class CopyPlacer:
+    """Finds places for the frees and copies of plans for one graph and budget; runs keep their order."""
 
     def __init__(
         self, graph: Graph, callees: Mapping[str, Plan], link: Link, seconds: NDArray[np.float64], budget_bytes: int
@@ -28,14 +28,15 @@ class Scheduler:
         """Return steps as a plan."""
         return replace(Plan.from_steps(self._graph, steps), callees=dict(self._callees))
 
-    def leave_late(self, steps: Sequence[Step]) -> tuple[list[Step], list[float]]:
-        """Move every free of a buffer that is still being copied out to where its copy is done, or where its bytes are
-        needed; a buffer that is still there when it should come back just stays.
+    def free_late(self, steps: Sequence[Step]) -> tuple[list[Step], list[float]]:
+        """Put off the free of every buffer that is still being copied out.
 
-        Returns the steps and, per run, when it starts if nothing waits for copies back. O(steps).
+        It is freed where its copy is done, or before where its bytes are needed. If it is still there when it is to be
+        prefetched, it just stays. Returns the steps and, per run, when it starts if nothing waits for a prefetch.
+        O(steps).
         """
         live = self._live(steps)
-        now = lane = 0.0
+        now = stream = 0.0
         done: dict[int, float] = {}
         leaving: dict[int, float] = {}  # in the order in which their copies end
         extra = 0
@@ -56,8 +57,8 @@ class Scheduler:
                     starts.append(now)
                     now += self._seconds[step.op]
             elif isinstance(step, CopyOut):
-                lane = max(lane, now) + self._sizes[step.buffer] / self._link.out_bytes_per_s
-                done[step.buffer] = lane
+                stream = max(stream, now) + self._sizes[step.buffer] / self._link.out_bytes_per_s
+                done[step.buffer] = stream
             elif step.space is None and done.get(step.buffer, 0.0) > now:
                 leaving[step.buffer] = done[step.buffer]
                 extra += self._sizes[step.buffer]
@@ -65,15 +66,19 @@ class Scheduler:
             moved.append(step)
         return [*moved, *(Free(buffer) for buffer in leaving)], starts
 
-    def come_early(self, steps: Sequence[Step], starts: Sequence[float]) -> list[Step]:
-        """Move every copy back to before the last run from which on its transfer is hidden, given when runs start, or
-        to the first run after which its bytes are free. O(steps + copies * runs moved over)."""
+    def prefetch_early(self, steps: Sequence[Step], starts: Sequence[float]) -> list[Step]:
+        """Start every prefetch as late as its transfer still hides, given when runs start.
+
+        Where its bytes are not free by then, it starts as soon as they are. O(steps + copies * runs moved over).
+        """
         live = self._live(steps)
         run_live = np.asarray([need for step, need in zip(steps, live, strict=True) if isinstance(step, Run)], np.int64)
         run_starts = [*starts, float("inf")] if not starts else [*starts, starts[-1]]
         ordinal = 0
         gone: dict[int, int] = {}
-        trips: list[tuple[int, int, CopyIn]] = []  # from which run on it may come back, before which it must, copy
+        prefetches: list[
+            tuple[int, int, CopyIn]
+        ] = []  # the first run it may precede, the one it must precede, the copy
         for step in steps:
             match step:
                 case Run():
@@ -81,27 +86,30 @@ class Scheduler:
                 case Free(buffer, None):
                     gone[buffer] = ordinal
                 case CopyIn(buffer):
-                    trips.append((gone.get(buffer, 0), ordinal, step))
+                    prefetches.append((gone.get(buffer, 0), ordinal, step))
                 case _:
                     pass
         before: dict[int, list[Step]] = {}
-        lane_start = float("inf")
-        for earliest, needed, copy in reversed(trips):
+        stream_start = float("inf")
+        for earliest, needed, copy in reversed(prefetches):
             size = self._sizes[copy.buffer]
-            start = min(lane_start, run_starts[needed]) - size / self._link.back_bytes_per_s
+            start = min(stream_start, run_starts[needed]) - size / self._link.back_bytes_per_s
             place = min(needed, max(earliest, bisect_right(run_starts, start, 0, needed + 1) - 1))
             too_full = np.flatnonzero(run_live[place:needed] > self._budget - size)
             if len(too_full):
                 place += int(too_full[-1]) + 1
             run_live[place:needed] += size
-            lane_start = min(lane_start, max(start, run_starts[place]))
+            stream_start = min(stream_start, max(start, run_starts[place]))
             before.setdefault(place, []).insert(0, copy)
         return self._merge(steps, before)
 
     def _merge(self, steps: Sequence[Step], before: Mapping[int, Sequence[Step]]) -> list[Step]:
-        """Put copies back where they belong; a copy on the host is freed after the run that uses what came back last,
-        so that nobody waits for it, and a buffer that never comes back does not leave."""
-        comes_back = {step.buffer for step in steps if isinstance(step, CopyIn)}
+        """Put prefetches before the runs that they belong to.
+
+        A copy on the host is freed after the run that uses what was prefetched last, so that nobody waits for it. A
+        buffer that is never prefetched is not copied out.
+        """
+        prefetched = {step.buffer for step in steps if isinstance(step, CopyIn)}
         merged: list[Step] = []
         ordinal = 0
         unused: dict[int, Free] = {}
@@ -113,11 +121,11 @@ class Scheduler:
                     merged += [unused.pop(buffer) for buffer in self._touches[op] if buffer in unused]
                     ordinal += 1
                 case Free(buffer, space) if space is not None:
-                    if buffer in comes_back:
+                    if buffer in prefetched:
                         unused[buffer] = step
                 case CopyIn():
                     pass
-                case CopyOut(buffer) if buffer not in comes_back:
+                case CopyOut(buffer) if buffer not in prefetched:
                     pass
                 case _:
                     merged.append(step)

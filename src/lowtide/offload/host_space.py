@@ -1,9 +1,11 @@
-"""The memory space that buffers visit, and how fast they get there and back."""
+"""The memory space that buffers are offloaded to, and how fast copies go there and back."""
 
+import warnings
 from dataclasses import dataclass, replace
 
 from lowtide.errors import UsageError
 from lowtide.graph import Graph, Space
+from lowtide.index_spaces import SpaceId
 
 HOST = "host"
 
@@ -16,17 +18,22 @@ class Host:
     """The speed of the link, each way."""
     capacity_bytes: int | None = None
 
-    def beside(self, graph: Graph) -> Graph:
+    def added_to(self, graph: Graph) -> Graph:
         """Return the graph with this host, as `with_host_space` does."""
         return with_host_space(graph, self.bandwidth_bytes_per_s, self.capacity_bytes)
+
+    def beside(self, graph: Graph) -> Graph:
+        """Return `added_to(graph)`; the old name, which goes in the next release."""
+        warnings.warn("Host.beside is now Host.added_to; use that name", DeprecationWarning, stacklevel=2)
+        return self.added_to(graph)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """Two memory spaces with a lane for copies in either direction."""
+    """Two memory spaces with a stream of copies each way."""
 
-    device: int
-    host: int
+    device: SpaceId
+    host: SpaceId
     out_bytes_per_s: float
     back_bytes_per_s: float
 
@@ -34,10 +41,9 @@ class Link:
 def with_host_space(graph: Graph, bandwidth_bytes_per_s: float, capacity_bytes: int | None = None) -> Graph:
     """Return the graph with a memory space "host" that its first space copies to and from at the given speed each way.
 
-    No buffer lives there. A speed of 0 gives a space without lanes, so that nothing is ever offloaded. The graph has
-    another fingerprint then, since memory spaces are part of it: what is planned for it is applied and verified with
-    it. A graph that has a space of that name already is refused with UsageError, and so are a speed or a capacity
-    below zero.
+    No buffer lives there. At a speed of 0 there are no streams, and nothing is ever offloaded. Memory spaces are part
+    of the fingerprint: what is planned for the graph with a host is applied and verified with that graph.
+    Raises UsageError for a graph that has a space of that name, and for a speed or a capacity below zero.
     """
     if not bandwidth_bytes_per_s >= 0:
         raise UsageError(f"the bandwidth to the host is {bandwidth_bytes_per_s}; give bytes per second, at least 0")
@@ -52,8 +58,11 @@ def with_host_space(graph: Graph, bandwidth_bytes_per_s: float, capacity_bytes: 
     return replace(graph, spaces=(device, *graph.spaces[1:], host))
 
 
-def find_link(graph: Graph, device: int, host: int | None = None) -> Link | None:
-    """Return the lanes between a space and the host: the given one, else the first with a lane each way; or None."""
+def find_link(graph: Graph, device: SpaceId, host: SpaceId | None = None) -> Link | None:
+    """Return the link between a space and a host, or None where copies cannot go both ways.
+
+    Without `host`, that is the first space that copies go to and come from.
+    """
     spaces = graph.spaces
     for other in range(len(spaces)) if host is None else (host,):
         out = spaces[device].bandwidth_bytes_per_s.get(spaces[other].name, 0.0)

@@ -1,4 +1,4 @@
-"""What travels and what runs again, chosen together by the solver, and the bound on the slow-down of any plan."""
+"""What is offloaded and what runs again, chosen together by the solver, and a bound on the slow-down of any plan."""
 
 import math
 from dataclasses import dataclass
@@ -6,20 +6,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.effort import RecomputeEffort
+from lowtide.index_spaces import Place
 from lowtide.offload.joint_model import JointModel
 from lowtide.offload.offload_search import OffloadSearch
 from lowtide.plan import StepKind
-from lowtide.recompute import Cuts, solver
-from lowtide.recompute.effort import Effort
+from lowtide.recompute import Drops, solver
 
 _FIRST_SLACK = 0.02
 _MOST_SLACKS = 3
 _FREE_PER_SLACK = 0.25
-"""How much of the budget stays free, per part of the lanes that does."""
+"""How much of the budget stays free, per part of the streams that does."""
 _FIRST_PART, _LATER_PART = 1.5, 0.25
-"""Of the solver's work: for the choice with full lanes, which gives the bound, and for every other."""
+"""Of the solver's work: for the choice with full streams, which gives the bound, and for every other."""
 _AS_PROMISED = 1.005
-"""A plan that loses no more than so much of what its choice promised leaves enough free, or more than that."""
+"""A plan that loses no more than this multiple of what its choice promised leaves enough free, maybe too much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,18 +30,20 @@ class Joint:
     bound: float = 0.0
     """No plan is slower by less."""
     work: int = 0
-    places: tuple[int, ...] = ()
+    places: tuple[Place, ...] = ()
+    """Where memory was counted."""
 
 
-def solve_jointly(search: OffloadSearch, effort: Effort, *, rerun: bool) -> Joint:
-    """Offer what the program with lanes chooses, and return its bound.
+def solve_jointly(search: OffloadSearch, effort: RecomputeEffort, *, rerun: bool) -> Joint:
+    """Offer plans that the joint model chooses, and return its bound.
 
-    What hides in the program, which counts memory only where the untouched one needs most, may wait in a real schedule.
-    So lanes are full first, which gives the bound, then some part of them and some of the budget stays free, and that
-    part is halved or doubled by whether the plan kept what the program promised. Work is limited and counted.
+    The model counts memory only where the untouched program needs most, so that a copy that hides in it may wait in a
+    real schedule. So streams are full first, which gives the bound. Then some part of them and of the budget stays
+    free, and that part is halved or doubled by whether the plan kept what the model promised. Work is limited and
+    counted.
     """
     program = search.program
-    untouched = program.execute(Cuts())
+    untouched = program.execute(Drops())
     peak = int(untouched.stages[int(untouched.live.argmax())])
     runs = search.best.plan.kinds == StepKind.RUN
     seconds = np.zeros(program.problem.graph.n_ops)
@@ -63,7 +66,7 @@ def solve_jointly(search: OffloadSearch, effort: Effort, *, rerun: bool) -> Join
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
-    """What the program with lanes gave for one slack."""
+    """What the model gave for one slack."""
 
     bound: float
     solution: NDArray[np.float64] | None
@@ -77,23 +80,23 @@ class _Choice:
 def _offer(
     search: OffloadSearch,
     model: JointModel,
-    place: int,
+    place: Place,
     slack: float,
     start: NDArray[np.float64] | None,
-    effort: Effort,
+    effort: RecomputeEffort,
     *,
     rerun: bool,
 ) -> _Choice:
-    """Solve the program that leaves a part of the lanes free, and offer its choice."""
+    """Solve the model with a part of the streams left free, and offer its choice."""
     budget = search.budget - int(_FREE_PER_SLACK * slack * search.budget)
-    built, lanes = model.choose([place], budget, 1 - slack)
+    built, builder = model.choose([place], budget, 1 - slack)
     left = int(effort.solver_work * (_FIRST_PART if slack == 0 else _LATER_PART))
     solved = solver.solve(built.milp, start, relative_gap=effort.relative_gap / 2, max_work=left)
     is_new = is_kept = search.loses_no_more_than(solved.lower_bound)
     if solved.solution is not None and not is_kept:
-        travels = lanes.chosen(solved.solution)
-        is_new = search.try_choice(travels, rerun=rerun, exact=True)
+        offloaded = builder.chosen(solved.solution)
+        is_new = search.try_choice(offloaded, rerun=rerun, exact=True)
         if rerun:
-            search.try_choice(travels, rerun=False, exact=True)
+            search.try_choice(offloaded, rerun=False, exact=True)
         is_kept = search.loses_no_more_than(_AS_PROMISED * float(built.milp.cost @ solved.solution))
     return _Choice(bound=solved.lower_bound, solution=solved.solution, work=solved.work, is_new=is_new, is_kept=is_kept)

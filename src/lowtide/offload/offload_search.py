@@ -1,4 +1,4 @@
-"""The search for the plan of least slow-down within a budget: what travels, what runs again, and when copies happen."""
+"""The search for the plan of least slow-down in a budget: what is offloaded, what runs again, when copies happen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -7,15 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.costs import Prices
-from lowtide.offload.candidate import Candidate, play
-from lowtide.offload.hide_transfers import Scheduler
+from lowtide.effort import RECOMPUTE_EFFORTS
+from lowtide.offload.hide_transfers import CopyPlacer
 from lowtide.offload.host_space import Link
-from lowtide.offload.shadow import with_loads
-from lowtide.offload.travelers import may_travel, with_siblings
-from lowtide.offload.trips import steps_of
+from lowtide.offload.offloadable import offloadable_buffers, with_results_of_same_ops
+from lowtide.offload.shadow import shadow_of
+from lowtide.offload.timed_plan import TimedPlan, play
 from lowtide.plan import Plan, Run, Step
 from lowtide.recompute import BudgetSearch, Program
-from lowtide.recompute.effort import EFFORTS
 
 _HEADROOMS = (0.0, 0.03, 0.08)
 """Parts of the budget left free while choosing, for copies under way."""
@@ -26,13 +25,13 @@ _MOST_TIMINGS = 3
 
 @dataclass(slots=True, eq=False)
 class OffloadSearch:
-    """Tries choices of what travels and keeps the best plan."""
+    """Tries choices of what to offload and keeps the best plan."""
 
     program: Program
     budget: int
     prices: Prices
     link: Link
-    best: Candidate
+    best: TimedPlan
     played: int = 0
     """Accesses played so far."""
     tried: set[tuple[bool, bytes]] = field(default_factory=set[tuple[bool, bytes]])
@@ -52,62 +51,64 @@ class OffloadSearch:
 
     def try_choice(
         self,
-        travels: NDArray[np.bool_],
+        offloaded: NDArray[np.bool_],
         *,
         rerun: bool,
         exact: bool = False,
-        play_work: int = EFFORTS["fast"].play_work,
+        play_work: int = RECOMPUTE_EFFORTS["fast"].play_work,
     ) -> bool:
-        """Offer plans that send no more than the given buffers to the host, and what comes with them, and without
-        `rerun` run nothing again; with `exact`, the solver chooses what runs again. Planning one plays no more than
-        `play_work` accesses. Returns whether there was anything new to try.
+        """Offer plans that offload no more than the given buffers and other results of the same ops.
 
-        Where a plan waits for copies, others that leave some of the budget free for them are tried too.
+        Without `rerun`, nothing runs again; with `exact`, the solver chooses what does. If a plan waits for copies,
+        others that leave some of the budget free for them are tried too. Planning one plays no more than `play_work`
+        accesses. Returns whether there was anything new to try.
         """
         graph = self.program.problem.graph
-        hidden, travels = travels, with_siblings(graph, travels, may_travel(self.program))
+        hidden, offloaded = offloaded, with_results_of_same_ops(graph, offloaded, offloadable_buffers(self.program))
         key = (rerun, np.packbits(hidden).tobytes())
-        if key in self.tried or not travels.any() or self.is_perfect():
+        if key in self.tried or not offloaded.any() or self.is_perfect():
             return False
         self.tried.add(key)
         link = self.link
         per_byte = 1 / link.out_bytes_per_s + 1 / link.back_bytes_per_s
-        shadow = with_loads(self.program, travels, hidden, link.host, per_byte, rerun=rerun)
+        shadow = shadow_of(self.program, offloaded, hidden, link.host, per_byte, rerun=rerun)
         search = BudgetSearch(shadow.program)
-        effort = replace(EFFORTS["fast"], play_work=play_work)
-        scheduler = Scheduler(graph, self.program.problem.callees, link, self.prices.seconds, self.budget)
+        effort = replace(RECOMPUTE_EFFORTS["fast"], play_work=play_work)
+        placer = CopyPlacer(graph, self.program.problem.callees, link, self.prices.seconds, self.budget)
         before = shadow.program.native.work
         for headroom in _FINE_HEADROOMS if exact else _HEADROOMS:
             budget = self.budget - int(headroom * self.budget)
             found = search.plan(budget, effort, exact=exact)
             self.played += shadow.program.native.work - before
             before = shadow.program.native.work
-            steps = steps_of(shadow, found.plan, link.host)
+            steps = shadow.steps_with_copies(found.plan, link.host)
             if found.peak_bytes > self.budget:
-                self._offer(scheduler.plan(steps), fits=False)
+                self._offer(placer.plan(steps), fits=False)
                 continue
-            if self.loses_no_more_than(self._rerun_seconds(steps)) or not self._time(scheduler, steps):
+            if self.loses_no_more_than(self._rerun_seconds(steps)) or not self._time(placer, steps):
                 break
         return True
 
-    def _time(self, scheduler: Scheduler, steps: Sequence[Step]) -> bool:
-        """Offer a plan with its copies hidden as far as memory allows, first by the clock of the runs, then by that of
-        the plan so far; returns whether it waits for copies."""
-        late, starts = scheduler.leave_late(steps)
+    def _time(self, placer: CopyPlacer, steps: Sequence[Step]) -> bool:
+        """Offer a plan whose copies hide as far as memory allows; returns whether it waits for copies.
+
+        Copies are placed first by the clock of the runs, then by that of the plan so far.
+        """
+        late, starts = placer.free_late(steps)
         for _ in range(_MOST_TIMINGS):
-            candidate = self._offer(scheduler.plan(scheduler.come_early(late, starts)))
-            if candidate.timeline.stall_seconds == 0:
+            timed = self._offer(placer.plan(placer.prefetch_early(late, starts)))
+            if timed.timeline.stall_seconds == 0:
                 return False
-            starts = candidate.run_starts
+            starts = timed.run_starts
         return True
 
     def _rerun_seconds(self, steps: Sequence[Step]) -> float:
-        """Return what runs again takes."""
+        """Return the seconds of what runs again."""
         runs = [step.op for step in steps if isinstance(step, Run)]
         return float(self.prices.seconds[runs].sum() - self.prices.seconds.sum())
 
-    def _offer(self, plan: Plan, *, fits: bool = True) -> Candidate:
-        """Return a plan as a candidate, which is the best from now on if it is better.
+    def _offer(self, plan: Plan, *, fits: bool = True) -> TimedPlan:
+        """Return a plan with its timeline; it is the best from now on if it is better.
 
         One that does not fit on the device must fit on the host.
         """

@@ -1,8 +1,8 @@
-"""A program in which some buffers come back from the host instead of being made again.
+"""A program in which some buffers are prefetched from the host instead of being made again.
 
 Every such buffer is written by an op "load" of its own right after its producer, from a copy on the host that the
-producer leaves there. Whoever plans recomputation of this program plans trips to the host with it: a second run of
-a load is a copy back.
+producer leaves there. Whoever plans recomputation of this program plans offload with it: a second run of a load is a
+prefetch.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from lowtide.analysis.problem import Problem
 from lowtide.graph import Graph, Lifetime, Rows
+from lowtide.index_spaces import OpId, SpaceId
+from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run, Step
 from lowtide.recompute.program import Program
 
 _LOAD_PRICE = 1e-3
-"""What a copy back costs where it hides behind compute, as a part of the cost of its transfer: few are better."""
+"""What a prefetch costs where it hides behind compute, as a part of the cost of its transfer: few are better."""
 _EXTRA_LOAD_PRICE = 1.0
-"""The same for a copy back that nobody counted on."""
+"""The same for a prefetch that nobody counted on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,26 +35,57 @@ class Shadow:
     copies: NDArray[np.int32]
     """Per buffer from the first new one on, whose copy on the host it is."""
 
+    def steps_with_copies(self, plan: Plan, host: SpaceId) -> list[Step]:
+        """Return the steps that a plan of this program stands for, copies right after production and right before use.
 
-def with_loads(
+        What is never loaded again is not copied at all. O(steps).
+        """
+        n_buffers = self.program.problem.graph.n_buffers - len(self.copies)
+        runs = np.bincount(plan.order(), minlength=len(self.ops))
+        offloaded = set(self.loaded[(self.loaded >= 0) & (runs > 1)].tolist())
+        ops, loaded, copies = self.ops.tolist(), self.loaded.tolist(), self.copies.tolist()
+        out: set[int] = set()
+        steps: list[Step] = []
+        for step in plan.steps():
+            match step:
+                case Run(op, pairs):
+                    buffer = loaded[op]
+                    if buffer < 0:
+                        steps.append(Run(ops[op], pairs))
+                    elif buffer in out:
+                        steps.append(CopyIn(buffer, host))
+                    elif buffer in offloaded:
+                        steps.append(CopyOut(buffer, host))
+                        out.add(buffer)
+                case Free(buffer):
+                    if buffer < n_buffers:
+                        steps.append(step)
+                    elif copies[buffer - n_buffers] in offloaded:
+                        steps.append(Free(copies[buffer - n_buffers], host))
+                case _:
+                    steps.append(step)
+        return steps
+
+
+def shadow_of(
     program: Program,
-    travels: NDArray[np.bool_],
+    offloaded: NDArray[np.bool_],
     hidden: NDArray[np.bool_],
-    host: int,
+    host: SpaceId,
     seconds_per_byte: float,
     *,
     rerun: bool,
 ) -> Shadow:
-    """Return the program in which the chosen buffers are loaded; all that `may_travel` of an op go together.
+    """Return the program in which the offloaded buffers are loaded; all offloadable results of an op go together.
 
     Copies of `hidden` ones are taken to hide behind compute, and cost next to nothing. Without `rerun`, nothing but
     loads may run again. A producer has the bytes of what is loaded right after it as scratch; in-place pairs into those
     are given up. O(n + e).
     """
     graph = program.problem.graph
-    chosen = np.flatnonzero(travels).tolist()
+    chosen = np.flatnonzero(offloaded).tolist()
     copy_of = {buffer: graph.n_buffers + k for k, buffer in enumerate(chosen)}
-    ops: list[int] = []
+    ops: list[OpId] = []
     loaded: list[int] = []
     for op, allocates in enumerate(graph.structure.allocates):
         goes = [buffer for buffer in allocates if buffer in copy_of]

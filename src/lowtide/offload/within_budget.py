@@ -1,27 +1,45 @@
-"""The budgeted planner with offload: the least slow-down within a byte budget by running again and by copying."""
+"""The budgeted planner with offload: the least slow-down within a byte budget, by reruns and by copies."""
 
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 from lowtide.analysis.problem import Order, Problem
 from lowtide.costs import Prices, given_prices
-from lowtide.effort import DEFAULT_EFFORT, EffortName
+from lowtide.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, EffortName
 from lowtide.errors import UsageError
+from lowtide.index_spaces import SpaceId
 from lowtide.offload import greedy_choice
-from lowtide.offload.candidate import Candidate, play, rerun_seconds
 from lowtide.offload.host_space import Link, find_link
 from lowtide.offload.joint_choice import Joint, solve_jointly
 from lowtide.offload.offload_search import OffloadSearch
-from lowtide.offload.result import OffloadResult
-from lowtide.offload.travelers import may_travel
+from lowtide.offload.offloadable import offloadable_buffers
+from lowtide.offload.timed_plan import TimedPlan, play, rerun_seconds
 from lowtide.plan import StepKind, verify
-from lowtide.recompute import BudgetSearch, Cuts, Program, RecomputeResult, solver
-from lowtide.recompute.effort import EFFORTS
-from lowtide.recompute.shortfall import explain_shortfall
+from lowtide.recompute import BudgetSearch, Drops, Program, solver
+from lowtide.recompute.result import RecomputeResult, explain_shortfall
 from lowtide.recompute.within_budget import checked_cost
+from lowtide.techniques import NEED_BUDGET
 
-MEANS = frozenset({"recompute", "offload"})
 _GREEDY_PART = 12
 """Choices without the solver may play one in so many of all accesses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OffloadResult(RecomputeResult):
+    """A verified plan that runs ops again and offloads buffers to the host, with its slow-down in seconds.
+
+    `extra_cost` is the slow-down of the plan's timeline: what runs again and what waits. `drops` are those of
+    the plan without copies, to start another search from.
+    """
+
+    rerun_seconds: float
+    """What runs again."""
+    stall_seconds: float
+    """How long compute waits for copies."""
+    hidden_seconds: float
+    """Transfer time during which compute is busy too."""
+    offloaded_bytes: int
+    """What is copied to the host."""
 
 
 def plan_within_budget(
@@ -30,9 +48,9 @@ def plan_within_budget(
     budget_bytes: int,
     *,
     prices: Prices | None = None,
-    allow: AbstractSet[str] = MEANS,
-    space: int = 0,
-    host: int | None = None,
+    allow: AbstractSet[str] = NEED_BUDGET,
+    space: SpaceId = 0,
+    host: SpaceId | None = None,
     effort: EffortName = DEFAULT_EFFORT,
     exact: bool = True,
     alone: RecomputeResult | None = None,
@@ -40,45 +58,45 @@ def plan_within_budget(
     """Return a verified plan of least slow-down whose peak in a memory space is within the budget.
 
     `order` is the order of first executions, `prices` what every op takes (default: the graph's own costs), `host` the
-    space that buffers visit (default: the first with lanes to and from `space`). What counts is the time of the
-    plan's timeline. The best of many candidates is kept, the plans of either means alone among them; without lanes, or
-    where nothing may travel, that is recomputation alone. Deterministic: limits count work.
+    space that buffers are offloaded to (default: the first that copies go to and come from). What counts is the time
+    of the plan's timeline. The best of many plans is kept, those of one technique alone among them; if nothing can be
+    offloaded, that is recomputation alone. Deterministic: limits count work.
     `alone` is what `recompute.plan_within_budget` gave for the same order, budget, prices and space, where known.
-    Raises UsageError for a budget below zero, unknown means, bad prices, or a host that is no other memory space.
+    Raises UsageError for a budget below zero, another technique, bad prices, or a host that is no other memory space.
     """
     graph = problem.graph
-    if unknown := sorted(set(allow) - MEANS):
+    if unknown := sorted(set(allow) - NEED_BUDGET):
         raise UsageError(f"cannot allow {unknown[0]!r} here; choose among recompute and offload")
     if host is not None and (host == space or not 0 <= host < len(graph.spaces)):
         raise UsageError(f"memory space {host} is no host; name another one than {space} of the {len(graph.spaces)}")
     prices = prices or given_prices(graph)
     program = Program(problem, order, checked_cost(problem, prices.seconds), space)
-    alone = alone or BudgetSearch(program).plan(budget_bytes, EFFORTS[effort], exact=exact)
+    alone = alone or BudgetSearch(program).plan(budget_bytes, RECOMPUTE_EFFORTS[effort], exact=exact)
     link = find_link(graph, space, host) if "offload" in allow else None
-    untouched = program.execute(Cuts())
+    untouched = program.execute(Drops())
     plans = [program.plan(untouched), *([alone.plan] if "recompute" in allow else [])]
     played = [play(graph, plan, prices, space, budget_bytes, None) for plan in plans]
-    best = min(played, key=lambda candidate: candidate.rank)
+    best = min(played, key=lambda plan: plan.rank)
     joint = Joint()
     if link is not None and best.over_bytes + best.timeline.extra_seconds > 0:
         room = _room_on_host(program, best, link)
         search = OffloadSearch(program, budget_bytes, prices, link, best)
-        travels = may_travel(program)
-        choices = list(greedy_choice.choices(program, program.execute(alone.cuts), untouched, link, room))
-        if int(graph.sizes[travels].sum()) <= room:
-            choices.append(travels)
+        offloadable = offloadable_buffers(program)
+        choices = list(greedy_choice.choices(program, program.execute(alone.drops), untouched, link, room))
+        if int(graph.sizes[offloadable].sum()) <= room:
+            choices.append(offloadable)
         for rerun in (False, True) if "recompute" in allow else (False,):
-            limit = search.played + EFFORTS[effort].play_work // _GREEDY_PART
+            limit = search.played + RECOMPUTE_EFFORTS[effort].play_work // _GREEDY_PART
             for choice in choices:
                 if search.played < limit:
                     search.try_choice(choice, rerun=rerun, play_work=limit - search.played)
         if exact and solver.is_available() and alone.floor.peak_bytes <= budget_bytes:
-            joint = solve_jointly(search, EFFORTS[effort], rerun="recompute" in allow)
+            joint = solve_jointly(search, RECOMPUTE_EFFORTS[effort], rerun="recompute" in allow)
         best = search.best
     return _result(program, alone, best, prices, link, joint)
 
 
-def _room_on_host(program: Program, best: Candidate, link: Link) -> int:
+def _room_on_host(program: Program, best: TimedPlan, link: Link) -> int:
     """Return how many more bytes the host holds."""
     graph = program.problem.graph
     host = graph.spaces[link.host]
@@ -88,7 +106,7 @@ def _room_on_host(program: Program, best: Candidate, link: Link) -> int:
 
 
 def _result(
-    program: Program, alone: RecomputeResult, best: Candidate, prices: Prices, link: Link | None, joint: Joint
+    program: Program, alone: RecomputeResult, best: TimedPlan, prices: Prices, link: Link | None, joint: Joint
 ) -> OffloadResult:
     graph = program.problem.graph
     verify(graph, best.plan, check_capacity=False)
@@ -99,7 +117,7 @@ def _result(
         bound = min(joint.bound, best.timeline.extra_seconds) if fits else joint.bound
     return OffloadResult(
         plan=best.plan,
-        cuts=alone.cuts,
+        drops=alone.drops,
         budget_bytes=alone.budget_bytes,
         peak_bytes=peak,
         fits=fits,

@@ -2,8 +2,7 @@
 
 from lowtide.packing.buffers import FREE, Buffers
 from lowtide.packing.pack import pack
-from lowtide.packing.packed import Packed
-from lowtide.packing.packed_spaces import PackedSpaces, Spill
+from lowtide.packing.packed import Packed, PackedSpaces, Spill
 from lowtide.packing.plan_addresses import Packing, pack_plan
 from lowtide.packing.spaces import pack_spaces
 

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from lowtide.index_spaces import Section
 from lowtide.packing.buffers import FREE
 from lowtide.packing.clique_bound import heaviest_clique
 from lowtide.packing.items import Ints, Items
@@ -23,9 +25,9 @@ class Bound:
 def lower_bound(items: Items) -> Bound:
     """Return the largest sum of bytes alive in one section, or the end of the highest fixed item where that is more.
 
-    With alignment, items alive together take their padded sizes, but for the padding of the one on top. Where two may
-    overlap, the smaller of the pair is taken off. Where there are pairs that must be apart, they are looked at, too
-    (see `heaviest_clique`). O(n log n) without those.
+    With alignment, items alive together take their padded sizes, except that the one on top needs no padding. If two
+    may overlap, the smaller of the pair is taken off. If pairs must be apart, the heaviest clique counts too (see
+    `heaviest_clique`). O(n log n) without such pairs.
     """
     ends = np.where(items.fixed == FREE, 0, items.fixed) + items.sizes
     top = int(ends.argmax()) if len(items) else -1
@@ -42,14 +44,20 @@ def lower_bound(items: Items) -> Bound:
 def live_bytes(items: Items) -> Ints:
     """Return the bytes alive in every section, allowed overlap counted twice."""
     owners, pieces = items.all_pieces()
-    return _sum_by_section(items, pieces, _own_bytes(owners, pieces))
+    return sum_by_section(items, pieces, _own_bytes(owners, pieces))
 
 
-def _sum_by_section(items: Items, pieces: Ints, heights: Ints) -> Ints:
+def sum_by_section(items: Items, pieces: Ints, heights: Ints) -> Ints:
+    """Return, per section, the sum of the heights of the pieces alive in it. O(pieces + sections)."""
     live = np.zeros(items.n_sections + 1, np.int64)
     np.add.at(live, pieces[:, 0], heights)
     np.subtract.at(live, pieces[:, 1], heights)
     return live.cumsum()[:-1]
+
+
+def alive_in(pieces: Ints, section: Section) -> NDArray[np.bool_]:
+    """Return a mask over pieces: those alive in a section."""
+    return (pieces[:, 0] <= section) & (section < pieces[:, 1])
 
 
 def _own_bytes(owners: Ints, pieces: Ints) -> Ints:
@@ -87,11 +95,11 @@ def _sums(items: Items, step: int, best: Bound) -> Bound:
     owners, pieces = items.all_pieces()
     own = _own_bytes(owners, pieces)
     padding = np.where(own > 0, -pieces[:, 3] % step, 0)
-    live = _sum_by_section(items, pieces, np.maximum(own + padding - _discounts(items, pieces), 0))
+    live = sum_by_section(items, pieces, np.maximum(own + padding - _discounts(items, pieces), 0))
     for section in np.argsort(-live, kind="stable")[:_MOST_SECTIONS].tolist():
         if int(live[section]) <= best.size_bytes:
             break
-        here = (pieces[:, 0] <= section) & (section < pieces[:, 1])
+        here = alive_in(pieces, section)
         size = int(live[section]) - int(padding[here].max())
         if size > best.size_bytes:
             best = Bound(size, tuple(np.unique(owners[here]).tolist()))

@@ -17,7 +17,7 @@ _MOST_BYTES = 2**62
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class Buffers:
-    """Buffers of one memory space, one array entry each; anything that NumPy makes an array of integers of will do.
+    """Buffers of one memory space, one array entry each; anything that NumPy turns into integers is accepted.
 
     Raises MalformedInputError, which names the first buffer at fault, for arrays of unequal length, a range that ends
     before it starts, a negative size or offset, an alignment below 1, sizes that overflow, and ids out of range.
@@ -40,8 +40,8 @@ class Buffers:
     aliases: tuple[tuple[int, ...], ...]
     """Groups of buffers that must have one offset, and may overlap."""
     contiguous: tuple[tuple[int, ...], ...]
-    """Groups of buffers that must lie one after the other in this order, apart only as far as alignment asks; a group
-    starts at a multiple of all its alignments, those of aliases among them, so that it looks the same everywhere."""
+    """Groups of buffers that must lie one after the other in this order, with no more between them than alignment asks.
+    A group starts at a multiple of all its alignments, its aliases' included, so that it looks the same everywhere."""
     may_overlap: NDArray[np.int64] | None
     """Rows of two buffers that may share bytes although both are alive, as an in-place pair does."""
     apart: NDArray[np.int64] | None
@@ -92,9 +92,9 @@ class Buffers:
         return str(buffer) if self.names is None else self.names[buffer]
 
     def take(self, ids: NDArray[np.intp]) -> "Buffers":
-        """Return some of the buffers, in the given order, under their names, with what holds among them.
+        """Return some of the buffers in the given order, with their names and the constraints among them.
 
-        Of a contiguous group all should be taken, or none: its rest would close up.
+        Take all of a contiguous group or none of it: what is left of one would close up.
         """
         place = np.full(len(self), -1, np.int64)
         place[ids] = np.arange(len(ids))

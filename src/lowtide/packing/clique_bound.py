@@ -10,11 +10,11 @@ _MOST_STARTS = 300
 
 
 def heaviest_clique(items: Items) -> tuple[int, tuple[int, ...]]:
-    """Return the bytes of buffers of which no two may share any, many bytes in all, and the items they are in.
+    """Return the bytes of a heavy set of buffers, no two of which may share bytes, and the items they are in.
 
-    Greedy: from each of the 300 largest buffers, the largest that conflicts with all so far is added, of equals the one
-    with the most conflicts. Offsets are multiples of what divides all alignments, so that sizes count padded to that,
-    but for the buffer on top. O(n^2) for the conflicts and every start; nothing is tried for more than 5,000 buffers.
+    Greedy: a set grows from each of the 300 largest buffers by the largest that conflicts with all so far, of equals
+    the one with the most conflicts. Offsets are multiples of what divides all alignments, so sizes are padded to that,
+    except for the buffer on top. O(n^2) for the conflicts and every start; not tried for more than 5,000 buffers.
     """
     owners, pieces = items.all_pieces()
     labels, first_piece, label_of = np.unique(pieces[:, 4], return_index=True, return_inverse=True)

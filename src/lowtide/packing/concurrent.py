@@ -1,4 +1,4 @@
-"""Which buffers may be alive together when ops that do not wait for one another run in any order, or at once."""
+"""Which buffers may be alive together if ops that do not wait for one another run in any order, or at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from lowtide.errors import UnsupportedError
 from lowtide.graph import Graph
+from lowtide.index_spaces import BufferId, OpId
 from lowtide.plan import Plan, StepKind
 
 _MOST_OPS = 30_000
@@ -45,14 +46,14 @@ class Reachability:
                 np.bitwise_or.at(row, np.asarray(later) >> 3, (128 >> (np.asarray(later) & 7)).astype(np.uint8))
                 self._after[op] = row
 
-    def after_all(self, ops: Sequence[int]) -> NDArray[np.bool_]:
+    def after_all(self, ops: Sequence[OpId]) -> NDArray[np.bool_]:
         """Return per op whether it runs after each of some ops in every order."""
         n = len(self._after)
         return np.unpackbits(np.bitwise_and.reduce(self._after[list(ops)], axis=0), count=n).astype(np.bool_)
 
 
 def refuse_what_needs_its_order(graph: Graph, plan: Plan, reach: Reachability) -> None:
-    """Check that a plan is sound in whatever order its ops run.
+    """Check that a plan stays correct in every order that its ops' dependencies allow.
 
     Raises UnsupportedError for copies, for ops that run twice, and for an op that takes over the storage of a buffer
     while another op may still need it.
@@ -70,7 +71,7 @@ def refuse_what_needs_its_order(graph: Graph, plan: Plan, reach: Reachability) -
                     )
 
 
-def block_of_chain(graph: Graph, buffers: Sequence[int], *, freed: bool) -> Block:
+def block_of_chain(graph: Graph, buffers: Sequence[BufferId], *, freed: bool) -> Block:
     """Return the block of buffers that hand their storage on, in this order."""
     touching = {op for buffer in buffers for op in _touching(graph, buffer)}
     return Block(tuple(sorted(touching)), int(graph.structure.producers[buffers[0]]), freed)
@@ -79,7 +80,7 @@ def block_of_chain(graph: Graph, buffers: Sequence[int], *, freed: bool) -> Bloc
 def concurrent_pairs(blocks: Sequence[Block], reach: Reachability) -> NDArray[np.int64]:
     """Return rows of two blocks, ascending, that some execution has alive together.
 
-    One is free before the other is born if all ops that touch it run before the other's producer in every order.
+    One is freed before the other is allocated if all ops that touch it run before the other's producer in every order.
     O(b (n + b)) for b blocks. Raises UnsupportedError for more than 10,000 blocks or 5,000,000 pairs.
     """
     if len(blocks) > _MOST_BLOCKS:
@@ -96,6 +97,6 @@ def concurrent_pairs(blocks: Sequence[Block], reach: Reachability) -> NDArray[np
     return np.argwhere(together).astype(np.int64)
 
 
-def _touching(graph: Graph, buffer: int) -> list[int]:
+def _touching(graph: Graph, buffer: BufferId) -> list[int]:
     producer = int(graph.structure.producers[buffer])
     return [*graph.structure.users[buffer].tolist(), *([producer] if producer >= 0 else [])]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide import _native
-from lowtide.packing.bound import lower_bound
+from lowtide.packing.bound import alive_in, lower_bound, sum_by_section
 from lowtide.packing.buffers import FREE
 from lowtide.packing.items import Items
 from lowtide.packing.rules import RULES
@@ -33,10 +33,10 @@ class Conflict:
 def find_conflict(items: Items, suspects: Ids, capacity: int, work: int, exact_items: int) -> Conflict:
     """Return a small set of items that cannot fit a capacity; `suspects` are some that are proven not to.
 
-    Where the bytes alive in one section exceed the capacity, the largest of the section with the fewest needed; else
-    all suspects. Then a deletion filter: halves, quarters and so on of what is left are taken out, small items first,
-    if the rest is still proven not to fit, by the bound or by exact search; at the end every item by itself. When
-    `work` (in items looked at) ends a proof, the items are kept, and the set is not called minimal.
+    If the bytes alive in one section exceed the capacity, it starts from the fewest items that do so in any section,
+    else from all suspects. Then a deletion filter takes out halves, quarters and so on, at last single items, small
+    ones first, as long as the rest is proven not to fit by the bound or by exact search. If `work` (in items looked at)
+    ends a proof, the items are kept, and the set is not called minimal.
     Deterministic. O(k log n) proofs for k items that remain of n.
     """
     crowd = _fewest_alive_at_once(items, capacity)
@@ -57,16 +57,13 @@ def _fewest_alive_at_once(items: Items, capacity: int) -> Ids:
         return beyond[:1]
     owners, pieces = items.all_pieces()
     heights = pieces[:, 3] - pieces[:, 2]
-    live = np.zeros(items.n_sections + 1, np.int64)
-    np.add.at(live, pieces[:, 0], heights)
-    np.subtract.at(live, pieces[:, 1], heights)
-    live = live.cumsum()[:-1]
+    live = sum_by_section(items, pieces, heights)
     best: Ids = np.zeros(0, np.intp)
     best_key = (len(items) + 1, 0)
     for section in np.argsort(-live, kind="stable")[: max(1, _MOST_LOOKS // max(1, len(pieces)))].tolist():
         if live[section] <= capacity:
             break
-        here = np.flatnonzero((pieces[:, 0] <= section) & (section < pieces[:, 1]))
+        here = np.flatnonzero(alive_in(pieces, section))
         here = here[np.argsort(-heights[here], kind="stable")]
         sums = heights[here].cumsum()
         count = int(np.searchsorted(sums, capacity, "right")) + 1

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from lowtide.errors import MalformedInputError
 from lowtide.files import read_bytes, write_bytes
 from lowtide.packing.buffers import Buffers
-from lowtide.packing.csv_columns import Columns
-from lowtide.packing.csv_numbers import shortened
-from lowtide.packing.csv_records import CsvText, Records
+from lowtide.packing.csv_columns import Columns, shortened
+from lowtide.packing.csv_text import CsvText, Records
 
 
 @dataclass(frozen=True, slots=True, eq=False)

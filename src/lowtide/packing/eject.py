@@ -9,16 +9,16 @@ from lowtide.packing.buffers import FREE
 from lowtide.packing.items import Ints, Items
 
 _AT_HOME = 4
-"""Pushing out an item that is where it should be costs so much, another 1; each time it was pushed out adds as much."""
+"""What pushing out an item at home costs, where any other costs 1; each time it was pushed out adds as much again."""
 
 
 def complete(items: Items, start: Ints, homes: Ints, limit: int, steps: int) -> Ints | None:
-    """Return a packing of at most `limit` bytes, or None where `steps` placements do not reach one.
+    """Return a packing of at most `limit` bytes, or None if `steps` placements do not reach one.
 
-    `start` has the offsets of items placed already, which clash with none, FREE for the others; `homes` where items
-    should be, or FREE. The largest item goes first: home, else to the lowest gap, else to the offset where it meets the
-    cheapest others, which are pushed out; those that were pushed out often are dearer, so that no two do it to each
-    other for long. At the end, items go home where nothing is in the way. Idea: ejection chains (Glover 1996).
+    `start` holds offsets of items placed already, which do not clash, and FREE for the others; `homes` holds where
+    items should be, or FREE. The largest item goes first: home, else to the lowest gap, else to the offset where it
+    pushes out the cheapest others. Whoever was pushed out often is dearer, so that no two do it to each other for long.
+    At the end, items go home if nothing is in the way. Idea: ejection chains (Glover 1996).
     O(n log n) a step. Deterministic.
     """
     offsets = np.where(items.fixed == FREE, start, items.fixed)

@@ -13,7 +13,7 @@ _CHUNK = 512
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HintedOffsets:
-    """One offset per item, and what keeping it is worth; FREE where there is none that the item can have."""
+    """One offset per item, and what keeping it is worth; FREE for an item without a hint that it can follow."""
 
     offsets: Ints
     counts: Ints
@@ -25,8 +25,8 @@ class HintedOffsets:
 def hinted_offsets(buffers: Buffers, layout: Layout, limit: int) -> HintedOffsets:
     """Return what hints ask of items, within an arena of `limit` bytes.
 
-    Where the hints of buffers tied together contradict one another, what most of them ask, then most bytes, then the
-    lowest. O(n log n).
+    If buffers that are tied together hint at different offsets, the one that most of them ask for is taken, then the
+    one with most bytes, then the lowest. O(n log n).
     """
     items = layout.items
     result = HintedOffsets(*(np.full(len(items), value, np.int64) for value in (FREE, 0, 0)))

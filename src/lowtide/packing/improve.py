@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowtide import _native
+from lowtide.effort import PackingEffort
 from lowtide.packing.buffers import FREE
-from lowtide.packing.effort import PackEffort
 from lowtide.packing.items import Ints, Items
 
 _FOUND, _IMPOSSIBLE = 0, 1
 _FIRST_TRIES = 10
-"""So small a part of the work goes to the first try of the goal; half of that to every other height."""
+"""The part of the work for the first try at the goal is one in so many; every other height gets half of that."""
 
 
 @dataclass(slots=True)
@@ -28,12 +28,12 @@ class Improvement:
     work: int = 0
 
 
-def improve(state: Improvement, goal: int, effort: PackEffort, *, only_goal: bool) -> Iterator[None]:
+def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: bool) -> Iterator[None]:
     """Lower `state` in place until its height is at most `goal`, or its bound, or the work is used up.
 
-    Yields after every step, so that the caller can take what was found. The goal is tried by exact
-    search with little work, then by the penalty loop. Then exact search goes on, at the goal where `only_goal`, else at
-    heights between what is refuted and what is found.
+    Yields after every step, so that the caller can take what was found. Exact search tries the goal with little work,
+    then the penalty loop does. Then exact search goes on: with `only_goal` at the goal, else at heights between what
+    is refuted and what is found.
     """
     search = _ExactSearch(state, effort)
     steps: list[Callable[[], object]] = [
@@ -76,7 +76,7 @@ def _penalty_loop(state: Improvement, goal: int, work: int) -> None:
 
 
 class _ExactSearch:
-    def __init__(self, state: Improvement, effort: PackEffort) -> None:
+    def __init__(self, state: Improvement, effort: PackingEffort) -> None:
         self._state = state
         self._native = state.items.native()
         self.step = _common_divisor(state.items)

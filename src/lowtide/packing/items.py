@@ -36,7 +36,7 @@ class Items:
     may_overlap: Rows | None
     """Per buffer, those that may share its bytes; where there are pairs, no item is a mere rectangle."""
     apart: Rows | None
-    """Per buffer, those that never may."""
+    """Per buffer, those that must never share its bytes."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -72,7 +72,7 @@ class Items:
         )
 
     def all_pieces(self) -> tuple[NDArray[np.int64], Ints]:
-        """Return the item of every piece, and the pieces; the buffers of rectangles are not known any more."""
+        """Return the item of every piece, and the pieces; those of rectangles no longer name their buffers."""
         if self.rectangles:
             every, zero = np.arange(len(self)), np.zeros(len(self), np.int64)
             return every, np.stack([self.first, self.last, zero, self.sizes, every], axis=1, dtype=np.int64)
@@ -83,7 +83,7 @@ class Items:
         return int((offsets + self.sizes).max(initial=0))
 
     def take(self, ids: NDArray[np.intp]) -> "Items":
-        """Return some of the items, in the given order; sections that they do not tell apart become one."""
+        """Return some of the items in the given order; sections that they do not tell apart become one."""
         owners, pieces = self.all_pieces()
         place = np.full(len(self), -1, np.int64)
         place[ids] = np.arange(len(ids))
@@ -126,7 +126,7 @@ class Layout:
 def items_of(buffers: Buffers) -> Layout:
     """Join buffers that must keep their distance, drop what needs no place, and number the sections.
 
-    Raises MalformedInputError where groups, fixed offsets and alignments contradict one another.
+    Raises MalformedInputError if groups, fixed offsets and alignments contradict one another.
     """
     live = live_pieces(buffers)
     live = live[buffers.sizes[live[:, 0]] > 0]

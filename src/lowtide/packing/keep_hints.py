@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide import _native
+from lowtide.effort import PackingEffort
 from lowtide.packing.bound import lower_bound
 from lowtide.packing.buffers import FREE, Buffers
-from lowtide.packing.effort import PackEffort
 from lowtide.packing.eject import complete
 from lowtide.packing.hinted_offsets import HintedOffsets, clashing_pairs, hinted_offsets
 from lowtide.packing.items import Ints, Items, Layout
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MOST_ITEMS = 20_000
-"""Of more items all stay or none on purpose: a try takes time quadratic in their number."""
+"""With more items, all hints are kept or none: a try takes time quadratic in their number."""
 _MOST_TO_GROW = 100
-"""Of more items, placing the rest around some that stay fails too often to be worth the time."""
+"""With more items, placing the rest around some that stay fails too often to be worth the time."""
 _STEPS_PER_ITEM = 10
 _WORK_SHARE = 10
 _TRY_SHARE = 64
@@ -31,14 +31,14 @@ _FOUND = 0
 Ids = NDArray[np.intp]
 
 
-def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effort: PackEffort) -> Ints:
-    """Return offsets of items within `limit` bytes at which many are where hints ask, as `packed` is already.
+def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effort: PackingEffort) -> Ints:
+    """Return a packing of items within `limit` bytes that follows many hints; `packed` is one to start from.
 
-    What counts is how many buffers stay, then how many bytes. Hints that are a packing by themselves are returned.
-    Otherwise of hints that clash the one with the most clashes is dropped, again and again, and the rest is completed
-    (see `complete`), by which few more buffers leave their places. Where the items are few, halves, quarters and so on
-    of the hints are then added to what is kept so far, as long as the rest can be placed around them. The best of the
-    results and `packed` is returned. Another choice of buffers may keep more. Deterministic.
+    What counts is how many buffers stay, then how many bytes. If the hints are a packing by themselves, they are
+    returned. Else the hint with the most clashes is dropped until none clash, and the rest is completed (see
+    `complete`), which moves few more buffers. If the items are few, halves, quarters and so on of the hints are then
+    added to what is kept, as long as the rest can be placed around them. The best of the results and `packed` is
+    returned; another choice of buffers might keep more. Deterministic.
     """
     items = layout.items
     hinted = hinted_offsets(buffers, layout, limit)
@@ -113,7 +113,7 @@ def _grow(order: Ids, start: Ids, packed: Ints, pairs: NDArray[np.intp], tries: 
 class _Tries:
     """Packings in which some items stay; all tries share one limit of work."""
 
-    def __init__(self, items: Items, hinted: HintedOffsets, limit: int, effort: PackEffort) -> None:
+    def __init__(self, items: Items, hinted: HintedOffsets, limit: int, effort: PackingEffort) -> None:
         self._items = items
         self._hinted = hinted
         self._limit = limit

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from lowtide.effort import DEFAULT_EFFORT, EffortName
+from lowtide.effort import DEFAULT_EFFORT, PACKING_EFFORTS, EffortName, PackingEffort, check_effort
 from lowtide.errors import UsageError
 from lowtide.packing.buffers import Buffers
 from lowtide.packing.conflict import Conflict, find_conflict
 from lowtide.packing.contradictions import refuse_contradictions
-from lowtide.packing.effort import PACK_EFFORTS, PackEffort
 from lowtide.packing.items import Ints, Layout, items_of
 from lowtide.packing.keep_hints import keep_hints
 from lowtide.packing.packed import Packed
 from lowtide.packing.rules import RULES
 from lowtide.packing.search import PackSearch
 from lowtide.packing.validate import validate
+from lowtide.progress import Report, silent
 
 if TYPE_CHECKING:
     from lowtide.plan import Status
@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 _SETTLED = ("optimal", "infeasible")
 """What is known then is known, whatever was interrupted."""
 _CONFLICT_SHARE = 10
-"""So small a part of the work of exact search goes to finding out which buffers a capacity is too small for."""
+"""One in so many parts of the work of exact search goes to finding which buffers a capacity is too small for."""
 
 
 def pack(
@@ -35,28 +35,27 @@ def pack(
     capacity: int | None = None,
     method: str | None = None,
     effort: EffortName = DEFAULT_EFFORT,
-    progress: Callable[[str], None] | None = None,
+    progress: Report | None = None,
 ) -> Packed:
     """Find offsets with the smallest arena, or with one of at most `capacity` bytes.
 
     `method` names one of the published rules to use instead of the search: "best-fit-by-size", "best-fit-by-birth",
     "best-fit-by-breadth", "first-fit-by-size", "first-fit-by-birth". `effort` is how much work the search may do; it is
     counted, not timed, so that every machine finds the same. Without a `method`, many buffers stay where their hints
-    ask: within `capacity`, or within the smallest arena found where there is none (see `keep_hints`). The result is
-    checked by `validate` before it is returned, and a packing is returned in every case: Ctrl-C or the end of the work
-    give the best one so far, and its status says so.
+    ask, within `capacity` if given and else within the smallest arena found (see `keep_hints`). `validate` checks the
+    result. A packing is returned in every case: after Ctrl-C or the end of the work it is the best one so far, and its
+    status says so.
 
     Raises UsageError for an unknown method or effort or a negative capacity, MalformedInputError for buffers that
     contradict one another.
     """
     if method is not None and method not in RULES:
         raise UsageError(f"unknown packing method {method!r}; choose one of {', '.join(RULES)}")
-    if effort not in PACK_EFFORTS:
-        raise UsageError(f"unknown effort {effort!r}; choose one of {', '.join(PACK_EFFORTS)}")
+    check_effort(effort)
     if capacity is not None and capacity < 0:
         raise UsageError(f"capacity {capacity} is negative; give bytes >= 0")
     layout, late = _to_the_end(lambda: _layout(buffers))
-    search, later = _to_the_end(lambda: PackSearch(layout.items, capacity, PACK_EFFORTS[effort], progress or _silent))
+    search, later = _to_the_end(lambda: PackSearch(layout.items, capacity, PACKING_EFFORTS[effort], progress or silent))
     late |= later
     conflict = Conflict((), minimal=False)
     try:
@@ -64,21 +63,17 @@ def pack(
             raise KeyboardInterrupt
         if method is None:
             search.run()
-            _keep_hints(buffers, layout, search, capacity, PACK_EFFORTS[effort])
+            _keep_hints(buffers, layout, search, capacity, PACKING_EFFORTS[effort])
         else:
             search.offer(RULES[method](layout.items), method)
         if capacity is not None and search.bound.size_bytes > capacity:
             conflict = Conflict(search.bound.holders, minimal=False)
-            conflict = _conflict(search, capacity, PACK_EFFORTS[effort])
+            conflict = _conflict(search, capacity, PACKING_EFFORTS[effort])
     except KeyboardInterrupt:
         late = True
         search.offer_anything()
     result, later = _to_the_end(lambda: _result(buffers, layout, search, capacity, conflict))
     return replace(result, status="interrupted") if (late or later) and result.status not in _SETTLED else result
-
-
-def _silent(_stage: str) -> None:
-    pass
 
 
 def _to_the_end(step: Callable[[], _T]) -> tuple[_T, bool]:
@@ -95,7 +90,9 @@ def _layout(buffers: Buffers) -> Layout:
     return layout
 
 
-def _keep_hints(buffers: Buffers, layout: Layout, search: PackSearch, capacity: int | None, effort: PackEffort) -> None:
+def _keep_hints(
+    buffers: Buffers, layout: Layout, search: PackSearch, capacity: int | None, effort: PackingEffort
+) -> None:
     if buffers.hints is None or not search.method:
         return
     limit = search.height if capacity is None else max(search.height, capacity)
@@ -108,7 +105,7 @@ def _hints_kept(buffers: Buffers, offsets: Ints) -> int:
     return 0 if buffers.hints is None else int((buffers.hints == offsets).sum())
 
 
-def _conflict(search: PackSearch, capacity: int, effort: PackEffort) -> Conflict:
+def _conflict(search: PackSearch, capacity: int, effort: PackingEffort) -> Conflict:
     suspects = np.asarray(search.bound.holders, np.intp)
     work = effort.exact_work // _CONFLICT_SHARE
     return find_conflict(search.items, suspects, capacity, work, effort.exact_items)

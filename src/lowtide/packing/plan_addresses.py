@@ -1,6 +1,6 @@
 """Addresses for every residency of a plan."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.analysis.live_ranges import LiveRanges, live_ranges
+from lowtide.analysis.storage_blocks import StorageBlocks, storage_blocks
 from lowtide.effort import DEFAULT_EFFORT, EffortName
-from lowtide.graph import Graph, Lifetime
+from lowtide.graph import Graph
 from lowtide.packing.buffers import Buffers
 from lowtide.packing.concurrent import (
     Block,
@@ -20,6 +21,7 @@ from lowtide.packing.concurrent import (
 )
 from lowtide.packing.pack import pack
 from lowtide.plan import Address, Plan, StepKind
+from lowtide.progress import Report
 
 if TYPE_CHECKING:
     from lowtide.packing.packed import Packed
@@ -33,8 +35,20 @@ class Packing:
     arena_bytes: Mapping[str, int]
     lower_bound_bytes: Mapping[str, int]
     """The least arena of this plan, as far as it is known; no less than the plan's peak."""
+    effort: EffortName = DEFAULT_EFFORT
+    """How much work the search was allowed."""
     interrupted: bool = False
     """Whether Ctrl-C ended the search for tighter places."""
+
+    @property
+    def total_bytes(self) -> int:
+        """The arenas of all memory spaces together."""
+        return sum(self.arena_bytes.values())
+
+    @property
+    def is_smallest(self) -> bool:
+        """Whether no other packing of this plan has a smaller arena in any memory space."""
+        return self.arena_bytes == self.lower_bound_bytes
 
 
 def pack_plan(
@@ -44,39 +58,44 @@ def pack_plan(
     *,
     effort: EffortName = DEFAULT_EFFORT,
     concurrent: bool = False,
-    progress: Callable[[str], None] | None = None,
+    progress: Report | None = None,
 ) -> Packing:
     """Give every residency of a plan an address, with the smallest arena per space that `pack` finds.
 
-    `transient` holds the bytes every op needs while it runs, shape (ops, spaces); they take part without a name.
-    A buffer that takes over another one's storage gets its address. With `concurrent` the addresses hold, too, for an
-    executor that runs ops in any order that their dependencies allow, or at once; what is alive together then follows
-    from reachability. Raises UnsupportedError where that cannot be had (see `lowtide.packing.concurrent`).
+    `transient` holds the bytes that every op needs while it runs, shape (ops, spaces); they are packed too, without an
+    address in the result. A buffer that takes over another one's storage gets its address. With `concurrent`, the
+    addresses also hold for an executor that runs ops in any order that their dependencies allow, or at once; what is
+    alive together then follows from reachability.
+    Raises UnsupportedError if `concurrent` cannot be had (see `lowtide.packing.concurrent`).
     """
     reach = Reachability(graph) if concurrent else None
     if reach is not None:
         refuse_what_needs_its_order(graph, plan, reach)
     ranges = live_ranges(graph, plan)
-    block_of, blocks = _blocks(graph, ranges)
-    chains = _chains(ranges, block_of, len(blocks))
+    blocks = storage_blocks(graph, ranges)
+    chains = _chains(ranges, blocks)
     runs = np.flatnonzero(plan.kinds == StepKind.RUN)
     packed: dict[str, Packed] = {}
     offsets = np.zeros(len(blocks), np.int64)
     for position, space in enumerate(graph.spaces):
-        here = np.flatnonzero((blocks[:, 0] == position) & (blocks[:, 1] < blocks[:, 2]) & (blocks[:, 3] > 0))
+        lasting = (blocks.first_steps < blocks.last_steps) & (blocks.sizes > 0)
+        here = np.flatnonzero((blocks.spaces == position) & lasting)
         scratch = transient[plan.targets[runs], position]
         busy = runs[scratch > 0]
         buffers = Buffers(
-            first=np.concatenate([blocks[here, 1], busy]),
-            last=np.concatenate([blocks[here, 2], busy + 1]),
-            sizes=np.concatenate([blocks[here, 3], scratch[scratch > 0]]),
+            first=np.concatenate([blocks.first_steps[here], busy]),
+            last=np.concatenate([blocks.last_steps[here], busy + 1]),
+            sizes=np.concatenate([blocks.sizes[here], scratch[scratch > 0]]),
             alignment=space.alignment,
         )
         if reach is not None:
             ops = plan.targets[busy].tolist()
             together = concurrent_pairs(
                 [
-                    *(block_of_chain(graph, chains[block], freed=blocks[block, 2] < plan.n_steps) for block in here),
+                    *(
+                        block_of_chain(graph, chains[block], freed=blocks.last_steps[block] < plan.n_steps)
+                        for block in here
+                    ),
                     *(Block((op,), op, freed=True) for op in ops),
                 ],
                 reach,
@@ -92,7 +111,7 @@ def pack_plan(
             ranges.first_steps.tolist(),
             ranges.last_steps.tolist(),
             ranges.spaces.tolist(),
-            offsets[block_of].tolist(),
+            offsets[blocks.of_residency].tolist(),
             strict=True,
         )
         if sizes_of[row[0]] > 0
@@ -101,39 +120,15 @@ def pack_plan(
         addresses,
         {name: result.arena_bytes for name, result in packed.items()},
         {name: result.lower_bound_bytes for name, result in packed.items()},
+        effort=effort,
         interrupted=any(result.status == "interrupted" for result in packed.values()),
     )
 
 
-def _chains(ranges: LiveRanges, block_of: NDArray[np.int64], n_blocks: int) -> list[list[int]]:
+def _chains(ranges: LiveRanges, blocks: StorageBlocks) -> list[list[int]]:
     """Return the buffers that have a block one after the other."""
-    chains: list[list[int]] = [[] for _ in range(n_blocks)]
-    for row, buffer in enumerate(ranges.buffers.tolist()):
-        chains[int(block_of[row])].append(buffer)
+    chains: list[list[int]] = [[] for _ in range(len(blocks))]
+    block_of: list[int] = blocks.of_residency.tolist()
+    for buffer, block in zip(ranges.buffers.tolist(), block_of, strict=True):
+        chains[block].append(buffer)
     return chains
-
-
-def _blocks(graph: Graph, ranges: LiveRanges) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Join residencies that hand their storage on; returns the block of each, and rows (space, first, last, size)."""
-    homes, lifetimes = graph.buffer_spaces[ranges.buffers], graph.lifetimes[ranges.buffers]
-    at_start = (ranges.first_steps == 0) & (ranges.spaces == homes) & (lifetimes <= Lifetime.DONATED)
-    births = ranges.first_steps - at_start  # inputs are all there before the first step, even one freed in it
-    block_of = np.empty(len(ranges), np.int64)
-    blocks: list[list[int]] = []
-    for row, (buffer, space, first, last, continues) in enumerate(
-        zip(
-            ranges.buffers.tolist(),
-            ranges.spaces.tolist(),
-            births.tolist(),
-            ranges.last_steps.tolist(),
-            ranges.continues.tolist(),
-            strict=True,
-        )
-    ):
-        if continues < 0:
-            block_of[row] = len(blocks)
-            blocks.append([space, first, last, int(graph.sizes[buffer])])
-        else:
-            block_of[row] = block_of[continues]
-            blocks[int(block_of[row])][2] = last
-    return block_of, np.asarray(blocks, np.int64).reshape(-1, 4)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from lowtide import _native
 from lowtide.packing.bound import live_bytes
+from lowtide.packing.buffers import FREE
 from lowtide.packing.items import Ints, Items
 
 Rule = Callable[[Items], Ints]
@@ -62,6 +63,19 @@ RULES: dict[str, Rule] = {
     "first-fit-by-size": first_fit_by_size,
     "first-fit-by-birth": first_fit_by_birth,
 }
+
+
+def stacked(items: Items) -> Ints:
+    """Place every item that is free above everything fixed and every item before it. O(n)."""
+    free = np.flatnonzero(items.fixed == FREE)
+    top = int((items.fixed + items.sizes)[items.fixed != FREE].max(initial=0))
+    offsets = items.fixed.copy()
+    for item, size, alignment in zip(
+        free.tolist(), items.sizes[free].tolist(), items.alignment[free].tolist(), strict=True
+    ):
+        offsets[item] = -(-top // alignment) * alignment
+        top = int(offsets[item]) + size
+    return offsets
 
 
 def _in_order(items: Items, keys: tuple[NDArray[np.generic], ...], *, tightest: bool) -> Ints:

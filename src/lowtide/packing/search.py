@@ -1,21 +1,21 @@
 """The default packer: cheap rules first, search where they leave a gap."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide import _native
+from lowtide.effort import PackingEffort
 from lowtide.packing.bound import Bound, lower_bound
-from lowtide.packing.effort import PackEffort
 from lowtide.packing.improve import Improvement, improve
 from lowtide.packing.items import Ints, Items
-from lowtide.packing.parts import Part, Parts, split
-from lowtide.packing.rules import RULES
-from lowtide.packing.stacked import stacked
+from lowtide.packing.rules import RULES, stacked
+from lowtide.packing.split import Split, Subproblem, split
+from lowtide.progress import Report
 
 _MOST_FOR_QUADRATIC = 20_000
-"""Rules that look at every pair, and the short penalty loop before them, are tried on no more items."""
+"""With more items, rules that look at every pair and the short penalty loop before them are left out."""
 _SHORT_LOOP = 25_000
 """Work per item of the penalty loop that comes before those rules: some fifty rounds."""
 
@@ -27,7 +27,7 @@ class PackSearch:
     one by one (see `improve`). Deterministic; limited by work.
     """
 
-    def __init__(self, items: Items, capacity: int | None, effort: PackEffort, report: Callable[[str], None]) -> None:
+    def __init__(self, items: Items, capacity: int | None, effort: PackingEffort, report: Report) -> None:
         self.items = items
         self.bound: Bound = lower_bound(items)
         self.offsets: Ints = np.zeros(len(items), np.int64)
@@ -39,7 +39,10 @@ class PackSearch:
         self._report = report
 
     def run(self) -> None:
-        """Search until the arena is the bound or within the capacity, or that is impossible, or the work is used up."""
+        """Search until the arena meets the goal, that is proven impossible, or the work is used up.
+
+        The goal is the capacity if there is one, else the bound.
+        """
         for method, offsets in self._cheap(self.items):
             self.offer(offsets, method)
         affordable = self.work <= self._effort.priority_work + self._effort.exact_work
@@ -126,7 +129,7 @@ class PackSearch:
             if self.bound.size_bytes > self._goal:
                 return
 
-    def _cheap_by_parts(self, parts: Parts) -> Ints:
+    def _cheap_by_parts(self, parts: Split) -> Ints:
         """Return offsets made of the best cheap packing of every part, over its base."""
         best = parts.offsets.copy()
         ids = np.concatenate([part.ids for part in parts.parts]) if parts.parts else np.zeros(0, np.intp)
@@ -144,7 +147,7 @@ class PackSearch:
         return best
 
 
-def _below(items: Items, parts: Parts, part: Part) -> NDArray[np.intp]:
+def _below(items: Items, parts: Split, part: Subproblem) -> NDArray[np.intp]:
     """Return the items that take the bytes below a part."""
     first, last = items.first[part.ids].min(), items.last[part.ids].max()
     return np.flatnonzero((parts.offsets >= 0) & (items.first < last) & (first < items.last))

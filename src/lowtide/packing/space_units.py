@@ -23,10 +23,10 @@ class SpaceUnits:
 
 
 def space_units(buffers: Buffers, n_spaces: int, choices: Sequence[Sequence[int]] | None) -> SpaceUnits:
-    """Join the buffers of groups. Without `choices` all spaces are welcome in their order.
+    """Join the buffers of groups into units. Without `choices`, every unit may go to all spaces, in their order.
 
     Raises MalformedInputError for choices that are empty, unknown, repeated, not one row per buffer or different in a
-    group, and for a fixed buffer with several choices, since its offset is that of one space.
+    group, and for a fixed buffer with several choices: its offset belongs to one space.
     """
     rows = [tuple(range(n_spaces))] * len(buffers) if choices is None else [tuple(map(int, row)) for row in choices]
     if len(rows) != len(buffers):

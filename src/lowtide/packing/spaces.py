@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.errors import UsageError
 from lowtide.graph import Space
+from lowtide.index_spaces import SpaceId
 from lowtide.packing.bound import lower_bound
 from lowtide.packing.buffers import FREE, Buffers
 from lowtide.packing.items import items_of
 from lowtide.packing.live_pieces import live_pieces
 from lowtide.packing.pack import pack
-from lowtide.packing.packed import Packed
-from lowtide.packing.packed_spaces import PackedSpaces, Spill
+from lowtide.packing.packed import Packed, PackedSpaces, Spill
 from lowtide.packing.space_units import SpaceUnits, space_units
 from lowtide.plan import Status
 
 _MOST_RETURNS = 200
-"""So many of the largest spilled units are tried again where they wanted to be."""
+"""The number of spilled units, largest first, that are tried again in their first choice."""
 
 
 def pack_spaces(
@@ -36,11 +36,12 @@ def pack_spaces(
     `choices` has a row per buffer: positions in `spaces`, by falling preference; all spaces in their order by default.
     Groups stay together; pairs matter within one space; hints count for the first choice.
 
-    Greedy: all begin in their first choice. As long as a space is too full, one of its units goes on to its next
-    choice: in the step with the most bytes too many, the smallest unit that makes up for them, else the largest; where
-    the bytes fit and `pack` does not find how, the smallest unit of those that end above the capacity. At last the
-    largest that were spilled return where there is room after all. Not the least spill in general, but none where
-    `pack` fits all first choices. Deterministic. Up to one packing for every unit spilled and for every return tried.
+    Greedy: all units begin in their first choice. As long as a space is too full, one of its units moves to its next
+    choice. In the step with the most bytes too many that is the smallest unit that makes up for them, else the largest.
+    If the bytes fit and `pack` does not find how, it is the smallest unit that ends above the capacity. At last the
+    largest units that were spilled return if there is room after all. The spill is not the least in general, but
+    nothing spills if `pack` fits all first choices. Deterministic. At most one packing per unit spilled and per return
+    tried.
 
     Raises UsageError for no spaces or two of one name, MalformedInputError as `space_units` and `pack` do.
     """
@@ -149,20 +150,20 @@ class _Assignment:
     def _space_of_unit(self, unit: int) -> int:
         return self._units.choices[unit][int(self._level[unit])]
 
-    def _capacity(self, space: int) -> float:
+    def _capacity(self, space: SpaceId) -> float:
         capacity = self._spaces[space].capacity_bytes
         return math.inf if capacity is None else capacity
 
-    def _in(self, space: int) -> NDArray[np.intp]:
+    def _in(self, space: SpaceId) -> NDArray[np.intp]:
         homes = np.asarray([self._space_of_unit(unit) for unit in range(len(self._level))], np.int64)
         return np.flatnonzero(homes[self._units.unit_of] == space)
 
-    def _fits(self, space: int) -> bool:
+    def _fits(self, space: SpaceId) -> bool:
         if space not in self._packed:
             self._packed[space] = self._pack(space, self._in(space))
         return self._packed[space].arena_bytes <= self._capacity(space)
 
-    def _pack(self, space: int, ids: NDArray[np.intp]) -> Packed:
+    def _pack(self, space: SpaceId, ids: NDArray[np.intp]) -> Packed:
         some = self._buffers.take(ids)
         about = self._spaces[space]
         hints = some.hints
@@ -171,7 +172,7 @@ class _Assignment:
         aligned = replace(some, alignment=np.lcm(some.alignment, about.alignment), hints=hints)
         return pack(aligned, capacity=about.capacity_bytes, effort=self._effort)
 
-    def _live(self, space: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def _live(self, space: SpaceId) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return the live pieces of buffers in a space, the steps where figures change, and the bytes from each on."""
         here = np.zeros(len(self._buffers), np.bool_)
         here[self._in(space)] = True
@@ -184,11 +185,11 @@ class _Assignment:
         np.subtract.at(change, ranks[:, 1], self._buffers.sizes[pieces[:, 0]])
         return pieces, steps, change.cumsum()[:-1]
 
-    def _bytes_fit(self, space: int) -> bool:
+    def _bytes_fit(self, space: SpaceId) -> bool:
         tied = self._buffers.aliases or self._buffers.may_overlap is not None
         return bool(tied) or int(self._live(space)[2].max(initial=0)) <= self._capacity(space)
 
-    def _victim(self, space: int) -> int | None:
+    def _victim(self, space: SpaceId) -> int | None:
         """Return the unit that had best go on from a space that is too full; None where none can."""
         pieces, steps, live = self._live(space)
         over = int(live.max(initial=0)) - self._capacity(space)

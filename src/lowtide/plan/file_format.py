@@ -64,18 +64,18 @@ class AddressRow(_Row):
 StepRow = RunRow | FreeRow | CopyOutRow | CopyInRow
 
 
-class _Record(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class _PlanFileRecord(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Base of what is written as an object; an unknown key is an error."""
 
 
-class CalleeRecord(_Record):
+class CalleeRecord(_PlanFileRecord):
     """The plan of a graph that ops call."""
 
     steps: list[StepRow]
     peak_bytes: _BytesBySpace = {}
 
 
-class PlanRecord(_Record):
+class PlanRecord(_PlanFileRecord):
     """A whole plan file."""
 
     lowtide_plan: Literal[1]
@@ -168,7 +168,7 @@ def _plan_of_steps(
 ) -> Plan:
     """Build a plan and, once each, the plans of the callees that its graph calls."""
     callees: dict[str, Plan] = {}
-    for name in dict.fromkeys(name for names in graph.callees for name in names):
+    for name in graph.called:
         if name not in records:
             continue
         if name not in built:

@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.graph import Graph, Lifetime, Rows
+from lowtide.graph import Graph, Rows
 from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step, StepKind
 
-Status = Literal["optimal", "feasible", "infeasible", "stopped_by_work", "stopped_by_clock", "interrupted"]
+Status = Literal["optimal", "feasible", "infeasible", "stopped_by_work", "interrupted"]
 HOME = -1
 """Stored in place of a space where a step means the buffer's home space."""
 
@@ -145,9 +145,8 @@ class Plan:
         """
         taken = np.zeros((0, 3), np.int32) if pairs is None else pairs.reshape(-1, 3)
         last = _last_use(graph, order)
-        freed = np.flatnonzero((graph.lifetimes == Lifetime.DONATED) | (graph.lifetimes == Lifetime.INTERMEDIATE))
-        existing = graph.structure.producers[freed] >= 0
-        freed = freed[existing | (graph.lifetimes[freed] == Lifetime.DONATED)]
+        freed = np.flatnonzero(graph.freeable)
+        freed = freed[(graph.structure.producers[freed] >= 0) | graph.exists_at_start[freed]]
         freed = freed[~np.isin(freed, taken[:, 1])]
         freed = freed[np.lexsort((freed, last[freed]))].astype(np.int32)
 

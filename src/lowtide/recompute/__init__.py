@@ -4,7 +4,7 @@ from lowtide.recompute.budget_search import BudgetSearch
 from lowtide.recompute.composition import Composed, compose
 from lowtide.recompute.curve import Curve, plan_curve
 from lowtide.recompute.floor import Floor, floor_of, least_possible
-from lowtide.recompute.program import Cuts, Execution, Program
+from lowtide.recompute.program import Drops, Execution, Program
 from lowtide.recompute.result import RecomputeResult
 from lowtide.recompute.within_budget import plan_within_budget
 
@@ -12,7 +12,7 @@ __all__ = [
     "BudgetSearch",
     "Composed",
     "Curve",
-    "Cuts",
+    "Drops",
     "Execution",
     "Floor",
     "Program",

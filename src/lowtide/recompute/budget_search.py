@@ -6,23 +6,20 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.effort import RecomputeEffort
 from lowtide.errors import UsageError
-from lowtide.plan import verify
 from lowtide.recompute import solver
-from lowtide.recompute.cut_model import BuiltModel, CutModel
-from lowtide.recompute.cut_trade import trade_at
-from lowtide.recompute.effort import Effort
+from lowtide.recompute.choose_drops import drop_until_it_fits, trade_at
 from lowtide.recompute.floor import Floor, floor_of, needs_by_place
 from lowtide.recompute.found import Found
-from lowtide.recompute.greedy import drop_until_it_fits
 from lowtide.recompute.neighborhoods import improve
-from lowtide.recompute.program import Cuts, Execution, Ints, Program
-from lowtide.recompute.result import RecomputeResult
+from lowtide.recompute.place_model import BuiltModel, PlaceModel
+from lowtide.recompute.program import Drops, Execution, Ints, Program
+from lowtide.recompute.result import RecomputeResult, explain_shortfall
 from lowtide.recompute.settle import Pick, settle_and_trim, settle_from
-from lowtide.recompute.shortfall import explain_shortfall
 
 _RESERVES = (0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45)
-"""Parts of the budget left free at a cut, for what runs again after it needs memory too."""
+"""Parts of the budget left free at a place, for what runs again after it needs memory too."""
 _MOST_TRADED = 3
 _ROUGH_GAP = 0.03
 """How good solutions are while many places are still missing."""
@@ -42,17 +39,17 @@ class BudgetSearch:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.floor: Floor = floor_of(program)
-        self.untouched: Execution = program.execute(Cuts())
+        self.untouched: Execution = program.execute(Drops())
         self._needs = needs_by_place(program)
-        self._model: CutModel | None = None
+        self._model: PlaceModel | None = None
 
     def plan(
         self,
         budget: int,
-        effort: Effort,
+        effort: RecomputeEffort,
         *,
         exact: bool,
-        start: Sequence[Cuts] = (),
+        start: Sequence[Drops] = (),
         runs: Sequence[Ints] = (),
     ) -> RecomputeResult:
         """Plan for one budget; see `plan_within_budget`. `runs` are plans of other budgets to start from."""
@@ -60,14 +57,14 @@ class BudgetSearch:
             raise UsageError(
                 f"a budget of {budget} bytes is below zero; persistent buffers alone may be over the budget"
             )
-        found = Found(budget, Cuts(), self.untouched)
+        found = Found(budget, Drops(), self.untouched)
         exact = exact and solver.is_available()
         if self.floor.peak_bytes > budget:
             found.bound = float("inf")
             self._go_low(found, effort)
         elif not found.fits:
-            for cuts in (Cuts(), *start):
-                self._repair(found, cuts, effort.play_work)
+            for drops in (Drops(), *start):
+                self._repair(found, drops, effort.play_work)
             self._trade(found, effort)
             if not found.is_within(_EASY_GAP):
                 self._settle(found, runs, effort)
@@ -77,13 +74,13 @@ class BudgetSearch:
                     self._improve(found, effort.run_work // 4)
         return self._result(found, exact)
 
-    def _go_low(self, found: Found, effort: Effort) -> None:
-        """Offer what greedy choice comes to on the way to the floor, where the budget is below it."""
-        lowest = Found(self.floor.peak_bytes, found.cuts, found.played_cuts)
-        self._repair(lowest, Cuts(), effort.play_work)
-        found.offer(lowest.played_cuts, lowest.cuts)
+    def _go_low(self, found: Found, effort: RecomputeEffort) -> None:
+        """If the budget is below the floor, offer how low greedy choice gets on the way to the floor."""
+        lowest = Found(self.floor.peak_bytes, found.drops, found.played_drops)
+        self._repair(lowest, Drops(), effort.play_work)
+        found.offer(lowest.played_drops, lowest.drops)
 
-    def _settle(self, found: Found, starts: Sequence[Ints], effort: Effort) -> None:
+    def _settle(self, found: Found, starts: Sequence[Ints], effort: RecomputeEffort) -> None:
         """Offer plans as sequences of runs: from given ones, from the best so far and from the base order."""
         before = self.program.native.work
         settled = settle_from(
@@ -101,14 +98,14 @@ class BudgetSearch:
         if found.fits:
             found.offer(improve(self.program, found.execution, found.budget, max_work))
 
-    def _repair(self, found: Found, cuts: Cuts, max_work: int) -> None:
-        """Offer what dropping more makes of given cuts."""
+    def _repair(self, found: Found, drops: Drops, max_work: int) -> None:
+        """Offer the plan of given drops with more added until it fits."""
         before = self.program.native.work
-        _, cuts = drop_until_it_fits(self.program, cuts, found.budget, max_work)
-        found.offer(self.program.execute(cuts), cuts)
+        _, drops = drop_until_it_fits(self.program, drops, found.budget, max_work)
+        found.offer(self.program.execute(drops), drops)
         found.played += self.program.native.work - before
 
-    def _trade(self, found: Found, effort: Effort) -> None:
+    def _trade(self, found: Found, effort: RecomputeEffort) -> None:
         """Bound the cost and find plans at single places: where the untouched program needs most, then where a plan
         that is best for that place alone does."""
         place = int(self.untouched.live.argmax())
@@ -121,8 +118,8 @@ class BudgetSearch:
                 if reserve == 0.0:
                     found.bound = max(found.bound, self._rounded(trade.bound))
                     place = self._worst_place(self.program.execute(trade.choices[0]))
-                for cuts in trade.choices:
-                    self._repair(found, cuts, effort.play_work - found.played)
+                for drops in trade.choices:
+                    self._repair(found, drops, effort.play_work - found.played)
                 if found.is_within(effort.relative_gap) or found.played > effort.play_work:
                     return
 
@@ -130,13 +127,13 @@ class BudgetSearch:
         is_first = self.program.places[execution.runs] == execution.stages
         return int(execution.stages[int(np.where(is_first, execution.live, 0).argmax())])
 
-    def _close_the_gap(self, found: Found, effort: Effort) -> None:
+    def _close_the_gap(self, found: Found, effort: RecomputeEffort) -> None:
         """Solve the program over ever more places until the cost is close to its bound, or the work is used up.
 
         Far from the bound, plays will show many more places to count, so that solutions need not be good at first:
         closing the gap over too few places is in vain.
         """
-        model = self._model = self._model or CutModel(self.program)
+        model = self._model = self._model or PlaceModel(self.program)
         found.places = [int(self.untouched.live.argmax())]
         is_easy = found.is_within(_EASY_GAP)
         gap = effort.relative_gap / 2 if is_easy else max(_ROUGH_GAP, effort.relative_gap)
@@ -170,11 +167,11 @@ class BudgetSearch:
                 self._leave_room(found, model, execution, effort)
                 return
 
-    def _solver_work(self, found: Found, effort: Effort, is_easy: bool) -> int:
+    def _solver_work(self, found: Found, effort: RecomputeEffort, is_easy: bool) -> int:
         """Return how much work the solver may do as things stand."""
         return effort.solver_work if is_easy or found.is_within(_NEAR_GAP) else effort.solver_work // 4
 
-    def _bound_again(self, found: Found, built: BuiltModel, effort: Effort) -> None:
+    def _bound_again(self, found: Found, built: BuiltModel, effort: RecomputeEffort) -> None:
         """Where a solution plays within the budget and only the bound is missing, let the solver search in another way,
         from no plan."""
         gap, work = _ENOUGH * effort.relative_gap, effort.solver_work * 5 // 4
@@ -185,14 +182,14 @@ class BudgetSearch:
             self._offer_solution(found, built, solved.solution, effort)
 
     def _offer_solution(
-        self, found: Found, built: BuiltModel, solution: NDArray[np.float64], effort: Effort
+        self, found: Found, built: BuiltModel, solution: NDArray[np.float64], effort: RecomputeEffort
     ) -> Execution:
         """Play a solution, and repair it where it needs more than the budget; returns the play of it as it is."""
-        cuts = built.cuts(self.program, solution)
-        execution = self.program.execute(cuts)
-        found.offer(execution, cuts)
+        drops = built.drops(self.program, solution)
+        execution = self.program.execute(drops)
+        found.offer(execution, drops)
         if execution.peak_bytes > found.budget:
-            self._repair(found, cuts, effort.play_work // effort.rounds)
+            self._repair(found, drops, effort.play_work // effort.rounds)
             for pick in (Pick.LAST, Pick.WORST):
                 _, settled = settle_and_trim(
                     self.program,
@@ -207,7 +204,7 @@ class BudgetSearch:
                 found.offer(settled)
         return execution
 
-    def _leave_room(self, found: Found, model: CutModel, execution: Execution, effort: Effort) -> None:
+    def _leave_room(self, found: Found, model: PlaceModel, execution: Execution, effort: RecomputeEffort) -> None:
         """Find better plans where only what runs again is over budget: leave as much free at the place before it."""
         reserves: dict[int, int] = {}
         for _ in range(effort.rounds):
@@ -247,12 +244,10 @@ class BudgetSearch:
         return None
 
     def _result(self, found: Found, exact: bool) -> RecomputeResult:
-        graph, execution = self.program.problem.graph, found.execution
-        plan = self.program.plan(execution)
-        verify(graph, plan, check_capacity=False)
+        execution = found.execution
         return RecomputeResult(
-            plan=plan,
-            cuts=found.cuts,
+            plan=self.program.plan(execution),
+            drops=found.drops,
             budget_bytes=found.budget,
             peak_bytes=execution.peak_bytes,
             fits=found.fits,

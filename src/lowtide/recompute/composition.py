@@ -1,17 +1,22 @@
 """Order and choice together: what runs again depends on the order, and the best order on what runs again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.analysis.budget import Budget
 from lowtide.analysis.problem import Order, Problem
-from lowtide.effort import DEFAULT_EFFORT, EffortName
+from lowtide.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, SEARCH_EFFORTS, EffortName
+from lowtide.index_spaces import SpaceId
+from lowtide.progress import Report, silent
+from lowtide.recompute.budget_search import BudgetSearch
+from lowtide.recompute.program import Program
 from lowtide.recompute.result import RecomputeResult
 from lowtide.recompute.unrolled import first_runs, unroll
-from lowtide.recompute.within_budget import plan_within_budget
-from lowtide.search import EFFORTS, solve
+from lowtide.recompute.within_budget import checked_cost
+from lowtide.search import solve
 
 _MOST_TURNS = 3
 
@@ -33,19 +38,20 @@ def compose(
     budget_bytes: int,
     *,
     cost: NDArray[np.float64] | None = None,
-    space: int = 0,
+    space: SpaceId = 0,
     reorder: bool = True,
     effort: EffortName = DEFAULT_EFFORT,
-    progress: Callable[[str], None] | None = None,
+    progress: Report | None = None,
 ) -> Composed:
     """Return the cheapest plan within a budget that starts from one of the named base orders.
 
-    The orders are compared by greedy choice; the best goes through the exact part. Then the plan's runs become a graph
-    in which reruns are ordinary ops, that graph goes through the order search, and its order of first runs is the base
-    of another choice, as long as that lowers what greedy choice costs, and then the cost; without `reorder` first runs
-    keep the order they are given. Deterministic; never worse than any of the given orders under greedy choice.
+    Greedy choice compares the orders; the best one goes through the exact part. Then the plan's runs become a graph in
+    which reruns are ordinary ops, and the order search orders that graph. Its order of first runs is the next base, as
+    long as that lowers what greedy choice costs and then the cost. Without `reorder`, first runs keep the order they
+    are given. Deterministic; never worse than any of the given orders under greedy choice. The plan is not verified:
+    that is for whoever completes it.
     """
-    report = progress or _silent
+    report = progress or silent
     compared: list[Composed] = []
     for name, order in orders:
         report(f"choosing what runs again ({name})")
@@ -73,21 +79,18 @@ def compose(
     return best
 
 
-def _silent(_stage: str) -> None:
-    pass
-
-
 def _plan(
     problem: Problem,
     order: Order,
     budget: int,
     cost: NDArray[np.float64] | None,
-    space: int,
+    space: SpaceId,
     effort: EffortName,
     *,
     exact: bool = True,
 ) -> RecomputeResult:
-    return plan_within_budget(problem, order, budget, cost=cost, space=space, effort=effort, exact=exact)
+    program = Program(problem, order, checked_cost(problem, cost), space)
+    return BudgetSearch(program).plan(budget, RECOMPUTE_EFFORTS[effort], exact=exact)
 
 
 def _better(one: Composed, other: Composed) -> Composed:
@@ -97,10 +100,11 @@ def _better(one: Composed, other: Composed) -> Composed:
     return max(one, other, key=lambda found: found.result.extra_cost_bound)
 
 
-def _reordered(problem: Problem, found: Composed, effort: EffortName, space: int, budget: int) -> Order:
+def _reordered(problem: Problem, found: Composed, effort: EffortName, space: SpaceId, budget: int) -> Order:
     """Return the order of first runs after the plan's runs were put into the best order."""
     unrolled = unroll(problem, found.result.plan.order().tolist())
     inner = Problem(unrolled.graph, in_place=problem.in_place)
     limits = [budget if number == space else None for number in range(len(problem.graph.spaces))]
-    solution = solve(inner, [inner.given_order()], EFFORTS[effort], limits=limits)
+    within = Budget.of_limits(problem.graph, limits)
+    solution = solve(inner, [inner.given_order()], SEARCH_EFFORTS[effort], budget=within)
     return first_runs(unrolled.runs(solution.order))

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.analysis.problem import Order, Problem
-from lowtide.effort import DEFAULT_EFFORT, EffortName
+from lowtide.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, EffortName
 from lowtide.errors import UsageError
+from lowtide.index_spaces import SpaceId
+from lowtide.plan import verify
 from lowtide.recompute.budget_search import BudgetSearch
-from lowtide.recompute.effort import EFFORTS
 from lowtide.recompute.program import Program
-from lowtide.recompute.result import RecomputeResult
-from lowtide.recompute.shortfall import explain_shortfall
+from lowtide.recompute.result import RecomputeResult, explain_shortfall
 from lowtide.recompute.within_budget import checked_cost
 
 FEWEST, MOST = 2, 50
@@ -26,8 +26,8 @@ class Curve:
 
     points: tuple[RecomputeResult, ...]
     knee: int | None
-    """Which point to take when there is no reason for another: beyond it, bytes cost more than they did on the way. The
-    one farthest below the line from the first to the last point that fits, both axes scaled to that line; None where
+    """The point to take without a reason for another: beyond it, a byte saved costs more than before it. It is the one
+    farthest below the line from the first to the last point that fits, with both axes scaled to that line; None if
     fewer than three fit."""
 
 
@@ -37,15 +37,16 @@ def plan_curve(
     budgets: Sequence[int] | None = None,
     *,
     cost: NDArray[np.float64] | None = None,
-    space: int = 0,
+    space: SpaceId = 0,
     effort: EffortName = DEFAULT_EFFORT,
     exact: bool = True,
 ) -> Curve:
     """Plan one base order for several budgets, by default seven from its peak down to the floor, evenly spaced.
 
-    Budgets are bytes as in `plan_within_budget`, in any order. A plan for a smaller budget is a candidate for every
-    larger one, and starts from the plan for the next larger one; a bound for a larger budget holds for every smaller
-    one. Raises UsageError for fewer than 2 or more than 50 budgets, and as `plan_within_budget` does.
+    Budgets are bytes as in `plan_within_budget`, in any order. The search for each starts from the plan for the next
+    larger budget. A plan for a smaller budget is a candidate for every larger one, and a bound for a larger budget
+    holds for every smaller one.
+    Raises UsageError for fewer than 2 or more than 50 budgets, and as `plan_within_budget` does.
     """
     program = Program(problem, order, checked_cost(problem, cost), space)
     search = BudgetSearch(program)
@@ -56,9 +57,11 @@ def plan_curve(
         raise UsageError(f"a curve of {len(budgets)} budgets was asked for; give {FEWEST} to {MOST}")
     found: list[RecomputeResult] = []
     for budget in sorted(set(budgets), reverse=True):
-        start, runs = ([found[-1].cuts], [found[-1].plan.order()]) if found else ([], [])
-        found.append(search.plan(budget, EFFORTS[effort], exact=exact, start=start, runs=runs))
+        start, runs = ([found[-1].drops], [found[-1].plan.order()]) if found else ([], [])
+        found.append(search.plan(budget, RECOMPUTE_EFFORTS[effort], exact=exact, start=start, runs=runs))
     points = _share_plans(search, _share_bounds(found))
+    for plan in {id(point.plan): point.plan for point in points}.values():
+        verify(problem.graph, plan, check_capacity=False)
     return Curve(tuple(points), _knee(points))
 
 
@@ -83,7 +86,7 @@ def _share_plans(search: BudgetSearch, found: Sequence[RecomputeResult]) -> list
         point = replace(
             result,
             plan=best.plan,
-            cuts=best.cuts,
+            drops=best.drops,
             peak_bytes=best.peak_bytes,
             fits=best.peak_bytes <= budget,
             extra_cost=best.extra_cost,

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from lowtide.analysis.lower_bounds import LowerBound, with_callee_floors
 from lowtide.analysis.problem import Problem
 from lowtide.graph import Graph, Lifetime
+from lowtide.index_spaces import BufferId, OpId, SpaceId
 from lowtide.recompute.program import Program
-from lowtide.recompute.rules import in_class
+from lowtide.recompute.rules import may_run_twice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,9 +18,9 @@ class Floor:
     """What must be resident at once, whatever is dropped and run again."""
 
     peak_bytes: int
-    op: int | None
+    op: OpId | None
     """The op that needs that much while it runs; None when the start or the end does."""
-    buffers: tuple[int, ...]
+    buffers: tuple[BufferId, ...]
     """What is resident then, largest first; scratch and callees come on top."""
     scratch_bytes: int = 0
     shared_bytes: int = 0
@@ -31,14 +32,13 @@ def floor_of(program: Program) -> Floor:
 
     While an op runs, all that it touches and allocates is resident, and so is every buffer that exists already, is
     used later and cannot be made again (inputs that stay, donated inputs, what random or ordered ops wrote). Before the
-    first op all inputs are there, after the last one all outputs. Callees count with bounds of their own. Holds for all
-    plans that run the ops for the first time in this order and twice only those of `rules.in_class`. O(n + e).
+    first op all inputs are there, after the last one all outputs. Callees count with bounds of their own.
+    Holds for every plan whose first runs keep this order and that runs nothing again but what `rules.may_run_twice`
+    allows. O(n + e).
     """
     graph = program.problem.graph
     needs = needs_by_place(program)
-    at_start = (graph.lifetimes == Lifetime.INPUT) | (graph.lifetimes == Lifetime.DONATED)
-    at_end = (graph.lifetimes == Lifetime.INPUT) | (graph.lifetimes == Lifetime.OUTPUT)
-    edges = [(int(program.counted_sizes[mask].sum()), mask) for mask in (at_start, at_end)]
+    edges = [(int(program.counted_sizes[mask].sum()), mask) for mask in (graph.counted_at_start, graph.counted_at_end)]
     worst = int(needs.total.argmax()) if graph.n_ops else -1
     if worst < 0 or max(edges[0][0], edges[1][0]) >= needs.total[worst]:
         bytes_there, mask = max(edges, key=lambda edge: edge[0])
@@ -55,14 +55,14 @@ def floor_of(program: Program) -> Floor:
     )
 
 
-def least_possible(problem: Problem, space: int) -> LowerBound:
-    """Return what no plan can beat in a memory space, in whatever order and whatever runs again. O(n + e).
+def least_possible(problem: Problem, space: SpaceId) -> LowerBound:
+    """Return the least peak of any plan in a memory space, whatever its order and whatever it runs again. O(n + e).
 
     Inputs that stay are always there, all inputs at the start and all outputs at the end; while an op runs, all that
-    it touches and allocates is there too, but for what in-place pairs may save.
+    it touches and allocates is there too, less what in-place pairs may save.
     """
     graph, structure = problem.graph, problem.graph.structure
-    here = (graph.buffer_spaces == space) & (graph.lifetimes != Lifetime.PERSISTENT)
+    here = (graph.buffer_spaces == space) & ~graph.persistent
     sizes = np.where(here, graph.sizes, 0)
     staying = graph.lifetimes == Lifetime.INPUT
     always = int(sizes[staying].sum())
@@ -75,17 +75,11 @@ def least_possible(problem: Problem, space: int) -> LowerBound:
         ends = np.unique(np.stack([owners, pairs[:, 1]], axis=1), axis=0)
         np.add.at(saved, ends[:, 0], sizes[ends[:, 1]])
     needs = always + own + with_callee_floors(problem).transient[:, space] - saved
-    edges = max(
-        int(sizes[graph.lifetimes <= Lifetime.DONATED].sum()), int(sizes[staying].sum()) + _outputs(graph, sizes)
-    )
+    edges = max(int(sizes[graph.exists_at_start].sum()), int(sizes[graph.exists_at_end].sum()))
     worst = int(needs.argmax()) if graph.n_ops else -1
     if worst < 0 or edges >= needs[worst]:
         return LowerBound(space=graph.spaces[space].name, peak_bytes=edges, op=None)
     return LowerBound(space=graph.spaces[space].name, peak_bytes=int(needs[worst]), op=worst)
-
-
-def _outputs(graph: Graph, sizes: NDArray[np.int64]) -> int:
-    return int(sizes[graph.lifetimes == Lifetime.OUTPUT].sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,7 +107,7 @@ def needs_by_place(program: Program) -> Needs:
     scratch[places] = with_callee_floors(program.problem).transient[:, program.space]
 
     first, last = first_and_last_use(program)
-    exists = (structure.producers >= 0) | (graph.lifetimes <= Lifetime.DONATED)
+    exists = (structure.producers >= 0) | graph.exists_at_start
     pinned = exists & ~can_be_remade(graph)
     pinned_from = np.where(pinned, first, n)
     pinned_until = np.where(pinned, last, -1)
@@ -136,8 +130,7 @@ def first_and_last_use(program: Program) -> tuple[NDArray[np.int64], NDArray[np.
     first = np.where(producers >= 0, places[producers] if graph.n_ops else -1, -1).astype(np.int64)
     last = first.copy()
     np.maximum.at(last, users.owners(), places[users.values])
-    stays = (graph.lifetimes == Lifetime.INPUT) | (graph.lifetimes == Lifetime.OUTPUT)
-    last[stays] = graph.n_ops
+    last[graph.counted_at_end] = graph.n_ops
     return first, last
 
 
@@ -146,8 +139,8 @@ def can_be_remade(graph: Graph) -> NDArray[np.bool_]:
     producers = graph.structure.producers
     remade = np.zeros(graph.n_buffers, np.bool_)
     made = producers >= 0
-    remade[made] = in_class(graph)[producers[made]]
-    return remade & (graph.lifetimes != Lifetime.PERSISTENT)
+    remade[made] = may_run_twice(graph)[producers[made]]
+    return remade & ~graph.persistent
 
 
 def _most_shared(program: Program, pinned_until: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -161,7 +154,7 @@ def _most_shared(program: Program, pinned_until: NDArray[np.int64]) -> NDArray[n
     return shared
 
 
-def possible_pairs(program: Program, op: int, pinned_until: NDArray[np.int64]) -> list[tuple[int, int]]:
+def possible_pairs(program: Program, op: OpId, pinned_until: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Return the in-place pairs that an op may take when it first runs, in some plan; none where none are allowed."""
     if not program.problem.in_place:
         return []

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from lowtide.recompute.program import Cuts, Execution
+from lowtide.index_spaces import Place
+from lowtide.recompute.program import Drops, Execution
 
 _TRIFLE = 0.001
 _WORTH_TRIMMING = 1.25
@@ -13,18 +14,18 @@ class Found:
     """The best plan for one budget, what bounds its cost, and what was spent."""
 
     budget: int
-    cuts: Cuts
-    """The best of what was played as cuts."""
-    played_cuts: Execution
+    drops: Drops
+    """The best drops that were played."""
+    played_drops: Execution
     bound: float = 0.0
     work: int = 0
     played: int = 0
-    places: list[int] = field(default_factory=list[int])
+    places: list[Place] = field(default_factory=list[int])
     execution: Execution = field(init=False)
-    """The best plan of all: that of the cuts, or other runs."""
+    """The best plan of all: what the drops give, or other runs."""
 
     def __post_init__(self) -> None:
-        self.execution = self.played_cuts
+        self.execution = self.played_drops
 
     @property
     def fits(self) -> bool:
@@ -41,11 +42,11 @@ class Found:
         over = max(0, execution.peak_bytes - self.budget)
         return over, execution.extra_cost, execution.peak_bytes
 
-    def offer(self, execution: Execution, cuts: Cuts | None = None) -> None:
-        """Take an execution where it is better, and the cuts that it plays."""
+    def offer(self, execution: Execution, drops: Drops | None = None) -> None:
+        """Take an execution where it is better, and the drops that it plays."""
         rank = self.rank(execution)
-        if cuts is not None and rank < self.rank(self.played_cuts):
-            self.cuts, self.played_cuts = cuts, execution
+        if drops is not None and rank < self.rank(self.played_drops):
+            self.drops, self.played_drops = drops, execution
         if rank < self.rank(self.execution):
             self.execution = execution
 

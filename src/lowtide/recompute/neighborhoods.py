@@ -24,16 +24,16 @@ _VARIED = 0.7
 _WORTH_TRIMMING = 1.25
 _WORK_PER_TRY = 100_000_000
 _MOST_IN_VAIN = 150
-"""Tries in a row that find nothing cheaper, after which more are taken to be in vain; and as many as there are ops."""
+"""Tries in a row without anything cheaper that end the search, on top of as many as there are ops."""
 
 
 def improve(program: Program, execution: Execution, budget_bytes: int, max_work: int) -> Execution:
     """Return a plan that fits and costs no more than the given one, which fits.
 
-    Each try leaves out the reruns of a window, either of the stages they run for or of the ops that they run,
-    settles what is over the budget then, with prices that vary, and trims. What costs no more is taken; ends where
-    many tries in a row find nothing cheaper. After Shaw (1998). Deterministic: the draws are seeded, `max_work` counts
-    accesses played and arcs of minimum cuts.
+    Each try leaves out the reruns of a window, either of the stages they run for or of the ops that they run. It
+    settles what is over the budget then, with prices that vary, and trims. What costs no more is taken. The search
+    ends when many tries in a row find nothing cheaper. After Shaw (1998). Deterministic: the draws are seeded, and
+    `max_work` counts accesses played and arcs of minimum cuts.
     """
     random = Random(0)
     native = program.native

@@ -9,29 +9,35 @@ from numpy.typing import NDArray
 from lowtide import _native
 from lowtide.analysis.problem import Order, Problem
 from lowtide.graph import Lifetime, Rows
+from lowtide.index_spaces import Moment, Place, SpaceId
 from lowtide.plan import HOME, Plan, StepKind
 from lowtide.recompute.rules import rerun_until
 
 Ints = NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cuts:
-    """What is dropped when. Moment 2i lies right before what is run again for the op at place i, 2i + 1 is the first
-    run of that op.
+def first_run_at(place: Place) -> Moment:
+    """Return the moment of the first run of the op at a place."""
+    return 2 * place + 1
 
-    At every moment named, a buffer that the base order uses later is kept and any other is dropped, except for the
-    buffers listed, where it is the other way round.
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drops:
+    """What is dropped when.
+
+    At every moment named, buffers that the base order uses later are kept and all others are dropped. Exceptions are
+    listed: of those that are used later, a listed one is dropped; of the others, a listed one is kept.
     """
 
     moments: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
+    """Numbered as `index_spaces.Moment` says, ascending."""
     listed: Ints = field(default_factory=lambda: np.zeros((0, 2), np.int32))
     """Rows of (moment, buffer)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Execution:
-    """What a program does under cuts."""
+    """What a program does where drops, or given runs, say so."""
 
     runs: Ints
     """Ops in the order they run."""
@@ -55,7 +61,7 @@ class Program:
     order: Order
     cost: NDArray[np.float64]
     """Per op, what running it again costs."""
-    space: int = 0
+    space: SpaceId = 0
 
     @cached_property
     def native(self) -> _native.RecomputeProgram:
@@ -69,7 +75,7 @@ class Program:
     def counted_sizes(self) -> NDArray[np.int64]:
         """Per buffer, the bytes it adds to the peak while it is resident."""
         graph = self.problem.graph
-        counts = (graph.buffer_spaces == self.space) & (graph.lifetimes != Lifetime.PERSISTENT)
+        counts = (graph.buffer_spaces == self.space) & ~graph.persistent
         return np.where(counts, graph.sizes, 0)
 
     @cached_property
@@ -79,9 +85,12 @@ class Program:
         places[self.order] = np.arange(len(places), dtype=np.int32)
         return places
 
-    def execute(self, cuts: Cuts) -> Execution:
-        """Play the program under cuts. O(accesses of the plan), native."""
-        runs, stages, live, dies, pairs, extra_cost, peak = self.native.execute(cuts.moments, cuts.listed.ravel())
+    def execute(self, drops: Drops) -> Execution:
+        """Play the program with drops: what is missing when an op needs it runs again right before.
+
+        Any drops at all give a correct plan. O(accesses of the plan), native.
+        """
+        runs, stages, live, dies, pairs, extra_cost, peak = self.native.execute(drops.moments, drops.listed.ravel())
         return Execution(runs, stages, live, dies, pairs.reshape(-1, 3), extra_cost, peak)
 
     def replay(self, runs: Ints) -> Execution:

@@ -1,23 +1,26 @@
-"""What planning within a budget gives."""
+"""What planning within a budget gives, and why a budget is not met."""
 
 from dataclasses import dataclass
 from typing import Literal
 
+from lowtide.index_spaces import Place
 from lowtide.plan import Plan
 from lowtide.recompute.floor import Floor
-from lowtide.recompute.program import Cuts
+from lowtide.recompute.program import Drops, Program
 
 Method = Literal["greedy", "exact"]
+_MOST_NAMED = 4
+"""Buffers that an explanation names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RecomputeResult:
-    """A verified plan for a base order and a budget, its price, and how far the price is from the best possible."""
+    """A plan for a base order and a budget, its price, and how far the price is from the best possible."""
 
     plan: Plan
     """Never over the budget where `fits`; else the one of least peak that was found."""
-    cuts: Cuts
-    """What the best plan of cuts drops, to start another search from; the plan itself may be an even better one."""
+    drops: Drops
+    """The best drops found, to start another search from; the plan itself may be an even better one."""
     budget_bytes: int
     peak_bytes: int
     """Peak of the plan in the memory space the budget is for, persistent buffers left out."""
@@ -27,14 +30,14 @@ class RecomputeResult:
     extra_cost: float
     """Cost of all that runs again."""
     extra_cost_bound: float
-    """No plan within the budget costs less extra that runs the ops for the first time in the base order, and random,
-    ordered and mutating ops once; infinite where none fits."""
+    """What any plan within the budget costs at least if its first runs keep the base order and random, ordered and
+    mutating ops run once; infinite if none fits."""
     floor: Floor
     method: Method
     """"exact" where HiGHS took part, "greedy" without it."""
     work: int
     """Work of the solver."""
-    places: tuple[int, ...]
+    places: tuple[Place, ...]
     """The places in the base order whose memory the bound counts."""
     shortfall: str | None
     """Why the budget is not met, in one sentence; None when it is."""
@@ -60,3 +63,28 @@ class RecomputeResult:
         if not self.fits:
             return "stopped_by_work"
         return "optimal" if self.extra_cost <= self.extra_cost_bound else "feasible"
+
+
+def explain_shortfall(program: Program, floor: Floor, budget: int, least_peak: int, bound: float) -> str:
+    """Name the op and the buffers that alone need more than the budget, or say how close the best plan came."""
+    graph = program.problem.graph
+    where = graph.spaces[program.space].name
+    if floor.peak_bytes <= budget:
+        reason = "proven impossible for this order" if bound == float("inf") else "no proof that none fits"
+        return (
+            f"the best plan found needs {least_peak} bytes in {where}, {least_peak - budget} more than the "
+            f"budget of {budget}; {reason}"
+        )
+    who = "inputs or outputs alone need" if floor.op is None else f"op {graph.op_names[floor.op]!r} alone needs"
+    named = [
+        f"{graph.buffer_names[buffer]} ({program.counted_sizes[buffer]})" for buffer in floor.buffers[:_MOST_NAMED]
+    ]
+    rest = list(floor.buffers[_MOST_NAMED:])
+    if rest:
+        named.append(f"{len(rest)} more ({int(program.counted_sizes[rest].sum())})")
+    if floor.scratch_bytes:
+        named.append(f"scratch and callees ({floor.scratch_bytes})")
+    return (
+        f"{who} {floor.peak_bytes} bytes in {where} whatever is run again, {floor.peak_bytes - budget} more than the "
+        f"budget of {budget}; live then: {', '.join(named)}"
+    )

@@ -7,11 +7,11 @@ from lowtide.analysis.problem import Order
 from lowtide.graph import Graph
 
 
-def in_class(graph: Graph) -> NDArray[np.bool_]:
-    """Return, per op, whether any plan that a bound speaks of may run it twice.
+def may_run_twice(graph: Graph) -> NDArray[np.bool_]:
+    """Return a mask over ops: those that may run again in the plans that bounds hold for.
 
-    Such an op is pure and unordered and writes nothing but what it allocates: random draws, collectives, opaque ops
-    and mutations run once. O(n + e).
+    Such an op is pure and unordered and writes only what it allocates. Random draws, collectives, opaque ops and
+    mutations run once. O(n + e).
     """
     writes_only_own = np.ones(graph.n_ops, np.bool_)
     writes_only_own[graph.mutates.owners()] = False
@@ -24,9 +24,9 @@ def in_class(graph: Graph) -> NDArray[np.bool_]:
 def rerun_until(graph: Graph, order: Order) -> NDArray[np.int32]:
     """Return, per op, the last moment for which it may run again; moment 2i + 1 is the first run of the op at place i.
 
-    It is 0 for ops that are not in the class above, and for those whose result another op overwrites: it could only be
-    made again before that. Others may run again until something that they read gets other contents, such as a weight
-    that an optimizer updates. O(n + e).
+    It is 0 for ops that may not run twice, and for ops whose result another op overwrites: it could only be made again
+    before that. Others may run again until something that they read gets other contents, such as a weight that an
+    optimizer updates. O(n + e).
     """
     return _until(graph, order, np.ones(graph.n_buffers, np.bool_))
 
@@ -34,11 +34,10 @@ def rerun_until(graph: Graph, order: Order) -> NDArray[np.int32]:
 def rerun_until_at_most(graph: Graph, order: Order) -> NDArray[np.int32]:
     """Return, per op, the last moment for which any plan may run it again, for bounds.
 
-    Contents that are overwritten may be made again by an op that may run again, so that only the others end anything:
-    those of inputs, and those that are made once. O(n + e).
+    What is overwritten counts only if it cannot be made again: inputs, and the results of ops that run once. O(n + e).
     """
     producers = graph.structure.producers
-    return _until(graph, order, (producers < 0) | ~in_class(graph)[producers])
+    return _until(graph, order, (producers < 0) | ~may_run_twice(graph)[producers])
 
 
 def _until(graph: Graph, order: Order, lost: NDArray[np.bool_]) -> NDArray[np.int32]:
@@ -60,4 +59,4 @@ def _until(graph: Graph, order: Order, lost: NDArray[np.bool_]) -> NDArray[np.in
         found &= lost[buffers]
         moments = 2 * writes[after[found], 1] + 1
         np.minimum.at(until, owners[found], moments if rows is graph.reads else 0)
-    return np.where(in_class(graph), until, 0).astype(np.int32)
+    return np.where(may_run_twice(graph), until, 0).astype(np.int32)

@@ -23,7 +23,7 @@ _MOST_RESTARTS = 6
 _DEAREST = 8.0
 """What runs again may cost at first, as a multiple of running every op once."""
 _WORTH_TRIMMING = 1.3
-"""What untrimmed runs may cost, as a multiple of the best plan, before they are given up."""
+"""What untrimmed runs may cost, as a multiple of the best plan; dearer ones are given up."""
 
 
 def settle_and_trim(
@@ -39,10 +39,10 @@ def settle_and_trim(
 ) -> tuple[bool, Execution]:
     """Trade at one run over the budget after the other, until all fit; then leave out reruns that can be spared.
 
-    A trade is what `cut_trade` describes, at any run instead of a first run only, and exact for that run: what idles
-    there is kept or runs again after it, chains of reruns priced in. `weights` are the prices per op, `reserve` a part
-    of the budget to leave free, `max_cost` the extra cost at which to give up. Returns whether the runs fit, and how
-    they play. Native; work counts accesses played and arcs of minimum cuts.
+    A trade is that of `choose_drops.trade_at`, at any run instead of a first run only, and exact for that run: what
+    idles there is kept or runs again after it, chains of reruns priced in. `weights` are the prices per op, `reserve` a
+    part of the budget to leave free, `max_cost` the extra cost at which to give up. Returns whether the runs fit,
+    and how they play. Native; work counts accesses played and arcs of minimum cuts.
     """
     native = program.native
     started = native.work
@@ -57,8 +57,8 @@ def settle_from(
 ) -> Execution | None:
     """Return the cheapest plan that settling leads to from given runs and from the base order; None where none fits.
 
-    Where settling ends over the budget, what runs again for the first runs that are over is priced twice as high, and
-    settled again: it should rather have been kept. Stops after `max_work`, or four times that while nothing fits.
+    If settling ends over the budget, what runs again for the first runs that are over should rather have been kept: its
+    price is doubled and all is settled again. Stops after `max_work`, or four times that while nothing fits.
     """
     native = program.native
     started = native.work

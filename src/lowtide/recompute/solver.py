@@ -1,17 +1,50 @@
-"""The one place that talks to HiGHS; it is an extra, and found missing only when asked for."""
+"""Mixed-integer programs, and the one place that talks to HiGHS: an extra, found missing only when asked for."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.recompute.cut_model import MixedIntegerProgram
-
 _TOLERANCE = 1e-6
 """What the solver may be off by, relative to the bound."""
 _WORK_PER_VALUE = 5
 """What building and presolving a program takes, per value of its rows, which the solver's steps do not show."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MixedIntegerProgram:
+    """Minimize cost * x over binary x with row_lower <= rows <= row_upper; some x may be anything from 0 to 1."""
+
+    cost: NDArray[np.float64]
+    row_starts: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float64]
+    row_lower: NDArray[np.float64]
+    row_upper: NDArray[np.float64]
+    continuous: NDArray[np.int32]
+    """The columns that need not be 0 or 1."""
+
+
+@dataclass(slots=True, eq=False)
+class ModelRows:
+    """Rows of a program as they are collected."""
+
+    starts: list[int] = field(default_factory=lambda: [0])
+    columns: list[int] = field(default_factory=list[int])
+    values: list[float] = field(default_factory=list[float])
+    lower: list[float] = field(default_factory=list[float])
+    upper: list[float] = field(default_factory=list[float])
+
+    def add(self, terms: Iterable[tuple[int, float]], lower: float, upper: float) -> None:
+        """Add a row of (column, value) terms."""
+        for column, value in terms:
+            self.columns.append(column)
+            self.values.append(value)
+        self.starts.append(len(self.columns))
+        self.lower.append(lower)
+        self.upper.append(upper)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

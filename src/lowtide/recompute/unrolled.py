@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from lowtide.analysis.problem import Order, Problem
 from lowtide.graph import Graph, GraphBuilder, Lifetime
@@ -33,12 +34,11 @@ def unroll(problem: Problem, runs: Sequence[int]) -> Unrolled:
     builder.copy_storage(graph)
     structure = graph.structure
     current = list(range(graph.n_buffers))
-    reads, writes, mutates = list(graph.reads), list(graph.writes), list(graph.mutates)
-    after, in_place, allocates = list(graph.after), list(graph.in_place), list(structure.allocates)
+    ops, allocates = list(graph.ops()), list(structure.allocates)
     first_run: dict[int, int] = {}
     for position, op in enumerate(runs):
-        again = op in first_run
-        seen = dict(zip(reads[op], (current[buffer] for buffer in reads[op]), strict=True))
+        again, record = op in first_run, ops[op]
+        seen = {buffer: current[buffer] for buffer in record.reads}
         if again:
             for buffer in allocates[op]:
                 if graph.lifetimes[buffer] == Lifetime.OUTPUT:
@@ -48,22 +48,19 @@ def unroll(problem: Problem, runs: Sequence[int]) -> Unrolled:
                 current[buffer] = builder.add_buffer(
                     name, int(graph.sizes[buffer]), lifetime, space=int(graph.buffer_spaces[buffer])
                 )
-        pairs = [
-            (seen[read], current[written]) for read, written in zip(in_place[op][::2], in_place[op][1::2], strict=True)
-        ]
-        new = builder.add_op(
-            f"{graph.op_names[op]} (run {position})" if again else graph.op_names[op],
-            graph.op_kinds[op],
-            reads=[seen[buffer] for buffer in reads[op]],
-            writes=[current[buffer] for buffer in writes[op]],
-            mutates=[current[buffer] for buffer in mutates[op]],
-            after=[] if again else [first_run[earlier] for earlier in after[op]],
-            in_place=pairs,
-            scratch_bytes=int(problem.transient[op, graph.scratch_spaces[op]]),
-            pure=bool(graph.pure[op]),
-            ordered=bool(graph.ordered[op]) and not again,
-            cost=float(graph.cost[op]),
-            device=graph.devices[op],
+        new = builder.add(
+            replace(
+                record,
+                name=f"{record.name} (run {position})" if again else record.name,
+                reads=tuple(seen[buffer] for buffer in record.reads),
+                writes=tuple(current[buffer] for buffer in record.writes),
+                mutates=tuple(current[buffer] for buffer in record.mutates),
+                after=() if again else tuple(first_run[earlier] for earlier in record.after),
+                in_place=tuple((seen[read], current[written]) for read, written in record.in_place),
+                scratch_bytes=int(problem.transient[op, graph.scratch_spaces[op]]),
+                ordered=record.ordered and not again,
+                callees=(),
+            )
         )
         first_run.setdefault(op, new)
     return Unrolled(builder.build(), tuple(runs))

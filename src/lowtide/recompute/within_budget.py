@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.analysis.problem import Order, Problem
-from lowtide.effort import DEFAULT_EFFORT, EffortName
+from lowtide.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, EffortName
 from lowtide.errors import UsageError
+from lowtide.index_spaces import SpaceId
+from lowtide.plan import verify
 from lowtide.recompute.budget_search import BudgetSearch
-from lowtide.recompute.effort import EFFORTS
-from lowtide.recompute.program import Cuts, Program
+from lowtide.recompute.program import Drops, Program
 from lowtide.recompute.result import RecomputeResult
 
 
@@ -20,23 +21,25 @@ def plan_within_budget(
     budget_bytes: int,
     *,
     cost: NDArray[np.float64] | None = None,
-    space: int = 0,
+    space: SpaceId = 0,
     effort: EffortName = DEFAULT_EFFORT,
     exact: bool = True,
-    start: Sequence[Cuts] = (),
+    start: Sequence[Drops] = (),
 ) -> RecomputeResult:
     """Return a verified plan of least extra cost whose peak is within the budget, and a bound on that cost.
 
     `order` is the order of first executions, `cost` what running an op again costs (default: the ops' own costs),
-    `budget_bytes` the most live bytes in memory space `space`, persistent buffers left out. A greedy plan comes first;
-    with HiGHS (extra "exact", and `exact`) a mixed-integer program over the places where memory is short follows
-    (`cut_model`): its bound is a bound for every plan, its solution is played, and where that needs more than the
-    budget, the place is counted too. `start` holds cuts of other budgets to start from. Deterministic: limits count
-    work.
+    `budget_bytes` the most live bytes in memory space `space`, persistent buffers left out. A greedy plan comes first.
+    With `exact` and HiGHS (extra "exact"), a mixed-integer program over the places where memory is short follows
+    (`place_model`): its bound holds for every plan, its solution is played, and if that needs more than the budget
+    somewhere, that place is counted too. `start` holds drops for other budgets to start from. Deterministic: limits
+    count work.
     Raises UsageError for a budget below zero or costs that are negative, not finite or not one per op.
     """
     program = Program(problem, order, checked_cost(problem, cost), space)
-    return BudgetSearch(program).plan(budget_bytes, EFFORTS[effort], exact=exact, start=start)
+    result = BudgetSearch(program).plan(budget_bytes, RECOMPUTE_EFFORTS[effort], exact=exact, start=start)
+    verify(problem.graph, result.plan, check_capacity=False)
+    return result
 
 
 def checked_cost(problem: Problem, cost: NDArray[np.float64] | None) -> NDArray[np.float64]:

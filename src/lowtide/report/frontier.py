@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from lowtide.memory_time import Frontier
+from lowtide.planning.frontier import Frontier
 from lowtide.report.printable import printable
 from lowtide.report.table import format_table
 from lowtide.units import format_bytes

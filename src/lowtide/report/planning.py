@@ -3,7 +3,7 @@
 from typing import Any
 
 from lowtide.frameworks.model import Measurement
-from lowtide.pipeline import Result
+from lowtide.planning.result import Result
 from lowtide.report.figures import format_by_space, format_ratio, fragmentation
 from lowtide.report.printable import printable
 from lowtide.units import format_bytes

@@ -1,4 +1,7 @@
-"""Other programs that compute the same."""
+"""Other programs that compute the same.
+
+For the TensorFlow framework to come, whose optimizer makes sums accumulations.
+"""
 
 from lowtide.rewrite.accumulate import accumulate_sums, can_accumulate
 

@@ -1,13 +1,13 @@
 """A sum of many values becomes a running accumulation, so that each value can go as soon as it is added."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from lowtide.errors import UsageError
-from lowtide.graph import Graph, GraphBuilder
-from lowtide.graph.graph import Op
+from lowtide.graph import Graph, GraphBuilder, Op
+from lowtide.index_spaces import OpId
 
 
 def can_accumulate(graph: Graph, op: int) -> bool:
@@ -48,64 +48,74 @@ def accumulate_sums(graph: Graph, sums: Collection[int]) -> Graph:
     names = set(graph.op_names)
     parts = _Parts(graph.n_ops)
     writers = np.full(graph.n_buffers, -1, np.int64)
-    for op in range(graph.n_ops):
-        record = graph.op(op)
+    for op, record in enumerate(graph.ops()):
         if op in sums:
-            _split(record, [int(writers[read]) for read in record.reads], parts, names)
+            _split(op, record, [int(writers[read]) for read in record.reads], parts, names)
         for buffer in (*record.writes, *record.mutates):
             writers[buffer] = op
     return _rebuild(graph, sums, parts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A new op, to be inserted behind an op of the graph; `after` holds ops of the graph."""
-
-    name: str
-    kind: str
-    reads: tuple[int, ...] = ()
-    writes: tuple[int, ...] = ()
-    mutates: tuple[int, ...] = ()
-    after: tuple[int, ...] = ()
-    cost: float = 0.0
-    device: str | None = None
-
-
 class _Parts:
-    """New ops by the op that they follow; -1 stands for the start of the program."""
+    """New ops by the op that they follow; -1 stands for the start of the program. Their `after` holds old op ids."""
 
     def __init__(self, n_ops: int) -> None:
-        self._behind: list[list[_Part]] = [[] for _ in range(n_ops + 1)]
-        self.ends: dict[int, _Part] = {}
+        self._behind: list[list[Op]] = [[] for _ in range(n_ops + 1)]
+        self.ends: dict[int, Op] = {}
 
-    def insert(self, op: int, part: _Part) -> None:
+    def insert(self, op: int, part: Op) -> None:
         self._behind[op + 1].append(part)
 
-    def behind(self, op: int) -> Sequence[_Part]:
+    def behind(self, op: int) -> Sequence[Op]:
         return self._behind[op + 1]
 
 
-def _split(record: Op, writers: Sequence[int], parts: _Parts, names: set[str]) -> None:
+def _split(op: OpId, record: Op, writers: Sequence[int], parts: _Parts, names: set[str]) -> None:
     """Plan the parts of one sum; `writers` holds the last writer of each operand.
 
     What exists from the start (-1) is added with the first operand that is written.
     """
     (result,) = record.writes
-    first = min((writer for writer in writers if writer >= 0), default=record.id - 1)
-    early = tuple(op for op in record.after if op < first)
-    late = tuple(op for op in record.after if op >= first)
+    first = min((writer for writer in writers if writer >= 0), default=op - 1)
+    early = tuple(earlier for earlier in record.after if earlier < first)
+    late = tuple(earlier for earlier in record.after if earlier >= first)
     step = record.cost / len(writers)
     stem = record.name
     while any(f"{stem}/tmp_var_{what}" in names for what in ("zeros", *(f"accum_{i}" for i in range(len(writers))))):
         stem += "'"
-    zeros = _Part(f"{stem}/tmp_var_zeros", "ZerosLike", writes=(result,), after=early, device=record.device)
+    zeros = Op(
+        name=f"{stem}/tmp_var_zeros",
+        kind="ZerosLike",
+        reads=(),
+        writes=(result,),
+        after=early,
+        cost=0.0,
+        device=record.device,
+    )
     parts.insert(first, zeros)
     for place, (read, writer) in enumerate(zip(record.reads, writers, strict=True)):
-        name = f"{stem}/tmp_var_accum_{place}"
-        part = _Part(name, "AssignAdd", reads=(read,), mutates=(result,), cost=step, device=record.device)
-        parts.insert(max(writer, first), part)
-    kind = "DestroyTemporaryVariable"
-    parts.ends[record.id] = _Part(record.name, kind, mutates=(result,), after=late, device=record.device)
+        accumulation = Op(
+            name=f"{stem}/tmp_var_accum_{place}",
+            kind="AssignAdd",
+            reads=(read,),
+            writes=(),
+            mutates=(result,),
+            pure=False,
+            cost=step,
+            device=record.device,
+        )
+        parts.insert(max(writer, first), accumulation)
+    parts.ends[op] = Op(
+        name=record.name,
+        kind="DestroyTemporaryVariable",
+        reads=(),
+        writes=(),
+        mutates=(result,),
+        after=late,
+        pure=False,
+        cost=0.0,
+        device=record.device,
+    )
 
 
 def _rebuild(graph: Graph, sums: Collection[int], parts: _Parts) -> Graph:
@@ -115,43 +125,15 @@ def _rebuild(graph: Graph, sums: Collection[int], parts: _Parts) -> Graph:
     builder.copy_storage(graph)
     place: dict[int, int] = {}
 
-    def add_part(part: _Part) -> int:
-        after = [place[op] for op in part.after]
-        return builder.add_op(
-            part.name,
-            part.kind,
-            reads=part.reads,
-            writes=part.writes,
-            mutates=part.mutates,
-            after=after,
-            pure=not part.mutates,
-            cost=part.cost,
-            device=part.device,
-        )
+    def add(op: Op) -> OpId:
+        return builder.add(replace(op, after=tuple(place[earlier] for earlier in op.after)))
 
-    for op in range(-1, graph.n_ops):
-        if op in sums:
-            place[op] = add_part(parts.ends[op])
-        elif op >= 0:
-            record = graph.op(op)
-            place[op] = builder.add_op(
-                record.name,
-                record.kind,
-                reads=record.reads,
-                writes=record.writes,
-                mutates=record.mutates,
-                after=[place[earlier] for earlier in record.after],
-                in_place=record.in_place,
-                scratch_bytes=record.scratch_bytes,
-                pure=record.pure,
-                ordered=record.ordered,
-                cost=record.cost,
-                flops=record.flops,
-                callees=record.callees,
-                device=record.device,
-            )
+    for part in parts.behind(-1):
+        add(part)
+    for op, record in enumerate(graph.ops()):
+        place[op] = add(parts.ends[op] if op in sums else record)
         for part in parts.behind(op):
-            add_part(part)
+            add(part)
     for sentence in graph.unmodeled:
         builder.note(sentence)
     return builder.build()

@@ -2,7 +2,7 @@
 
 from lowtide.schedule.callees import plan_graph
 from lowtide.schedule.candidate import Candidate, make_candidate
-from lowtide.schedule.compare_key import compare_key
+from lowtide.schedule.compare import compare_key
 from lowtide.schedule.least_arena import with_least_arena
 from lowtide.schedule.scheduler import Scheduler
 from lowtide.schedule.table import scheduler, scheduler_names

@@ -19,7 +19,7 @@ def settle_callees(graph: Graph, scheduler: Scheduler, *, in_place: bool = True)
     Complexity: that of the scheduler, once per callee, plus O(n + e).
     """
     plans: dict[str, Plan] = {}
-    for name in callee_order({name: _called(inner) for name, inner in graph.subgraphs.items()}):
+    for name in callee_order({name: inner.called for name, inner in graph.subgraphs.items()}):
         problem = _problem(graph.subgraphs[name], plans, in_place)
         plans[name] = plan_of_order(problem, scheduler.order(problem))
     return _problem(graph, plans, in_place)
@@ -38,9 +38,5 @@ def plan_of_order(problem: Problem, order: Order) -> Plan:
     return replace(plan, peak_bytes=problem.peak_bytes(evaluation))
 
 
-def _called(graph: Graph) -> list[str]:
-    return list(dict.fromkeys(name for names in graph.callees for name in names))
-
-
 def _problem(graph: Graph, plans: Mapping[str, Plan], in_place: bool) -> Problem:
-    return Problem(graph, {name: plans[name] for name in _called(graph)}, in_place)
+    return Problem(graph, {name: plans[name] for name in graph.called}, in_place)

@@ -1,16 +1,18 @@
 """A plan that one scheduler made, and what making it took."""
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from lowtide.analysis import Problem
+from lowtide.analysis.budget import Budget
 from lowtide.analysis.lower_bounds import LowerBound
 from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.graph import Graph
+from lowtide.packing import Packing
 from lowtide.plan import Plan
+from lowtide.progress import Report
 from lowtide.schedule.callees import plan_graph, plan_of_order, settle_callees
-from lowtide.schedule.compare_key import compare_key
+from lowtide.schedule.compare import compare_key
 from lowtide.schedule.search import Search
 from lowtide.schedule.table import scheduler
 from lowtide.search import Proof, Solution, prove
@@ -31,6 +33,8 @@ class Candidate:
     """What shows that the bounds hold."""
     solved: tuple[Problem, Solution] | None = None
     """What the search was asked and what it said, where it was a search."""
+    packing: Packing | None = None
+    """Where the plan's buffers lie, where somebody placed them already."""
     interrupted: bool = False
     """Whether Ctrl-C ended the search before it was done."""
 
@@ -41,20 +45,20 @@ def make_candidate(
     *,
     in_place: bool,
     effort: EffortName = DEFAULT_EFFORT,
-    limits: Sequence[int | None] | None = None,
-    progress: Callable[[str], None] | None = None,
+    budget: Budget | None = None,
+    progress: Report | None = None,
 ) -> Candidate:
     """Plan a graph and its callees with the scheduler of this name; raises UsageError for an unknown name.
 
-    `effort` is how much work a search may do. `limits` are bytes per memory space that the plan should stay within
-    first of all; only a search can heed them.
+    `effort` is how much work a search may do. Only a search heeds a `budget`: its plan
+    stays within it first of all, if it can.
     """
     chosen = scheduler(name)
     started = time.perf_counter()
     if isinstance(chosen, Search):
         chosen = replace(chosen, effort=effort)
         problem = settle_callees(graph, chosen, in_place=in_place)
-        solution = chosen.solve(problem, limits=limits, progress=progress)
+        solution = chosen.solve(problem, budget=budget, progress=progress)
         solved = (problem, solution)
         plan, bounds, interrupted = plan_of_order(problem, solution.order), solution.bounds, solution.interrupted
         proof = prove(problem, solution.cuts, solution.refuted, tree_bytes=solution.tree_bytes)

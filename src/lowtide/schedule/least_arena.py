@@ -4,11 +4,11 @@ from dataclasses import replace
 from itertools import islice
 
 from lowtide.analysis import Problem
-from lowtide.packing import pack_plan
+from lowtide.packing import Packing, pack_plan
 from lowtide.plan import Plan
 from lowtide.schedule.callees import plan_of_order
 from lowtide.schedule.candidate import Candidate
-from lowtide.schedule.compare_key import compare_key
+from lowtide.schedule.compare import compare_key
 from lowtide.search import equal_orders
 
 _MOST_ORDERS = 4
@@ -17,7 +17,7 @@ _MOST_OPS = 20_000
 
 
 def with_least_arena(candidate: Candidate) -> Candidate:
-    """Return the candidate with the plan of least arena among up to four of its peak.
+    """Return the candidate with the plan of least arena among up to four of its peak, and with that packing.
 
     Nothing is tried where the arena is as small as the peak, which it cannot be below, nor where no search was done.
     Ctrl-C ends it with the best so far, marked interrupted.
@@ -29,22 +29,23 @@ def with_least_arena(candidate: Candidate) -> Candidate:
         return candidate
     best = candidate
     try:
-        least = _arena_bytes(problem, candidate.plan)
+        packing = _pack(problem, candidate.plan)
+        best = replace(candidate, packing=packing)
         for order in islice(equal_orders(problem, solution, _MOST_ORDERS), 1, None):
-            if least <= sum(best.plan.peak_bytes.values()):
+            if packing.total_bytes <= sum(best.plan.peak_bytes.values()):
                 break
             plan = plan_of_order(problem, order)
-            arena = _arena_bytes(problem, plan)
-            if arena < least:
+            other = _pack(problem, plan)
+            if other.total_bytes < packing.total_bytes:
                 key = compare_key(problem.graph, plan.peak_bytes.values())
-                best, least = replace(candidate, plan=plan, key=key), arena
+                best, packing = replace(candidate, plan=plan, key=key, packing=other), other
     except KeyboardInterrupt:
         return replace(best, interrupted=True)
     return best
 
 
-def _arena_bytes(problem: Problem, plan: Plan) -> int:
+def _pack(problem: Problem, plan: Plan) -> Packing:
     packing = pack_plan(problem.graph, plan, problem.transient, effort="fast")
     if packing.interrupted:
         raise KeyboardInterrupt
-    return sum(packing.arena_bytes.values())
+    return packing

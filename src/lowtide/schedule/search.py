@@ -1,16 +1,17 @@
 """The search: the best order there is, as far as its work limit allows, with a proof."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from lowtide.analysis import Problem
+from lowtide.analysis.budget import Budget
 from lowtide.analysis.problem import Order
-from lowtide.effort import DEFAULT_EFFORT, EffortName
+from lowtide.effort import DEFAULT_EFFORT, SEARCH_EFFORTS, EffortName
 from lowtide.errors import UsageError
+from lowtide.graph.reorder import is_valid_order
+from lowtide.progress import Report
 from lowtide.schedule.table import SCHEDULERS, scheduler, scheduler_names
-from lowtide.search import EFFORTS, Solution, solve
+from lowtide.search import Solution, solve
 
 _COMBINED = frozenset({"search", "xla-best", "inductor-best"})
 
@@ -35,31 +36,19 @@ class Search:
         self,
         problem: Problem,
         *,
-        limits: Sequence[int | None] | None = None,
-        progress: Callable[[str], None] | None = None,
+        budget: Budget | None = None,
+        progress: Report | None = None,
     ) -> Solution:
-        """Return the best order found with its proof; see `lowtide.search.solve` for `limits`."""
-        return solve(problem, _seeds(problem, progress), EFFORTS[self.effort], limits=limits, progress=progress)
+        """Return the best order found with its proof; see `lowtide.search.solve` for the `budget`."""
+        return solve(problem, _seeds(problem, progress), SEARCH_EFFORTS[self.effort], budget=budget, progress=progress)
 
 
-def _seeds(problem: Problem, progress: Callable[[str], None] | None) -> Iterator[Order]:
+def _seeds(problem: Problem, progress: Report | None) -> Iterator[Order]:
     for name in scheduler_names():
         if name not in _COMBINED:
             if progress is not None:
                 progress(f"ordering {problem.graph.n_ops} ops ({name})")
             order = scheduler(name).order(problem)
-            if name not in SCHEDULERS:
-                _check_foreign(problem, order, name)
+            if name not in SCHEDULERS and not is_valid_order(problem.graph, order):
+                raise UsageError(f"scheduler {name!r} gives no valid order of this graph; update or remove its package")
             yield order
-
-
-def _check_foreign(problem: Problem, order: Order, name: str) -> None:
-    """Raise UsageError when a third party's scheduler gives no valid order, before anything is built on it."""
-    n_ops, predecessors = problem.graph.n_ops, problem.graph.structure.predecessors
-    place = np.empty(n_ops, np.int64)
-    valid = order.shape == (n_ops,) and np.array_equal(np.sort(order), np.arange(n_ops))
-    if valid:
-        place[order] = np.arange(n_ops)
-        valid = bool((place[predecessors.values] < place[predecessors.owners()]).all())
-    if not valid:
-        raise UsageError(f"scheduler {name!r} gives no valid order of this graph; update or remove its package")

@@ -1,24 +1,19 @@
 """The best order, with proof: cuts that bound the peak, moves that follow them, and exact search within a budget."""
 
 from lowtide.search.check_proof import CheckedBound, check_proof
-from lowtide.search.effort import EFFORTS, Effort
 from lowtide.search.equal_orders import equal_orders
 from lowtide.search.fit import Fit, find_fit
 from lowtide.search.fit_order import FittedOrder, fit_order
 from lowtide.search.moves import moved_ops
 from lowtide.search.proof import Proof, RefutedBudget, SpaceProof, prove, read_proof_file, write_proof_file
-from lowtide.search.session import Session
 from lowtide.search.solve import Solution, solve
 
 __all__ = [
     "CheckedBound",
-    "EFFORTS",
-    "Effort",
     "Fit",
     "FittedOrder",
     "Proof",
     "RefutedBudget",
-    "Session",
     "Solution",
     "SpaceProof",
     "check_proof",

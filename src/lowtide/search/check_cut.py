@@ -1,11 +1,12 @@
 """Re-checks, in plain Python, the least memory at which an op can ever run."""
 
 from lowtide.graph import Lifetime
+from lowtide.index_spaces import OpId
 from lowtide.search.plain_max_flow import INFINITE, PlainMaxFlow
 from lowtide.search.plain_program import PlainProgram
 
 
-def is_closed_before(program: PlainProgram, op: int, before: set[int]) -> bool:
+def is_closed_before(program: PlainProgram, op: OpId, before: set[OpId]) -> bool:
     """Whether exactly these ops may have run when the op is about to run.
 
     They must hold all that they and the op wait for, and not the op; then nothing that waits for the op is among them.
@@ -14,7 +15,7 @@ def is_closed_before(program: PlainProgram, op: int, before: set[int]) -> bool:
     return op not in before and waited_for <= before
 
 
-def needed_after(program: PlainProgram, op: int, before: set[int]) -> int:
+def needed_after(program: PlainProgram, op: OpId, before: set[OpId]) -> int:
     """Return the bytes that an op needs while it runs when exactly `before` has run, by summing up buffers."""
     total = _fixed(program, op)
     for buffer, size in enumerate(program.sizes):
@@ -28,7 +29,7 @@ def needed_after(program: PlainProgram, op: int, before: set[int]) -> int:
     return total
 
 
-def least_needed(program: PlainProgram, op: int) -> int:
+def least_needed(program: PlainProgram, op: OpId) -> int:
     """Return the least of `needed_after` over all closed sets, by a maximum flow.
 
     Nodes on the source side are ops that ran. A buffer's node is there too when it costs nothing, that is when all its
@@ -60,13 +61,13 @@ def least_needed(program: PlainProgram, op: int) -> int:
     return _fixed(program, op) + flow.run()
 
 
-def _fixed(program: PlainProgram, op: int) -> int:
+def _fixed(program: PlainProgram, op: OpId) -> int:
     """Return what is needed in any case; every result that might be written into an operand is left out."""
     fresh = set(program.allocates[op]) - {written for _, written in program.pairs[op]}
     return program.bytes_of(Lifetime.INPUT) + program.transient[op] + sum(program.sizes[buffer] for buffer in fresh)
 
 
-def _single_chances(program: PlainProgram, op: int) -> list[tuple[int, int]]:
+def _single_chances(program: PlainProgram, op: OpId) -> list[tuple[int, int]]:
     """Return (operand, size) for results that can be written into one operand only: a saving only if that one dies."""
     operands: dict[int, list[int]] = {}
     for read, written in program.pairs[op]:

@@ -33,10 +33,10 @@ class CheckedBound:
 def check_proof(graph: Graph, proof: Proof, *, most_looks: int = MOST_LOOKS) -> list[CheckedBound]:
     """Confirm a proof for a graph, memory space by memory space.
 
-    A cut is confirmed by adding up its buffers and by a maximum flow of its own, the least peak of a tree by finding
-    it again in plain Python, a refuted budget by trying all orders,
-    unless that takes more than `most_looks` looks at an op. Raises ProofError for a proof that does not show what it
-    claims, FingerprintError for one of another graph.
+    A cut is confirmed by adding up its buffers and by a maximum flow of its own. The least peak of a tree is found
+    again in plain Python. A refuted budget is confirmed by trying all orders, unless that takes more than `most_looks`
+    looks at an op. Raises ProofError for a proof that does not show what it claims, FingerprintError for the proof of
+    another graph.
     Complexity: one flow per space in plain Python (well below a second for a thousand ops), plus the looks.
     """
     if proof.graph != graph.fingerprint:
@@ -53,7 +53,7 @@ def check_proof(graph: Graph, proof: Proof, *, most_looks: int = MOST_LOOKS) -> 
 def _callee_bounds(graph: Graph, proof: Proof, most_looks: int) -> dict[str, Mapping[str, int]]:
     """Return what the graphs that ops call need at least, as far as confirmed."""
     bounds: dict[str, Mapping[str, int]] = {}
-    for name in dict.fromkeys(name for names in graph.callees for name in names):
+    for name in graph.called:
         inner = proof.callees.get(name)
         if inner is None or inner.in_place != proof.in_place:
             raise ProofError(f"the proof has none for graph {name!r}, which an op calls; make it again")

@@ -13,9 +13,9 @@ def close_order(problem: Problem, order: Order) -> Order:
     """Move ops to where they cost nothing; the peak is never higher, in any memory space.
 
     Forward first: a ready op that fits below the order's own peak and does not raise live bytes runs at once. Then
-    backward: an op whose removal from the executed ones does not raise live bytes, and that fits, runs as late as can
-    be. An update runs right after its gradient is there, a recomputation right before it is needed. Safe because live
-    bytes are submodular over executed sets; with in-place pairs an op is put off only where that takes no pair from
+    backward: an op that fits, and whose removal from the executed ones does not raise live bytes, runs as late as it
+    can. So an update runs right after its gradient is there, a recomputation right before it is needed. Safe because
+    live bytes are submodular over executed sets; with in-place pairs, an op is put off only if that takes no pair from
     another. Complexity: O((n + e) log n).
     """
     return _native.close_order(problem.native, order, problem.in_place)

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from lowtide.analysis.problem import Order, Problem
+from lowtide.graph.reorder import is_valid_order
 from lowtide.search.fit import find_fit
-from lowtide.search.moves import bring_nearer, is_valid
+from lowtide.search.moves import bring_nearer
 from lowtide.search.solve import Solution
 
 _FIT_WORK = 20_000_000
@@ -17,9 +18,9 @@ _SWAPS_PER_ORDER = 2_000
 def equal_orders(problem: Problem, solution: Solution, count: int) -> Iterator[Order]:
     """Yield up to `count` different valid orders that need no more than the solution's peak in any memory space.
 
-    First the solution's own; then the same brought nearer to the program order; then what exact search finds within
-    that peak when ties go to the program order, to its reverse, and to the reverse of the solution; then the solution
-    with neighbors swapped. Deterministic; each is found when it is asked for; fewer come where fewer are found.
+    The solution's own comes first, then the same brought nearer to the program order. Then comes what exact search
+    finds within that peak if ties go to the program order, to its reverse, or to the reverse of the solution; last the
+    solution with neighbors swapped. Deterministic. Each is looked for when it is asked for; there may be fewer.
     """
     seen: set[bytes] = set()
     for order in _candidates(problem, solution):
@@ -46,5 +47,5 @@ def _candidates(problem: Problem, solution: Solution) -> Iterator[Order]:
     for first in range(min(len(own) - 1, _SWAPS_PER_ORDER)):
         swapped = own.copy()
         swapped[first : first + 2] = swapped[first : first + 2][::-1]
-        if is_valid(problem, swapped) and keep(swapped):
+        if is_valid_order(problem.graph, swapped) and keep(swapped):
             yield swapped

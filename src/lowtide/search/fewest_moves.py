@@ -25,9 +25,9 @@ class FewestMoves:
 def fewest_moves(problem: Problem, budget: Sequence[int], given: Order, most_looks: int) -> FewestMoves:
     """Find an order within `budget` (bytes per memory space) that moves the fewest ops from the given order.
 
-    Shortest paths (Dijkstra) over pairs of an executed set and the last op that kept its place: an op that comes after
-    all kept ones in the given order may keep its place, then whatever it overtakes has to move. Exact where it ends;
-    gives up after about `most_looks` looks at an op.
+    Shortest paths (Dijkstra) over pairs of an executed set and the last op that kept its place. An op that comes after
+    all kept ones in the given order may keep its place; whatever it overtakes has to move. Exact if it ends; gives up
+    after about `most_looks` looks at an op.
     """
     spaces = range(len(budget))
     programs = [PlainProgram(problem.graph, problem.transient, problem.in_place, space) for space in spaces]

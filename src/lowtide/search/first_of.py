@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.analysis.problem import Order, Problem
-from lowtide.search.held_back import HeldBackCuts
+from lowtide.index_spaces import OpId, SpaceId
+from lowtide.search.cuts import HeldBackCuts
 from lowtide.search.uncross import Profile
 
 _MOST_MEMBERS = 20
@@ -16,12 +17,12 @@ _MOST_BITS = 2**30
 """Of the table of which op is needed by which members."""
 
 
-def uncross_first(problem: Problem, order: Order, space: int, most_work: int) -> Order:
+def uncross_first(problem: Problem, order: Order, space: SpaceId, most_work: int) -> Order:
     """Improve an order as long as it helps to run its worst op as the first of those that follow and add as much.
 
-    For the worst op v the ops after it that allocate as many bytes are held back; with the least closed set S at which
-    v can run then, what is in S runs in the present order, then v, then the rest. Taken as in `uncross`. Stops after
-    about `most_work` arcs; never returns a worse order.
+    For the worst op v, the ops after it that allocate at least as many bytes are held back. S is the least closed set
+    at which v can run then: a move runs what is in S in the present order, then v, then the rest. Moves are taken as in
+    `uncross`. Stops after about `most_work` arcs; never returns a worse order.
     """
     current = Profile(problem, order, space)
     cuts = HeldBackCuts(problem, space)
@@ -38,12 +39,12 @@ def uncross_first(problem: Problem, order: Order, space: int, most_work: int) ->
     return current.order
 
 
-def first_of_bound(problem: Problem, order: Order, space: int) -> tuple[int, int]:
-    """Return a peak in bytes that no order can beat in a memory space, and the work done; 0 bytes where none is found.
+def first_of_bound(problem: Problem, order: Order, space: SpaceId) -> tuple[int, int]:
+    """Return a peak in bytes that no order can beat in a memory space, 0 if none is found, and the work done.
 
-    Takes the worst op of the order and all that allocate at least as much and do not have to run before it. In every
-    order one of them is the first; while it runs, none of the others has run. Ops that may be the first are tried one
-    by one; for all the rest at once, what every one of them needs has run. The bound is the least of these cuts.
+    The group is the worst op of the order and all that allocate at least as much and need not run before it. In every
+    order one of the group is the first; while it runs, none of the others has run. Ops that may be the first are tried
+    one by one. For all the rest at once, what every one of them needs has run. The bound is the least of these cuts.
     """
     if not len(order):
         return 0, 0
@@ -77,13 +78,13 @@ def first_of_bound(problem: Problem, order: Order, space: int) -> tuple[int, int
     return best, cuts.work
 
 
-def _allocated(problem: Problem, op: int, space: int) -> int:
+def _allocated(problem: Problem, op: OpId, space: SpaceId) -> int:
     buffers = problem.graph.structure.allocates[op]
     here = buffers[problem.graph.buffer_spaces[buffers] == space]
     return int(problem.graph.sizes[here].sum() + problem.transient[op, space])
 
 
-def _ancestors(problem: Problem, op: int) -> NDArray[np.bool_]:
+def _ancestors(problem: Problem, op: OpId) -> NDArray[np.bool_]:
     seen = np.zeros(problem.graph.n_ops, np.bool_)
     waiting = [op]
     while waiting:

@@ -7,11 +7,9 @@ from enum import IntEnum
 import numpy as np
 
 from lowtide import _native
+from lowtide.analysis.budget import UNLIMITED
 from lowtide.analysis.lower_bounds import bytes_at_the_edges
 from lowtide.analysis.problem import Order, Problem
-
-UNLIMITED = 2**62
-"""A budget that nothing exceeds, in bytes."""
 
 
 class Fit(IntEnum):

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowtide import _native
+from lowtide.analysis.budget import Budget
 from lowtide.analysis.lower_bounds import LowerBound, bytes_at_the_edges
 from lowtide.analysis.problem import Order, Problem
-from lowtide.search.cuts import Cut, Cuts
-from lowtide.search.effort import Effort
+from lowtide.effort import SearchEffort
+from lowtide.index_spaces import Place
+from lowtide.search.cuts import ClosureCut, ClosureCuts
 from lowtide.search.fewest_moves import fewest_moves
 from lowtide.search.fit import Fit, FitOutcome, find_fit
 from lowtide.search.moves import bring_nearer, moved_ops
@@ -20,7 +22,7 @@ _MOST_TRIES = 2_000
 _MOST_CUT = 200
 _MOST_REPAIRED = 40
 _TRY_WORK = 500
-"""What one try at an order costs, in units of work an op: its evaluation and what Python does around it."""
+"""What one try at an order costs, in units of work per op: its evaluation and what Python does around it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,42 +37,42 @@ class FittedOrder:
     least_moved: int = 0
     """No order within the budget moves fewer; equal to `moved` where the order is proven to move the fewest."""
     reason: LowerBound | None = None
-    """When impossible: the op (or the inputs and outputs) that alone needs more than the budget, and what runs before
-    it at best; `bound_holders` lists what it forces to be live. None where only exact search refuted the budget."""
+    """When impossible: the op, or the inputs and outputs, that alone needs more than the budget, and what runs before
+    it at best; `bound_holders` lists what it forces to be live. None if only exact search refuted the budget."""
     refuted: FitOutcome | None = None
     """When impossible without a reason: what the exact search says."""
 
 
 def fit_order(
     problem: Problem,
-    budget: Sequence[int],
+    budget: Budget,
     given: Order,
-    effort: Effort,
+    effort: SearchEffort,
     *,
     known: Iterable[Order] = (),
 ) -> FittedOrder:
-    """Find an order within a budget in bytes per memory space that moves few ops of `given`, or prove there is none.
+    """Find an order within a budget that moves few ops of `given`, or prove there is none.
 
-    Nothing moves where the given order fits. Small problems, and those where few moves are enough, are solved exactly
-    (`fewest_moves`). Else the given order is repaired at one op after the other: what its minimum cut says must not
-    run before it is put behind it. Where that fails, exact search finds any order that fits; `known` are orders to try
-    before. Then ops are moved back to their given places as long as the budget holds. Deterministic; Ctrl-C raises
-    KeyboardInterrupt until some order fits, and ends with that order then.
+    If the given order fits, nothing moves. Small problems, and those that few moves solve, are solved exactly
+    (`fewest_moves`). Else the given order is repaired at one op after the other: what its minimum cut leaves out runs
+    after it. The nearest of that order and those `known` is taken; if none of them fits, exact search finds one. Then
+    ops move back to their given places as long as the budget holds. Deterministic. Ctrl-C raises KeyboardInterrupt
+    until some order fits; after that it ends the search with the best order so far.
     """
-    within = _Within(problem, budget)
+    within = _Within(problem, budget.limits)
     if within.holds(given):
         return FittedOrder(fit=Fit.FOUND, order=given)
-    cuts = Cuts(problem)
+    cuts = ClosureCuts(problem)
     reason = within.reason(given, cuts, effort.cut_work)
     if reason is not None:
         return FittedOrder(fit=Fit.IMPOSSIBLE, reason=reason)
-    exact = fewest_moves(problem, budget, given, _MOST_LOOKS if len(given) <= _MOST_OPS_BY_MOVES else 0)
+    exact = fewest_moves(problem, budget.limits, given, _MOST_LOOKS if len(given) <= _MOST_OPS_BY_MOVES else 0)
     if exact.order is not None:
         return FittedOrder(fit=Fit.FOUND, order=exact.order, moved=exact.least_moved, least_moved=exact.least_moved)
     start = _repair(within, given, cuts, effort.cut_work)
     starts = [order for order in (start, *known) if order is not None and within.holds(order)]
     if not starts:
-        outcome = find_fit(problem, budget, given, effort.fit_work)
+        outcome = find_fit(problem, budget.limits, given, effort.fit_work)
         if outcome.fit != Fit.FOUND or outcome.order is None:
             return FittedOrder(fit=outcome.fit, refuted=outcome if outcome.fit == Fit.IMPOSSIBLE else None)
         starts.append(outcome.order)
@@ -96,7 +98,7 @@ class _Within:
         profile = _native.profile(self.problem.native, order, self.problem.in_place)
         return np.maximum(profile.reshape(len(order), len(self.budget)) - self.budget, 0)
 
-    def reason(self, order: Order, cuts: Cuts, most_work: int) -> LowerBound | None:
+    def reason(self, order: Order, cuts: ClosureCuts, most_work: int) -> LowerBound | None:
         """Return why no order fits, as far as a single op or the edges show it: only ops above the budget can."""
         graph = self.problem.graph
         excess = self.excess(order)
@@ -131,7 +133,7 @@ class _Within:
             return best[0]
 
 
-def _repair(within: _Within, given: Order, cuts: Cuts, most_work: int) -> Order | None:
+def _repair(within: _Within, given: Order, cuts: ClosureCuts, most_work: int) -> Order | None:
     """Make op after op fit by running it after its minimum cut, as long as the bytes above the budget get fewer."""
     order, excess = given, within.excess(given)
     tries = 0
@@ -150,7 +152,7 @@ def _repair(within: _Within, given: Order, cuts: Cuts, most_work: int) -> Order 
     return order
 
 
-def _run_after_its_cut(order: Order, place: int, cut: Cut) -> Order:
+def _run_after_its_cut(order: Order, place: Place, cut: ClosureCut) -> Order:
     """Return the order in which just what lies before the cut of the op at a place runs before it."""
     before = cut.before[order]
     after = ~before

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lowtide.analysis.problem import Order, Problem
+from lowtide.graph.reorder import is_valid_order
 
 
 def moved_ops(order: Order, given: Order) -> list[int]:
@@ -32,14 +33,6 @@ def moved_ops(order: Order, given: Order) -> list[int]:
     return given[moves].tolist()
 
 
-def is_valid(problem: Problem, order: Order) -> bool:
-    """Whether every op comes after all it waits for. O(n + e)."""
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    predecessors = problem.graph.structure.predecessors
-    return bool((place[predecessors.values] < place[predecessors.owners()]).all())
-
-
 def bring_nearer(
     problem: Problem,
     order: Order,
@@ -49,9 +42,9 @@ def bring_nearer(
 ) -> Order:
     """Move ops of an order back to their places in the given one as long as `keep` accepts what comes out.
 
-    Ops that were moved are taken back in blocks that are halved until each is a single op (delta debugging, Zeller
-    1999), right after the op that precedes it in the given order or right before the one that follows. Takes
-    `most_tries` orders at most; the result is valid, accepted by `keep` or `order` itself, and never farther away.
+    Ops that were moved go back in blocks, which are halved down to single ops (delta debugging, Zeller 1999). A block
+    goes right after the op that precedes it in the given order, or right before the one that follows. Tries at most
+    `most_tries` orders. The result is valid, never farther away, and accepted by `keep` unless it is `order` itself.
     """
     moved = moved_ops(order, given)
     size = max(1, len(moved) // 2)
@@ -65,7 +58,7 @@ def bring_nearer(
                 tries += 1
                 nearer = _taken_back(order, given, moved, moved[first : first + size], late=late)
                 better = len(moved_ops(nearer, given)) < len(moved)
-                if better and is_valid(problem, nearer) and keep(nearer):
+                if better and is_valid_order(problem.graph, nearer) and keep(nearer):
                     order, changed = nearer, True
                     break
             if changed:

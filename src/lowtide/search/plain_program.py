@@ -6,17 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.graph import Graph, Lifetime
+from lowtide.index_spaces import BufferId, OpId, SpaceId
 
 
 class PlainProgram:
     """One memory space of a graph; a set of executed ops is the bits of an int."""
 
-    def __init__(self, graph: Graph, transient: NDArray[np.int64], in_place: bool, space: int) -> None:
+    def __init__(self, graph: Graph, transient: NDArray[np.int64], in_place: bool, space: SpaceId) -> None:
         """Unpack a graph; `transient` are bytes per op and space that last while the op runs, shape (ops, spaces)."""
         structure = graph.structure
         here = graph.buffer_spaces == space
         self.n_ops = graph.n_ops
-        self.sizes: list[int] = np.where(here & (graph.lifetimes != Lifetime.PERSISTENT), graph.sizes, 0).tolist()
+        self.sizes: list[int] = np.where(here & ~graph.persistent, graph.sizes, 0).tolist()
         self.lifetimes = [Lifetime(lifetime) for lifetime in graph.lifetimes.tolist()]
         self.producers: list[int] = structure.producers.tolist()
         self.users = list(structure.users)
@@ -26,7 +27,7 @@ class PlainProgram:
         self.transient: list[int] = transient[:, space].tolist()
         self.pairs = [self._usable_pairs(op, flat if in_place else []) for op, flat in enumerate(graph.in_place)]
 
-    def _usable_pairs(self, op: int, flat: Sequence[int]) -> list[tuple[int, int]]:
+    def _usable_pairs(self, op: OpId, flat: Sequence[int]) -> list[tuple[int, int]]:
         pairs = dict.fromkeys(zip(flat[::2], flat[1::2], strict=True))
         return [
             (read, written)
@@ -53,11 +54,11 @@ class PlainProgram:
         """Return the bytes of all buffers of a lifetime class."""
         return sum(size for size, its in zip(self.sizes, self.lifetimes, strict=True) if its == lifetime)
 
-    def may_run(self, op: int, executed: int) -> bool:
+    def may_run(self, op: OpId, executed: int) -> bool:
         """Whether the op may come next after a set of executed ops."""
         return not executed >> op & 1 and all(executed >> earlier & 1 for earlier in self.predecessors[op])
 
-    def run(self, op: int, executed: int) -> tuple[int, int]:
+    def run(self, op: OpId, executed: int) -> tuple[int, int]:
         """Return the bytes that the op adds to what is live while it runs, and what it leaves behind or takes away."""
         executed |= 1 << op
         peak = self.transient[op] + sum(self.sizes[buffer] for buffer in self.allocates[op])
@@ -70,10 +71,10 @@ class PlainProgram:
                 net -= self.sizes[buffer]
         return peak - self._saved(op, executed), net
 
-    def _dies(self, buffer: int, executed: int) -> bool:
+    def _dies(self, buffer: BufferId, executed: int) -> bool:
         return self.lifetimes[buffer].freeable and all(executed >> user & 1 for user in self.users[buffer])
 
-    def _saved(self, op: int, executed: int) -> int:
+    def _saved(self, op: OpId, executed: int) -> int:
         """Return the most bytes that the op can save by writing into operands that die: a maximum-weight matching."""
         takers: dict[int, list[int]] = {}
         for read, written in self.pairs[op]:

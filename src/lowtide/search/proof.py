@@ -74,7 +74,7 @@ def prove(
     """
     graph = problem.graph
     callees: dict[str, Proof] = {}
-    for name in dict.fromkeys(name for names in graph.callees for name in names):
+    for name in graph.called:
         inner = Problem(graph.subgraphs[name], in_place=problem.in_place)
         callees[name] = prove(inner, lower_bounds(inner, [inner.given_order()]))
     spaces = tuple(_space_proof(position, cut, refuted, tree_bytes) for position, cut in enumerate(cuts))

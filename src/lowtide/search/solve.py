@@ -1,15 +1,18 @@
 """The search: from the best known order to the best there is, as far as the work allows."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from lowtide.analysis.budget import UNLIMITED, Budget
 from lowtide.analysis.lower_bounds import LowerBound, bytes_at_the_edges, lower_bounds
 from lowtide.analysis.problem import Order, Problem
+from lowtide.effort import SearchEffort
+from lowtide.index_spaces import SpaceId
+from lowtide.progress import Report, silent
 from lowtide.search.closure import close_order, close_orders
-from lowtide.search.cuts import Cuts
-from lowtide.search.effort import Effort
+from lowtide.search.cuts import ClosureCuts
 from lowtide.search.first_of import first_of_bound, uncross_first
-from lowtide.search.fit import UNLIMITED, Fit, FitOutcome, find_fit
+from lowtide.search.fit import Fit, FitOutcome, find_fit
 from lowtide.search.trees import tree_order
 from lowtide.search.uncross import uncross
 
@@ -46,20 +49,20 @@ class Solution:
 def solve(
     problem: Problem,
     seeds: Iterable[Order],
-    effort: Effort,
+    effort: SearchEffort,
     *,
-    limits: Sequence[int | None] | None = None,
-    progress: Callable[[str], None] | None = None,
+    budget: Budget | None = None,
+    progress: Report | None = None,
 ) -> Solution:
     """Find an order of least peak, starting from `seeds`, at least one valid order; the result is never worse.
 
-    Layers, each only as far as the one before left a gap: the best seed, with ops moved to where they cost nothing; the
-    min-cut bound; the best order of a tree; uncrossing; what the first of several alike ops needs; exact
-    search for budgets between the bound and the best order.
-    `limits` are bytes per memory space that matter more than the sum of the peaks. Anytime: Ctrl-C ends it with the
-    best so far. Deterministic.
+    It goes through layers as long as there is a gap: the best seed, with ops moved to where they cost nothing; the
+    min-cut bound; the best order of a tree; uncrossing; what the first of several alike ops needs; exact search for
+    budgets between the bound and the best order.
+    Bytes over the `budget` count before the sum of the peaks.
+    Anytime: Ctrl-C ends it with the best so far. Deterministic.
     """
-    search = _Search(problem, effort, limits or [None] * len(problem.graph.spaces), progress or _silent)
+    search = _Search(problem, effort, budget, progress or silent)
     interrupted = False
     try:
         search.run(seeds)
@@ -68,21 +71,15 @@ def solve(
     return search.solution(interrupted)
 
 
-def _silent(_stage: str) -> None:
-    pass
-
-
 def _best_first(known: Sequence[tuple[tuple[int, int], Order]]) -> list[Order]:
     return [order for _, order in sorted(known, key=lambda entry: entry[0])]
 
 
 class _Search:
-    def __init__(
-        self, problem: Problem, effort: Effort, limits: Sequence[int | None], progress: Callable[[str], None]
-    ) -> None:
+    def __init__(self, problem: Problem, effort: SearchEffort, budget: Budget | None, progress: Report) -> None:
         self.problem = problem
         self.effort = effort
-        self.limits = [UNLIMITED if limit is None else limit for limit in limits]
+        self.limits = (UNLIMITED,) * len(problem.graph.spaces) if budget is None else budget.limits
         self.progress = progress
         self.order = problem.given_order()
         self.peaks: list[int] = problem.evaluate(self.order).peaks.tolist()
@@ -174,7 +171,7 @@ class _Search:
             self.bounds = [replace(self.bounds[0], peak_bytes=self.tree_bytes)]
 
     def uncross(self, seeds: Sequence[Order]) -> None:
-        cuts = Cuts(self.problem)
+        cuts = ClosureCuts(self.problem)
         for seed in seeds:
             order = seed
             for space in range(len(self.bounds)):
@@ -206,7 +203,7 @@ class _Search:
             )
             self.refute(space, refuted)
 
-    def close_in(self, space: int, most_work: int) -> None:
+    def close_in(self, space: SpaceId, most_work: int) -> None:
         """Try budgets between the bound and the best peak of a space."""
         for improving, part in _TRIES:
             low, high = self.bounds[space].peak_bytes, self.peaks[space]
@@ -232,7 +229,7 @@ class _Search:
             elif not improving or len(self.bounds) == 1:
                 self.moved |= self.refute(space, outcome)
 
-    def refute(self, space: int, outcome: FitOutcome) -> bool:
+    def refute(self, space: SpaceId, outcome: FitOutcome) -> bool:
         """Raise the bound of a space after a budget in it was proven impossible; returns whether it rose."""
         raised = min(outcome.next_budget[space], self.peaks[space])
         bound = self.bounds[space]

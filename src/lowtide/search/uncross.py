@@ -4,19 +4,20 @@ import numpy as np
 
 from lowtide import _native
 from lowtide.analysis.problem import Order, Problem
-from lowtide.search.cuts import Cut, Cuts
+from lowtide.index_spaces import Place, SpaceId
+from lowtide.search.cuts import ClosureCut, ClosureCuts
 
 _MOST_TRIED = 40
 _WORK_PER_OP = 32
 """Of trying a move, in arcs of a flow graph."""
 
 
-def uncross(problem: Problem, order: Order, cuts: Cuts, space: int, most_work: int) -> Order:
+def uncross(problem: Problem, order: Order, cuts: ClosureCuts, space: SpaceId, most_work: int) -> Order:
     """Improve an order in one memory space as long as cutting at one of its worst ops helps.
 
-    For a bad op v with the least closed set S at which v can run: what is in S runs in the present order, then v, then
-    the rest in the present order. A move is taken when the profile, sorted from its top, gets smaller and no other
-    space gets a higher peak. Stops after `most_work` arcs. Source: uncrossing of minimum cuts (submodularity of live
+    S is the least closed set at which a bad op v can run. A move runs what is in S in the present order, then v, then
+    the rest in the present order. It is taken if the profile, sorted from its top, gets smaller and no other space gets
+    a higher peak. Stops after `most_work` arcs. Source: uncrossing of minimum cuts (submodularity of live
     bytes); never returns a worse order.
     """
     current = Profile(problem, order, space)
@@ -31,7 +32,7 @@ def uncross(problem: Problem, order: Order, cuts: Cuts, space: int, most_work: i
 class Profile:
     """An order with its live bytes, place by place."""
 
-    def __init__(self, problem: Problem, order: Order, space: int) -> None:
+    def __init__(self, problem: Problem, order: Order, space: SpaceId) -> None:
         n_spaces = len(problem.graph.spaces)
         profile = _native.profile(problem.native, order, problem.in_place).reshape(len(order), n_spaces)
         self.problem = problem
@@ -41,7 +42,7 @@ class Profile:
         self.peaks = profile.max(axis=0, initial=0)
         self.falling = np.sort(self.here)[::-1]
 
-    def with_cut(self, place: int, cut: Cut) -> "Profile":
+    def with_cut(self, place: Place, cut: ClosureCut) -> "Profile":
         """Return the order in which what a cut holds runs first, then the op at `place`, then the rest."""
         before = cut.before[self.order]
         after = ~before
@@ -57,7 +58,9 @@ class Profile:
         return bool(len(different)) and bool(self.falling[different[0]] < other.falling[different[0]])
 
 
-def _first_better(problem: Problem, current: Profile, cuts: Cuts, space: int, most_work: int) -> Profile | None:
+def _first_better(
+    problem: Problem, current: Profile, cuts: ClosureCuts, space: SpaceId, most_work: int
+) -> Profile | None:
     order, here = current.order, current.here
     worst = np.argsort(-here, kind="stable")[:_MOST_TRIED]
     for place in worst.tolist():

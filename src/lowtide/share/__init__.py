@@ -1,4 +1,7 @@
-"""Sharing storage by name: slots that hold blobs one after the other, for runtimes that know no addresses."""
+"""Sharing storage by name: slots that hold blobs one after the other, for runtimes that know no addresses.
+
+For the Caffe2 framework to come.
+"""
 
 from lowtide.share.blob_ranges import BlobRange, blob_ranges
 from lowtide.share.branch_safe import share_branch_safe

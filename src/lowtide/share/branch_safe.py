@@ -38,7 +38,7 @@ def share_branch_safe(
     overwrites external outputs. Complexity: O(n e / 64 + n * free slots) time, n * n / 8 bytes.
     """
     written = {blob for writes in net.writes for blob in writes}
-    walk = _Walk(net, heads, ops, (written & set(shareable)) - net.externals)
+    walk = _BranchWalk(net, heads, ops, (written & set(shareable)) - net.externals)
     walk.run()
     renames: dict[str, str] = {}
     names = _free_names(net, scope)
@@ -59,7 +59,7 @@ def _size(entry: _FreeSlot) -> int:
     return entry[0][0]
 
 
-class _Walk:
+class _BranchWalk:
     def __init__(self, net: NamedNet, heads: Collection[str], ops: Collection[int], shareable: Collection[str]) -> None:
         self._net = net
         self._ops = sorted(set(ops))

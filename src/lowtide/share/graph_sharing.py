@@ -7,9 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.analysis import Problem
-from lowtide.analysis.live_ranges import LiveRanges, live_ranges
+from lowtide.analysis.live_ranges import live_ranges
+from lowtide.analysis.storage_blocks import storage_blocks
 from lowtide.errors import UsageError, VerificationError
-from lowtide.graph import Graph, Lifetime
+from lowtide.graph import Graph
+from lowtide.graph.reorder import is_valid_order
 from lowtide.share.slot_arrays import Intervals
 from lowtide.share.slot_search import search
 from lowtide.share.slots import WORK_LIMIT
@@ -51,8 +53,11 @@ def share(
     if algorithm not in ("greedy", "optimal") or work_limit < 0:
         raise UsageError(f"algorithm {algorithm!r}, work limit {work_limit}: give greedy or optimal, and 0 or more")
     problem = Problem(graph, in_place=in_place)
-    ranges = live_ranges(graph, problem.plan(problem.given_order() if order is None else _checked(graph, order)))
-    block_of, blocks = _blocks(graph, ranges)
+    chosen = problem.given_order() if order is None else np.asarray(order, np.int32)
+    if not is_valid_order(graph, chosen):
+        raise UsageError("the order does not run every op once, after all it depends on; give a valid order")
+    ranges = live_ranges(graph, problem.plan(chosen))
+    blocks = storage_blocks(graph, ranges)
     slot_of_block = np.zeros(len(blocks), np.int64)
     slot_sizes: list[int] = []
     slot_spaces: list[int] = []
@@ -60,8 +65,8 @@ def share(
     bounds: dict[str, int] = {}
     optimal = True
     for position, space in enumerate(graph.spaces):
-        here = np.flatnonzero(blocks[:, 0] == position)
-        intervals = Intervals(blocks[here, 1], blocks[here, 2] - 1, blocks[here, 3])
+        here = np.flatnonzero(blocks.spaces == position)
+        intervals = Intervals(blocks.first_steps[here], blocks.last_steps[here] - 1, blocks.sizes[here])
         found = search(intervals, work_limit if algorithm == "optimal" else 0)
         _verify(intervals, found.slot_of, space.name)
         largest = np.zeros(int(found.slot_of.max(initial=-1)) + 1, np.int64)
@@ -73,7 +78,7 @@ def share(
         bounds[space.name] = found.lower_bound_bytes
         optimal = optimal and found.optimal
     slot_of = np.full(graph.n_buffers, -1, np.int64)
-    slot_of[ranges.buffers] = slot_of_block[block_of]
+    slot_of[ranges.buffers] = slot_of_block[blocks.of_residency]
     return Sharing(
         slot_of=slot_of,
         slot_sizes=np.asarray(slot_sizes, np.int64),
@@ -82,37 +87,6 @@ def share(
         lower_bound_bytes=bounds,
         optimal=optimal,
     )
-
-
-def _checked(graph: Graph, order: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the order if it holds every op once, after all that it depends on; raises UsageError."""
-    before = graph.structure.predecessors
-    places = np.empty(graph.n_ops, np.int64)
-    if np.array_equal(np.sort(order), np.arange(graph.n_ops)):
-        places[order] = np.arange(graph.n_ops)
-        if (places[before.values] < places[before.owners()]).all():
-            return np.asarray(order, np.int32)
-    raise UsageError("the order does not run every op once, after all it depends on; give a valid order")
-
-
-def _blocks(graph: Graph, ranges: LiveRanges) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Join buffers that hand their storage on; returns the block of each, and rows (space, first, last, size).
-
-    Inputs are all there before the first step, even one that is freed in it.
-    """
-    at_start = (ranges.first_steps == 0) & (graph.lifetimes[ranges.buffers] <= Lifetime.DONATED)
-    block_of = np.empty(len(ranges), np.int64)
-    blocks: list[list[int]] = []
-    for row, continues in enumerate(ranges.continues.tolist()):
-        last = int(ranges.last_steps[row])
-        if continues < 0:
-            block_of[row] = len(blocks)
-            first = int(ranges.first_steps[row]) - int(at_start[row])
-            blocks.append([int(ranges.spaces[row]), first, last, int(graph.sizes[ranges.buffers[row]])])
-        else:
-            block_of[row] = block_of[continues]
-            blocks[int(block_of[row])][2] = last
-    return block_of, np.asarray(blocks, np.int64).reshape(-1, 4)
 
 
 def _verify(intervals: Intervals, slot_of: NDArray[np.int64], space: str) -> None:

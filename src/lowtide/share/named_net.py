@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import compress
 
 from lowtide.errors import GraphError
 from lowtide.graph import Graph, Lifetime
@@ -84,16 +85,13 @@ class NamedNet:
                 )
             )
             last_ordered = (position,) if ordered else last_ordered
-        lifetimes: list[int] = graph.lifetimes.tolist()
+        at_start: list[bool] = graph.exists_at_start.tolist()
+        outputs: list[bool] = (graph.lifetimes == Lifetime.OUTPUT).tolist()
         homes: list[int] = graph.buffer_spaces.tolist()
         return cls(
             ops=tuple(ops),
-            external_inputs=tuple(
-                name for name, lifetime in zip(names, lifetimes, strict=True) if lifetime <= Lifetime.DONATED
-            ),
-            external_outputs=tuple(
-                name for name, lifetime in zip(names, lifetimes, strict=True) if lifetime == Lifetime.OUTPUT
-            ),
+            external_inputs=tuple(compress(names, at_start)),
+            external_outputs=tuple(compress(names, outputs)),
             sizes=dict(zip(names, graph.sizes.tolist(), strict=True)),
             blob_devices={name: spaces[home] for name, home in zip(names, homes, strict=True)},
         )

@@ -43,7 +43,7 @@ def search(intervals: Intervals, work_limit: int) -> FoundSlots:
         if found is not None and total_bytes(intervals, found) < total_bytes(intervals, known):
             known = found
         return FoundSlots(known, bound.total, optimal=total_bytes(intervals, known) == bound.total, work=work)
-    walk = _Walk(intervals, by_size, (first, last), bound, known, work_limit)
+    walk = _SlotWalk(intervals, by_size, (first, last), bound, known, work_limit)
     detours, finished = 0, False
     while not finished and walk.work < work_limit:
         finished = walk.run(detours)
@@ -62,7 +62,7 @@ class _Level:
     tried: int = 0
 
 
-class _Walk:
+class _SlotWalk:
     """The search tree, one level a blob, walked depth first without recursion."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The event simulation: plays a plan on lanes and records when every step happens."""
+"""The event simulation: plays a plan on streams and records when every step happens."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from lowtide.costs import Prices, given_prices
 from lowtide.errors import GraphError
 from lowtide.graph import Graph
 from lowtide.plan import HOME, Plan, StepKind
-from lowtide.timeline.timeline import COMPUTE, NO_LANE, Timeline
+from lowtide.timeline.timeline import COMPUTE, NO_STREAM, Timeline
 
 _Copy = tuple[int, int]
 """A buffer and the memory space that holds a copy of it."""
@@ -20,9 +20,9 @@ _Extra = dict[tuple[int, int], float]
 def play_timeline(graph: Graph, plan: Plan, prices: Prices | None = None) -> Timeline:
     """Play a plan and record when every step starts and ends. O(steps + e).
 
-    Ops run one after the other on one lane; copies between two memory spaces run one after the other on a lane of
+    Ops run one after the other on one stream; copies between two memory spaces run one after the other on a stream of
     their own per direction. The program issues steps in plan order and goes on at once after a copy; a copy starts
-    when it is issued, its lane is free and its source is complete. A run waits until copies to what it touches are
+    when it is issued, its stream is free and its source is complete. A run waits until copies to what it touches are
     complete, and until copies from what it overwrites or takes over are done; a free waits for every copy that reads
     or writes what it frees. So memory over time is what the order of the steps says: a buffer that leaves stays until
     its copy is done, one that comes back is live from the start of its copy.
@@ -53,8 +53,8 @@ def _play(graph: Graph, plan: Plan, prices: Prices, known: _Extra) -> Timeline:
             player.copy_in(step, target, space)
     return Timeline(
         profile=prices.profile,
-        lanes=tuple(player.lanes),
-        step_lanes=np.asarray(player.step_lanes, np.int8),
+        streams=tuple(player.streams),
+        step_streams=np.asarray(player.step_streams, np.int8),
         starts=np.asarray(player.starts, np.float64),
         durations=np.asarray(player.durations, np.float64),
         stalls=np.asarray(player.stalls, np.float64),
@@ -64,7 +64,7 @@ def _play(graph: Graph, plan: Plan, prices: Prices, known: _Extra) -> Timeline:
 
 
 class _Player:
-    """The clocks of all lanes and what is still being copied, after the steps so far."""
+    """The clocks of all streams and what is still being copied, after the steps so far."""
 
     def __init__(self, graph: Graph, plan: Plan, run_seconds: Sequence[float]) -> None:
         self._graph = graph
@@ -74,10 +74,10 @@ class _Player:
         self._now = 0.0  # when the program reaches the next step
         self._ready: dict[_Copy, float] = {}  # when a copy that is being written is complete
         self._in_use: dict[_Copy, float] = {}  # until when copies read or write a residency
-        self._lane_of: dict[tuple[int, int], int] = {}
+        self._stream_of: dict[tuple[int, int], int] = {}
         self._free_at = [0.0]
-        self.lanes = ["compute"]
-        self.step_lanes = [NO_LANE] * plan.n_steps
+        self.streams = ["compute"]
+        self.step_streams = [NO_STREAM] * plan.n_steps
         self.starts = [0.0] * plan.n_steps
         self.durations = [0.0] * plan.n_steps
         self.stalls = [0.0] * plan.n_steps
@@ -90,7 +90,7 @@ class _Player:
                 start = max(start, self._ready.get((buffer, self._homes[buffer]), 0.0))
             for buffer in overwrites:
                 start = max(start, self._in_use.pop((buffer, self._homes[buffer]), 0.0))
-        self.step_lanes[step] = COMPUTE
+        self.step_streams[step] = COMPUTE
         self.starts[step] = start
         self.durations[step] = self._run_seconds[op]
         self.stalls[step] = start - self._now
@@ -105,11 +105,11 @@ class _Player:
         self._now = until
 
     def copy_out(self, step: int, buffer: int, space: int) -> None:
-        """Start a copy from the home space as soon as its source is complete and its lane is free."""
+        """Start a copy from the home space as soon as its source is complete and its stream is free."""
         self._copy(step, buffer, self._homes[buffer], space)
 
     def copy_in(self, step: int, buffer: int, space: int) -> None:
-        """Start a copy to the home space as soon as its source is complete and its lane is free."""
+        """Start a copy to the home space as soon as its source is complete and its stream is free."""
         self._copy(step, buffer, space, self._homes[buffer])
 
     def final_stall(self) -> float:
@@ -117,28 +117,28 @@ class _Player:
         return max(self._now, *self._free_at) - self._now
 
     def _copy(self, step: int, buffer: int, source: int, target: int) -> None:
-        lane = self._lane(source, target, step)
-        start = max(self._now, self._free_at[lane], self._ready.get((buffer, source), 0.0))
+        stream = self._stream(source, target, step)
+        start = max(self._now, self._free_at[stream], self._ready.get((buffer, source), 0.0))
         seconds = self._sizes[buffer] / self._graph.spaces[source].bandwidth_bytes_per_s[self._name(target)]
         end = start + seconds
-        self.step_lanes[step] = lane
+        self.step_streams[step] = stream
         self.starts[step] = start
         self.durations[step] = seconds
-        self._free_at[lane] = self._ready[buffer, target] = self._in_use[buffer, target] = end
+        self._free_at[stream] = self._ready[buffer, target] = self._in_use[buffer, target] = end
         self._in_use[buffer, source] = max(end, self._in_use.get((buffer, source), 0.0))
 
-    def _lane(self, source: int, target: int, step: int) -> int:
-        lane = self._lane_of.get((source, target))
-        if lane is None:
+    def _stream(self, source: int, target: int, step: int) -> int:
+        stream = self._stream_of.get((source, target))
+        if stream is None:
             if self._name(target) not in self._graph.spaces[source].bandwidth_bytes_per_s:
                 raise GraphError(
                     f"graph {self._graph.name!r}: memory space {self._name(source)!r} has no bandwidth_bytes_per_s to "
                     f"{self._name(target)!r}, where step {step} copies a buffer; add it to the space"
                 )
-            lane = self._lane_of[source, target] = len(self.lanes)
-            self.lanes.append(f"{self._name(source)} -> {self._name(target)}")
+            stream = self._stream_of[source, target] = len(self.streams)
+            self.streams.append(f"{self._name(source)} -> {self._name(target)}")
             self._free_at.append(0.0)
-        return lane
+        return stream
 
     def _name(self, space: int) -> str:
         return self._graph.spaces[space].name

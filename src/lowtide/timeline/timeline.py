@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 COMPUTE = 0
-"""The lane that runs ops; every other lane copies in one direction."""
-NO_LANE = -1
-"""Stored for steps that take no time on any lane: frees."""
+"""The stream that runs ops; every other stream copies in one direction."""
+NO_STREAM = -1
+"""Stored for steps that take no time on any stream: frees."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -19,20 +19,20 @@ class Timeline:
     """When every step of a plan starts and ends, in seconds from the start of the plan.
 
     Arrays have one entry per step. The program itself stands at a step from `starts - stalls` (runs and frees) on;
-    copies start on their lane when the data and the lane are ready, while the program goes on.
+    copies start on their stream when the data and the stream are ready, while the program goes on.
     """
 
     profile: str
     """The cost profile that priced the ops."""
-    lanes: tuple[str, ...]
+    streams: tuple[str, ...]
     """"compute", then one "source -> destination" per pair of memory spaces that the plan copies between."""
-    step_lanes: NDArray[np.int8]
-    """The lane of every step, a position in `lanes`, or NO_LANE."""
+    step_streams: NDArray[np.int8]
+    """The stream of every step, a position in `streams`, or NO_STREAM."""
     starts: NDArray[np.float64]
     durations: NDArray[np.float64]
-    """How long every step occupies its lane; 0 for frees."""
+    """How long every step occupies its stream; 0 for frees."""
     stalls: NDArray[np.float64]
-    """How long the compute lane stands still before the step: a run that waits for data, a free that waits for a
+    """How long the compute stream stands still before the step: a run that waits for data, a free that waits for a
     copy of what it frees."""
     final_stall: float
     """How long the plan waits after its last step for copies still under way."""
@@ -51,7 +51,7 @@ class Timeline:
 
     @cached_property
     def stall_seconds(self) -> float:
-        """How long the compute lane stands still altogether."""
+        """How long the compute stream stands still altogether."""
         return math.fsum([*self.stalls.tolist(), self.final_stall])
 
     @property
@@ -66,13 +66,13 @@ class Timeline:
 
     @cached_property
     def busy_seconds(self) -> Mapping[str, float]:
-        """How long every lane is busy, by name."""
-        return {name: self._busy(lane) for lane, name in enumerate(self.lanes)}
+        """How long every stream is busy, by name."""
+        return {name: self._busy(stream) for stream, name in enumerate(self.streams)}
 
     @cached_property
     def hidden_seconds(self) -> float:
-        """Transfer time during which the compute lane is busy too, summed over all copies. O(steps)."""
-        computes, copies = self.step_lanes == COMPUTE, self.step_lanes > COMPUTE
+        """Transfer time during which the compute stream is busy too, summed over all copies. O(steps)."""
+        computes, copies = self.step_streams == COMPUTE, self.step_streams > COMPUTE
         if not computes.any():
             return 0.0
         starts, durations = self.starts[computes], self.durations[computes]
@@ -83,5 +83,5 @@ class Timeline:
         overlap = np.interp(self.ends[copies], instants, passed) - np.interp(self.starts[copies], instants, passed)
         return math.fsum(overlap.tolist())
 
-    def _busy(self, lane: int) -> float:
-        return math.fsum(self.durations[self.step_lanes == lane].tolist())
+    def _busy(self, stream: int) -> float:
+        return math.fsum(self.durations[self.step_streams == stream].tolist())

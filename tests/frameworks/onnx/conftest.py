@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from lowtide.analysis import Problem, simulate
-from lowtide.frameworks.onnx import OnnxModel
 from lowtide.graph import Graph
+from lowtide.onnx import OnnxModel
 from lowtide.plan import Plan
+from tests.oracles.random_plans import random_order
 
 Shape = Sequence[int | str] | None
 
@@ -219,30 +221,13 @@ def cases_fixture() -> dict[str, Case]:
     return CASES
 
 
-def random_order(graph: Graph, seed: int) -> np.ndarray:
-    """Draw a valid order: repeatedly one of the ready ops."""
-    generator = np.random.default_rng(seed)
-    successors = list(graph.structure.successors)
-    missing = [len(before) for before in graph.structure.predecessors]
-    ready = [op for op, count in enumerate(missing) if count == 0]
-    order: list[int] = []
-    while ready:
-        op = ready.pop(int(generator.integers(len(ready))))
-        order.append(op)
-        for after in successors[op]:
-            missing[after] -= 1
-            if missing[after] == 0:
-                ready.append(after)
-    return np.asarray(order, np.int32)
-
-
 def random_plan(graph: Graph, seed: int) -> Plan:
     """Plan a random order of a graph and of everything it calls, taking all in-place pairs that fit."""
     callees: dict[str, Plan] = {}
     for name in dict.fromkeys(name for names in graph.callees for name in names):
         plan = random_plan(graph.subgraphs[name], seed + 1)
         callees[name] = replace(plan, peak_bytes=simulate(graph.subgraphs[name], plan).peak_bytes)
-    return Problem(graph, callees).plan(random_order(graph, seed))
+    return Problem(graph, callees).plan(np.asarray(random_order(graph, Random(seed)), np.int32))
 
 
 @pytest.fixture(name="plan_of")

@@ -9,7 +9,7 @@ import pytest
 from onnx import ModelProto
 
 from lowtide.errors import FingerprintError, UnsupportedError
-from lowtide.frameworks.onnx import OnnxModel
+from lowtide.onnx import OnnxModel
 from lowtide.plan import CopyIn, CopyOut, Plan, Run
 
 SEEDS = range(4)

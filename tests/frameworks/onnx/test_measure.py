@@ -9,8 +9,8 @@ import onnx.reference
 import onnxruntime
 import pytest
 
-from lowtide.frameworks.onnx import OnnxModel, measure_peak
-from lowtide.frameworks.onnx.inputs import random_inputs
+from lowtide.frameworks.onnx.running.inputs import random_inputs
+from lowtide.onnx import OnnxModel, measure_peak
 from lowtide.plan import Plan
 
 

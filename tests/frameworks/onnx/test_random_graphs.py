@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from lowtide.frameworks.onnx import OnnxModel
+from lowtide.onnx import OnnxModel
 from lowtide.plan import Plan
 
 WIDTH = 16

@@ -9,8 +9,8 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from lowtide.errors import GraphError, UnsupportedError, UsageError
-from lowtide.frameworks.onnx import read
 from lowtide.graph import Graph, Lifetime
+from lowtide.onnx import read
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

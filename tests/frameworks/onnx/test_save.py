@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from lowtide.errors import FingerprintError, InputError, UnsupportedError, UsageError
-from lowtide.frameworks.onnx import OnnxModel
+from lowtide.onnx import OnnxModel
 from lowtide.plan import Plan
 
 

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch.utils import _pytree as pytree
 from lowtide.analysis import Problem, simulate
 from lowtide.graph import Graph
 from lowtide.plan import Plan
+from tests.oracles.random_plans import random_order
 
 
 @pytest.fixture(autouse=True)
@@ -22,24 +24,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def random_order(graph: Graph, seed: int) -> np.ndarray:
-    """Draw a valid order: repeatedly one of the ready ops."""
-    generator = np.random.default_rng(seed)
-    successors = list(graph.structure.successors)
-    missing = [len(before) for before in graph.structure.predecessors]
-    ready = [op for op, count in enumerate(missing) if count == 0]
-    order: list[int] = []
-    while ready:
-        op = ready.pop(int(generator.integers(len(ready))))
-        order.append(op)
-        for after in successors[op]:
-            missing[after] -= 1
-            if missing[after] == 0:
-                ready.append(after)
-    assert len(order) == graph.n_ops
-    return np.asarray(order, np.int32)
 
 
 def digest_of(values: Any) -> str:
@@ -62,7 +46,10 @@ def plans_fixture() -> Callable[[Graph], list[Plan]]:
         callees = {name: Plan.baseline(callee) for name, callee in graph.subgraphs.items()}
         peaks = {name: simulate(graph.subgraphs[name], plan).peak_bytes for name, plan in callees.items()}
         problem = Problem(graph, {name: replace(plan, peak_bytes=peaks[name]) for name, plan in callees.items()})
-        return [Plan.baseline(graph), *(problem.plan(random_order(graph, seed)) for seed in range(n_random))]
+        return [
+            Plan.baseline(graph),
+            *(problem.plan(np.asarray(random_order(graph, Random(seed)), np.int32)) for seed in range(n_random)),
+        ]
 
     return plans_of
 

@@ -1,6 +1,9 @@
 """PyTorch programs behind the interface that all frameworks share, and what bad input gets."""
 
+import sys
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -11,7 +14,11 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import lowtide
 import lowtide.torch as lt
-from lowtide.errors import InputError, MalformedInputError, UnsupportedError, UsageError
+from lowtide.errors import InputError, MalformedInputError, UnsupportedError, UsageError, VerificationError
+from lowtide.frameworks.torch.reading.in_place import in_place_forms
+from lowtide.frameworks.torch.reading.lowering import lower
+from lowtide.frameworks.torch.reading.read import Reading
+from lowtide.offload import Host
 from lowtide.plan import Plan
 
 
@@ -138,3 +145,49 @@ def test_importing_lowtide_loads_no_framework() -> None:
 
     code = "import sys, lowtide; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_old_names_of_a_model_do_the_same_and_warn() -> None:
+    """They stay for one release."""
+    model, host = lt.TorchModel((nn.Linear(4, 4), (torch.ones(2, 4),))), Host(bandwidth_bytes_per_s=1e9)
+    with pytest.warns(DeprecationWarning, match="in_chunks"):
+        assert model.in_pieces is model.in_chunks
+    with pytest.warns(DeprecationWarning, match="with_host"):
+        assert model.beside(host).graph.fingerprint == model.with_host(host).graph.fingerprint
+
+
+def test_a_program_is_lowered_once_for_its_graph_its_plans_and_what_is_measured() -> None:
+    lowered: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is lower.__code__:
+            lowered.append(frame.f_code.co_name)
+
+    program, host = lt.capture(gpt2_step()), Host(bandwidth_bytes_per_s=1e9)
+    plan = lowtide.minimize(lt.read(program)).plan
+    sys.setprofile(note)
+    try:
+        model = lt.TorchModel(program)
+        model.apply(plan)
+        model.measure(plan)
+        model.with_host(host).apply(Plan.baseline(model.with_host(host).graph))
+    finally:
+        sys.setprofile(None)
+    assert lowered == ["lower"]
+
+
+def test_the_in_place_forms_of_an_op_are_found_once() -> None:
+    reading = Reading(lt.capture(gpt2_step()))
+    found = [in_place_forms(op, reading.lowered) for op in reading.lowered.ops]
+    assert any(found)
+    assert all(
+        in_place_forms(op, reading.lowered) is forms for op, forms in zip(reading.lowered.ops, found, strict=True)
+    )
+
+
+def test_a_wrong_plan_is_refused_although_another_was_verified() -> None:
+    model = lt.TorchModel(gpt2_step())
+    plan = lowtide.minimize(model.graph).plan
+    model.apply(plan)
+    with pytest.raises(VerificationError):
+        model.apply(replace(plan, targets=plan.targets[::-1].copy()))

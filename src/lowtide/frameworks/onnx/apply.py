@@ -5,18 +5,20 @@ from collections.abc import Sequence
 from onnx import GraphProto, ModelProto
 
 from lowtide.errors import FingerprintError, UnsupportedError
-from lowtide.frameworks.onnx.operators import input_names, subgraphs_of
-from lowtide.frameworks.onnx.translate import Translation
-from lowtide.plan import Plan, StepKind
+from lowtide.frameworks.onnx.operators.nodes import input_names, subgraphs_of
+from lowtide.frameworks.onnx.reading.translation import Translation
+from lowtide.plan import Plan, StepKind, verify
 
 
 def reorder_model(model: ModelProto, translation: Translation, plan: Plan) -> ModelProto:
     """Return a copy of the model with its nodes, and those of planned subgraphs, in the plan's order.
 
     Views and constants stand right before their first reader. Everything but the order stays as it is, unknown fields
-    included. Raises FingerprintError for a plan of another graph, UnsupportedError for one that is more than an order.
+    included. Raises FingerprintError for a plan of another graph, UnsupportedError for one that is more than an order,
+    VerificationError for one that breaks the program.
     """
     _check_plan(translation, plan)
+    verify(translation.graph, plan, check_capacity=False)
     reordered = ModelProto()
     reordered.CopyFrom(model)
     _reorder(reordered.graph, translation, plan)

@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 from onnx.inliner import inline_local_functions, inline_selected_functions
 
-from lowtide.errors import UnsupportedError
-from lowtide.frameworks.onnx.allocator import counting_allocator
-from lowtide.frameworks.onnx.external import check_weights_present
-from lowtide.frameworks.onnx.load import serialize
-from lowtide.frameworks.onnx.operators import all_nodes, operator_of
-from lowtide.frameworks.onnx.seeds import with_seeds
-from lowtide.frameworks.onnx.session import one_line, open_session
-from lowtide.frameworks.onnx.tables import EXPANDED
+from lowtide.errors import UnsupportedError, one_line
+from lowtide.frameworks.onnx.loading.external_data import check_weights_present
+from lowtide.frameworks.onnx.loading.load import serialize
+from lowtide.frameworks.onnx.operators.nodes import all_nodes, operator_of
+from lowtide.frameworks.onnx.operators.tables import EXPANDED
+from lowtide.frameworks.onnx.running.inputs import with_seeds
+from lowtide.frameworks.onnx.running.session import counting_allocator, open_session
 
 Array = NDArray[Any]
 

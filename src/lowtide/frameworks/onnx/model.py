@@ -10,25 +10,30 @@ from lowtide.errors import UnsupportedError
 from lowtide.files import write_bytes
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.onnx.apply import reorder_model
-from lowtide.frameworks.onnx.external import check_weights_reachable
-from lowtide.frameworks.onnx.inputs import random_inputs
-from lowtide.frameworks.onnx.load import ModelSource, describe_source, load_model, serialize, source_folder
+from lowtide.frameworks.onnx.loading.external_data import check_weights_reachable
+from lowtide.frameworks.onnx.loading.load import ModelSource, describe_source, load_model, serialize, source_folder
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
-from lowtide.frameworks.onnx.read import translate_model
+from lowtide.frameworks.onnx.read import read_model
+from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
 
 class OnnxModel:
-    """An ONNX model and its graph."""
+    """An ONNX model and its graph, read once."""
 
     def __init__(self, source: ModelSource, dims: Mapping[str, int] | None = None) -> None:
-        """Read a model from a file or an object; see `lowtide.frameworks.onnx.read` for `dims` and for the errors."""
+        """Read a model from a path or an object; its weights are never loaded.
+
+        `dims` gives sizes to dynamic dimensions by name. One without a name is called after its input and place: "x.0".
+        Raises MalformedInputError for a broken model, UnsupportedError for dynamic dimensions without a size (it lists
+        all of them), UsageError for sizes that do not fit the model, GraphError for sizes no machine can hold.
+        """
         self._model = load_model(source)
         self._name = describe_source(source)
         self._folder = source_folder(source)
         self._dims = dict(dims or {})
-        self._translation = translate_model(self._model, self._dims, self._name)
+        self._translation = read_model(self._model, self._dims, self._name)
 
     @property
     def file_endings(self) -> tuple[str, ...]:
@@ -41,14 +46,15 @@ class OnnxModel:
         return self._translation.graph
 
     @property
-    def in_pieces(self) -> None:
+    def in_chunks(self) -> None:
         """None: only the order of an ONNX model changes."""
         return None
 
     def apply(self, plan: Plan) -> ModelProto:
         """Return the model with its nodes in the plan's order and nothing else changed; the original stays.
 
-        Raises FingerprintError for a plan of another graph, UnsupportedError for one that is more than an order.
+        Raises FingerprintError for a plan of another graph, UnsupportedError for one that is more than an order,
+        VerificationError for one that breaks the program.
         """
         return reorder_model(self._model, self._translation, plan)
 

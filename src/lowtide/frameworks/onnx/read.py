@@ -1,37 +1,26 @@
-"""ONNX models to lowtide graphs."""
+"""ONNX models become graphs: check the model, infer its shapes, translate its nodes."""
 
 from collections.abc import Mapping
 
 from onnx import ModelProto
 
-from lowtide.frameworks.onnx.check import check_model
-from lowtide.frameworks.onnx.check_operators import check_operators
-from lowtide.frameworks.onnx.check_text import check_text
-from lowtide.frameworks.onnx.load import ModelSource, describe_source, load_model
-from lowtide.frameworks.onnx.operators import domain_of
-from lowtide.frameworks.onnx.scope import Context, Scope
-from lowtide.frameworks.onnx.shapes import infer_types
-from lowtide.frameworks.onnx.tensors import is_short
-from lowtide.frameworks.onnx.translate import Translation, Translator
-from lowtide.graph import Graph, Lifetime
+from lowtide.frameworks.onnx.loading.check import check_model
+from lowtide.frameworks.onnx.operators.nodes import domain_of, fed_inputs
+from lowtide.frameworks.onnx.reading.scope import Context, Scope
+from lowtide.frameworks.onnx.reading.translate import Translator
+from lowtide.frameworks.onnx.reading.translation import Translation
+from lowtide.frameworks.onnx.shapes.infer import infer_types
+from lowtide.frameworks.onnx.shapes.short_tensors import is_short
+from lowtide.graph import Lifetime
 
 
-def read(model: ModelSource, dims: Mapping[str, int] | None = None) -> Graph:
-    """Read an ONNX model, from a file or an object, as ONNX Runtime runs it on the CPU; weights are never loaded.
+def read_model(model: ModelProto, dims: Mapping[str, int], where: str) -> Translation:
+    """Read a model as ONNX Runtime runs it on the CPU, and remember which nodes every op stands for.
 
-    `dims` gives sizes to dynamic dimensions by name; one without a name is called after its input and place ("x.0").
-    Views are contracted to their base, subgraphs become callees. `Graph.unmodeled` lists what could not be modeled.
-    Raises MalformedInputError for a broken model, UnsupportedError for dynamic dimensions without a size (it lists
-    all of them), UsageError for sizes that do not fit the model, GraphError for sizes no machine can hold.
+    Views are contracted to their base, subgraphs become callees, weights are never loaded. `Graph.unmodeled` lists what
+    could not be modeled. `dims` and the errors are those of `OnnxModel`; `where` names the model in messages.
     """
-    return translate_model(load_model(model), dims or {}, describe_source(model)).graph
-
-
-def translate_model(model: ModelProto, dims: Mapping[str, int], where: str) -> Translation:
-    """Read a loaded model, named `where` in messages, and remember which nodes every op stands for; see `read`."""
-    check_text(model, where)
-    check_model(model)
-    check_operators(model)
+    check_model(model, where)
     typed = infer_types(model, dims, where).graph
     context = Context(
         model=model,
@@ -41,12 +30,9 @@ def translate_model(model: ModelProto, dims: Mapping[str, int], where: str) -> T
     )
     scope = Scope(context, "", typed)
     scope.add_weights(model.graph)
-    weights = {tensor.name for tensor in model.graph.initializer}
-    weights.update(tensor.values.name for tensor in model.graph.sparse_initializer)
-    for value in model.graph.input:
-        if value.name not in weights:
-            size = scope.bytes_of(value.name, "the inputs")
-            scope.define(value.name, scope.add_buffer(value.name, size, Lifetime.INPUT))
+    for value in fed_inputs(model.graph):
+        size = scope.bytes_of(value.name, "the inputs")
+        scope.define(value.name, scope.add_buffer(value.name, size, Lifetime.INPUT))
     translator = Translator(scope, model.graph, typed)
     translator.collect()
     scope.add_inner_weights()

@@ -1,28 +1,30 @@
 """A PyTorch program as lowtide sees it: captured once, planned, applied, measured."""
 
+import warnings
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from lowtide.costs import Prices
 from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.model import Measurement
-from lowtide.frameworks.torch.apply import Applied, apply_captured
-from lowtide.frameworks.torch.capture import capture
-from lowtide.frameworks.torch.captured import Captured
-from lowtide.frameworks.torch.exported_file import load_exported
-from lowtide.frameworks.torch.measure_captured import measure_captured
-from lowtide.frameworks.torch.measured_costs import measure_prices
-from lowtide.frameworks.torch.pieces.split_updates import split_updates
-from lowtide.frameworks.torch.read import read_captured
+from lowtide.frameworks.torch.capture.capture import capture
+from lowtide.frameworks.torch.capture.exported_file import load_exported
+from lowtide.frameworks.torch.emit.apply import Applied, apply_plan
+from lowtide.frameworks.torch.measure.measure_captured import measure_captured
+from lowtide.frameworks.torch.measure.measured_costs import measure_prices
+from lowtide.frameworks.torch.reading.captured import Captured
+from lowtide.frameworks.torch.reading.read import Reading
+from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_updates
 from lowtide.graph import Graph
 from lowtide.offload import Host
 from lowtide.plan import Plan
 
 
 class TorchModel:
-    """A PyTorch program and its graph."""
+    """A PyTorch program, captured and read once."""
 
     def __init__(self, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None) -> None:
         """Capture a program: a path to a .pt2 file, or anything that `capture` takes, and with its errors."""
@@ -30,6 +32,9 @@ class TorchModel:
             raise UsageError("a PyTorch program takes its sizes from its example inputs; --dim is for ONNX models")
         self.host = host
         self.captured = capture(load_exported(Path(source)) if isinstance(source, str | Path) else source)
+        self._readings = _Readings(self.captured)
+        self._verified: WeakSet[Plan] = WeakSet()
+        """The plans that were verified for this program."""
 
     @property
     def file_endings(self) -> tuple[str, ...]:
@@ -42,38 +47,53 @@ class TorchModel:
         return self._graph
 
     @property
+    def in_chunks(self) -> Graph | None:
+        """The program with the updates of its largest tensors done in chunks of rows; see `split_updates`."""
+        return self._graph_in_chunks
+
+    def with_host(self, host: Host) -> "TorchModel":
+        """Return the same program with a host that its plans may copy to."""
+        other = TorchModel(self.captured, host=host)
+        other._readings = self._readings
+        return other
+
+    @property
     def in_pieces(self) -> Graph | None:
-        """The program with the updates of its largest tensors done in pieces of rows; see `split_updates`."""
-        return self._graph_in_pieces
+        """Return `in_chunks`; the old name, which goes in the next release."""
+        warnings.warn("TorchModel.in_pieces is now in_chunks; use that name", DeprecationWarning, stacklevel=2)
+        return self.in_chunks
 
     def beside(self, host: Host) -> "TorchModel":
-        """Return the same program with a host that its plans may copy to."""
-        return TorchModel(self.captured, host=host)
+        """Return `with_host(host)`; the old name, which goes in the next release."""
+        warnings.warn("TorchModel.beside is now with_host; use that name", DeprecationWarning, stacklevel=2)
+        return self.with_host(host)
 
     @cached_property
     def _graph(self) -> Graph:
-        return self._read(self.captured)
+        return self._with_host_added(self._readings.whole.graph)
 
     @cached_property
-    def _graph_in_pieces(self) -> Graph | None:
-        return None if self._split is None else self._read(self._split)
+    def _graph_in_chunks(self) -> Graph | None:
+        chunks = self._readings.in_chunks
+        return None if chunks is None else self._with_host_added(chunks.graph)
 
-    @cached_property
-    def _split(self) -> Captured | None:
-        return split_updates(self.captured)
+    def _with_host_added(self, graph: Graph) -> Graph:
+        return graph if self.host is None else self.host.added_to(graph)
 
-    def _read(self, captured: Captured) -> Graph:
-        graph = read_captured(captured)
-        return graph if self.host is None else self.host.beside(graph)
+    def apply(self, plan: Plan, *, verified: bool = False) -> Applied:
+        """Return the program as a callable that follows the plan, one for its graph or for that in chunks.
 
-    def apply(self, plan: Plan) -> Applied:
-        """Return the program as a callable that follows the plan, one for its graph or for that in pieces.
-
-        Raises FingerprintError for a plan of another graph.
+        A plan is verified once, or not at all where it is `verified` already, as `minimize` does with those it makes.
+        Raises FingerprintError for a plan of another graph, VerificationError for one that is wrong.
         """
-        pieces = self.in_pieces if plan.graph_fingerprint != self.graph.fingerprint else None
-        is_split = pieces is not None and plan.graph_fingerprint == pieces.fingerprint
-        return apply_captured(plan, self._split if is_split and self._split is not None else self.captured, self.host)
+        reading, graph = self._readings.whole, self.graph
+        if plan.graph_fingerprint != graph.fingerprint:
+            chunks, in_chunks = self._readings.in_chunks, self.in_chunks
+            if chunks is not None and in_chunks is not None and plan.graph_fingerprint == in_chunks.fingerprint:
+                reading, graph = chunks, in_chunks
+        applied = apply_plan(plan, reading, graph, verified=verified or plan in self._verified)
+        self._verified.add(plan)
+        return applied
 
     def save(self, plan: Plan, path: Path) -> None:
         """Raise UnsupportedError: a planned PyTorch program lives in Python, only its plan goes to a file."""
@@ -87,7 +107,7 @@ class TorchModel:
 
         Everything is compared bit for bit over all three: results, gradients, updated parameters and state.
         """
-        before = measure_captured(self.captured, self.apply(Plan.baseline(self.graph)))
+        before = measure_captured(self.captured, self.apply(Plan.baseline(self.graph), verified=True))
         after = measure_captured(self.captured, self.apply(plan))
         original = measure_captured(self.captured, self.captured.run_original)
         return Measurement(
@@ -100,4 +120,16 @@ class TorchModel:
 
     def measure_costs(self) -> Prices:
         """Run every op alone and return what it takes on its device; see `measure_prices`."""
-        return measure_prices(self.captured)
+        return measure_prices(self._readings.whole)
+
+
+class _Readings:
+    """A program as it was captured, and with its largest updates in chunks; each is read once."""
+
+    def __init__(self, captured: Captured) -> None:
+        self.whole = Reading(captured)
+
+    @cached_property
+    def in_chunks(self) -> Reading | None:
+        split = split_updates(self.whole.captured)
+        return None if split is None else Reading(split)

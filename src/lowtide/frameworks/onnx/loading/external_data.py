@@ -1,0 +1,93 @@
+"""External data: which files hold a model's weights, and whether they are where the model says."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
+
+from lowtide.errors import InputError, MalformedInputError, UnsupportedError
+from lowtide.frameworks.onnx.operators.nodes import subgraphs_of
+
+
+def external_locations(model: ModelProto) -> list[str]:
+    """Return the files a model's tensors lie in, relative to the model's own, without repeats."""
+    tensors = chain(
+        _graph_tensors(model.graph),
+        (tensor for function in model.functions for tensor in _node_tensors(function.node)),
+        (tensor for info in model.training_info for tensor in _graph_tensors(info.initialization)),
+        (tensor for info in model.training_info for tensor in _graph_tensors(info.algorithm)),
+    )
+    return list(dict.fromkeys(_location(tensor) for tensor in tensors if _is_external(tensor)))
+
+
+def check_weights_present(model: ModelProto, folder: Path | None) -> None:
+    """Raise InputError that names the weight files which are missing beside the model."""
+    locations = external_locations(model)
+    if locations and folder is None:
+        raise UnsupportedError(
+            f"the model keeps weights in {', '.join(locations)}, but has no folder to look in; give its path instead"
+        )
+    missing = [location for location in locations if folder is not None and not (folder / location).is_file()]
+    if missing:
+        raise InputError(f"weights are missing: {', '.join(missing)} should lie in {folder}; put them there")
+
+
+def check_weights_reachable(model: ModelProto, source: Path | None, target: Path) -> None:
+    """Raise UnsupportedError unless a copy of the model in folder `target` finds the same weights as in `source`."""
+    for location in external_locations(model):
+        if source is not None and _same_file(source / location, target / location):
+            continue
+        if source is None and (target / location).is_file():
+            continue
+        where = f"{source} holds" if source is not None else "the model refers to"
+        raise UnsupportedError(
+            f"{where} weights in {location!r}, which {target} does not; write the model beside its weights, or link "
+            "them into the other folder first"
+        )
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    return one.absolute() == other.absolute() or (one.exists() and other.exists() and one.samefile(other))
+
+
+def _is_external(tensor: TensorProto) -> bool:
+    return tensor.data_location == TensorProto.EXTERNAL
+
+
+def _location(tensor: TensorProto) -> str:
+    location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+    if not location or Path(location).is_absolute() or ".." in Path(location).parts:
+        raise MalformedInputError(
+            f"tensor {tensor.name!r} keeps its data in {location!r}; the place must be a file in the model's folder"
+        )
+    return location
+
+
+def _graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    yield from graph.initializer
+    yield from _sparse_tensors(graph.sparse_initializer)
+    yield from _node_tensors(graph.node)
+
+
+def _node_tensors(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
+    for node in nodes:
+        for attribute in node.attribute:
+            yield from _attribute_tensors(attribute)
+        for _, graph in subgraphs_of(node):
+            yield from _graph_tensors(graph)
+
+
+def _attribute_tensors(attribute: AttributeProto) -> Iterator[TensorProto]:
+    if attribute.HasField("t"):
+        yield attribute.t
+    yield from attribute.tensors
+    if attribute.HasField("sparse_tensor"):
+        yield from _sparse_tensors([attribute.sparse_tensor])
+    yield from _sparse_tensors(attribute.sparse_tensors)
+
+
+def _sparse_tensors(tensors: Iterable[SparseTensorProto]) -> Iterator[TensorProto]:
+    for tensor in tensors:
+        yield tensor.values
+        yield tensor.indices

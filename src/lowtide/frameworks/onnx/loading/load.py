@@ -1,0 +1,68 @@
+"""ONNX models into memory: from a path or an object, weights outside the file left where they are."""
+
+import os
+from pathlib import Path
+
+from google.protobuf.message import DecodeError, EncodeError
+from onnx import ModelProto
+
+from lowtide.errors import MalformedInputError, UnsupportedError, UsageError
+from lowtide.files import read_bytes
+from lowtide.frameworks.onnx.operators.nodes import plain
+
+ModelSource = str | os.PathLike[str] | ModelProto
+
+
+def load_model(source: ModelSource) -> ModelProto:
+    """Return the model behind a path, or the object itself; external data is never opened.
+
+    Raises MalformedInputError for a file that is no ONNX model, InputError for one that cannot be read, UsageError for
+    an object of another kind.
+    """
+    if isinstance(source, ModelProto):
+        model, where = source, "the model"
+    else:
+        model, where = _parse(_path_of(source)), str(source)
+    if not model.HasField("graph"):
+        raise MalformedInputError(f"{where} holds no graph; it is no ONNX model, or its export was cut short")
+    if model.ir_version >= 3 and not model.opset_import:
+        raise MalformedInputError(f"{where} names no operator set (opset_import); export it again")
+    return model
+
+
+def source_folder(source: ModelSource) -> Path | None:
+    """Return the folder that external data is relative to; None for a model without a file."""
+    return None if isinstance(source, ModelProto) else Path(source).parent
+
+
+def describe_source(source: ModelSource) -> str:
+    """Name a model in messages: its path, or its graph's name."""
+    return f"model {source.graph.name!r}" if isinstance(source, ModelProto) else plain(str(source))
+
+
+def serialize(model: ModelProto, name: str) -> bytes:
+    """Return a model's bytes; raises UnsupportedError for one that is too large for a single file."""
+    try:
+        return model.SerializeToString()
+    except (EncodeError, ValueError):
+        raise UnsupportedError(f"{name} is larger than 2 GiB; move its weights to external data first") from None
+
+
+def _path_of(source: str | os.PathLike[str]) -> Path:
+    try:
+        return Path(source)
+    except TypeError:
+        kind = type(source).__name__
+        raise UsageError(f"cannot read a {kind} as an ONNX model; give a path or a ModelProto") from None
+
+
+def _parse(path: Path) -> ModelProto:
+    content = read_bytes(path)
+    if not content:
+        raise MalformedInputError(f"{path} is empty; it is no ONNX model")
+    try:
+        return ModelProto.FromString(content)
+    except DecodeError:
+        raise MalformedInputError(
+            f"{path} is no ONNX model, or is damaged or cut short: its protobuf data cannot be decoded"
+        ) from None

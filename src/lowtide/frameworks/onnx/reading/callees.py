@@ -1,0 +1,147 @@
+"""What a node calls: branches, loop bodies and functions become graphs of their own.
+
+How ONNX Runtime runs them decides what counts where. A branch of an If, and what a Scan collects, is written straight
+into the node's outputs. A loop carries its values from body run to body run and copies them out at the end; what it
+collects is kept in pieces until then. A function is expanded in place.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+from onnx.inliner import inline_local_functions
+
+from lowtide.errors import MalformedInputError, one_line
+from lowtide.frameworks.onnx.operators.nodes import all_nodes, attribute_of, describe_node, operator_of, subgraphs_of
+from lowtide.frameworks.onnx.reading.scope import Scope
+from lowtide.frameworks.onnx.shapes.infer import infer_bound_types
+from lowtide.graph import Lifetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callee:
+    """One graph a node calls, and how its inputs and outputs are held."""
+
+    label: str
+    graph: GraphProto
+    typed: GraphProto
+    """The same graph after shape inference."""
+    input_lifetimes: Sequence[Lifetime] = ()
+    """INPUT where the call holds the value itself, PERSISTENT where the caller counts it already."""
+    outputs_in_caller: Sequence[str] = ()
+    """Outputs that are written into storage the caller counts already."""
+    in_file: bool = True
+    """Whether the nodes stand in an attribute of the node, where they can be put into another order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What calling means for the op that calls."""
+
+    callees: list[Callee] = field(default_factory=list[Callee])
+    kind: str
+    """The op's kind; "while" and "call" mean that its results are the roots of the body, counted once."""
+    collected: Sequence[str] = ()
+    """Outputs of which a second copy is held in pieces while the op runs."""
+
+
+def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> Call | None:
+    """Return what a node calls, or None; raises MalformedInputError where a body does not fit its node."""
+    if (node.domain, node.op_type) in scope.context.functions:
+        return _call_function(node, position, scope)
+    bodies = [
+        (label, graph, other)
+        for (label, graph), (_, other) in zip(subgraphs_of(node), subgraphs_of(typed), strict=True)
+    ]
+    if not bodies:
+        return None
+    make = _CALLS.get(operator_of(node), _call_unknown)
+    call = make(node, bodies)
+    for callee in call.callees:
+        if len(callee.graph.input) < len(callee.input_lifetimes):
+            raise MalformedInputError(f"{describe_node(node, position)}: its body has too few inputs; export it again")
+    return call
+
+
+_Bodies = Sequence[tuple[str, GraphProto, GraphProto]]
+
+
+def _call_if(node: NodeProto, bodies: _Bodies) -> Call:
+    callees = [
+        Callee(label=label, graph=graph, typed=typed, outputs_in_caller=[value.name for value in graph.output])
+        for label, graph, typed in bodies
+    ]
+    return Call(kind=node.op_type, callees=callees)
+
+
+def _call_loop(node: NodeProto, bodies: _Bodies) -> Call:
+    ((label, graph, typed),) = bodies
+    n_carried = len(graph.input) - 2
+    return Call(
+        kind="while",
+        callees=[Callee(label=label, graph=graph, typed=typed, input_lifetimes=[Lifetime.INPUT] * len(graph.input))],
+        collected=[name for name in node.output[n_carried:] if name],
+    )
+
+
+def _call_scan(node: NodeProto, bodies: _Bodies) -> Call:
+    ((label, graph, typed),) = bodies
+    count = attribute_of(node, "num_scan_inputs")
+    n_slices = count.i if count else 0
+    n_states = len(graph.input) - n_slices
+    if not 0 < n_slices <= len(graph.input):
+        raise MalformedInputError(f"a Scan names {n_slices} scan inputs, but its body has {len(graph.input)} inputs")
+    callee = Callee(
+        label=label,
+        graph=graph,
+        typed=typed,
+        input_lifetimes=[Lifetime.INPUT] * n_states + [Lifetime.PERSISTENT] * n_slices,
+        outputs_in_caller=[value.name for value in list(graph.output)[n_states:]],
+    )
+    return Call(kind="Scan", callees=[callee])
+
+
+def _call_unknown(node: NodeProto, bodies: _Bodies) -> Call:
+    callees = [
+        Callee(label=label, graph=graph, typed=typed, input_lifetimes=[Lifetime.PERSISTENT] * len(graph.input))
+        for label, graph, typed in bodies
+    ]
+    return Call(kind=node.op_type, callees=callees)
+
+
+_CALLS: dict[tuple[str, str], Callable[[NodeProto, _Bodies], Call]] = {
+    ("", "If"): _call_if,
+    ("", "Loop"): _call_loop,
+    ("", "Scan"): _call_scan,
+}
+
+
+def _call_function(node: NodeProto, position: int, scope: Scope) -> Call:
+    """Expand one call to learn its sizes: the types of the arguments decide them."""
+    model, where = scope.context.model, describe_node(node, position)
+    single = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
+    single.graph.name = node.op_type
+    single.graph.node.append(node)
+    for name in dict.fromkeys(name for name in node.input if name):
+        value = scope.value(name)
+        single.graph.input.append(ValueInfoProto(name=name, type=value.type))
+        weight = scope.context.short_weights.get(name)
+        if weight is not None:
+            single.graph.initializer.append(weight)
+    single.graph.output.extend(ValueInfoProto(name=name, type=scope.types.get(name)) for name in node.output if name)
+    try:
+        expanded = inline_local_functions(single)
+    except Exception as error:  # the C++ side raises several types of its own
+        raise MalformedInputError(f"{where}: its function cannot be expanded: {one_line(error)}") from None
+    if any((inner.domain, inner.op_type) in scope.context.functions for inner in all_nodes(expanded.graph)):
+        raise MalformedInputError(f"{where}: its function cannot be expanded; the definition does not fit the call")
+    typed = infer_bound_types(expanded, where)
+    del expanded.graph.initializer[:]  # arguments, which the caller counts
+    callee = Callee(
+        label="function",
+        graph=expanded.graph,
+        typed=typed.graph,
+        input_lifetimes=[Lifetime.PERSISTENT] * len(expanded.graph.input),
+        in_file=False,
+    )
+    return Call(kind="call", callees=[callee])

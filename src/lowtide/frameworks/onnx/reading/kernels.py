@@ -1,0 +1,72 @@
+"""What is known of a node's kernel beside its results: whether it may do anything, draws numbers, needs a workspace."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from onnx import GraphProto, NodeProto, TypeProto
+
+from lowtide.frameworks.onnx.operators.nodes import attribute_of, operator_of
+from lowtide.frameworks.onnx.operators.tables import KNOWN_DOMAINS, RANDOM
+from lowtide.frameworks.onnx.shapes.short_tensors import array_of, is_short
+from lowtide.frameworks.onnx.shapes.sizes import BITS, static_shape
+
+_ONE_MORE_OUTPUT = frozenset({("", "HardSwish"), ("", "Mish"), ("", "Swish")})
+"""Run as several steps, with one intermediate value as large as the output alive beside it."""
+_ACCUMULATING = frozenset({("", "Sum"), ("", "Mean"), ("", "Max"), ("", "Min")})
+"""Of more than two inputs: all but the last are combined into a value of its own."""
+_TRANSPOSING = frozenset({("", "Softmax"), ("", "LogSoftmax"), ("", "Hardmax")})
+"""Along an axis that is not the last: input and output are transposed into values of their own (since opset 13)."""
+
+
+def is_opaque(node: NodeProto) -> bool:
+    """Return whether nothing is known about a node's operator, so that it may do anything."""
+    return operator_of(node)[0] not in KNOWN_DOMAINS
+
+
+def draws_random(node: NodeProto, graph: GraphProto) -> bool:
+    """Return whether a node draws random numbers; Dropout does in training mode, or where the mode is not known."""
+    operator = operator_of(node)
+    if operator != ("", "Dropout"):
+        return operator in RANDOM
+    if len(node.input) < 3 or not node.input[2]:
+        return False
+    mode = next((tensor for tensor in graph.initializer if tensor.name == node.input[2] and is_short(tensor)), None)
+    return mode is None or bool(array_of(mode).any())
+
+
+def workspace_bytes(node: NodeProto, types: Mapping[str, TypeProto], opset: int) -> int:
+    """Return the workspace of a node in bytes; 0 where there is none or a shape is not known.
+
+    `types` holds the types of what the node reads and writes, `opset` is the version of the default domain.
+    """
+    operator = operator_of(node)
+    if operator == ("", "Where") and len(node.input) == 3:
+        condition, one, other = node.input
+        return _broadcast_bytes((condition, one), one, types) + _broadcast_bytes((condition, other), one, types)
+    if operator in _ONE_MORE_OUTPUT:
+        return _broadcast_bytes(node.output[:1], node.output[0], types)
+    if operator in _ACCUMULATING and len(node.input) > 2:
+        return _broadcast_bytes(node.input[:-1], node.input[0], types)
+    if operator in _TRANSPOSING and opset >= 13 and not _along_last_axis(node, types):
+        return 2 * _broadcast_bytes(node.output[:1], node.output[0], types)
+    return 0
+
+
+def _broadcast_bytes(names: Sequence[str], element: str, types: Mapping[str, TypeProto]) -> int:
+    """Return the bytes of several values broadcast together, with elements of the type of `element`."""
+    shapes = [static_shape(types[name]) if name in types else None for name in names]
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) < len(shapes) or element not in types:
+        return 0
+    try:
+        elements = math.prod(np.broadcast_shapes(*known))
+    except ValueError:  # shapes that do not broadcast: the runtime has its say on that
+        return 0
+    return elements * BITS.get(types[element].tensor_type.elem_type, 0) // 8
+
+
+def _along_last_axis(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
+    shape = static_shape(types[node.output[0]]) if node.output[0] in types else None
+    axis = attribute_of(node, "axis")
+    return shape is None or axis is None or axis.i in (-1, len(shape) - 1)

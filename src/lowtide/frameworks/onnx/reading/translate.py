@@ -1,0 +1,200 @@
+"""The nodes of an ONNX graph become ops, one after the other."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from onnx import GraphProto, NodeProto
+
+from lowtide.frameworks.onnx.operators.nodes import describe_node, domain_of, input_names, operator_of
+from lowtide.frameworks.onnx.operators.tables import CONSTANTS, IN_PLACE, METADATA, VIEWS, WORKSPACE_NOT_MODELED
+from lowtide.frameworks.onnx.reading.callees import Callee, call_of
+from lowtide.frameworks.onnx.reading.kernels import draws_random, is_opaque, workspace_bytes
+from lowtide.frameworks.onnx.reading.read_counts import ReadCounts
+from lowtide.frameworks.onnx.reading.scope import Scope
+from lowtide.frameworks.onnx.reading.translation import Body, OpDraft, Translation
+from lowtide.graph import Lifetime
+
+
+class Translator:
+    """Translates the nodes of one graph into drafts, in order."""
+
+    def __init__(self, scope: Scope, graph: GraphProto, typed: GraphProto, in_caller: Collection[str] = ()) -> None:
+        """The scope holds the graph's weights and inputs already; `typed` is the graph after shape inference.
+
+        `in_caller` are outputs written into storage that the caller counts.
+        """
+        self.scope = scope
+        self.graph = graph
+        self.typed = typed
+        self.drafts: list[OpDraft] = []
+        self.bodies: dict[str, Body] = {}
+        self._in_caller = frozenset(in_caller)
+        self._outputs = frozenset(value.name for value in graph.output)
+        self._inputs = [input_names(node) for node in graph.node]
+        self._consumed = self._outputs.union(*self._inputs)
+        self._reads = ReadCounts(graph, self._inputs)
+        self._op_names = _unique_names(graph.node)
+        self._writers: dict[int, OpDraft] = {}
+
+    def collect(self) -> None:
+        """Turn the nodes into drafts, in order."""
+        for position, node in enumerate(self.graph.node):
+            self._add_node(position, node)
+
+    def finish(self, *, keep_order: bool = False) -> Translation:
+        """Build the graph; raises GraphError for sizes no machine can hold.
+
+        With `keep_order` the ops stay in the given order, because nobody could apply another one.
+        """
+        for draft in self.drafts:
+            self.scope.builder.add_op(
+                draft.name,
+                draft.kind,
+                reads=draft.reads,
+                writes=draft.writes,
+                mutates=draft.mutates,
+                in_place=draft.in_place,
+                scratch_bytes=draft.scratch_bytes,
+                pure=not draft.fixed,
+                ordered=draft.fixed or keep_order,
+                callees=draft.callees,
+            )
+        graph = self.scope.builder.build()
+        return Translation(graph, tuple(tuple(draft.nodes) for draft in self.drafts), self.bodies)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether something in here must neither run twice nor change places with its like."""
+        return any(draft.fixed for draft in self.drafts)
+
+    def _add_node(self, position: int, node: NodeProto) -> None:
+        operator = operator_of(node)
+        if operator in CONSTANTS:
+            self.scope.add_constant(node.output[0])
+        elif operator in VIEWS and node.output[0] not in self._outputs and self.scope.is_tensor(node.input[0]):
+            self._add_view(position, node)
+        elif operator in METADATA:
+            self._add_metadata(position, node)
+        else:
+            self._add_op(position, node)
+
+    def _add_view(self, position: int, node: NodeProto) -> None:
+        base, *operands = [self.scope.value(name) for name in node.input if name]
+        keeps = [*base.keeps, *(b for value in operands for b in (value.buffer, *value.keeps) if b in self._writers)]
+        self.scope.define(node.output[0], base.buffer, tuple(dict.fromkeys(keeps)))
+        if node.output[0] not in self._consumed and not keeps and base.buffer in self._writers:
+            self._writers[base.buffer].nodes.append(position)
+
+    def _add_metadata(self, position: int, node: NodeProto) -> None:
+        """A shape is taken as soon as its value is there, so it belongs to the op that writes the value."""
+        value = self.scope.value(node.input[0])
+        if value.keeps:
+            self._add_op(position, node)
+            return
+        draft = self._writers.get(value.buffer)
+        if draft is None:
+            draft = OpDraft(name=self._op_names[position], kind=node.op_type, nodes=[], reads=[])
+            self.drafts.append(draft)
+        draft.nodes.append(position)
+        self._add_results(draft, node)
+
+    def _add_op(self, position: int, node: NodeProto) -> None:
+        values = [self.scope.value(name) for name in self._inputs[position]]
+        bases = [value.buffer for value in values]
+        reads = dict.fromkeys([*bases, *(buffer for value in values for buffer in value.keeps)])
+        draft = OpDraft(name=self._op_names[position], kind=_kind_of(node), nodes=[position], reads=list(reads))
+        opaque = is_opaque(node) and (node.domain, node.op_type) not in self.scope.context.functions
+        draft.fixed = opaque or draws_random(node, self.graph)
+        if opaque:
+            self.scope.context.notes.append(
+                f"{describe_node(node, position)} of domain {node.domain!r} is unknown: it keeps its order and its "
+                "workspace is not modeled"
+            )
+        if operator_of(node) in WORKSPACE_NOT_MODELED:
+            self.scope.context.workspaces[node.op_type] += 1
+        self._add_results(draft, node)
+        draft.scratch_bytes = workspace_bytes(node, self.scope.types, self.scope.context.opset)
+        self._call(draft, position, node)
+        self.drafts.append(draft)
+
+    def _call(self, draft: OpDraft, position: int, node: NodeProto) -> None:
+        call = call_of(node, self.typed.node[position], position, self.scope)
+        if call is None:
+            return
+        draft.kind = call.kind
+        for callee in call.callees:
+            name = f"{self.scope.name}/{draft.name}/{callee.label}".lstrip("/")
+            inner, fixed = translate_callee(callee, name, self.scope)
+            self.scope.builder.add_subgraph(name, inner.graph)
+            draft.callees.append(name)
+            draft.fixed |= fixed
+            if callee.in_file:
+                self.bodies[name] = Body(position, callee.label, inner)
+        draft.scratch_bytes += sum(self.scope.size_of(self.scope.value(name).buffer) for name in call.collected)
+
+    def _add_results(self, draft: OpDraft, node: NodeProto) -> None:
+        for position, name in enumerate(node.output):
+            if not name:
+                continue
+            size = self.scope.bytes_of(name, f"{node.op_type} {draft.name!r}")
+            source = self._source(node, position, size)
+            if source is not None and self._reads[source] == 1:
+                # Nobody else ever reads the input, so ONNX Runtime overwrites it in every order.
+                buffer = self.scope.value(source).buffer
+                draft.mutates.append(buffer)
+            elif name in self._in_caller:
+                buffer = self.scope.add_buffer(name, size, Lifetime.PERSISTENT)
+                draft.mutates.append(buffer)
+            else:
+                # ONNX Runtime never frees a result that nothing reads, so it lives to the end like an output.
+                kept = name in self._outputs or name not in self._consumed
+                buffer = self.scope.add_buffer(name, size, Lifetime.OUTPUT if kept else Lifetime.INTERMEDIATE)
+                draft.writes.append(buffer)
+                if source is not None:
+                    draft.in_place.append((self.scope.value(source).buffer, buffer))
+            self.scope.define(name, buffer)
+            self._writers[buffer] = draft
+
+    def _source(self, node: NodeProto, position: int, size: int) -> str | None:
+        """Return the input whose storage a result may take over where it dies; None for outputs of the graph."""
+        for source, target in IN_PLACE.get(operator_of(node), ()):
+            if target == position and source < len(node.input) and node.output[position] not in self._outputs:
+                name = node.input[source]
+                buffer = self.scope.value(name).buffer if name else -1
+                read_once = [self.scope.value(other).buffer for other in node.input if other].count(buffer) == 1
+                if read_once and self.scope.is_intermediate(buffer) and 0 < size == self.scope.size_of(buffer):
+                    return name
+        return None
+
+
+def translate_callee(callee: Callee, name: str, outer: Scope) -> tuple[Translation, bool]:
+    """Translate a graph that a node calls; the flag says that it must neither run twice nor change places."""
+    scope = Scope(outer.context, name, callee.typed, outer)
+    scope.add_weights(callee.graph)
+    lifetimes = callee.input_lifetimes
+    for position, value in enumerate(callee.graph.input):
+        lifetime = lifetimes[position] if position < len(lifetimes) else Lifetime.INPUT
+        scope.define(value.name, scope.add_buffer(value.name, scope.bytes_of(value.name, "a body"), lifetime))
+    translator = Translator(scope, callee.graph, callee.typed, callee.outputs_in_caller)
+    translator.collect()
+    return translator.finish(keep_order=not callee.in_file), translator.fixed
+
+
+def _kind_of(node: NodeProto) -> str:
+    return f"{node.domain}.{node.op_type}" if domain_of(node.domain) else node.op_type
+
+
+def _unique_names(nodes: Sequence[NodeProto]) -> list[str]:
+    """Name every node's op: its own name where unique, else after its first output or its place."""
+    given = Counter(node.name for node in nodes)
+    taken = set(given)
+    names: list[str] = []
+    for position, node in enumerate(nodes):
+        name = node.name
+        if not name or given[name] > 1:
+            name = f"{node.op_type}:{next(filter(None, node.output), position)}"
+            while name in taken:
+                name += "'"
+            taken.add(name)
+        names.append(name)
+    return names

@@ -1,0 +1,44 @@
+"""What reading a model gives: the graph, and which nodes of the model its ops stand for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lowtide.graph import Graph
+
+
+@dataclass(slots=True, kw_only=True)
+class OpDraft:
+    """One op in the making; ids are those of the graph builder."""
+
+    name: str
+    kind: str
+    nodes: list[int]
+    """Positions of the nodes that run as this op: the node itself, then those that only look at its results."""
+    reads: list[int]
+    writes: list[int] = field(default_factory=list[int])
+    mutates: list[int] = field(default_factory=list[int])
+    in_place: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    scratch_bytes: int = 0
+    callees: list[str] = field(default_factory=list[str])
+    fixed: bool = False
+    """Random, opaque, or calling something that is: it runs once and keeps its place among its like."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A subgraph in the attribute of a node, and its translation."""
+
+    node: int
+    label: str
+    translation: "Translation"
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A lowtide graph and the ONNX nodes behind it."""
+
+    graph: Graph
+    nodes_of_ops: tuple[tuple[int, ...], ...]
+    """Per op, the positions of its nodes; nodes in none of them are views and constants."""
+    bodies: Mapping[str, Body]
+    """Subgraphs of this graph's nodes by callee name; function bodies are left out, their nodes stand elsewhere."""

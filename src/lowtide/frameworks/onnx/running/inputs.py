@@ -1,0 +1,71 @@
+"""What makes two runs of a model comparable: inputs made up from a seed, and seeds for its random nodes."""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, TensorShapeProto, helper
+
+from lowtide.errors import UnsupportedError
+from lowtide.frameworks.onnx.operators.nodes import all_nodes, attribute_of, fed_inputs, operator_of
+from lowtide.frameworks.onnx.operators.tables import RANDOM
+
+Array = NDArray[Any]
+
+_INTEGER_SEEDS = frozenset({"Dropout", "BiasDropout", "BitmaskDropout", "BitmaskBiasDropout", "Sampling"})
+
+
+def random_inputs(model: ModelProto, dims: Mapping[str, int], seed: int = 0) -> dict[str, Array]:
+    """Return inputs by name: normal floats, integers 0 and 1 (safe as indices), random booleans.
+
+    Raises UnsupportedError for inputs that are no dense tensors of numbers numpy knows.
+    """
+    generator = np.random.default_rng(seed)
+    inputs: dict[str, Array] = {}
+    for value in fed_inputs(model.graph):
+        if not value.type.HasField("tensor_type"):
+            raise UnsupportedError(f"input {value.name!r} is no tensor, so it cannot be made up; leave out --measure")
+        tensor = value.type.tensor_type
+        shape = [_size(dim, f"{value.name}.{axis}", dims) for axis, dim in enumerate(tensor.shape.dim)]
+        inputs[value.name] = _random_tensor(generator, tensor.elem_type, shape, value.name)
+    return inputs
+
+
+def _size(dim: TensorShapeProto.Dimension, place: str, dims: Mapping[str, int]) -> int:
+    return dim.dim_value if dim.HasField("dim_value") else dims[dim.dim_param or place]
+
+
+def _random_tensor(generator: np.random.Generator, element_type: int, shape: Sequence[int], name: str) -> Array:
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(element_type))
+    if dtype.kind in "iu" and dtype.isbuiltin:
+        return generator.integers(0, 2, shape).astype(dtype)
+    if dtype.kind == "b":
+        return generator.integers(0, 2, shape).astype(dtype)
+    if dtype.kind in "fc" and dtype.isbuiltin:
+        return np.asarray(generator.standard_normal(shape), dtype)
+    raise UnsupportedError(f"input {name!r} has elements of type {dtype}, which cannot be made up; leave out --measure")
+
+
+def with_seeds(model: ModelProto) -> ModelProto:
+    """Return the model with a seed, made from its result's name, on every random node that has none.
+
+    ONNX Runtime seeds such a node by its place in the file and, unless told otherwise, by the clock.
+    """
+    if not any(_lacks_seed(node) for node in all_nodes(model.graph)):
+        return model
+    seeded = ModelProto()
+    seeded.CopyFrom(model)
+    for node in all_nodes(seeded.graph):
+        if _lacks_seed(node):
+            seed = zlib.crc32(node.output[0].encode()) % 2**20
+            node.attribute.append(
+                helper.make_attribute("seed", seed if node.op_type in _INTEGER_SEEDS else float(seed))
+            )
+    return seeded
+
+
+def _lacks_seed(node: NodeProto) -> bool:
+    operator = operator_of(node)
+    return (operator in RANDOM or operator == ("", "Dropout")) and attribute_of(node, "seed") is None

@@ -1,0 +1,95 @@
+"""Values that are known before running: short integer computations on shapes, worked out node by node.
+
+Shape inference propagates data through a handful of operators only; exporters compute target shapes with more of them.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, TypeProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from lowtide.frameworks.onnx.operators.nodes import attribute_of, operator_of
+from lowtide.frameworks.onnx.shapes.short_tensors import MOST_ELEMENTS, array_of, is_short
+from lowtide.frameworks.onnx.shapes.sizes import static_shape
+
+Array = NDArray[Any]
+
+_NEVER_GROWS = frozenset(
+    (
+        *("Abs", "Add", "And", "BitShift", "Cast", "Ceil", "Clip", "Concat", "Div", "Equal", "Floor", "Gather"),
+        *("GatherElements", "GatherND", "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min"),
+        *("Mod", "Mul", "Neg", "Not", "Or", "Pow", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape"),
+        *("Sign", "Slice", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Transpose", "Unsqueeze", "Where", "Xor"),
+    )
+)
+_GROWS = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
+"""Evaluated only where inference already knows that the result is short."""
+
+
+def fold_shape_computations(model: ModelProto, types: Mapping[str, TypeProto]) -> bool:
+    """Turn nodes with known short results into Constant nodes at the same place; return whether there were any.
+
+    Only for skeletons: the model changes in place. Nodes that fail to evaluate stay as they are.
+    """
+    opsets = list(model.opset_import)
+    known = {tensor.name: array_of(tensor) for tensor in model.graph.initializer if is_short(tensor)}
+    folded = False
+    for node in model.graph.node:
+        if operator_of(node) == ("", "Constant"):
+            tensor = attribute_of(node, "value")
+            if tensor is not None and is_short(tensor.t):
+                known[node.output[0]] = array_of(tensor.t)
+            continue
+        value = _evaluate(node, known, types, opsets)
+        if value is None:
+            continue
+        known[node.output[0]] = value
+        node.CopyFrom(
+            helper.make_node("Constant", [], [node.output[0]], name=node.name, value=numpy_helper.from_array(value))
+        )
+        folded = True
+    return folded
+
+
+def _evaluate(
+    node: NodeProto, known: Mapping[str, Array], types: Mapping[str, TypeProto], opsets: list[Any]
+) -> Array | None:
+    domain, name = operator_of(node)
+    if domain or len(node.output) != 1:
+        return None
+    if name in ("Shape", "Size"):
+        return _evaluate_metadata(node, types)
+    inputs = {value: known.get(value) for value in node.input if value}
+    if any(value is None for value in inputs.values()) or name not in _NEVER_GROWS | _GROWS:
+        return None
+    if name in _GROWS and not _is_short(types.get(node.output[0])):
+        return None
+    graph = helper.make_graph([node], "fold", [], [helper.make_empty_tensor_value_info(node.output[0])])
+    graph.input.extend(helper.make_empty_tensor_value_info(value) for value in inputs)
+    try:
+        with np.errstate(all="ignore"):
+            evaluator: Any = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets))
+            result: Array = evaluator.run(None, inputs)[0]
+    except Exception:  # the evaluator raises whatever its operators raise; what it cannot do stays unknown
+        return None
+    return result if result.size <= MOST_ELEMENTS else None
+
+
+def _evaluate_metadata(node: NodeProto, types: Mapping[str, TypeProto]) -> Array | None:
+    value_type = types.get(node.input[0])
+    shape = None if value_type is None else static_shape(value_type)
+    if shape is None:
+        return None
+    if node.op_type == "Size":
+        return np.asarray(math.prod(shape), np.int64)
+    start, end = attribute_of(node, "start"), attribute_of(node, "end")
+    return np.asarray(shape[start.i if start else 0 : end.i if end else None], np.int64)
+
+
+def _is_short(value_type: TypeProto | None) -> bool:
+    shape = None if value_type is None else static_shape(value_type)
+    return shape is not None and math.prod(shape) <= MOST_ELEMENTS

@@ -1,0 +1,49 @@
+"""A copy of a model for shape inference: same nodes at the same places, without the weights."""
+
+from onnx import GraphProto, ModelProto, TensorProto
+
+from lowtide.frameworks.onnx.operators.nodes import subgraphs_of
+from lowtide.frameworks.onnx.shapes.short_tensors import is_short
+from lowtide.frameworks.onnx.shapes.stand_ins import use_stand_in
+
+
+def skeleton_of(model: ModelProto) -> ModelProto:
+    """Return a light copy of a model: no weights, no shapes but those of inputs.
+
+    Shapes that the file states for other values are left out: they may be stale, and inference finds them anew.
+    """
+    light = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
+    graph = light.graph
+    graph.name = model.graph.name
+    graph.node.extend(model.graph.node)
+    graph.input.extend(model.graph.input)
+    graph.output.extend(model.graph.output)
+    graph.initializer.extend(_without_data(tensor) for tensor in model.graph.initializer)
+    graph.sparse_initializer.extend(model.graph.sparse_initializer)
+    for value in graph.output:
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.ClearField("shape")
+    _slim(graph)
+    return light
+
+
+def _slim(graph: GraphProto) -> None:
+    del graph.value_info[:]
+    for node in graph.node:
+        use_stand_in(node, graph)
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                attribute.t.CopyFrom(_without_data(attribute.t))
+        for _, inner in subgraphs_of(node):
+            light = [_without_data(tensor) for tensor in inner.initializer]
+            del inner.initializer[:]
+            inner.initializer.extend(light)
+            _slim(inner)
+
+
+def _without_data(tensor: TensorProto) -> TensorProto:
+    if is_short(tensor):
+        return tensor
+    return TensorProto(
+        name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, data_location=TensorProto.EXTERNAL
+    )

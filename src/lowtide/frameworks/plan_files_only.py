@@ -1,0 +1,47 @@
+"""A program and a host, where the framework cannot carry out copies: plans go to plan files only."""
+
+from pathlib import Path
+from typing import NoReturn
+
+from lowtide.costs import Prices
+from lowtide.errors import UnsupportedError
+from lowtide.frameworks.model import Measurement, Model
+from lowtide.graph import Graph
+from lowtide.offload import Host
+from lowtide.plan import Plan
+
+
+class PlanFilesOnly:
+    """A program and a host, to plan for: nothing but a plan file can hold what such a plan says."""
+
+    file_endings: tuple[str, ...] = ()
+
+    def __init__(self, model: Model, host: Host) -> None:
+        self._model = model
+        self._graph = host.added_to(model.graph)
+
+    @property
+    def graph(self) -> Graph:
+        """The program and its host as a graph."""
+        return self._graph
+
+    @property
+    def in_chunks(self) -> None:
+        """None: tensors are copied to a host whole."""
+        return None
+
+    def apply(self, plan: Plan) -> NoReturn:
+        """Raise UnsupportedError: this framework cannot copy to a host by a plan."""
+        raise UnsupportedError("copies to a host are carried out in PyTorch programs only; write a plan (.plan.json)")
+
+    def save(self, plan: Plan, path: Path) -> None:
+        """Raise UnsupportedError, as `apply` does."""
+        self.apply(plan)
+
+    def measure(self, plan: Plan) -> Measurement:
+        """Raise UnsupportedError, as `apply` does."""
+        return self.apply(plan)
+
+    def measure_costs(self) -> Prices:
+        """Return what the program's ops take; the host changes nothing about that."""
+        return self._model.measure_costs()

@@ -1,0 +1,86 @@
+"""Which framework reads what: one row a framework, none of them loaded."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, cast
+
+from lowtide.errors import MissingExtraError, one_line
+from lowtide.frameworks.model import Model
+
+OpenModel = Callable[[Any, Mapping[str, int]], Model]
+"""A model class: called with what it reads and with sizes for dynamic dimensions by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """What lowtide must know of a framework before it loads it."""
+
+    name: str
+    """Also the name of its folder here and of its public module, `lowtide.NAME`."""
+    model: str
+    """Its model class, as "module:Class"."""
+    extra: str
+    """The extra of lowtide that installs it."""
+    file_endings: tuple[str, ...]
+    """How names of its program files end, in lower case."""
+    packages: tuple[str, ...]
+    """The top packages whose objects it reads, subclasses included; those of its own folder here come on top."""
+    reads_calls: bool = False
+    """Whether a tuple (function or module, example inputs) is for it."""
+
+    def owns(self, source: Any) -> bool:
+        """Tell whether an object, or a class that it derives from, comes from one of the framework's packages."""
+        packages = (*self.packages, f"{__package__}.{self.name}")
+        homes = [f"{base.__module__}." for base in type(source).__mro__]
+        return any(home.startswith(f"{package}.") for home in homes for package in packages)
+
+    def load(self) -> OpenModel:
+        """Import the model class; raises MissingExtraError where the framework does not load."""
+        module, _, attribute = self.model.partition(":")
+        try:
+            return cast("OpenModel", getattr(import_module(module), attribute))
+        except MissingExtraError:
+            raise
+        except ImportError as error:
+            raise MissingExtraError(self.extra, one_line(error)) from None
+
+
+FRAMEWORKS = (
+    Framework(
+        name="onnx",
+        model="lowtide.frameworks.onnx.model:OnnxModel",
+        extra="onnx",
+        file_endings=(".onnx",),
+        packages=("onnx",),
+    ),
+    Framework(
+        name="torch",
+        model="lowtide.frameworks.torch.model:TorchModel",
+        extra="torch",
+        file_endings=(".pt2",),
+        packages=("torch",),
+        reads_calls=True,
+    ),
+)
+
+
+def framework_of(source: Any) -> Framework | None:
+    """Return the framework that reads an object, None where there is none."""
+    if isinstance(source, tuple | list):
+        return next(framework for framework in FRAMEWORKS if framework.reads_calls)
+    return next((framework for framework in FRAMEWORKS if framework.owns(source)), None)
+
+
+def framework_of_file(name: str) -> Framework | None:
+    """Return the framework that reads files of this name, None where there is none."""
+    return next((framework for framework in FRAMEWORKS if name.lower().endswith(framework.file_endings)), None)
+
+
+def require(name: str) -> None:
+    """Raise MissingExtraError unless the packages of a framework are installed; its folder calls this first."""
+    framework = next(framework for framework in FRAMEWORKS if framework.name == name)
+    for package in framework.packages:
+        if find_spec(package) is None:
+            raise MissingExtraError(framework.extra, f"there is no package {package}")

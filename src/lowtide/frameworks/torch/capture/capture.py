@@ -1,0 +1,67 @@
+"""What can be captured, and how each form of it is."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+
+from lowtide.errors import LowtideError, UnsupportedError
+from lowtide.frameworks.torch.capture.capture_function import capture_function
+from lowtide.frameworks.torch.capture.capture_graph_module import capture_exported, capture_graph_module
+from lowtide.frameworks.torch.capture.step.capture_training_step import capture_training_step
+from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
+from lowtide.frameworks.torch.reading.captured import Captured
+
+
+def capture(program: Any) -> Captured:
+    """Capture a PyTorch program as one aten graph; nothing is allocated, nothing of the user's is changed.
+
+    Takes an ExportedProgram; a GraphModule whose nodes carry tensor metadata; (function or module, example inputs),
+    the inputs a tuple, a dict of keyword arguments or one tensor; (TrainingStep, example batch); or what it returned
+    before. Raises UnsupportedError or UsageError with what to do instead, and where the program itself fails.
+    """
+    try:
+        return _capture(program)
+    except LowtideError:
+        raise
+    except Exception as error:
+        lines = str(error).strip().splitlines() or ["no message"]
+        raise UnsupportedError(f"the program cannot be captured: {type(error).__name__}: {lines[0]}") from error
+
+
+def _capture(program: Any) -> Captured:
+    if isinstance(program, Captured):
+        return program
+    if isinstance(program, ExportedProgram):
+        return capture_exported(program)
+    if isinstance(program, GraphModule):
+        return capture_graph_module(program)
+    if not _is_call(program):
+        raise UnsupportedError(
+            f"a {type(program).__name__} is no PyTorch program; pass (function or module, example inputs)"
+        )
+    function, inputs = program
+    args, kwargs = _call_of(inputs)
+    if isinstance(function, TrainingStep):
+        return capture_training_step(function, args, kwargs)
+    return capture_function(function, args, kwargs)
+
+
+def _is_call(program: object) -> bool:
+    parts = cast("Sequence[object]", program) if isinstance(program, tuple | list) else ()
+    if len(parts) != 2:
+        return False
+    function, inputs = parts
+    is_function = isinstance(function, TrainingStep | nn.Module) or callable(function)
+    return is_function and isinstance(inputs, tuple | list | Mapping | torch.Tensor)
+
+
+def _call_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(inputs, Mapping):
+        return (), dict(cast("Mapping[str, Any]", inputs))
+    if isinstance(inputs, torch.Tensor):
+        return (inputs,), {}
+    return tuple(inputs), {}

@@ -1,0 +1,129 @@
+"""Capturing a function or module with its example inputs: forward alone, or forward and backward as one graph."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from lowtide.frameworks.torch.capture.call_inputs import CallInputs
+from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, check_modes, modes_of, modules_of
+from lowtide.frameworks.torch.capture.tracing import FakeInputs, dry_run, trace
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.runtime import differentiate
+from lowtide.frameworks.torch.reading.captured import Binding, Captured
+from lowtide.graph import Lifetime
+
+
+def capture_function(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], *, backward: bool | None = None
+) -> Captured:
+    """Capture a function of tensors and the modules it is or closes over.
+
+    Where its first output is a floating scalar that requires grad, the graph holds forward and backward and also
+    returns the gradient of every parameter and leaf input that requires grad; else it holds the forward pass alone.
+    `backward=False` forces the latter.
+    """
+    modules = ModuleTensors.of(modules_of(function))
+    call = CallInputs.of(args, kwargs)
+    fakes = FakeInputs([*modules.live(), *call.tensors])
+    trainable = [*modules.trainable, *(tensor.is_leaf and tensor.requires_grad for tensor in call.tensors)]
+    result = _Result()
+
+    def flat(tensors: list[torch.Tensor]) -> list[Any]:
+        sources = [
+            tensor.detach().requires_grad_() if wanted else tensor
+            for tensor, wanted in zip(tensors, trainable, strict=True)
+        ]
+        held = len(modules.names)
+        result.gradients = []
+        with modules.replaced_by(sources[:held]):  # the backward pass too: checkpointed parts run again in it
+            inner_args, inner_kwargs = call.rebuild(sources[held:])
+            outputs, result.spec = pytree.tree_flatten(function(*inner_args, **inner_kwargs))
+            wanted = [position for position, chosen in enumerate(trainable) if chosen]
+            if wanted and backward is not False and outputs and _is_loss(outputs[0]):
+                found: Any = torch.autograd.grad(outputs[0], [sources[place] for place in wanted], allow_unused=True)
+                kept = {place: gradient for place, gradient in zip(wanted, found, strict=True) if gradient is not None}
+                result.gradients = list(kept)
+                outputs = [*outputs, *kept.values()]
+        return [output.detach() if isinstance(output, torch.Tensor) else output for output in outputs]
+
+    with torch.enable_grad():
+        dry_run(flat, fakes)
+    with torch.set_grad_enabled(bool(result.gradients)):
+        graph_module = trace(flat, fakes)
+    binding = FunctionBinding(function, modules, call, tuple(result.gradients), result.spec, modes_of(modules.modules))
+    held = [(name, Lifetime.PERSISTENT) for name in modules.labels()]
+    return Captured(
+        name=_name_of(function),
+        graph_module=graph_module,
+        inputs=(*held, *((name, Lifetime.INPUT) for name in call.names)),
+        binding=binding,
+        with_backward=bool(result.gradients),
+        example_args=tuple(args),
+        example_kwargs=dict(kwargs),
+    )
+
+
+class _Result:
+    """What the traced function learns about its own output."""
+
+    gradients: list[int]
+    spec: Any
+
+
+def _is_loss(value: Any) -> bool:
+    return (
+        isinstance(value, torch.Tensor) and value.requires_grad and value.dim() == 0 and value.dtype.is_floating_point
+    )
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    if isinstance(function, nn.Module):
+        return type(function).__name__
+    return getattr(function, "__name__", type(function).__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionBinding(Binding):
+    """Feeds a captured function from its modules and arguments; adds gradients to `.grad` as `backward` does."""
+
+    function: Callable[..., Any]
+    modules: ModuleTensors
+    call: CallInputs
+    gradient_places: tuple[int, ...]
+    """Placeholders whose gradients follow the function's own outputs; empty for a forward pass alone."""
+    spec: pytree.TreeSpec
+    modes: tuple[bool, ...]
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+        check_modes(self.modules.modules, self.modes)
+        return [*self.modules.live(), *self.call.bind(args, kwargs)]
+
+    def finish(self, outputs: list[Any], sources: list[torch.Tensor]) -> Any:
+        """Return the function's outputs; gradients go to `.grad` of their sources."""
+        own = len(outputs) - len(self.gradient_places)
+        for position, gradient in zip(self.gradient_places, outputs[own:], strict=True):
+            source = sources[position]
+            if source.grad is None:
+                source.grad = gradient
+            else:
+                source.grad += gradient
+        return pytree.tree_unflatten(outputs[:own], self.spec)
+
+    def run_original(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if not self.gradient_places:
+            with torch.no_grad():
+                return self.function(*args, **kwargs)
+        outputs, spec = pytree.tree_flatten(self.function(*args, **kwargs))
+        differentiate(outputs[0])
+        detached = [output.detach() if isinstance(output, torch.Tensor) else output for output in outputs]
+        return pytree.tree_unflatten(detached, spec)
+
+    def persistent(self) -> list[torch.Tensor]:
+        return self.modules.live()
+
+    def gradients(self) -> list[torch.Tensor | None]:
+        sources = [*self.modules.live(), *self.call.tensors]
+        return [sources[position].grad for position in self.gradient_places]

@@ -1,0 +1,123 @@
+"""The live tensors of modules, also of those a function closes over."""
+
+import types
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import nn
+
+from lowtide.frameworks.torch.internals.modules import reparametrized
+from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
+
+
+def modules_of(*roots: object) -> list[nn.Module]:
+    """Return the outermost modules that objects are, contain or close over, in order of discovery.
+
+    Looks into containers, partial functions, bound methods, closures, defaults and the globals a function names.
+    """
+    found: list[nn.Module] = []
+    seen: set[int] = set()
+    waiting: list[object] = list(reversed(roots))
+    while waiting:
+        item = waiting.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, nn.Module):
+            found.append(item)
+        else:
+            waiting.extend(reversed(list(_contents(item))))
+    inner = {id(child) for module in found for child in module.modules() if child is not module}
+    return [module for module in found if id(module) not in inner]
+
+
+def _contents(item: object) -> Iterator[object]:
+    if isinstance(item, list | tuple):
+        yield from item
+    elif isinstance(item, dict):
+        yield from item.values()
+    elif isinstance(item, partial):
+        yield from (item.func, item.args, item.keywords)
+    elif isinstance(item, types.MethodType):
+        yield from (item.__func__, item.__self__)
+    elif isinstance(item, types.FunctionType):
+        for cell in item.__closure__ or ():
+            try:
+                yield cell.cell_contents
+            except ValueError:  # a cell that is not filled yet
+                continue
+        yield from item.__defaults__ or ()
+        yield from (item.__kwdefaults__ or {}).values()
+        for name in item.__code__.co_names:
+            value = item.__globals__.get(name)
+            if isinstance(value, nn.Module | types.FunctionType | partial):
+                yield value
+        yield getattr(item, "__wrapped__", None)
+    elif isinstance(item, torch.Tensor | torch.optim.Optimizer | types.ModuleType | type):
+        return
+    elif hasattr(item, "__dict__") and callable(item):
+        yield from vars(item).values()
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleTensors:
+    """Parameters and buffers of some modules, each tensor once, in a fixed order."""
+
+    modules: tuple[nn.Module, ...]
+    names: tuple[tuple[int, str], ...]
+    """Module and qualified name of every tensor."""
+    trainable: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, modules: list[nn.Module]) -> "ModuleTensors":
+        """Collect the tensors of modules, tied ones once."""
+        seen: set[int] = set()
+        names: list[tuple[int, str]] = []
+        trainable: list[bool] = []
+        for index, module in enumerate(modules):
+            for entries in (module.named_parameters(), module.named_buffers()):
+                for name, tensor in entries:
+                    if id(tensor) not in seen:
+                        seen.add(id(tensor))
+                        names.append((index, name))
+                        trainable.append(tensor.requires_grad)
+        return cls(tuple(modules), tuple(names), tuple(trainable))
+
+    def labels(self) -> list[str]:
+        """Return a name for every tensor: its qualified name, after the module's number where there are several."""
+        return [name if len(self.modules) == 1 else f"module{index}.{name}" for index, name in self.names]
+
+    def live(self) -> list[torch.Tensor]:
+        """Return the tensors the modules hold now."""
+        tables = [dict(module.named_parameters()) | dict(module.named_buffers()) for module in self.modules]
+        return [tables[index][name] for index, name in self.names]
+
+    @contextmanager
+    def replaced_by(self, tensors: list[torch.Tensor]) -> Generator[None]:
+        """Let the modules use other tensors in place of their own, tied ones included."""
+        tables: list[dict[str, torch.Tensor]] = [{} for _ in self.modules]
+        live = self.live()
+        by_identity = {id(own): other for own, other in zip(live, tensors, strict=True)}
+        for table, module in zip(tables, self.modules, strict=True):
+            for entries in (module.named_parameters(), module.named_buffers()):
+                table.update({name: by_identity[id(own)] for name, own in entries})
+        with ExitStack() as stack:
+            for module, table in zip(self.modules, tables, strict=True):
+                stack.enter_context(reparametrized(module, table))
+            yield
+
+
+def modes_of(modules: tuple[nn.Module, ...]) -> tuple[bool, ...]:
+    """Return whether every module, inner ones included, is in training mode."""
+    return tuple(inner.training for module in modules for inner in module.modules())
+
+
+def check_modes(modules: tuple[nn.Module, ...], captured: tuple[bool, ...]) -> None:
+    """Raise CaptureMismatchError where a module has left the mode (training or evaluation) it was captured in."""
+    if modes_of(modules) != captured:
+        raise CaptureMismatchError(
+            "a module changed between training and evaluation mode since it was captured; capture again"
+        )

@@ -1,0 +1,119 @@
+"""What feeds a captured training step: the model, the optimizer's state and settings, gradients, and the batch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from lowtide.errors import UsageError
+from lowtide.frameworks.torch.capture.call_inputs import CallInputs
+from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, check_modes
+from lowtide.frameworks.torch.capture.step.decisions import Decisions
+from lowtide.frameworks.torch.capture.step.micro_batches import Part
+from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
+from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
+from lowtide.frameworks.torch.internals.grad_scaler import growth_of, live_scale, update_scale
+from lowtide.frameworks.torch.internals.optimizers import note_step
+from lowtide.frameworks.torch.reading.captured import Binding, CaptureMismatchError
+
+
+def form_of(tensor: torch.Tensor) -> Any:
+    """Return what a graph has fixed about a tensor."""
+    return tensor.dtype, tensor.shape, tensor.stride(), tensor.device
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingStepBinding(Binding):
+    """Feeds a captured training step from the model, the optimizer's state and settings, and the batch."""
+
+    step: TrainingStep
+    modules: ModuleTensors
+    call: CallInputs
+    state: OptimizerState
+    forms: tuple[Any, ...]
+    """The form of every tensor of the modules and the optimizer, by `form_of`."""
+    part: Part
+    received: tuple[int, ...]
+    """Which of the optimizer's parameters get a gradient."""
+    modes: tuple[bool, ...]
+    settings: list[dict[str, Any]]
+    symbols: tuple[str, ...]
+    """What stands for each scalar setting in the decisions."""
+    decisions: Decisions
+    made: list[tuple[torch.Tensor, str]] = field(default_factory=list[tuple[torch.Tensor, str]])
+    """State entries that `materialize` made, so that they can be taken back."""
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        if self.step.part != self.part:
+            raise CaptureMismatchError("this graph is another part of the step; call the parts in turn")
+        check_modes(self.modules.modules, self.modes)
+        if self.state.fixed_settings() != self.settings:
+            raise CaptureMismatchError("the optimizer's settings changed since the step was captured; capture again")
+        inputs = self.call.bind(args, kwargs)
+        self.state.materialize()
+        scalars = self.state.scalars.live(self.step.optimizer)
+        held = [*self.modules.live(), *self.state.live()]
+        if tuple(map(form_of, held)) != self.forms:
+            raise CaptureMismatchError(
+                "a tensor of the model or the optimizer has another type, shape or layout than when the step was "
+                "captured; capture again"
+            )
+        if not self.decisions.hold(held, dict(zip(self.symbols, scalars, strict=True))):
+            raise CaptureMismatchError(
+                "the optimizer's settings or state would take another branch than when the step was captured; "
+                "capture again"
+            )
+        return [*held, *self._accumulated(), *self._scale(), *inputs, *scalars]
+
+    def _scale(self) -> list[torch.Tensor]:
+        scaler = self.step.grad_scaler
+        return [] if scaler is None else [live_scale(scaler, self.state.parameters()[0].device)]
+
+    def _accumulated(self) -> list[torch.Tensor]:
+        """Return the gradients of the calls before; the last call takes them away."""
+        if self.part.first:
+            return []
+        parameters = self.state.parameters()
+        found = [parameters[position].grad for position in self.received]
+        present = [gradient for gradient in found if gradient is not None]
+        if len(present) < len(found):
+            raise UsageError("a gradient of the calls before is gone; clear none between the calls of one step")
+        if self.part.last:
+            for position in self.received:
+                parameters[position].grad = None
+        return present
+
+    def finish(self, outputs: list[Any], sources: list[Any]) -> Any:
+        """Return the loss; gradients are consumed by the updates, or wait in `.grad` for the calls to come."""
+        parameters = self.state.parameters()
+        if self.part.first and not self.part.last:
+            for position, gradient in zip(self.received, outputs[1:], strict=True):
+                parameters[position].grad = gradient
+        if self.part.last:
+            note_step(self.step.optimizer)
+            if self.step.grad_scaler is not None:
+                update_scale(self.step.grad_scaler, self.step.optimizer, outputs[1])
+        self.step.advance()
+        return outputs[0]
+
+    def run_original(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        return self.step(*args, **kwargs)
+
+    def persistent(self) -> list[torch.Tensor]:
+        held = [*self.modules.live(), *self.state.live(), *self._scale()]
+        scaler = self.step.grad_scaler
+        return held if scaler is None else [*held, growth_of(scaler)]
+
+    def materialize(self) -> None:
+        parameters = self.state.parameters()
+        self.made.extend((parameters[entry.parameter], entry.key) for entry in self.state.missing())
+        self.state.materialize()
+
+    def dematerialize(self) -> None:
+        for parameter, key in self.made:
+            entries = self.step.optimizer.state[parameter]
+            entries.pop(key, None)
+            if not entries:
+                del self.step.optimizer.state[parameter]
+        self.made.clear()

@@ -1,0 +1,105 @@
+"""A whole training step, forward, backward and update, as one callable that can be run plainly or captured."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
+
+from lowtide.frameworks.torch.capture.step.grad_scaling import active
+from lowtide.frameworks.torch.capture.step.micro_batches import Part
+from lowtide.frameworks.torch.internals.runtime import differentiate
+
+LossFunction = Callable[..., torch.Tensor]
+GradientHook = Callable[[list[torch.Tensor]], object]
+ModelHook = Callable[[nn.Module], object]
+
+
+class TrainingStep:
+    """One step of training: gradients are cleared, the loss computed and differentiated, the parameters updated.
+
+    `loss_function(model, *batch)` returns the scalar loss; without one the step calls `model(*batch)` and takes the
+    output's `.loss`, else its first element, else the output itself. `before_update` gets the parameters with their
+    gradients before the update, for instance to clip them; `after_update` gets the model, without gradients recorded,
+    for instance to average its parameters. With `accumulate`, so many calls make a step: their gradients, of the loss
+    divided by that number, add up in `.grad`, and the last call updates. A `grad_scaler` scales the loss, skips
+    updates and updates its scale; `before_update` gets unscaled gradients. Calling the step runs it as plain PyTorch
+    and returns the detached loss. Captured as a graph, updates can run as soon as their gradients are there.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_function: LossFunction | None,
+        optimizer: Optimizer,
+        *,
+        before_update: GradientHook | None = None,
+        after_update: ModelHook | None = None,
+        accumulate: int = 1,
+        grad_scaler: GradScaler | None = None,
+    ) -> None:
+        self.model = model
+        self.loss_function = loss_function
+        self.optimizer = optimizer
+        self.before_update = before_update
+        self.after_update = after_update
+        self.accumulate = accumulate
+        self.grad_scaler = active(grad_scaler)
+        self.spells_out_fused = False
+        """Whether a captured update is the optimizer's plain one where it has a fused kernel, for a compiler that fuses
+        by itself."""
+        self.done = 0
+        """How many calls of the present step are over."""
+
+    def loss(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Return the loss of a batch, attached to the autograd graph."""
+        if self.loss_function is not None:
+            return self.loss_function(self.model, *args, **kwargs)
+        output = self.model(*args, **kwargs)
+        if isinstance(output, torch.Tensor):
+            return output
+        loss = getattr(output, "loss", None)
+        return cast("torch.Tensor", output[0] if loss is None else loss)
+
+    def parameters(self) -> list[torch.Tensor]:
+        """Return the parameters the optimizer updates, in the order of its groups."""
+        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+
+    @property
+    def part(self) -> Part:
+        """Which part of a step the next call is."""
+        return Part.of(self.done, self.accumulate)
+
+    def advance(self) -> None:
+        """Note that a call is over."""
+        self.done = (self.done + 1) % self.accumulate
+
+    def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Run the step, or its next part, as plain PyTorch does; returns the detached loss of this call."""
+        part = self.part
+        if part.first:
+            self.optimizer.zero_grad(set_to_none=True)
+        loss = self.loss(*args, **kwargs)
+        share = part.share_of(loss)
+        differentiate(share if self.grad_scaler is None else self.grad_scaler.scale(share))
+        if part.last:
+            self._update()
+        self.advance()
+        return loss.detach()
+
+    def _update(self) -> None:
+        scaler = self.grad_scaler
+        if self.before_update is not None:
+            if scaler is not None:
+                scaler.unscale_(self.optimizer)
+            self.before_update(self.parameters())
+        if scaler is None:
+            self.optimizer.step()
+        else:
+            scaler.step(self.optimizer)
+            scaler.update()
+        if self.after_update is not None:
+            with torch.no_grad():
+                self.after_update(self.model)

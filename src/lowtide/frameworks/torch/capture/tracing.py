@@ -1,0 +1,94 @@
+"""Tracing a flat function of tensors into one aten graph, on fake tensors: nothing is allocated or computed."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule
+
+from lowtide.errors import UnsupportedError
+from lowtide.frameworks.torch.capture.rng_state_ops import recorded_rng_state
+from lowtide.frameworks.torch.internals.fake_tensors import (
+    DEPENDS_ON_VALUES,
+    fake_mode_of,
+    faked,
+    forgetting_scalars,
+    trace_on_fakes,
+)
+from lowtide.frameworks.torch.internals.runtime import kept_random_state
+from lowtide.frameworks.torch.rewrites.run import run_rewrites
+from lowtide.frameworks.torch.rewrites.table import TRACED
+
+FlatFunction = Callable[[list[Any]], list[Any]]
+
+
+class FakeInputs:
+    """Fake stand-ins for live tensors, all of one fake mode, and symbols for scalars behind them."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor], scalars: Sequence[torch.SymFloat] = ()) -> None:
+        self.scalars = list(scalars)
+        self.mode = fake_mode_of(tensors)
+        self.tensors = [faked(self.mode, tensor) for tensor in tensors]
+
+    def extended_by(
+        self, forms: Sequence[torch.Tensor], *, before: int, scalars: Sequence[torch.SymFloat] = ()
+    ) -> "FakeInputs":
+        """Return these stand-ins with more of the given forms put in before one of them, and scalars."""
+        more = [self.empty(form) for form in forms]
+        return FakeInputs([*self.tensors[:before], *more, *self.tensors[before:]], scalars)
+
+    @contextmanager
+    def rehearsal(self) -> Generator[None]:
+        """Run on fake tensors without recording; scalars read from them leave no trace behind."""
+        with quiet_tracing(), forgetting_scalars(self.mode):
+            yield
+
+    def empty(self, like: torch.Tensor) -> torch.Tensor:
+        """Return a new fake tensor of the same form, whose values nothing knows."""
+        with self.mode:
+            return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+
+
+def dry_run(function: FlatFunction, inputs: FakeInputs) -> list[Any]:
+    """Run a flat function on fake tensors, to learn the form of what it returns."""
+    with inputs.rehearsal():
+        return function([inputs.empty(tensor) for tensor in inputs.tensors])
+
+
+def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph], None] | None = None) -> GraphModule:
+    """Trace a flat function into an aten graph with one placeholder per input, in the order a plain run executes.
+
+    In-place operations stay in place. Data-dependent Python scalars become ops of the graph. `rewrite` gets the graph
+    as it was traced. Raises UnsupportedError for control flow that depends on values.
+    """
+    with quiet_tracing():
+        traced = trace_on_fakes(function, [*inputs.tensors, *inputs.scalars])
+    for node in traced.graph.find_nodes(op="get_attr"):
+        value = getattr(traced, str(node.target), None)
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            raise UnsupportedError(
+                f"the function closes over a tensor of shape {tuple(value.shape)} that requires grad; "
+                "make it a parameter of a module or pass it as an argument"
+            )
+    if rewrite is not None:
+        rewrite(traced.graph)
+    return run_rewrites(traced, TRACED)
+
+
+@contextmanager
+def quiet_tracing() -> Generator[None]:
+    """Trace with the random state kept and recorded, and with value-dependent control flow refused in one line."""
+    with kept_random_state(), recorded_rng_state():
+        try:
+            yield
+        except DEPENDS_ON_VALUES as error:
+            raise UnsupportedError(
+                f"the program depends on tensor values ({_first_line(error)}); one graph cannot hold it, "
+                "rewrite that part without .item(), nonzero or Python conditions on tensors"
+            ) from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__)[:100]

@@ -1,0 +1,77 @@
+"""Ranks that run collectives together must plan the same graph: a plan is a function of it alone.
+
+Compared are fingerprints, through the key-value store that the process group was set up with, not by a collective: a
+rank that compiles a graph which the others do not compile (again) must not wait in a collective that they never join.
+It waits for them for a while and then goes on, with a warning.
+"""
+
+import warnings
+from collections import Counter
+from datetime import timedelta
+
+from torch.fx import GraphModule
+
+from lowtide.errors import FingerprintError
+from lowtide.frameworks.torch.internals.operators import overload_of
+from lowtide.frameworks.torch.internals.process_groups import Rendezvous, compilation, ranks_of, rendezvous
+from lowtide.frameworks.torch.reading.effects import arguments_by_name
+from lowtide.graph import Graph
+
+PATIENCE = timedelta(minutes=2)
+"""How long a rank waits for what the others compile; they capture the same program at the same time."""
+
+_asked: Counter[str] = Counter()
+
+
+def partners(module: GraphModule, same_on_all_ranks: bool | None) -> tuple[Rendezvous, list[int]] | None:
+    """Return the ranks that must plan the same as this one, without itself; None where there are none.
+
+    They are those that the graph's collectives wait for, with `same_on_all_ranks` all there are, and none where that
+    is False. Ranks of another pipeline stage, or another replica that only exchanges gradients, may compile otherwise.
+    """
+    meeting = None if same_on_all_ranks is False else rendezvous()
+    if meeting is None:
+        return None
+    everyone = range(meeting.size) if same_on_all_ranks else ranks_of(_groups_in(module))
+    others = [rank for rank in everyone if rank != meeting.rank]
+    return (meeting, others) if others else None
+
+
+def require_agreement(
+    graph: Graph, settings: str, meeting: Rendezvous, others: list[int], patience: timedelta = PATIENCE
+) -> None:
+    """Compare a graph and what its plan depends on besides with what other ranks are about to plan.
+
+    Raises FingerprintError, on every rank, naming the ranks that differ.
+    """
+    name = f"{compilation()}/{graph.name}"
+    _asked[name] += 1
+    key = f"{name}/{_asked[name]}"
+    mine = f"{graph.fingerprint} {settings}"
+    meeting.publish(key, mine)
+    theirs = meeting.collect(key, others, patience)
+    differing = [rank for rank, found in theirs.items() if found not in (None, mine)]
+    if differing:
+        raise FingerprintError(
+            f"rank {meeting.rank} is about to plan another {graph.name!r} than {_named(differing)}; give all ranks the "
+            "same model, options, plans, and inputs of the same shapes, or set the option same_on_all_ranks to False"
+        )
+    silent = [rank for rank, found in theirs.items() if found is None]
+    if silent:
+        warnings.warn(
+            f"lowtide: {graph.name} is planned without comparing it: {_named(silent)} planned nothing for "
+            f"{patience.total_seconds():.0f} s",
+            stacklevel=2,
+        )
+
+
+def _groups_in(module: GraphModule) -> list[str]:
+    """Return the names of the process groups that a graph's collectives run in."""
+    calls = [node for node in module.graph.nodes if overload_of(node.target) is not None]
+    return list(
+        dict.fromkeys(str(given["group_name"]) for given in map(arguments_by_name, calls) if "group_name" in given)
+    )
+
+
+def _named(ranks: list[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"

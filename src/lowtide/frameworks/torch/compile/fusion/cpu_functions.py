@@ -1,0 +1,82 @@
+"""How kernels become functions on the CPU: those between two calls of PyTorch's own share one, and their memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lowtide.frameworks.torch.compile.fusion.kernel_graph import graph_of_kernels
+from lowtide.frameworks.torch.internals.kernels import KernelNode, becomes_cpp, end_cpu_functions_after
+from lowtide.graph import Graph, Lifetime
+
+_FREED = (Lifetime.DONATED, Lifetime.INTERMEDIATE)
+
+
+@dataclass(frozen=True)
+class CpuFunctions:
+    """The functions that kernels in a given order become; kernels on a GPU stay single."""
+
+    peak_bytes: int
+    """What is alive at most, where a function's results are all there before it starts and its arguments until its
+    end."""
+    last_kernels: tuple[KernelNode, ...]
+    """The kernels after which a function must end, since with the next one it would need too much."""
+
+    @classmethod
+    def of(cls, nodes: Sequence[KernelNode], most_bytes: int | None) -> "CpuFunctions":
+        """Put as many kernels into every function as Inductor does, but no more than fit into `most_bytes`."""
+        graph = graph_of_kernels(nodes)
+        before, made, after = _memory(graph)
+        peak, last = 0, list[KernelNode]()
+        held = 0
+        """What the function that is being filled needs, or 0 where none is."""
+        for place, node in enumerate(nodes):
+            alone = int(before[place] + made[place] + graph.scratch[place])
+            joined = held + int(made[place])
+            if held and becomes_cpp(node):
+                if most_bytes is None or joined <= most_bytes or joined <= alone:
+                    alone = joined
+                else:
+                    last.append(nodes[place - 1])
+            peak = max(peak, alone)
+            held = alone if becomes_cpp(node) else 0
+        return cls(max([peak, *map(int, after)]), tuple(last))
+
+    def end_where_full(self) -> None:
+        """Have Inductor end functions after the kernels that are the last to fit."""
+        if self.last_kernels:
+            end_cpu_functions_after(self.last_kernels)
+
+
+def _memory(graph: Graph) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return per op of a graph, in its order, the bytes alive before it, those it allocates, and those alive after."""
+    structure = graph.structure
+    taken_over = _taken_over(graph)
+    passed_on = set(taken_over.values())
+    made, freed = np.zeros(graph.n_ops, np.int64), np.zeros(graph.n_ops, np.int64)
+    start = 0
+    for buffer in range(graph.n_buffers):
+        size, lifetime = int(graph.sizes[buffer]), graph.lifetimes[buffer]
+        producer, users = int(structure.producers[buffer]), structure.users[buffer]
+        if producer < 0:
+            start += size
+        elif buffer not in taken_over:
+            made[producer] += size
+        last = max([producer, *users.tolist()])
+        if last >= 0 and buffer not in passed_on and lifetime in _FREED:
+            freed[last] += size
+    after = start + np.cumsum(made - freed)
+    return np.concatenate([[start], after[:-1]]), made, after
+
+
+def _taken_over(graph: Graph) -> dict[int, int]:
+    """Return the buffers that are written over others, by what they are written over."""
+    found: dict[int, int] = {}
+    for op in range(graph.n_ops):
+        pairs = graph.in_place[op].tolist()
+        for given, made in zip(pairs[::2], pairs[1::2], strict=True):
+            last = max([int(graph.structure.producers[given]), *graph.structure.users[given].tolist()])
+            if last == op and graph.lifetimes[given] in _FREED:
+                found[made] = given
+    return found

@@ -1,0 +1,113 @@
+"""The graph of Inductor's kernels: what its scheduler is about to run, as a program over buffers."""
+
+from collections.abc import Sequence
+
+import torch
+from torch.fx import Node
+
+from lowtide.frameworks.torch.compile.fusion.host_buffers import is_copy, names_on_host
+from lowtide.frameworks.torch.internals.hints import hinted_value_of, stand_in
+from lowtide.frameworks.torch.internals.kernels import (
+    KernelNode,
+    allocated_with,
+    bytes_of_input,
+    freeable_inputs,
+    has_effects,
+    keeps_alive,
+    names_before_overwriting,
+    operand_layouts,
+    output_names,
+    pytorch_call,
+    sizes_of_buffers,
+    stays_within,
+)
+from lowtide.frameworks.torch.internals.kernels_in_place import pairs_in_place
+from lowtide.frameworks.torch.reading.scratch import scratch_bytes
+from lowtide.graph import Graph, GraphBuilder, Lifetime
+
+
+def graph_of_kernels(nodes: Sequence[KernelNode]) -> Graph:
+    """Return the graph of scheduler nodes: one op per kernel, one buffer per allocation, sizes as Inductor hints them.
+
+    Inputs that the caller keeps are left out; what the caller gives away is donated. What lies on the host takes
+    nothing. A buffer that is overwritten keeps the name it was made with.
+    """
+    real, sizes = names_before_overwriting(), sizes_of_buffers()
+    outputs = {real.get(name, name) for name in output_names()}
+    sizes.update(dict.fromkeys(on_host := names_on_host(nodes), (0, 0)))
+    builder = GraphBuilder("kernels")
+    buffers: dict[str, int] = {}
+    for name in freeable_inputs(nodes):
+        lifetime = Lifetime.INPUT if name in outputs else Lifetime.DONATED
+        size = 0 if name in on_host else bytes_of_input(name)
+        buffers[name] = builder.add_buffer(name, size, lifetime)
+    makers: dict[str, int] = {}
+    for node in nodes:
+        reads, after = _dependencies(node, real, buffers, makers)
+        written: list[int] = []
+        for buffer in node.get_outputs():
+            name = buffer.get_name()
+            if name not in real and name not in buffers and not stays_within(buffer, node):
+                parts = [part.get_name() for part in allocated_with(buffer)]
+                written.extend(_add(builder, buffers, part, sizes, outputs) for part in parts)
+        op = builder.add_op(
+            node.get_name(),
+            type(node).__name__,
+            reads=reads,
+            writes=written,
+            after=after,
+            in_place=_in_place(node, buffers, reads, written),
+            scratch_bytes=_scratch_of(node),
+            ordered=has_effects(node) or is_copy(node),
+        )
+        makers.update(dict.fromkeys(node.get_buffer_names(), op))
+    return builder.build()
+
+
+def _in_place(node: KernelNode, buffers: dict[str, int], reads: list[int], written: list[int]) -> list[tuple[int, int]]:
+    pairs = [(buffers.get(given, -1), buffers.get(made, -1)) for given, made in pairs_in_place(node)]
+    return [(given, made) for given, made in pairs if given in reads and made in written]
+
+
+def _scratch_of(node: KernelNode) -> int:
+    """Return what a kernel of PyTorch's own takes for itself while it runs."""
+    call = pytorch_call(node)
+    if call is None:
+        return 0
+    given = _given_tensors(call, node)
+    return scratch_bytes(call, lambda argument: given.get(argument, hinted_value_of(argument)))
+
+
+def _given_tensors(call: Node, node: KernelNode) -> dict[Node, torch.Tensor]:
+    """Return stand-ins, in the layouts that Inductor chose, for the tensors that a kernel of PyTorch's own is given."""
+    layouts = operand_layouts(node)
+    arguments = [part for part in call.all_input_nodes if isinstance(part.meta.get("val"), torch.Tensor)]
+    if len(layouts) != len(arguments):
+        return {}
+    return {
+        argument: stand_in(shape, strides, dtype, device)
+        for argument, ((shape, strides), dtype, device) in zip(arguments, layouts, strict=True)
+    }
+
+
+def _dependencies(
+    node: KernelNode, real: dict[str, str], buffers: dict[str, int], makers: dict[str, int]
+) -> tuple[list[int], list[int]]:
+    """Return the buffers that a kernel keeps alive, and the kernels that it must follow."""
+    reads: dict[int, None] = {}
+    after: dict[int, None] = {}
+    for dependency in [*node.read_writes.reads, *node.unmet_dependencies]:
+        name = str(dependency.name)
+        if keeps_alive(dependency) and real.get(name, name) in buffers:
+            reads[buffers[real.get(name, name)]] = None
+        if name in makers:
+            after[makers[name]] = None
+    return list(reads), list(after)
+
+
+def _add(
+    builder: GraphBuilder, buffers: dict[str, int], name: str, sizes: dict[str, tuple[int, int]], outputs: set[str]
+) -> int:
+    lifetime = Lifetime.OUTPUT if name in outputs else Lifetime.INTERMEDIATE
+    buffers[name] = builder.add_buffer(name, max(sizes[name]), lifetime)
+    return buffers[name]

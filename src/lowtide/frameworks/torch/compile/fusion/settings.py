@@ -1,0 +1,60 @@
+"""Inductor's configuration under which it follows a plan."""
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch.fx import GraphModule
+
+from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
+from lowtide.frameworks.torch.compile.fusion.guard import FusionGuard
+from lowtide.frameworks.torch.compile.fusion.knapsack import ExactKnapsack, RooflineRuntime
+from lowtide.frameworks.torch.compile.fusion.order import MemoryOrder
+from lowtide.frameworks.torch.compile.fusion.partition import PlannedPartition
+from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
+from lowtide.frameworks.torch.internals.inductor import compile_fx, overlap_passes, patched_inductor
+
+_NOT_CACHED = {"enable_autograd_cache": False}
+"""Every program is planned where it is compiled, so that its plan can be shown; kernels still come from the cache."""
+
+
+def settings(options: Options, peaks: FusedPeaks | None = None) -> dict[str, Any]:
+    """Return what Inductor's configuration is patched with: our partitioner, and our order as the last pass.
+
+    Where the user has passes of their own for the overlap with communication, they run before ours. `peaks` says what
+    kernels may need; left out, it is what the plans of the partitioner leave to them.
+    """
+    peaks = FusedPeaks(options) if peaks is None else peaks
+    chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options, peaks)}
+    if "reorder" in options.techniques:
+        chosen["reorder_for_peak_memory"] = False  # it would move random draws past one another
+        chosen["reorder_for_compute_comm_overlap"] = True
+        chosen["reorder_for_compute_comm_overlap_passes"] = [*overlap_passes(), MemoryOrder(options, peaks)]
+        chosen["_pre_fusion_custom_pass"] = FusionGuard(options, peaks)
+    if options.budget is not None:
+        chosen["allow_buffer_reuse"] = False  # storage that waits for a later kernel would count meanwhile
+    return chosen
+
+
+def compile_with_inductor(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """Compile a captured graph with Inductor, following plans."""
+    with patched_autograd(_NOT_CACHED):
+        return compile_fx(module, example_inputs, settings(options))
+
+
+@contextmanager
+def inductor(budget: str | int | None = None, *, allow: Iterable[str] | None = None, **more: Any) -> Generator[None]:
+    """Make `torch.compile` with its own backend follow plans for whatever is compiled within.
+
+    What PyTorch's own `activation_memory_budget` saves is chosen exactly meanwhile, random draws in any case.
+    Takes the options of the backend "lowtide", without `compiler`. Compilation happens at the first call of a compiled
+    function, so that call must be within. Raises UsageError for options that do not exist.
+    """
+    given = {"budget": budget, "allow": allow, **more, "compiler": "inductor"}
+    deciding = {
+        "activation_memory_budget_solver": ExactKnapsack(),
+        "activation_memory_budget_runtime_estimator": RooflineRuntime(),
+    }
+    with patched_autograd({**_NOT_CACHED, **deciding}), patched_inductor(settings(Options.parse(given))):
+        yield

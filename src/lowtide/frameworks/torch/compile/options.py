@@ -1,0 +1,107 @@
+"""What a user may say to the backend, checked before anything is traced."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, get_args
+
+from lowtide.costs import ProfileName
+from lowtide.effort import EffortName, check_effort
+from lowtide.errors import UsageError
+from lowtide.frameworks.torch.emit.transfers.link import check_host
+from lowtide.planning.settings import PlanSettings
+from lowtide.techniques import NEED_BUDGET, Techniques, checked_techniques, refuse_without_budget
+
+COMPILERS = ("inductor", "eager")
+DEFAULTS = replace(PlanSettings(), techniques=PlanSettings.techniques | {"recompute"})
+"""PyTorch's own defaults: whoever gives a budget wants the program to fit, so that ops may run again."""
+BACKEND_DEFAULTS = replace(DEFAULTS, effort="fast")
+"""Those of the backend: planning is to stay short beside compiling."""
+_LEFT_TO_INDUCTOR = frozenset({"share"})
+"""Inductor decides on its own which outputs take over the storage of inputs."""
+
+
+def allowed_techniques(allow: Iterable[str] | None, budget: str | int | None) -> Techniques:
+    """Return the techniques that a call allows, those of `DEFAULTS` that the budget has a use for where it names none.
+
+    Raises UsageError for techniques that do not exist, or that would be ignored without a budget.
+    """
+    if allow is None:
+        return DEFAULTS.techniques - NEED_BUDGET if budget is None else DEFAULTS.techniques
+    techniques = checked_techniques(allow)
+    if budget is None:
+        refuse_without_budget(techniques)
+    return techniques
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What every graph of a compiled program is planned with; the settings of planning, and what is the backend's."""
+
+    budget: str | int | None = BACKEND_DEFAULTS.budget
+    """See `PlanSettings`; the device's, while a graph runs. None for the least peak without running anything again."""
+    allow: tuple[str, ...] | None = None
+    """The techniques, see `PlanSettings`; None for those of `DEFAULTS` that the compiler and the budget have a use
+    for."""
+    host_bandwidth: str | int | None = None
+    """For "offload": how fast copies to the host and back are, each way ("25 GB/s", bytes per second); None for 1/64 of
+    the speed of the device's memory, as PCIe is beside a GPU's."""
+    host_capacity: str | int | None = None
+    """For "offload": what the host may hold of a program's at once; None for any amount."""
+    compiler: str = "inductor"
+    costs: ProfileName | None = None
+    """What ops cost when it is decided what runs again; None for what suits the compiler."""
+    effort: EffortName = BACKEND_DEFAULTS.effort
+    """See `PlanSettings`."""
+    plans: str | None = None
+    """A folder of plans to follow instead of planning, as `lowtide.torch.save_plans` wrote it for the same options."""
+    same_on_all_ranks: bool | None = None
+    """Whether every graph must be the same on all ranks of `torch.distributed`; None: where collectives in the graph
+    wait for other ranks, it must be the same on those."""
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any] | None) -> "Options":
+        """Read the options of a `torch.compile` call; raises UsageError for any that does not exist or fit."""
+        values = dict(given or {})
+        known = [field.name for field in fields(cls)]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise UsageError(f"backend 'lowtide' has no option {unknown[0]!r}; it takes {', '.join(known)}")
+        allow = values.get("allow")
+        if allow is not None:
+            values["allow"] = (allow,) if isinstance(allow, str) else tuple(allow)
+        options = cls(**values)
+        if options.compiler not in COMPILERS:
+            raise UsageError(f"unknown compiler {options.compiler!r}; choose one of {', '.join(COMPILERS)}")
+        check_effort(options.effort)
+        if options.costs is not None and options.costs not in get_args(ProfileName):
+            raise UsageError(f"unknown costs {options.costs!r}; choose one of {', '.join(get_args(ProfileName))}")
+        checked_techniques(options.allow or ())
+        check_host(options.allow, options.host_bandwidth, options.host_capacity)
+        allowed_techniques(options.allow, options.budget)
+        return options
+
+    @property
+    def techniques(self) -> Techniques:
+        """What planning may do, less what the compiler decides on its own."""
+        allowed = allowed_techniques(self.allow, self.budget)
+        return allowed - _LEFT_TO_INDUCTOR if self.compiler == "inductor" else allowed
+
+    @property
+    def settings(self) -> PlanSettings:
+        """The settings that a whole graph is planned with.
+
+        Without a budget Inductor's choice of what to save stands, and only the order of its kernels is planned.
+        """
+        before_fusion = self.compiler == "eager" or self.budget is not None
+        return replace(
+            BACKEND_DEFAULTS,
+            budget=self.budget,
+            techniques=self.techniques if before_fusion else frozenset(),
+            costs=self.profile,
+            effort=self.effort,
+        )
+
+    @property
+    def profile(self) -> ProfileName:
+        """The prices of ops: under Inductor element-wise ones cost next to nothing, since they are fused."""
+        return self.costs or ("fused" if self.compiler == "inductor" else "eager")

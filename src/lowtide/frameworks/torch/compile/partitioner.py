@@ -1,0 +1,125 @@
+"""The partitioner: what runs in the forward pass, what is saved, what runs again, read off one plan of the whole."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from torch.fx import Graph, GraphModule, Node
+
+from lowtide.errors import InputError, UnsupportedError
+from lowtide.frameworks.torch.compile.buckets import keep_to_bucket
+from lowtide.frameworks.torch.compile.checkpoint_marks import has_checkpoints, leave_to_plan, save_draws
+from lowtide.frameworks.torch.compile.names import new_name
+from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.compile.planned_program import PlannedModule, plan_module
+from lowtide.frameworks.torch.compile.programs import remember
+from lowtide.frameworks.torch.compile.rejoin import rejoin
+from lowtide.frameworks.torch.compile.split import split
+from lowtide.frameworks.torch.internals.aot_autograd import partition_as_pytorch_does
+from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
+from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
+from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
+from lowtide.frameworks.torch.rewrites.run import run_rewrites
+from lowtide.frameworks.torch.rewrites.save_inputs_flat import SaveInputsFlat
+from lowtide.frameworks.torch.rewrites.stored_values import StoreEarlyValues
+from lowtide.frameworks.torch.rewrites.table import CHECKPOINTED, JOINT, RUNS_AGAIN
+from lowtide.frameworks.torch.rewrites.take_inputs_flat import TakeInputsFlat
+from lowtide.graph import Lifetime
+
+
+class Partitioner:
+    """A `partition_fn` for AOTAutograd.
+
+    The eager compiler starts from the program as it is written, with everything saved that the backward pass uses. For
+    Inductor the start is what PyTorch's partitioner makes of it: running fusible ops again saves time there.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def __call__(
+        self,
+        joint: GraphModule,
+        joint_inputs: Sequence[Any],
+        *,
+        num_fwd_outputs: int,
+        static_lifetime_input_indices: Sequence[int] | None = None,
+        **others: Any,
+    ) -> tuple[GraphModule, GraphModule]:
+        """Split a joint graph as its plan says; where it cannot be planned, as PyTorch does, with a warning."""
+        name = new_name(joint.graph)
+        static = list(static_lifetime_input_indices or ())
+        given = {"num_fwd_outputs": num_fwd_outputs, "static_lifetime_input_indices": static, **others}
+        try:
+            return self._partition(name, joint, joint_inputs, static, given)
+        except InputError as error:
+            warnings.warn(f"lowtide: {name} is left to PyTorch's own partitioner: {error}", stacklevel=2)
+            return _partition_as_pytorch_does(joint, joint_inputs, given)
+
+    def _partition(
+        self, name: str, joint: GraphModule, joint_inputs: Sequence[Any], static: Sequence[int], given: dict[str, Any]
+    ) -> tuple[GraphModule, GraphModule]:
+        n_outputs: int = given["num_fwd_outputs"]
+        if self.options.compiler == "inductor":
+            marked = _copy(joint)
+            (leave_to_plan if "recompute" in self.options.techniques else save_draws)(marked.graph)
+            forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given)
+            offloads = "offload" in self.options.techniques  # all that reads what visits the host must be known
+            whole = rejoin(forward, backward, n_outputs, count_reruns=offloads)
+            planned = self._plan(name, whole, joint, static)
+            result = planned.result
+            if not result.reruns and not result.moved_ops and not result.transfers.bytes_out:
+                return forward, backward
+            stored = run_rewrites(planned.module, [StoreEarlyValues()])
+            return _with_flat_inputs(*split(stored, joint, n_outputs), n_outputs)
+        planned = self._plan(name, self._written(joint, n_outputs), joint, static)
+        return split(planned.module, joint, n_outputs)
+
+    def _written(self, joint: GraphModule, n_outputs: int) -> GraphModule:
+        """Return the program as it is written, in a form that says which ops may run again."""
+        module = run_rewrites(_copy(joint), JOINT)
+        draws_alone = [SplitDropout()] if self._may_repeat(module.graph) else []
+        return run_rewrites(module, [*draws_alone, InsertBoundary(n_outputs)])
+
+    def _may_repeat(self, graph: Graph) -> bool:
+        """Tell whether ops may run again, or what they make may visit the host, which needs the same."""
+        return bool(self.options.techniques & {"recompute", "offload"}) or has_checkpoints(graph)
+
+    def _plan(self, name: str, whole: GraphModule, joint: GraphModule, static: Sequence[int]) -> PlannedModule:
+        if self._may_repeat(whole.graph):
+            whole = run_rewrites(whole, RUNS_AGAIN)
+        if "recompute" not in self.options.techniques and self.options.compiler == "eager":
+            whole = run_rewrites(whole, CHECKPOINTED)
+        inputs = whole.graph.find_nodes(op="placeholder")
+        if len(inputs) != sum(not is_tangent(node) for node in joint.graph.find_nodes(op="placeholder")):
+            raise UnsupportedError("its backward pass takes inputs of its own, such as random seeds")
+        held = set(static)
+        lifetimes = {
+            node: Lifetime.PERSISTENT if place in held else Lifetime.INPUT for place, node in enumerate(inputs)
+        }
+        if self.options.budget is not None:
+            keep_to_bucket(whole)
+        planned = plan_module(name, whole, lifetimes, self.options)
+        remember(planned)
+        return planned
+
+
+def _partition_as_pytorch_does(
+    joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]
+) -> tuple[GraphModule, GraphModule]:
+    forward, backward = partition_as_pytorch_does(joint, joint_inputs, **given)
+    return run_rewrites(forward, [SaveOldContents(given["num_fwd_outputs"])]), backward
+
+
+def _with_flat_inputs(forward: GraphModule, backward: GraphModule, n_outputs: int) -> tuple[GraphModule, GraphModule]:
+    """Let both passes of Inductor's exchange inputs as flat views."""
+    save = SaveInputsFlat(n_outputs)
+    names = tuple(node.name for node in save.sites(forward))
+    return run_rewrites(forward, [save]), run_rewrites(backward, [TakeInputsFlat(names)])
+
+
+def _copy(module: GraphModule) -> GraphModule:
+    graph, made = Graph(), dict[Node, Node]()
+    for node in module.graph.nodes:
+        made[node] = graph.node_copy(node, made.__getitem__)
+    return GraphModule(module, graph)

@@ -1,0 +1,70 @@
+"""The programs that were planned while compiling, newest last, so that they can be explained, and which of them run."""
+
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from lowtide.frameworks.torch.compile.names import forget_names
+from lowtide.frameworks.torch.compile.planned_program import PlannedModule
+
+_MOST_KEPT = 128
+_planned: deque[PlannedModule] = deque(maxlen=_MOST_KEPT)
+_planning: list[list[PlannedModule]] = []
+_running: list[list[PlannedModule]] = []
+
+
+def remember(planned: PlannedModule) -> None:
+    """Keep a planned program, and let the oldest go where there are too many."""
+    _planned.append(planned)
+    for listener in _planning:
+        listener.append(planned)
+
+
+def planned_programs() -> list[PlannedModule]:
+    """Return the programs that were planned last, oldest first."""
+    return list(_planned)
+
+
+def forget_programs() -> None:
+    """Let all of them go; names are given anew."""
+    _planned.clear()
+    forget_names()
+
+
+@contextmanager
+def programs_planned() -> Generator[list[PlannedModule]]:
+    """Collect the programs that are planned within."""
+    with _listening(_planning) as found:
+        yield found
+
+
+@contextmanager
+def programs_run() -> Generator[list[PlannedModule]]:
+    """Collect the programs that run within, each once, in the order of their first run."""
+    with _listening(_running) as found:
+        yield found
+
+
+def noting_runs(compiled: Callable[..., Any], programs: list[PlannedModule]) -> Callable[..., Any]:
+    """Return a compiled function that says which programs it runs to whoever listens.
+
+    It takes over no attributes: TorchDynamo would look through them for the function within.
+    """
+
+    def run(*inputs: Any) -> Any:
+        for listener in _running:
+            listener.extend(program for program in programs if program not in listener)
+        return compiled(*inputs)
+
+    return run
+
+
+@contextmanager
+def _listening(listeners: list[list[PlannedModule]]) -> Generator[list[PlannedModule]]:
+    found: list[PlannedModule] = []
+    listeners.append(found)
+    try:
+        yield found
+    finally:
+        listeners[:] = [listener for listener in listeners if listener is not found]

@@ -1,0 +1,1 @@
+"""Writing a program down again in the order of a plan, and running it."""

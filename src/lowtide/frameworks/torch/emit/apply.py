@@ -1,0 +1,68 @@
+"""Applying a plan to a captured PyTorch program."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from lowtide.errors import FingerprintError
+from lowtide.frameworks.torch.emit.emit import emit
+from lowtide.frameworks.torch.internals.runtime import without_autocast
+from lowtide.frameworks.torch.reading.captured import Captured
+from lowtide.frameworks.torch.reading.read import Reading
+from lowtide.graph import Graph, Lifetime
+from lowtide.plan import Plan, StepKind, verify
+
+
+class Applied:
+    """A PyTorch program that runs in the order of a plan and frees every tensor at its last use.
+
+    Call it as the original. Its results equal the original's bit for bit: it runs the same kernels on the same
+    values, random draws in their order. Autograd does not record it; a captured backward pass is part of it.
+    """
+
+    def __init__(
+        self,
+        captured: Captured,
+        module: GraphModule,
+        run: Callable[[list[Any]], Any] | None = None,
+        planned: tuple[Graph, Plan] | None = None,
+    ) -> None:
+        """Run a planned module, or by `run` something compiled from the captured one, which takes the same inputs."""
+        self.captured = captured
+        self.module = module
+        self.planned = planned
+        """The graph and the plan that is followed, where they say what the program takes."""
+        self._run = module.forward if run is None else run
+        self._donated = [i for i, (_, lifetime) in enumerate(captured.inputs) if lifetime is Lifetime.DONATED]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program; raises UsageError where the arguments do not have the captured form."""
+        binding = self.captured.binding
+        sources = binding.bind(args, kwargs)
+        # nothing requires grad, so autograd records nothing
+        inputs = [value.detach() if isinstance(value, torch.Tensor) else value for value in sources]
+        for index in self._donated:
+            sources[index] = None  # the program is the last to hold it
+        with torch.set_grad_enabled(self.captured.with_backward), without_autocast():
+            outputs = list(self._run(inputs))
+        with torch.no_grad():
+            return binding.finish(outputs, sources)
+
+
+def apply_plan(plan: Plan, reading: Reading, graph: Graph, *, verified: bool = False) -> Applied:
+    """Return the program that was read as a callable that follows a plan for its graph, a host beside it or not.
+
+    With `verified` the plan was verified for that graph already. Raises FingerprintError for a plan of another graph or
+    host, VerificationError for one that is wrong.
+    """
+    captured = reading.captured
+    if plan.graph_fingerprint != graph.fingerprint:
+        copies = bool((plan.kinds == StepKind.COPY_OUT).any())
+        advice = "name the host that it was made with, or make a new plan" if copies else "make a new plan for it"
+        raise FingerprintError(f"the plan was made for another graph than '{captured.name}' gives now; {advice}")
+    if not verified:
+        verify(graph, plan, check_capacity=False)
+    module = emit(captured.graph_module, reading.lowered, plan, boxed=True)
+    return Applied(captured, module, planned=(graph, plan))

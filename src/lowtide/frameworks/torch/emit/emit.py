@@ -1,0 +1,165 @@
+"""Writing a captured program down again in the order of a plan."""
+
+import operator
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from lowtide.errors import PlanError, UnsupportedError
+from lowtide.frameworks.torch.emit.transfers.emission import CopyEmission
+from lowtide.frameworks.torch.internals.boxed import take_one_list
+from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
+from lowtide.frameworks.torch.reading.captured import attribute
+from lowtide.frameworks.torch.reading.in_place import in_place_forms
+from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, LoweredOp, lower_callee
+from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run
+
+
+def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> GraphModule:
+    """Return a module that runs the ops of a plan, in-place pairs taken, and drops every tensor at its last use.
+
+    Views are made right before their first reader, elements of a multi-output op right after it, so that neither
+    holds memory longer than the plan says. A copy to the host or back is awaited where the plan frees, overwrites or
+    reads what it copies. With `boxed` the module takes one list of tensors, which it empties, so
+    that nothing else keeps its inputs alive. Subgraphs follow their own plans.
+    """
+    emitter = _Emitter(module, lowered)
+    for step in plan.steps():
+        match step:
+            case Run(op, pairs):
+                emitter.run(op, pairs)
+            case Free(buffer, space):
+                emitter.free(buffer, at_home=space is None)
+            case CopyOut(buffer):
+                emitter.copy_out(buffer)
+            case CopyIn(buffer):
+                emitter.copy_in(buffer)
+    graph = emitter.finish()
+    if boxed:
+        take_one_list(graph)
+    emitted = GraphModule(module, graph, class_name="Planned")
+    for name, callee in plan.callees.items():
+        body = attribute(module, name)
+        emitted.set_submodule(name, emit(body, lower_callee(lowered, module, name), callee, boxed=False))
+    return emitted
+
+
+class _Emitter:
+    def __init__(self, module: GraphModule, lowered: Lowered) -> None:
+        self._source = module.graph
+        self._lowered = lowered
+        self._target = Graph()
+        self._made: dict[Node, Node] = {}
+        self._is_op = {op.node for op in lowered.ops}
+        self._views_of: dict[int, list[Node]] = {}
+        """Per buffer, the views made of its present contents: a second run of its op outdates them."""
+        self._copies = CopyEmission(self._target)
+        self._spanning = _spanning(lowered)
+        for node in self._source.find_nodes(op="placeholder"):
+            self._made[node] = self._target.node_copy(node)
+
+    def run(self, op: int, pairs: tuple[tuple[int, int], ...]) -> None:
+        """Append one run of an op."""
+        lowered_op = self._lowered.ops[op]
+        node = lowered_op.node
+        self._await_copies(lowered_op, pairs)
+        if node in self._made:
+            self._forget_views(lowered_op.writes)
+        form = next((f for f in in_place_forms(lowered_op, self._lowered) if (f.read, f.write) in pairs), None)
+        self._made[node] = self._copy(node) if form is None else self._copy_in_place(node, form)
+        for user in node.users:
+            if _is_element(user, node) and user.users:
+                self._made[user] = self._target.node_copy(user, self._value)
+
+    def copy_out(self, buffer: int) -> None:
+        """Start to copy a buffer to the host; raises UnsupportedError for an input and for what is overwritten."""
+        if buffer not in self._spanning:
+            name = self._lowered.buffers[buffer].name
+            raise UnsupportedError(f"the plan copies '{name}' to the host, which no op alone writes; leave it in place")
+        self._copies.copy_out(buffer, self._value(self._spanning[buffer]))
+
+    def copy_in(self, buffer: int) -> None:
+        """Start to copy a buffer back from the host."""
+        device = self._lowered.buffers[buffer].device or torch.device("cpu")
+        self._forget_views([buffer])
+        self._made[self._spanning[buffer]] = self._copies.copy_in(buffer, device)
+
+    def free(self, buffer: int, *, at_home: bool) -> None:
+        """Let an offloaded buffer, or its copy on the host, end here; others end at their last use."""
+        if not self._copies.is_on_host(buffer):
+            return
+        if at_home:
+            self._copies.await_arrival(buffer)
+            self._copies.await_departure(buffer)
+            self._made.pop(self._spanning[buffer], None)
+            self._forget_views([buffer])
+        else:
+            self._copies.free_copy(buffer)
+
+    def _await_copies(self, op: LoweredOp, pairs: tuple[tuple[int, int], ...]) -> None:
+        """Wait for copies back of what an op reads, and for copies out of what it overwrites or takes over."""
+        for buffer in (*op.reads, *op.mutates):
+            self._copies.await_arrival(buffer)
+        for buffer in (*op.writes, *op.mutates, *(read for read, _ in pairs)):
+            self._copies.await_departure(buffer)
+
+    def finish(self) -> Graph:
+        """Append the output and return the graph."""
+        self._copies.await_all_arrivals()
+        (output,) = self._source.find_nodes(op="output")
+        self._target.node_copy(output, self._value)
+        return self._target
+
+    def _copy(self, node: Node) -> Node:
+        return self._target.node_copy(node, self._value)
+
+    def _copy_in_place(self, node: Node, form: InPlaceForm) -> Node:
+        args, kwargs = map_nodes((node.args, dict(node.kwargs)), self._value)
+        if form.out_argument is not None:
+            kwargs = {**kwargs, form.out_argument: self._value(form.operand)}
+        copied = self._target.call_function(form.target, args, kwargs)
+        copied.meta = dict(node.meta)
+        return copied
+
+    def _value(self, node: Node) -> Node:
+        """Return the node's newest copy; what is no op (a view, an attribute) is made here, at its first use."""
+        waiting = [node]
+        while waiting:
+            last = waiting[-1]
+            missing = [argument for argument in last.all_input_nodes if argument not in self._made]
+            if last in self._made or not missing:
+                waiting.pop()
+                if last not in self._made:
+                    self._make_view(last)
+            else:
+                waiting.extend(missing)
+        return self._made[node]
+
+    def _make_view(self, node: Node) -> None:
+        if node in self._is_op:
+            raise PlanError(f"the plan reads '{node.name}' before it runs it; verify the plan")
+        self._made[node] = self._target.node_copy(node, self._made.__getitem__)
+        for buffer in self._lowered.buffers_of[node]:
+            self._views_of.setdefault(buffer, []).append(node)
+
+    def _forget_views(self, buffers: list[int]) -> None:
+        for buffer in buffers:
+            for view in self._views_of.pop(buffer, ()):
+                self._made.pop(view, None)
+
+
+def _spanning(lowered: Lowered) -> dict[int, Node]:
+    """Return, per buffer that one op alone writes, the node of the tensor that spans it, the op or its element."""
+    overwritten = {buffer for op in lowered.ops for buffer in op.mutates}
+    found: dict[int, Node] = {}
+    for op in lowered.ops:
+        for node in (op.node, *(user for user in op.node.users if _is_element(user, op.node))):
+            if isinstance(value_of(node), torch.Tensor):
+                found.update((buffer, node) for buffer in lowered.buffers_of[node] if buffer in op.writes)
+    for buffer in overwritten:
+        found.pop(buffer, None)
+    return found
+
+
+def _is_element(user: Node, node: Node) -> bool:
+    return user.target is operator.getitem and user.args[0] is node

@@ -1,0 +1,47 @@
+"""How fast the link to the host is beside the prices of ops, which are those of a plain machine."""
+
+from collections.abc import Iterable
+
+from lowtide.costs import PLAIN_MACHINE
+from lowtide.errors import UsageError
+from lowtide.frameworks.torch.internals.runtime import memory_clock
+from lowtide.graph import Graph
+from lowtide.offload import Host
+from lowtide.units import parse_bandwidth, parse_bytes
+
+_USUAL_SHARE = 1 / 64
+"""A PCIe link beside the memory of the device it feeds: 25 GB/s to 2 TB/s, 50 GB/s to 3.3 TB/s."""
+
+
+def check_host(allow: Iterable[str] | None, bandwidth: str | int | None, capacity: str | int | None) -> None:
+    """Raise UsageError for a host that makes no sense, or that nobody has a use for."""
+    if "offload" not in (allow or ()) and (bandwidth, capacity) != (None, None):
+        raise UsageError("host_bandwidth and host_capacity are for offload; add 'offload' to allow, or leave them out")
+    if capacity is not None:
+        parse_bytes(capacity)
+    if bandwidth is not None and _speed(bandwidth) <= 0:
+        raise UsageError(f"host_bandwidth {bandwidth!r} is no speed of a link; write it like '25 GB/s', more than 0")
+
+
+def host_for(graph: Graph, bandwidth: str | int | None, capacity: str | int | None) -> Host:
+    """Return a host to put beside a graph read from PyTorch, whose first memory space is named after its device.
+
+    `bandwidth` is the link's real speed each way, "25 GB/s" or bytes per second: on a GPU it is put in proportion to
+    the device's memory, as the machine that ops are priced for is slower. None is 1/64 of the memory's speed.
+    `capacity` is what the host may hold of the program's at once. Raises UsageError for what cannot be read.
+    """
+    most = None if capacity is None else parse_bytes(capacity)
+    plain = PLAIN_MACHINE.bytes_per_second
+    speed = plain * _USUAL_SHARE if bandwidth is None else _speed(bandwidth) * plain / _memory_speed(graph)
+    return Host(bandwidth_bytes_per_s=speed, capacity_bytes=most)
+
+
+def _speed(bandwidth: str | int) -> int:
+    return parse_bandwidth(bandwidth) if isinstance(bandwidth, str) else bandwidth
+
+
+def _memory_speed(graph: Graph) -> float:
+    """Return how many bytes a second the device's memory moves; the plain machine's where nobody says."""
+    device = graph.spaces[0].name
+    clock, bus = memory_clock(device) if device.startswith("cuda") else (0, 0)
+    return 2e3 * clock * bus / 8 or PLAIN_MACHINE.bytes_per_second  # two transfers a cycle

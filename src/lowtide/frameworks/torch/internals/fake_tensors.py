@@ -1,0 +1,63 @@
+"""Fake tensors, which have a form and no memory: their mode, and tracing programs on them."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch._guards import TracingContext, detect_fake_mode, tracing
+from torch._subclasses import FakeTensor, FakeTensorMode, fake_tensor
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
+
+DEPENDS_ON_VALUES: tuple[type[Exception], ...] = (
+    GuardOnDataDependentSymNode,
+    fake_tensor.DataDependentOutputException,
+    fake_tensor.DynamicOutputShapeException,
+)
+"""What tracing raises where a program depends on the values of tensors."""
+
+FakeMode = FakeTensorMode
+"""While it is on, tensors that are made are fake, and ops give fake tensors for fake tensors."""
+
+
+def is_fake(value: Any) -> bool:
+    """Tell whether a value is a tensor that has a form and no memory."""
+    return isinstance(value, FakeTensor)
+
+
+def new_fake_mode() -> FakeMode:
+    """Return a mode of its own, for shapes that stay as they are."""
+    return FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
+
+
+def fake_mode_of(tensors: Sequence[torch.Tensor]) -> FakeMode:
+    """Return the mode of the fake tensors among some tensors, a new one where there are none."""
+    return detect_fake_mode(list(tensors)) or new_fake_mode()
+
+
+def faked(mode: FakeMode, tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor's fake stand-in; a fake tensor as it is."""
+    return tensor if is_fake(tensor) else mode.from_tensor(tensor.detach(), static_shapes=True)
+
+
+@contextmanager
+def forgetting_scalars(mode: FakeMode) -> Generator[None]:
+    """Run on fake tensors; scalars that are read from them meanwhile leave no trace behind."""
+    shapes = mode.shape_env
+    with mode, shapes.ignore_fresh_unbacked_symbols() if shapes else nullcontext():
+        yield
+
+
+def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]) -> GraphModule:
+    """Return the ops that a function of one flat list runs on fake tensors, as a graph."""
+    return make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
+
+
+@contextmanager
+def tracing_in(mode: FakeMode) -> Generator[None]:
+    """Let compilers find the mode of the fake tensors that they are given."""
+    with tracing(TracingContext(mode)):
+        yield

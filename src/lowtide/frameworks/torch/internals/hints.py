@@ -1,0 +1,64 @@
+"""Sizes of symbolic shapes as they were traced, for planning; asking specializes nothing.
+
+A graph with dynamic shapes is planned for the sizes that it was traced with. What is right only for those sizes must
+not get into the program: for that there is `is_always`.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, optimization_hint, statically_known_true
+
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.internals.tensors import plain_number
+
+
+def hinted_value_of(node: Node) -> Any:
+    """Return what a node stands for, every symbolic number and shape replaced by the value it was traced with."""
+    return pytree.tree_map(_hinted, value_of(node))
+
+
+def stand_in(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return a tensor without memory."""
+    with _static_shapes():
+        return torch.empty_strided(shape, strides, dtype=dtype, device=device)
+
+
+def hint(size: Any) -> int:
+    """Return the value that a symbolic integer was traced with; an integer as it is."""
+    return optimization_hint(size)
+
+
+def is_symbolic(tensor: torch.Tensor) -> bool:
+    """Tell whether a tensor's shape or strides depend on symbols."""
+    return any(isinstance(size, torch.SymInt) for size in (*tensor.shape, *tensor.stride()))
+
+
+def depends_on_values(tensor: torch.Tensor) -> bool:
+    """Tell whether a tensor's size is known only when the program runs, such as a number of selected rows."""
+    return bool(free_unbacked_symbols(tensor))
+
+
+def is_always(condition: Any) -> bool:
+    """Tell whether a condition on sizes holds for all sizes that a graph may be called with."""
+    return statically_known_true(condition)
+
+
+def _hinted(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return plain_number(value)
+    if not is_symbolic(value):
+        return value
+    shape, strides = [hint(size) for size in value.shape], [hint(stride) for stride in value.stride()]
+    return stand_in(shape, strides, value.dtype, value.device)
+
+
+@cache
+def _static_shapes() -> FakeTensorMode:
+    return FakeTensorMode()

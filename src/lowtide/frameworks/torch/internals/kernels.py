@@ -1,0 +1,165 @@
+"""Inductor's kernels: the nodes of its scheduler, the buffers they make, and the graph that is being compiled."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tag
+from torch._inductor import config
+from torch._inductor.dependencies import WeakDep
+from torch._inductor.ir import ExternKernel, MultiOutput, MultiOutputLayout, RandomSeeds
+from torch._inductor.memory import compute_size_for_scheduler_buffer, get_freeable_input_buf
+from torch._inductor.scheduler import OutputNode
+from torch._inductor.utils import contains_collective, contains_wait
+from torch._inductor.virtualized import V
+from torch.fx import GraphModule, Node
+from torch.utils._ordered_set import OrderedSet
+
+KernelNode = Any
+"""Inductor's `BaseSchedulerNode`: one kernel, before or after fusion."""
+
+KernelBuffer = Any
+"""Inductor's `SchedulerBuffer`: what a kernel allocates or writes to."""
+
+Form = tuple[list[int], list[int]]
+"""Sizes and strides."""
+
+
+def scheduler() -> Any:
+    """Return the scheduler of the graph that is being compiled."""
+    return V.graph.scheduler
+
+
+def source_graph() -> GraphModule:
+    """Return the FX graph that is being compiled."""
+    module: Any = V.graph.module
+    return module
+
+
+def input_names() -> list[str]:
+    """Return the names of the graph's inputs, in order."""
+    return V.graph.graph_input_names
+
+
+def output_names() -> list[str]:
+    """Return the names of the buffers that the graph returns."""
+    return [str(name) for name in V.graph.get_output_names() if name]
+
+
+def freeable_inputs(nodes: Sequence[KernelNode]) -> Iterable[str]:
+    """Return the names of the inputs that end at their last use: the caller gives them away."""
+    return get_freeable_input_buf(list(nodes), OrderedSet(V.graph.graph_inputs.keys()))
+
+
+def names_before_overwriting() -> dict[str, str]:
+    """Return, per buffer that overwrites another, the name that the storage was made with."""
+    return scheduler().mutation_real_name
+
+
+def sizes_of_buffers() -> dict[str, tuple[int, int]]:
+    """Return, per buffer, the bytes that its kernel allocates and those that are freed with it."""
+    return compute_size_for_scheduler_buffer(scheduler().name_to_buf)
+
+
+def bytes_of_input(name: str) -> int:
+    """Return the size of an input as a whole; Inductor counts what the first kernel to read it reads."""
+    given: Any = V.graph.graph_inputs[name]
+    shape, strides = form_of(given)
+    last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    return (last + 1) * given.get_dtype().itemsize if all(shape) else 0
+
+
+def form_of(value: Any) -> Form:
+    """Return what a value's sizes and strides were traced with."""
+    shape, strides = (V.graph.sizevars.optimization_hints(each) for each in (value.get_size(), value.get_stride()))
+    return list(shape), list(strides)
+
+
+def has_effects(node: KernelNode) -> bool:
+    """Tell whether a kernel draws random numbers, is a collective or a wait for one, or has other side effects."""
+    parts = [part.node for part in node.get_nodes()]
+    draws = any(
+        isinstance(part, RandomSeeds) or Tag.nondeterministic_seeded in getattr(part.op_overload, "tags", ())
+        for part in parts
+        if isinstance(part, ExternKernel)
+    )
+    return bool(draws or contains_collective(node) or contains_wait(node) or node.has_side_effects())
+
+
+def keeps_alive(dependency: Any) -> bool:
+    """Tell whether a dependency keeps a buffer alive; a fake weak one only orders kernels."""
+    return not (isinstance(dependency, WeakDep) and dependency.is_fake)
+
+
+def becomes_cpp(node: KernelNode) -> bool:
+    """Tell whether Inductor writes a kernel in C++, for the CPU."""
+    device = node.get_device()
+    on_cpu = device is not None and device.type == "cpu" and config.cpu_backend == "cpp"
+    return on_cpu and not node.is_extern() and not node.is_template()
+
+
+def pytorch_call(node: KernelNode) -> Node | None:
+    """Return the call in the source graph that a kernel of PyTorch's own carries out; None for Inductor's kernels."""
+    if not node.is_extern():
+        return None
+    origins = [each for each in node.node.get_origins() if each.target == node.node.op_overload]
+    return origins[0] if len(origins) == 1 else None
+
+
+def operand_layouts(node: KernelNode) -> list[tuple[Form, torch.dtype, torch.device]]:
+    """Return, per tensor that a kernel of PyTorch's own is given, the form that Inductor chose, type and device."""
+    tensors = [part for part in node.node.inputs if part.maybe_get_size() is not None]
+    return [(form_of(part), part.get_dtype(), part.get_device()) for part in tensors]
+
+
+def stays_within(buffer: KernelBuffer, node: KernelNode) -> bool:
+    """Tell whether only the kernel itself uses a buffer, which is then never stored.
+
+    On the CPU it is if it comes from a reduction, since another loop reads it.
+    """
+    own = {part.get_name() for part in node.get_nodes()}
+    if len(own) == 1 or not buffer.users or any(user.node.get_name() not in own for user in buffer.users):
+        return False
+    return not (becomes_cpp(node) and buffer.defining_op.is_reduction())
+
+
+def allocated_with(buffer: KernelBuffer) -> list[KernelBuffer]:
+    """Return the buffers that are allocated when this one is: the elements of a tuple, or itself.
+
+    Inductor counts those who use a view among the users of what it looks at, so an element is asked what it is of.
+    """
+    if not isinstance(buffer.node.layout, MultiOutputLayout):
+        return [buffer]
+    real = names_before_overwriting()
+    users = [user.node for user in buffer.users if not isinstance(user.node, OutputNode)]
+    elements = [
+        out
+        for user in users
+        for out in user.get_outputs()
+        if isinstance(out.node, MultiOutput) and out.node.input_name(0) == buffer.get_name()
+    ]
+    return [part for element in elements if element.get_name() not in real for part in allocated_with(element)]
+
+
+def tuple_taken_from(node: KernelNode) -> str | None:
+    """Return the name of the tuple that a kernel only takes a result out of; None for any other kernel."""
+    return node.node.inputs[0].get_name() if isinstance(node.node, MultiOutput) else None
+
+
+def end_cpu_functions_after(kernels: Collection[KernelNode]) -> None:
+    """Have Inductor's scheduler end the C++ function that it is writing after some kernels."""
+    owner = scheduler()
+    backend = owner.get_backend(torch.device("cpu"))
+    backend.ready_to_flush = lambda: owner.current_node in kernels
+
+
+def choices() -> Any:
+    """Return what makes Inductor's choices, of what to fuse among others."""
+    return V.choices
+
+
+def set_choices(handler: Any) -> None:
+    """Let something else make Inductor's choices from now on."""
+    V.set_choices_handler(handler)

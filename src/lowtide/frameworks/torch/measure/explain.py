@@ -1,0 +1,186 @@
+"""Who holds memory at the peak of planned programs, in the user's own lines."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch.fx import GraphModule, Node
+
+from lowtide.analysis.footprint import simulate
+from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
+from lowtide.errors import UsageError
+from lowtide.frameworks.torch.compile.programs import planned_programs
+from lowtide.frameworks.torch.reading.captured import Captured
+from lowtide.frameworks.torch.reading.read import Reading
+from lowtide.frameworks.torch.reading.stack_trace import frames_of
+from lowtide.graph import Graph
+from lowtide.plan import Plan
+from lowtide.planning.result import Result
+from lowtide.units import format_bytes
+
+_MOST_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of the user's program."""
+
+    file: str
+    line: int
+    code: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}  {self.code}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedHolder:
+    """A buffer at the peak and the line that made it."""
+
+    holder: Holder
+    """The buffer: its size, first and last use, and who keeps it alive."""
+    op_kind: str | None
+    """What the op that made it is, such as "aten.addmm"; None for inputs and scratch."""
+    in_backward: bool
+    """Whether the backward pass makes it."""
+    source: SourceLine | None
+    """The innermost line outside PyTorch that led to the op; of a backward op the forward line it differentiates."""
+
+    def __str__(self) -> str:
+        holder = self.holder
+        made = self.op_kind or holder.lifetime
+        lines = [f"{format_bytes(holder.size_bytes):>10}  {holder.name}  ({made}{', backward' * self.in_backward})"]
+        if self.source is not None:
+            lines.append(str(self.source))
+        first, last = holder.first_use or "start", holder.last_use or "end"
+        kept = f", kept by {', '.join(holder.kept_alive_by)}" if holder.kept_alive_by else ""
+        lines.append(f"from {first} to {last}{kept}")
+        return f"\n{'':12}".join(lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedPeak:
+    """One memory space at its peak."""
+
+    space: str
+    peak_bytes: int
+    op: str | None
+    """The op that runs at the peak; None before the first."""
+    holders: tuple[ExplainedHolder, ...]
+    """What is held then, largest first; sizes add up to the peak."""
+
+    def __str__(self) -> str:
+        shown, rest = self.holders[:_MOST_SHOWN], self.holders[_MOST_SHOWN:]
+        when = "before the first op" if self.op is None else f"at {self.op}"
+        lines = [f"{format_bytes(self.peak_bytes)} on {self.space}, {when}; held then:", *map(str, shown)]
+        if rest:
+            total = sum(each.holder.size_bytes for each in rest)
+            lines.append(f"{format_bytes(total):>10}  in {len(rest)} more")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedProgram:
+    """A planned program at its peak, and as it was before planning."""
+
+    name: str
+    result: Result
+    planned: tuple[ExplainedPeak, ...]
+    """One per memory space."""
+    untouched: tuple[ExplainedPeak, ...]
+    persistent_bytes: Mapping[str, int]
+    """Parameters and other tensors that outlive the program, per memory space, apart from the peaks."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {self.result.status}"]
+        for before, after in zip(self.untouched, self.planned, strict=True):
+            lines += ["", f"Peak of the program as it was: {before}"]
+            lines += ["", "Under its plan: the same" if after == before else f"Peak under its plan: {after}"]
+        held = ", ".join(f"{format_bytes(size)} on {space}" for space, size in self.persistent_bytes.items())
+        lines += ["", f"Besides, throughout: {held} of parameters and other tensors that outlive the program"]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What `explain` says; print it."""
+
+    programs: tuple[ExplainedProgram, ...]
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.programs))
+
+
+def explain(step: Any = None) -> Explanation:
+    """Name what is alive at the peaks of the programs that the backend "lowtide" planned last, or of a planned step.
+
+    `step` is what `training_step` returned; without one, these are the last 32 programs of this process, oldest first.
+    Each peak is shown under the plan and for the program as it was. Raises UsageError where nothing was planned.
+    """
+    captured, untouched, result = (getattr(step, name, None) for name in ("captured", "untouched", "result"))
+    if isinstance(captured, Captured) and isinstance(untouched, Captured) and isinstance(result, Result):
+        return Explanation((_explained_step(captured, untouched, result),))
+    if step is not None:
+        raise UsageError(f"cannot explain a {type(step).__name__}; give a step that lowtide planned, or nothing")
+    programs = planned_programs()
+    if not programs:
+        raise UsageError('nothing was planned yet; call a function compiled with backend="lowtide" first')
+    return Explanation(tuple(_explained(each.name, each.source, each.graph, each.result) for each in programs))
+
+
+def _explained(name: str, module: GraphModule, graph: Graph, result: Result) -> ExplainedProgram:
+    nodes = _by_name(module)
+    return ExplainedProgram(
+        name=name,
+        result=result,
+        planned=_peaks(graph, result.plan, nodes),
+        untouched=_peaks(graph, Plan.baseline(graph), nodes),
+        persistent_bytes=graph.persistent_bytes(),
+    )
+
+
+def _explained_step(captured: Captured, untouched: Captured, result: Result) -> ExplainedProgram:
+    """Explain a plan whose graph may be in chunks."""
+    before = Reading(untouched).graph
+    return replace(
+        _explained(captured.name, captured.graph_module, Reading(captured).graph, result),
+        untouched=_peaks(before, Plan.baseline(before), _by_name(untouched.graph_module)),
+    )
+
+
+def _by_name(module: GraphModule) -> dict[str, Node]:
+    return {node.name: node for node in module.graph.nodes}
+
+
+def _peaks(graph: Graph, plan: Plan, nodes: Mapping[str, Node]) -> tuple[ExplainedPeak, ...]:
+    footprint = simulate(graph, plan)
+    kinds = dict(zip(graph.op_names, graph.op_kinds, strict=True))
+    holders = [_explained_holder(holder, nodes, kinds) for holder in holders_at_peak(graph, plan)]
+    steps = footprint.peak_steps
+    return tuple(
+        ExplainedPeak(
+            space=space,
+            peak_bytes=peak,
+            op=None if steps[space] < 0 else graph.op_names[int(plan.targets[steps[space]])],
+            holders=tuple(each for each in holders if each.holder.space == space),
+        )
+        for space, peak in footprint.peak_bytes.items()
+    )
+
+
+def _explained_holder(holder: Holder, nodes: Mapping[str, Node], kinds: Mapping[str, str]) -> ExplainedHolder:
+    op = holder.op if holder.lifetime != "scratch" else holder.first_use
+    node = nodes.get(op or holder.name)
+    return ExplainedHolder(
+        holder=holder,
+        op_kind=None if holder.op is None else kinds[holder.op],
+        in_backward=node is not None and node.meta.get("partitioner_tag") == "is_backward",
+        source=None if node is None else source_line(node),
+    )
+
+
+def source_line(node: Node) -> SourceLine | None:
+    """Return the innermost line outside PyTorch's own files in a node's stack trace; None where it has none."""
+    frames = frames_of(node)
+    own = [frame for frame in frames if not frame.in_pytorch] or frames
+    return SourceLine(own[-1].file, own[-1].line, own[-1].code) if own else None

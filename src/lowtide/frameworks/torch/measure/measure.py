@@ -1,0 +1,191 @@
+"""Measuring any step for real: its peak of memory and its time, beside what its plan predicted."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from lowtide.errors import UsageError
+from lowtide.frameworks.torch.compile.programs import programs_run
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
+from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.frameworks.torch.measure.host_peak import host_peak_of_call
+from lowtide.frameworks.torch.measure.kept_state import KeptState
+from lowtide.frameworks.torch.measure.prediction import predict
+from lowtide.frameworks.torch.reading.captured import Captured
+from lowtide.planning.result import Result
+from lowtide.units import format_bytes
+
+_WARM_UP_CALLS = 2
+_TIMED_CALLS = 3
+
+State = nn.Module | Optimizer | torch.Tensor
+"""What a step may change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredStep:
+    """What one call of a step took, and what its plan said it would."""
+
+    measured_peak_bytes: int
+    """The most bytes allocated at once during a call, the batch counted, all else that was there before left out."""
+    measured_host_bytes: int
+    """The most bytes that copies to the host held there at once."""
+    predicted_peak_bytes: int | None
+    """The peak of the plan that ran; None where none did, or several, see `reason`."""
+    predicted_untouched_peak_bytes: int | None
+    """What the same program would need as it was before planning."""
+    reason: str | None
+    """Why there is no prediction; None where there is one."""
+    median_seconds: float
+    """Time of one call."""
+    planned: tuple[Result, ...]
+    """What planning said of every program that ran, in the order of their first run."""
+    eager: "MeasuredStep | None"
+    """The same step without compiler and plan, where that was asked for."""
+
+    @property
+    def measured_over_predicted(self) -> float | None:
+        """The measured peak as a share of the predicted one; None where there is none."""
+        return self.measured_peak_bytes / self.predicted_peak_bytes if self.predicted_peak_bytes else None
+
+    def __str__(self) -> str:
+        lines = [f"measured peak   {format_bytes(self.measured_peak_bytes)}"]
+        share = self.measured_over_predicted
+        if self.predicted_peak_bytes is not None:
+            of = "" if share is None else f"   (measured / predicted: {share:.3f})"
+            lines.append(f"predicted peak  {format_bytes(self.predicted_peak_bytes)}{of}")
+        elif self.planned:
+            lines.append(f"no prediction   {self.reason}")
+        if self.predicted_untouched_peak_bytes is not None:
+            lines.append(f"without a plan  {format_bytes(self.predicted_untouched_peak_bytes)}   (predicted)")
+        if self.measured_host_bytes:
+            lines.append(f"on the host     {format_bytes(self.measured_host_bytes)}   (measured)")
+        if self.eager is not None:
+            lines.append(f"eager peak      {format_bytes(self.eager.measured_peak_bytes)}   (measured)")
+        lines.append(f"step time       {self.median_seconds * 1e3:.1f} ms")
+        if self.eager is not None:
+            ratio = self.median_seconds / self.eager.median_seconds
+            lines[-1] += f"   (eager {self.eager.median_seconds * 1e3:.1f} ms, ratio {ratio:.2f})"
+        return "\n".join(lines)
+
+
+def measure(
+    step: Callable[..., Any],
+    *batch: Any,
+    state: Sequence[State] = (),
+    with_eager: bool = False,
+    timed_calls: int = _TIMED_CALLS,
+) -> MeasuredStep:
+    """Measure calls of a step, any callable: compiled, planned by `training_step` or `apply`, or plain.
+
+    After two calls that compile it and warm up caches, one is measured and `timed_calls` are timed. On the CPU every
+    allocation is summed, those inside kernels included; on a GPU the caching allocator's own statistics are read.
+    Calls change what training steps change. Modules, optimizers and tensors in `state` start every call without
+    gradients and are put back at the end, random states with them; a step that is a module, a `TrainingStep`, or was
+    planned by lowtide brings its own. With `with_eager` the same is measured without compiler and plan.
+
+    Raises UsageError for a step that cannot be called.
+    """
+    if not callable(step):
+        raise UsageError(f"cannot measure a {type(step).__name__}; give a function or module that runs one step")
+    kept = _kept(step, state)
+    try:
+        eager = _measured_eagerly(step, batch, kept, timed_calls) if with_eager else None
+        return _measured(step, batch, kept, timed_calls, eager)
+    finally:
+        if kept is not None:
+            kept.put_back_with_gradients()
+
+
+def _measured(
+    step: Callable[..., Any], batch: Sequence[Any], kept: KeptState | None, timed_calls: int, eager: MeasuredStep | None
+) -> MeasuredStep:
+    tensors = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
+    device = _device_of(tensors, kept)
+
+    def call() -> Any:
+        return step(*batch)
+
+    def prepare() -> None:
+        if kept is not None:
+            kept.clear_gradients()
+
+    for _ in range(_WARM_UP_CALLS):
+        prepare()
+        call()
+    prepare()
+    with programs_run() as programs:
+        on_host, (peak, _) = host_peak_of_call(lambda: peak_of_call(call, device), device)
+    seconds: list[float] = []
+    for _ in range(timed_calls):
+        prepare()
+        seconds.append(_seconds_of(call, device))
+    held = {storage_key(tensor): storage_bytes(tensor) for tensor in tensors if tensor.device == device}
+    prediction = predict(step, programs)
+    return MeasuredStep(
+        measured_peak_bytes=peak + sum(held.values()),
+        measured_host_bytes=on_host,
+        predicted_peak_bytes=_on(device, prediction.peak_bytes),
+        predicted_untouched_peak_bytes=_on(device, prediction.untouched_peak_bytes),
+        reason=prediction.reason,
+        median_seconds=median(seconds),
+        planned=prediction.planned,
+        eager=eager,
+    )
+
+
+def _on(device: torch.device, peaks: Mapping[str, int] | None) -> int | None:
+    return None if peaks is None else peaks.get(str(device))
+
+
+def _seconds_of(call: Callable[[], Any], device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    started = time.perf_counter()
+    result = call()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    seconds = time.perf_counter() - started
+    del result
+    return seconds
+
+
+def _device_of(tensors: Sequence[torch.Tensor], kept: KeptState | None) -> torch.device:
+    known = [*tensors, *(kept.tensors if kept is not None else ())]
+    return next((tensor.device for tensor in known if tensor.device.type != "cpu"), torch.device("cpu"))
+
+
+def _measured_eagerly(
+    step: Callable[..., Any], batch: Sequence[Any], kept: KeptState | None, timed_calls: int
+) -> MeasuredStep:
+    captured = getattr(step, "captured", None)
+    if isinstance(captured, Captured):
+        return _measured(captured.run_original, batch, kept, timed_calls, None)
+    with torch.compiler.set_stance("force_eager"):
+        return _measured(step, batch, kept, timed_calls, None)
+
+
+def _kept(step: object, given: Sequence[State]) -> KeptState | None:
+    """Keep what is given, and what a step of a known kind brings; None where that is nothing."""
+    tensors: list[torch.Tensor] = []
+    optimizers: list[Optimizer] = []
+    captured = getattr(step, "captured", None)
+    if isinstance(captured, Captured):
+        tensors += captured.persistent()
+    owner = getattr(step, "step", step)  # a planned step names the plain one
+    own = [getattr(owner, name, None) for name in ("model", "optimizer")]
+    for part in (step, *own, *given):
+        if isinstance(part, nn.Module):
+            tensors += [*part.parameters(), *part.buffers()]
+        elif isinstance(part, Optimizer):
+            optimizers.append(part)
+        elif isinstance(part, torch.Tensor):
+            tensors.append(part)
+    return KeptState(tensors, optimizers) if tensors or optimizers else None

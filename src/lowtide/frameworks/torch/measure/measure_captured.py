@@ -1,0 +1,87 @@
+"""Measuring a captured program for real: its peak of live tensor bytes, and a digest of everything it computes."""
+
+import hashlib
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from lowtide.errors import UnsupportedError
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.fake_tensors import is_fake
+from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
+from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.frameworks.torch.measure.host_peak import host_peak_of_call
+from lowtide.frameworks.torch.measure.kept_state import KeptState
+from lowtide.frameworks.torch.reading.captured import Captured
+
+_WARM_UP_CALLS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredCall:
+    """What one measured call took and computed."""
+
+    peak_bytes: int
+    """Peak of live tensor bytes, inputs counted, everything persistent left out."""
+    host_peak_bytes: int
+    """Peak of what copies to the host hold there."""
+    outputs_digest: str
+    """Digest of the bits of all outputs, gradients, and persistent tensors after the call."""
+
+
+def measure_captured(
+    captured: Captured,
+    program: Callable[..., Any],
+    args: tuple[Any, ...] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+) -> MeasuredCall:
+    """Measure one call of a program, an applied one or `captured.run_original`, on the example inputs or others.
+
+    The call starts without gradients, from the parameters, state and random state that are there now, after two calls
+    that warm up the kernels' caches; all of these are put back at the end. Raises UnsupportedError without real inputs.
+    """
+    if args is None and any(map(is_fake, pytree.tree_leaves(captured.example_args))):
+        raise UnsupportedError("the program was captured with fake tensors; give real inputs to measure it")
+    given = captured.example_args if args is None else args
+    named = dict(captured.example_kwargs if kwargs is None else kwargs)
+    inputs = [leaf for leaf in pytree.tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)]
+    device = inputs[0].device if inputs else torch.device("cpu")
+    with _restored_state(captured, inputs) as restore:
+        for _ in range(_WARM_UP_CALLS):
+            program(*given, **named)
+            restore()
+        on_host, (peak, result) = host_peak_of_call(
+            lambda: peak_of_call(lambda: program(*given, **named), device), device
+        )
+        storages = {storage_key(tensor): storage_bytes(tensor) for tensor in inputs}
+        held = sum(storages.values())
+        digest = _digest([result, captured.binding.gradients(), captured.persistent(), inputs])
+    return MeasuredCall(peak_bytes=peak + held, host_peak_bytes=on_host, outputs_digest=digest)
+
+
+@contextmanager
+def _restored_state(captured: Captured, inputs: list[torch.Tensor]) -> Generator[Callable[[], None]]:
+    """Keep a copy of all state outside the measured call; yields what puts it back, without gradients."""
+    captured.binding.materialize()
+    kept = KeptState([*captured.persistent(), *inputs])
+    kept.put_back()
+    try:
+        yield kept.put_back
+    finally:
+        kept.put_back_with_gradients()
+        captured.binding.dematerialize()
+
+
+def _digest(values: Any) -> str:
+    digest = hashlib.blake2b()
+    for leaf in pytree.tree_leaves(values):
+        if isinstance(leaf, torch.Tensor):
+            flat = leaf.detach().cpu().contiguous().reshape(-1)
+            digest.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())
+            digest.update(flat.view(torch.uint8).numpy().data)
+        else:
+            digest.update(repr(leaf).encode())
+    return digest.hexdigest()

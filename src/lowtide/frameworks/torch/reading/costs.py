@@ -1,0 +1,53 @@
+"""A first estimate of how long an op runs: the larger of its arithmetic and its memory traffic, plus a fixed start."""
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.utils.flop_counter import flop_registry
+
+from lowtide.costs import PLAIN_MACHINE
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.hints import hinted_value_of
+from lowtide.frameworks.torch.internals.nodes import map_nodes
+from lowtide.frameworks.torch.internals.operators import overload_of
+
+aten = torch.ops.aten
+_COUNTED_AS = {
+    aten._scaled_dot_product_flash_attention_for_cpu: aten._scaled_dot_product_flash_attention,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: aten._scaled_dot_product_flash_attention_backward,
+}
+"""Kernels without a formula of their own that compute what another one does, from the same first arguments."""
+
+
+def seconds_of(node: Node) -> float:
+    """Estimate an op's run time in seconds on a plain machine, from its shapes: the "eager" price of the op."""
+    traffic = sum(_bytes_of(hinted_value_of(argument)) for argument in node.all_input_nodes)
+    traffic += _bytes_of(hinted_value_of(node))
+    return PLAIN_MACHINE.seconds(traffic, flops_of(node))
+
+
+def flops_of(node: Node) -> int:
+    """Return an op's floating-point operations by PyTorch's own counter, which knows products, convolutions and
+    attention; one an element of the result for everything else."""
+    result = hinted_value_of(node)
+    overload = overload_of(node.target)
+    packet: Any = None if overload is None else overload.overloadpacket
+    count: Any = None if packet is None else flop_registry.get(_COUNTED_AS.get(packet, packet))
+    if count is None:
+        return sum(_elements_of(leaf) for leaf in _tensors(result))
+    args, kwargs = map_nodes((node.args, dict(node.kwargs)), hinted_value_of)
+    return int(count(*args, **kwargs, out_val=result))
+
+
+def _bytes_of(value: Any) -> int:
+    return sum(_elements_of(leaf) * leaf.element_size() for leaf in _tensors(value))
+
+
+def _elements_of(tensor: torch.Tensor) -> int:
+    return math.prod(int(size) for size in tensor.shape)
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]

@@ -1,0 +1,88 @@
+"""What an aten op does besides computing its outputs: mutation, random draws, ordered and unknown effects."""
+
+import math
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from lowtide.frameworks.torch.internals.operators import (
+    higher_order_of,
+    overload_of,
+    returns_anything,
+    schema_arguments,
+)
+
+aten = torch.ops.aten
+
+_HIDDEN_MUTATIONS: dict[Any, tuple[str, ...]] = {
+    aten.native_batch_norm.default: ("running_mean", "running_var"),
+    aten.cudnn_batch_norm.default: ("running_mean", "running_var"),
+    aten.miopen_batch_norm.default: ("running_mean", "running_var"),
+    aten._batch_norm_impl_index.default: ("running_mean", "running_var"),
+}
+"""Arguments that are written to although the schema does not say so."""
+
+_ORDERED_NAMESPACES = ("c10d", "_c10d_functional", "lowtide")
+_SCALAR_MODULES = (operator.__name__, "_operator", math.__name__)
+CALLING = {"cond": "conditional", "while_loop": "while", "invoke_subgraph": "call"}
+"""Higher-order ops that call subgraphs, and the kind their op gets."""
+
+
+def arguments_by_name(node: Node) -> dict[str, Any]:
+    """Return the given arguments of a call to an aten op, by their names in its schema."""
+    names = [argument.name for argument in schema_arguments(node.target)]
+    return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+
+
+def mutated_arguments(node: Node) -> list[Any]:
+    """Return the arguments, tensors or lists of tensors, that a node writes into."""
+    if overload_of(node.target) is None:
+        return []
+    given = arguments_by_name(node)
+    written = [
+        argument.name
+        for argument in schema_arguments(node.target)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    if node.target in _HIDDEN_MUTATIONS and given.get("training", True):
+        written.extend(_HIDDEN_MUTATIONS[node.target])
+    return [given[name] for name in written if given.get(name) is not None]
+
+
+def is_random(node: Node) -> bool:
+    """Tell whether a node draws from a random stream; dropout with probability 0 does not."""
+    overload = overload_of(node.target)
+    if overload is None or torch.Tag.nondeterministic_seeded not in overload.tags:
+        return False
+    given = arguments_by_name(node)
+    rates = [argument.default_value for argument in schema_arguments(overload) if argument.name == "dropout_p"]
+    return not (rates and given.get("dropout_p", rates[0]) == 0.0)
+
+
+def keeps_order(node: Node) -> bool:
+    """Tell whether a node must keep its place: random draws, collectives, checks, and whatever is opaque."""
+    overload = overload_of(node.target)
+    if is_random(node) or is_opaque(node):
+        return True
+    if overload is None:
+        return False
+    return overload.namespace in _ORDERED_NAMESPACES or not (returns_anything(overload) or mutated_arguments(node))
+
+
+def is_opaque(node: Node) -> bool:
+    """Tell whether nothing is known about what a node does."""
+    target = node.target
+    if overload_of(target) is not None:
+        return False
+    higher_order = higher_order_of(target)
+    if higher_order is not None:
+        return higher_order.name() not in CALLING
+    return getattr(target, "__module__", None) not in _SCALAR_MODULES and not is_symbolic_scalar(target)
+
+
+def is_symbolic_scalar(target: Any) -> bool:
+    """Tell whether a target is one of torch's functions on symbolic scalars, such as `torch.sym_float`."""
+    name = getattr(target, "__name__", "")
+    return getattr(target, "__module__", "").split(".")[0] == "torch" and name.lstrip("_").startswith("sym_")

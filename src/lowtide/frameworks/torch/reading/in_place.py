@@ -1,0 +1,116 @@
+"""In-place forms of pure ops: which of them may compute into the storage of an input that dies there."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from lowtide.frameworks.torch.internals.hints import is_always, is_symbolic
+from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.internals.operators import argument_types, op_name, overload_of, schema_arguments
+from lowtide.frameworks.torch.internals.tensors import is_dense, storage_bytes
+from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, LoweredOp
+from lowtide.graph import Lifetime
+
+
+def in_place_forms(op: LoweredOp, lowered: Lowered) -> tuple[InPlaceForm, ...]:
+    """Return the in-place forms of an op whose results are bit-equal to its plain form; found once an op.
+
+    Only element-wise ops qualify: the output must have dtype, shape and strides of the input, both must fill their
+    storages without gaps, and every argument that lies in that storage must look at it in the same way, so that each
+    element is read before it is overwritten. That must hold for all sizes of symbolic shapes. Every form runs the very
+    kernel of the plain op.
+    """
+    if op not in lowered.in_place_forms:
+        lowered.in_place_forms[op] = tuple(_find_forms(op, lowered))
+    return lowered.in_place_forms[op]
+
+
+def _find_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
+    target = overload_of(op.node.target)
+    if len(op.writes) != 1 or op.mutates or target is None:
+        return
+    value = value_of(op.node)
+    if torch.Tag.pointwise not in target.tags or not isinstance(value, torch.Tensor) or not _fills_storage(value):
+        return
+    forms = _forms_of(target)
+    for position, operand in enumerate(op.node.args):
+        if not isinstance(operand, Node) or not isinstance(value_of(operand), torch.Tensor):
+            continue
+        (buffer,) = lowered.buffers_of[operand]
+        taken = lowered.buffers[buffer]
+        if taken.held_elsewhere or taken.lifetime not in (Lifetime.INTERMEDIATE, Lifetime.DONATED):
+            continue
+        if any(operand is earlier for earlier in op.node.args[:position]):
+            continue
+        alike = [other for other in op.node.all_input_nodes if buffer in lowered.buffers_of[other]]
+        if not all(_same_form(value_of(other), value) for other in alike) or not _fills_storage(value_of(operand)):
+            continue
+        if forms.out is not None:
+            yield InPlaceForm(buffer, op.writes[0], forms.out, operand, forms.out_argument)
+        elif forms.in_place is not None and position == 0:
+            yield InPlaceForm(buffer, op.writes[0], forms.in_place, operand, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Forms:
+    out: Any = None
+    out_argument: str | None = None
+    in_place: Any = None
+
+
+@cache
+def _forms_of(target: Any) -> _Forms:
+    plain = argument_types(target)
+    packet = target.overloadpacket
+    for overload in _overloads(packet):
+        written = [argument for argument in schema_arguments(overload) if argument.is_write]
+        if torch.Tag.generated in overload.tags or len(written) != 1 or not written[0].is_out:
+            continue
+        rest = argument_types(overload)
+        if rest[:-1] == plain and rest[-1][0] == written[0].name:
+            return _Forms(out=overload, out_argument=written[0].name)
+    twin = getattr(getattr(torch.ops, target.namespace), op_name(target) + "_", None)
+    if twin is not None:
+        for overload in _overloads(twin):
+            if (
+                schema_arguments(overload)[0].is_write
+                and argument_types(overload) == plain
+                and torch.Tag.generated not in overload.tags
+            ):
+                return _Forms(in_place=overload)
+    return _Forms()
+
+
+def _overloads(packet: Any) -> Iterator[Any]:
+    for name in packet.overloads():
+        overload = overload_of(getattr(packet, name))
+        if overload is not None and schema_arguments(overload):
+            yield overload
+
+
+def _fills_storage(tensor: torch.Tensor) -> bool:
+    if not is_symbolic(tensor):
+        return is_dense(tensor) and tensor.numel() * tensor.element_size() == storage_bytes(tensor)
+    contiguous = zip(tensor.stride(), _contiguous_strides(tensor.shape), strict=True)
+    bytes_stored = tensor.untyped_storage().nbytes()
+    return all(is_always(stride == expected) for stride, expected in contiguous) and is_always(
+        tensor.numel() * tensor.element_size() == bytes_stored
+    )
+
+
+def _contiguous_strides(shape: Sequence[int]) -> list[int]:
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * size)
+    return strides[::-1] if shape else []
+
+
+def _same_form(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if (one.dtype, one.dim(), one.device) != (other.dtype, other.dim(), other.device):
+        return False
+    sizes = zip((*one.shape, *one.stride()), (*other.shape, *other.stride()), strict=True)
+    return all(is_always(size == same) for size, same in sizes)

@@ -1,0 +1,55 @@
+"""What attention takes for itself on the CPU: blocks of scores, by the sizes that PyTorch's kernel cuts them into."""
+
+from typing import Any
+
+import torch
+
+from lowtide.frameworks.torch.reading.tensor_forms import bytes_of
+
+Arguments = dict[str, Any]
+
+_QUERIES_PER_BLOCK = ((768, 256), (192, 64), (0, 32))
+"""From so many queries on, so many at once."""
+_KEYS_PER_BLOCK = 512
+_LEAST_WIDTH = 32
+_HALF_BUFFERS = 32 * 2**10
+"""Beside that, products of half-precision blocks take up to so much."""
+
+
+def attention(given: Arguments, _: Any) -> int:
+    """Return the scratch of attention: on one thread a block of scores, its results and two numbers a query."""
+    query = given["query"]
+    queries, keys = _block(query, given["key"])
+    numbers = queries * (keys + 2 + query.shape[-1])
+    return numbers * _working_size(query) + (queries * keys * query.element_size() if _is_half(query) else 0)
+
+
+def attention_backward(given: Arguments, _: Any) -> int:
+    """Return the scratch of attention's gradients: two blocks of scores, and a copy where strides do not suit."""
+    query, width = given["query"], given["query"].shape[-1]
+    queries, keys = _block(query, given["key"])
+    found = queries * (1 + 2 * keys) * _working_size(query)
+    if _is_half(query):
+        found += 2 * queries * keys * query.element_size() + 2 * (queries + keys) * max(
+            width, _LEAST_WIDTH
+        ) * _working_size(query)
+        found += _HALF_BUFFERS
+    operands = (given[name] for name in ("grad_out", "query", "key", "value", "out"))
+    if not all(operand.transpose(1, 2).is_contiguous() for operand in operands):
+        found += bytes_of(query)
+    return found
+
+
+def _block(query: torch.Tensor, key: torch.Tensor) -> tuple[int, int]:
+    """Return how many queries and keys make one block."""
+    length = query.shape[2]
+    queries = next(size for least, size in _QUERIES_PER_BLOCK if length >= least)
+    return min(queries, length), min(_KEYS_PER_BLOCK, key.shape[2])
+
+
+def _is_half(query: torch.Tensor) -> bool:
+    return query.element_size() < torch.float32.itemsize
+
+
+def _working_size(query: torch.Tensor) -> int:
+    return max(query.element_size(), torch.float32.itemsize)

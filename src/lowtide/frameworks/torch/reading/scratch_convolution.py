@@ -1,0 +1,228 @@
+"""What convolutions take for themselves on the CPU: oneDNN's layouts, or images unfolded by PyTorch's own kernels."""
+
+import math
+from typing import Any
+
+import torch
+
+from lowtide.frameworks.torch.reading.tensor_forms import bytes_of, contiguous_copy, is_channels_last
+
+Arguments = dict[str, Any]
+
+_BLOCK, _WIDE_BLOCK = 16, 64
+"""oneDNN keeps channels in blocks of so many; of weights beside channels that stand together, up to so many."""
+_FEWEST_BLOCKED_CHANNELS = 4
+"""An image of fewer channels goes into a convolution as it is."""
+_WIDEST_DIRECT_KERNEL = 14
+"""Wider kernels have no weight gradient of their own: images are unfolded and multiplied."""
+_SMALL_IMAGES = 20480
+"""Elements of a batch of one below which PyTorch's own kernels take it."""
+_OWN_KERNEL_WIDTH, _OWN_KERNEL_BATCH = 1, 16
+"""On one thread PyTorch's own kernels take kernels of this width for smaller batches than this."""
+_FORWARD_BUFFERS, _BACKWARD_BUFFERS = 20 * 2**10, 32 * 2**10
+"""What a kernel of oneDNN takes beside that on one thread: its accumulators, its reordered bias."""
+_FEW_BUFFERS = 4 * 2**10
+"""The same where images and weights are in blocks throughout."""
+_MARGIN = 12
+"""Pixels that an image gets on top of the kernel's size where it is copied with a border."""
+
+
+def convolution(given: Arguments, result: Any) -> int:
+    """Return the scratch of a convolution, transposed or not, of any number of dimensions."""
+    image, weight = given["input"], given["weight"]
+    if image.dim() not in (3, 4, 5):
+        return 0
+    found = [
+        _native(given, image, weight, result) if own else _onednn(given, image, weight, result)
+        for own in _libraries(given, image, weight)
+    ]
+    return max(found)
+
+
+def convolution_backward(given: Arguments, result: Any) -> int:
+    """Return the scratch of the gradients of a convolution that `output_mask` asks for."""
+    gradient, image, weight = given["grad_output"], given["input"], given["weight"]
+    if image.dim() not in (3, 4, 5):
+        return 0
+    found = [
+        _native_backward(given, gradient, image, weight) if own else _onednn_backward(given, gradient, image, weight)
+        for own in _libraries(given, image, weight)
+    ]
+    return max(found)
+
+
+def _libraries(given: Arguments, image: torch.Tensor, weight: torch.Tensor) -> tuple[bool, ...]:
+    """Return whether PyTorch's own kernels run; both answers where that depends on the processor."""
+    if image.dtype == torch.float16:
+        return True, False
+    return (image.dtype not in (torch.float32, torch.bfloat16) or _is_small(given, image, weight),)
+
+
+def _is_small(given: Arguments, image: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Tell whether PyTorch's own kernels are faster, by PyTorch's rule."""
+    if any(step > 1 for step in (*given["stride"], *given["dilation"])) or image.dtype != torch.float32:
+        return False
+    widths = (weight.shape[-1], weight.shape[-2] if image.dim() > 3 else 1)
+    is_plain = widths == (_OWN_KERNEL_WIDTH, _OWN_KERNEL_WIDTH) and image.shape[0] < _OWN_KERNEL_BATCH
+    if is_plain and torch.get_num_threads() == 1:
+        return True
+    is_large = given["groups"] > 1 or min(widths) > 3 or image.shape[0] > 1 or image.numel() > _SMALL_IMAGES
+    return not is_large
+
+
+def _padded(channels: int, block: int = _BLOCK) -> int:
+    return math.ceil(channels / block) * block
+
+
+def _blocked(image: torch.Tensor) -> int:
+    """Bytes of an image whose channels are in blocks."""
+    return bytes_of(image) // image.shape[1] * _padded(image.shape[1])
+
+
+def _goes_in_blocks(image: torch.Tensor, weight: torch.Tensor, groups: int) -> bool:
+    """Tell whether an image that goes in is copied into blocks of channels."""
+    return image.shape[1] >= _FEWEST_BLOCKED_CHANNELS or groups > 1 or math.prod(weight.shape[2:]) == 1
+
+
+def _blocked_input(image: torch.Tensor, weight: torch.Tensor, groups: int) -> int:
+    """Bytes of the blocked copy of an image that goes in."""
+    return _blocked(image) if _goes_in_blocks(image, weight, groups) else 0
+
+
+def _blocked_weight(weight: torch.Tensor, groups: int, *, both: bool) -> int:
+    """Bytes of a weight whose results' channels, or both sides' channels, are in blocks."""
+    outer, inner = weight.shape[0], weight.shape[1]
+    if groups == 1:
+        wide = _WIDE_BLOCK if not both and outer > _WIDE_BLOCK // 2 else _BLOCK
+        outer, inner = _padded(outer, wide), _padded(inner) if both else inner
+    elif inner == 1:
+        outer = _padded(outer)
+    else:
+        outer, inner = groups * _padded_in_group(outer // groups), _padded_in_group(inner)
+    return outer * inner * math.prod(weight.shape[2:]) * weight.element_size()
+
+
+def _padded_in_group(channels: int) -> int:
+    """Groups may have blocks of half the size."""
+    return channels if 2 * channels % _BLOCK == 0 else _padded(channels)
+
+
+def _copy(tensor: torch.Tensor, channels_last: bool) -> int:
+    """Bytes of the copy of a tensor that is not in the form that is asked for."""
+    if not channels_last:
+        return contiguous_copy(tensor)
+    form = torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
+    return 0 if tensor.is_contiguous(memory_format=form) else bytes_of(tensor)
+
+
+def _onednn(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result: torch.Tensor) -> int:
+    last = is_channels_last(image) or is_channels_last(weight)
+    copies = _copy(image, last) + _copy(weight, last)
+    groups = given["groups"]
+    blocked_weight = _blocked_weight(weight, groups, both=not last and _goes_in_blocks(image, weight, groups))
+    if given["transposed"]:
+        made = 3 * bytes_of(result) // 2 if last else max(bytes_of(image) + bytes_of(result), 2 * bytes_of(result))
+        return copies + blocked_weight + made + _FORWARD_BUFFERS
+    if last:
+        return copies + blocked_weight + _FORWARD_BUFFERS
+    # the result is blocked first and written out when the blocked inputs are gone
+    computing = _blocked_input(image, weight, groups) + blocked_weight + _blocked(result) - bytes_of(result)
+    return copies + max(computing + _skipping(given, image, weight, result), _blocked(result)) + _FEW_BUFFERS
+
+
+def _skipping(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result: torch.Tensor) -> int:
+    """Kernels of one pixel that skip pixels take one image without these."""
+    if math.prod(weight.shape[2:]) != 1 or not _is_skipping(given):
+        return 0
+    return math.prod(result.shape[2:]) * _padded(image.shape[1]) * image.element_size()
+
+
+def _is_skipping(given: Arguments) -> bool:
+    return any(step > 1 for step in given["stride"])
+
+
+def _onednn_backward(given: Arguments, gradient: torch.Tensor, image: torch.Tensor, weight: torch.Tensor) -> int:
+    last = is_channels_last(image) or is_channels_last(weight)
+    wants_image, wants_weight, _ = given["output_mask"]
+    results = (bytes_of(image) if wants_image else 0) + (bytes_of(weight) if wants_weight else 0)
+    copies = _copy(gradient, last) + _copy(image, last) + _copy(weight, last)
+    if last and given["groups"] > 1 and weight.shape[1] == 1:
+        copies += _BLOCK * _BLOCK * bytes_of(weight)  # by one of its kernels every channel alone is a block of its own
+    buffers = _BACKWARD_BUFFERS if last or _is_skipping(given) else _FEW_BUFFERS
+    for_image = _image_gradient(given, gradient, image, weight, last) if wants_image else 0
+    for_weight = _weight_gradient(given, gradient, image, weight, last) if wants_weight else 0
+    if wants_image and wants_weight:
+        for_weight += bytes_of(image)  # which is made first
+    return copies + max(0, for_image - results, for_weight - results) + buffers
+
+
+def _image_gradient(
+    given: Arguments, gradient: torch.Tensor, image: torch.Tensor, weight: torch.Tensor, last: bool
+) -> int:
+    """Return the most bytes alive while the image's gradient is made, itself included."""
+    blocked_weight = _blocked_weight(weight, given["groups"], both=True)
+    skips = given["groups"] == 1 and _is_skipping(given)
+    # where the kernel skips pixels, an image of the gradient gets a margin, beside another in work
+    margins = (size + kernel + _MARGIN for size, kernel in zip(gradient.shape[2:], weight.shape[2:], strict=True))
+    border = 2 * math.prod(margins) * gradient.shape[1] * gradient.element_size() if skips else 0
+    if last:
+        return bytes_of(image) + blocked_weight + border
+    if skips:  # the gradient comes out with its channels together, and is copied twice
+        return max(bytes_of(gradient) + blocked_weight + bytes_of(image) + border, 3 * bytes_of(image))
+    return max(_blocked(gradient) + blocked_weight + _blocked(image), _blocked(image) + bytes_of(image))
+
+
+def _weight_gradient(
+    given: Arguments, gradient: torch.Tensor, image: torch.Tensor, weight: torch.Tensor, last: bool
+) -> int:
+    """Return the most bytes alive while the weight's gradient is made, itself included."""
+    single = math.prod(weight.shape) * torch.float32.itemsize
+    if weight.shape[-1] > _WIDEST_DIRECT_KERNEL:
+        unfolded = math.prod((*weight.shape[1:], *gradient.shape[2:])) * image.element_size()
+        return 5 * single + (2 if last else 1) * unfolded
+    groups = given["groups"]
+    both = _goes_in_blocks(image, weight, groups)
+    blocked = _blocked_weight(weight, groups, both=both) * torch.float32.itemsize // weight.element_size()
+    rounded = 2 * single if weight.element_size() < torch.float32.itemsize else 0  # summed in single precision
+    skipped = _skipping(given, image, weight, gradient)
+    if last:
+        return blocked + 2 * bytes_of(weight) + rounded + skipped
+    computing = _blocked_input(image, weight, groups) + _blocked(gradient) + blocked + skipped
+    if groups > 1:
+        computing += blocked
+    return max(computing, blocked + bytes_of(weight)) + rounded
+
+
+def _unfolded(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result: torch.Tensor) -> int:
+    """Bytes of a batch with a copy of every pixel for every place of the kernel that sees it."""
+    is_plain = math.prod(weight.shape[2:]) == 1 and not any(given["padding"])
+    if given["transposed"]:
+        return math.prod((image.shape[0], *weight.shape[1:], *image.shape[2:])) * image.element_size()
+    if is_plain and all(step == 1 for step in given["stride"]):
+        return 0
+    return math.prod((result.shape[0], *weight.shape[1:], *result.shape[2:])) * image.element_size()
+
+
+def _native(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result: torch.Tensor) -> int:
+    last = is_channels_last(image) or is_channels_last(weight)
+    copies = _copy(image, last) + _copy(weight, last)
+    groups = given["groups"]
+    if groups == 1:
+        return copies + _unfolded(given, image, weight, result)
+    # every group is a slice of its own, and their results are joined at the end
+    return copies + max(_unfolded(given, image, weight, result) + bytes_of(image) // groups, bytes_of(result))
+
+
+def _native_backward(given: Arguments, gradient: torch.Tensor, image: torch.Tensor, weight: torch.Tensor) -> int:
+    last = is_channels_last(image) or is_channels_last(weight)
+    copies = _copy(gradient, last) + _copy(image, last) + _copy(weight, last)
+    groups, (wants_image, wants_weight, _) = given["groups"], given["output_mask"]
+    unfolded = _unfolded(given, image, weight, gradient) if wants_weight or given["transposed"] else 0
+    if given["transposed"]:
+        unfolded //= image.shape[0]  # image after image
+    if groups == 1:
+        return copies + unfolded
+    slices = (bytes_of(image) + bytes_of(gradient)) // groups
+    bias = weight.shape[0] * weight.element_size()
+    joined = (bytes_of(image) if wants_image else 0) + (bytes_of(weight) if wants_weight else 0) + bias
+    return copies + max(unfolded + slices, joined)

@@ -1,0 +1,1 @@
+"""Programs that compute the same in another way, one rewrite a file."""

@@ -1,0 +1,106 @@
+"""Where the forward pass ends, as an op: it takes the outputs and gives the gradients that the backward starts from."""
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch.fx import Graph, GraphModule, Node
+
+from lowtide.frameworks.torch.internals.aot_autograd import inputs_overwritten_later
+from lowtide.frameworks.torch.internals.nodes import is_symbol, outputs_of, value_of
+from lowtide.frameworks.torch.internals.operators import define_operator
+from lowtide.frameworks.torch.reading.effects import mutated_arguments
+from lowtide.frameworks.torch.reading.lowering import HELD_ELSEWHERE, nodes_in
+from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite
+
+TURN_BACK = define_operator("turn_back(Tensor[] outputs, Tensor(a!)[] overwritten) -> Tensor[]")
+"""Never runs: the program is cut in two here. It keeps its place among random draws and collectives.
+
+Between the two passes AOTAutograd overwrites the inputs that the program overwrites, where the graph does not."""
+
+_OF_BACKWARD = ("is_backward", "must_be_in_backward")
+
+
+def is_tangent(node: Node) -> bool:
+    """Tell whether a placeholder of a joint graph is a gradient that the backward pass starts from."""
+    return node.op == "placeholder" and "tangents" in str(node.target)
+
+
+@dataclass(frozen=True)
+class InsertBoundary(Rewrite[Node]):
+    """Let the tangents of a joint graph come from an op between its forward and its backward pass.
+
+    What was traced in the forward pass and needs no tangent comes before it, mutations of inputs included. The op reads
+    the forward's outputs and the inputs that the forward overwrites, and overwrites those that the runtime overwrites
+    then.
+    """
+
+    name = "insert-boundary"
+    source = "AOTAutograd's contract: what its runtime does between the two passes, as an op."
+    preserves = Preserves("the tangents, which an op gives instead of the caller", inputs=False)
+    n_outputs: int
+    """How many of the outputs are the forward pass's own."""
+
+    def sites(self, module: GraphModule) -> Sequence[Node]:
+        """Return the output of a graph that has no boundary yet."""
+        ends = module.graph.find_nodes(op="output")
+        return [] if module.graph.find_nodes(op="call_function", target=TURN_BACK) else list(ends)
+
+    def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
+        """Return a copy with the op in it."""
+        outputs = outputs_of(module)[: self.n_outputs]
+        forward = _forward_nodes(module.graph, [leaf for leaf in outputs if isinstance(leaf, Node)])
+        graph, made = Graph(), dict[Node, Node]()
+        for node in module.graph.nodes:
+            if node in forward:
+                made[node] = graph.node_copy(node, made.__getitem__)
+        tangents = [node for node in module.graph.find_nodes(op="placeholder") if is_tangent(node)]
+        made.update(turn_back(graph, module, self.n_outputs, tangents, made))
+        for node in module.graph.nodes:
+            if node not in made:
+                made[node] = graph.node_copy(node, made.__getitem__)
+        return GraphModule(module, graph)
+
+
+def turn_back(
+    graph: Graph, source: GraphModule, n_forward_outputs: int, tangents: Sequence[Node], made: Mapping[Node, Node]
+) -> dict[Node, Node]:
+    """Append the op to a graph that holds a copy of a forward pass, and return what stands for every tangent in it.
+
+    `source` is what was copied, its first outputs are the forward's, and `made` holds the copies of its nodes. The
+    tangents are autograd's: hooks, other branches and the caller of `backward` may hold them too.
+    """
+    outputs = outputs_of(source)[:n_forward_outputs]
+    ends = dict.fromkeys(made[leaf] for leaf in outputs if isinstance(leaf, Node))
+    for node in graph.nodes:
+        ends.update(dict.fromkeys(nodes_in(mutated_arguments(node))))
+        if is_symbol(node):
+            ends[node] = None  # else the tensor that a size is taken from would be saved instead
+    overwritten = [made[node] for node in inputs_overwritten_later(source, n_forward_outputs)]
+    boundary = graph.call_function(TURN_BACK, (list(ends), overwritten))
+    boundary.meta |= {"val": [value_of(node) for node in tangents], HELD_ELSEWHERE: True}
+    given: dict[Node, Node] = {}
+    for index, node in enumerate(tangents):
+        given[node] = graph.create_node("call_function", operator.getitem, (boundary, index), name=node.name)
+        given[node].meta = dict(node.meta)
+    return given
+
+
+def _forward_nodes(graph: Graph, outputs: list[Node]) -> dict[Node, None]:
+    """Return, in order, the nodes of the forward pass: all that its outputs need, what was traced in it, and sizes."""
+    needed: set[Node] = set()
+    waiting = list(outputs)
+    while waiting:
+        node = waiting.pop()
+        if node not in needed:
+            needed.add(node)
+            waiting.extend(node.all_input_nodes)
+    forward: dict[Node, None] = {}
+    for node in graph.nodes:
+        traced_in_forward = node.meta.get("partitioner_tag") not in _OF_BACKWARD and not is_tangent(node)
+        comes_first = (traced_in_forward or is_symbol(node)) and all(
+            source in forward for source in node.all_input_nodes
+        )
+        if node.op != "output" and (node in needed or comes_first):
+            forward[node] = None
+    return forward

@@ -1,0 +1,81 @@
+"""Constructors that look at another tensor only for its form are given that form, so that they keep nothing alive."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from lowtide.frameworks.torch.internals.hints import is_symbolic
+from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
+
+aten = torch.ops.aten
+
+_FILLED: dict[Any, float | None] = {
+    aten.zeros_like.default: 0,
+    aten.ones_like.default: 1,
+    aten.full_like.default: None,
+    aten.new_zeros.default: 0,
+    aten.new_ones.default: 1,
+    aten.new_full.default: None,
+}
+_FILL_ARGUMENT = {aten.full_like.default: 1, aten.new_full.default: 2}
+_EMPTY = {aten.empty_like.default, aten.new_empty.default, aten.new_empty_strided.default}
+
+
+@dataclass(frozen=True)
+class Canonicalize(Rewrite[Node]):
+    """Replace `*_like` and `new_*` constructors by constructors of the same dtype, shape and strides."""
+
+    name = "canonicalize"
+    source = "ATen's constructors of one form are one kernel; the tensor they are modeled on is not read."
+
+    def sites(self, module: GraphModule) -> Sequence[Node]:
+        """Return the constructors of dense tensors whose shapes hold no symbols."""
+        return [node for node in module.graph.nodes if _looks_for_form(node) and _is_plain(value_of(node))]
+
+    def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
+        """Put the constructor of the given form where the other was."""
+        for node in sites:
+            with module.graph.inserting_before(node):
+                replacement = _constructor(module.graph, node, value_of(node))
+            node.replace_all_uses_with(replacement)
+            module.graph.erase_node(node)
+        return module
+
+
+def _looks_for_form(node: Node) -> bool:
+    return node.target in _FILLED or node.target in _EMPTY
+
+
+def _is_plain(value: object) -> bool:
+    if not isinstance(value, torch.Tensor):
+        return False
+    return value.layout == torch.strided and not value.is_quantized and not is_symbolic(value)
+
+
+def _constructor(graph: Graph, node: Node, value: torch.Tensor) -> Node:
+    form: dict[str, Any] = {"dtype": value.dtype, "device": value.device}
+    shape, strides = list(value.shape), list(value.stride())
+    target: Any = node.target
+    if target in _EMPTY:
+        made = [graph.call_function(aten.empty_strided.default, (shape, strides), form)]
+    elif value.is_contiguous():
+        made = [graph.call_function(aten.full.default, (shape, _fill_of(node)), form)]
+    else:
+        empty = graph.call_function(aten.empty_strided.default, (shape, strides), form)
+        made = [empty, graph.call_function(aten.fill_.Scalar, (empty, _fill_of(node)))]
+    for each in made:
+        each.meta = origin_of(node)
+    return made[-1]
+
+
+def _fill_of(node: Node) -> Any:
+    target: Any = node.target
+    fill: Any = _FILLED[target]
+    if fill is not None:
+        return fill
+    position = _FILL_ARGUMENT[target]
+    return node.args[position] if len(node.args) > position else node.kwargs["fill_value"]

@@ -1,0 +1,129 @@
+"""Operations that overwrite an intermediate, as operations that may: what was overwritten could not be made again.
+
+`relu_` on the result of a normalization becomes `relu`, whose result may take over that storage as an in-place pair of
+the plan, but need not.
+"""
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from lowtide.analysis import simulate
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
+from lowtide.frameworks.torch.internals.operators import argument_types, op_name, overload_name, overload_of
+from lowtide.frameworks.torch.internals.tensors import is_dense, storage_key
+from lowtide.frameworks.torch.reading.effects import is_random, mutated_arguments
+from lowtide.frameworks.torch.reading.lowering import lower
+from lowtide.frameworks.torch.reading.read import graph_of
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
+from lowtide.frameworks.torch.rewrites.run import run_rewrites
+from lowtide.graph import Lifetime
+from lowtide.plan import Plan
+
+
+@dataclass(frozen=True)
+class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
+    """Replace overwriting operations by their plain forms where nothing else looks at what they overwrite."""
+
+    name = "write-out-of-place"
+    source = "ATen's operators with a trailing underscore compute what their namesakes without it compute."
+    last: str
+    """The name of the node up to which operations are replaced."""
+
+    def sites(self, module: GraphModule) -> Sequence[tuple[Node, Any]]:
+        """Return the operations to replace, each with its plain form."""
+        found: list[tuple[Node, Any]] = []
+        holders: dict[int, list[Node]] = {}
+        stands_for: dict[Node, Node] = {}
+        """Per node whose storage an operation takes over, the last one that did."""
+        for node in module.graph.nodes:
+            for key in _storages(node):
+                holders.setdefault(key, []).append(node)
+            if node.name == self.last:
+                break
+            plain = _plain_form(node)
+            overwritten: Any = node.args[0] if node.args else None
+            while overwritten in stands_for:
+                overwritten = stands_for[overwritten]
+            if plain is None or not _is_alone(overwritten, node, holders):
+                continue
+            (key,) = _storages(node)
+            holders[key] = [node]
+            stands_for[overwritten] = node
+            found.append((node, plain))
+        return found
+
+    def apply(self, module: GraphModule, sites: Sequence[tuple[Node, Any]]) -> GraphModule:
+        """Return a copy in which what stands behind such an operation reads its result."""
+        graph = Graph()
+        copies: dict[Node, Node] = {}
+        graph.output(graph.graph_copy(module.graph, copies))
+        place = {node: index for index, node in enumerate(graph.nodes)}
+        for original, plain in sites:
+            node = copies[original]
+            overwritten: Any = node.args[0]
+            with graph.inserting_before(node):
+                made = graph.call_function(plain, node.args, dict(node.kwargs))
+            made.meta = origin_of(node)
+            place[made] = place[node]
+            for user in list(overwritten.users):
+                if place[user] > place[node]:
+                    user.replace_input_with(overwritten, made)
+            node.replace_all_uses_with(made)
+            graph.erase_node(node)
+        return GraphModule(module, graph)
+
+
+def write_out_of_place(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], last: Node) -> GraphModule:
+    """Return the program with the overwriting operations up to a node made optional; see `WriteOutOfPlace`.
+
+    Where that would raise the peak of the program as it stands, it is returned as it is.
+    """
+    changed = run_rewrites(module, [WriteOutOfPlace(last.name)])
+    if changed is module:
+        return module
+    before, after = _peaks(module, inputs), _peaks(changed, inputs)
+    return changed if all(after[space] <= peak for space, peak in before.items()) else module
+
+
+def _peaks(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> Mapping[str, int]:
+    graph = graph_of("step", module, lower(module, inputs))
+    return simulate(graph, Plan.baseline(graph)).peak_bytes
+
+
+def _storages(node: Node) -> list[int]:
+    return [storage_key(leaf) for leaf in pytree.tree_leaves(value_of(node)) if isinstance(leaf, torch.Tensor)]
+
+
+def _plain_form(node: Node) -> Any:
+    """Return the operator that computes the same into a new tensor of the same form, None where there is none."""
+    target, value = overload_of(node.target), value_of(node)
+    if target is None or not isinstance(value, torch.Tensor) or not is_dense(value) or is_random(node):
+        return None
+    name = op_name(target)
+    if not name.endswith("_") or mutated_arguments(node) != [node.args[0]]:
+        return None
+    packet = getattr(getattr(torch.ops, target.namespace), name[:-1], None)
+    plain = getattr(packet, overload_name(target), None)
+    if plain is None or argument_types(plain) != argument_types(target) or torch.Tag.pointwise not in plain.tags:
+        return None
+    args, kwargs = map_nodes((node.args, dict(node.kwargs)), value_of)
+    made = plain(*args, **kwargs)
+    same = (made.dtype, made.shape, made.stride()) == (value.dtype, value.shape, value.stride())
+    return plain if same else None
+
+
+def _is_alone(overwritten: Any, node: Node, holders: Mapping[int, list[Node]]) -> bool:
+    """Tell whether a node's storage was allocated for it alone and nothing else looks at it."""
+    if not isinstance(overwritten, Node) or overwritten.op != "call_function":
+        return False
+    allowed: list[Any] = [overwritten, node]
+    if overwritten.target is operator.getitem:
+        allowed.append(overwritten.args[0])
+    (key,) = _storages(overwritten)
+    return all(holder in allowed for holder in holders[key])

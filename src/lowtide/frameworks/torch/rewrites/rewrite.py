@@ -1,0 +1,61 @@
+"""What a rewrite is: a rule that turns a program into another one that computes the same, and says what it preserves.
+
+Every change that lowtide makes to a program itself is a rewrite, one a file: splitting an op, replacing one, reading
+through a copy, also what only Inductor needs to keep to a plan. What writes a plan down (its order, reruns and copies),
+what cuts a program in two or joins two, and marks for somebody else's partitioner are none.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from torch.fx import GraphModule, Node
+
+SiteT = TypeVar("SiteT")
+
+
+@dataclass(frozen=True, slots=True)
+class Preserves:
+    """What stays of a program: every bit that it returns or writes into its inputs, but for what is said here."""
+
+    up_to: str = ""
+    """In what the two programs differ all the same; empty where they differ in nothing."""
+    inputs: bool = True
+    """Whether the program takes the same inputs, in the same forms."""
+    outputs: bool = True
+    """Whether every output has its form, and lies in the same inputs as before."""
+
+
+BITS = Preserves()
+"""Whoever runs the program can tell no difference."""
+
+
+class Rewrite(ABC, Generic[SiteT]):
+    """One rule; a frozen dataclass whose fields are its settings.
+
+    `run_rewrites` is the only caller of both methods. It gives the nodes that a rewrite makes their fake values, lets
+    views follow, and checks the result, so a rewrite does none of that.
+    """
+
+    name: ClassVar[str]
+    """What the table of rewrites calls it."""
+    source: ClassVar[str]
+    """Where the rule comes from, in one sentence."""
+    preserves: ClassVar[Preserves] = BITS
+
+    @abstractmethod
+    def sites(self, module: GraphModule) -> Sequence[SiteT]:
+        """Return what would be rewritten, in program order, and change nothing; empty where the rule does not apply."""
+
+    @abstractmethod
+    def apply(self, module: GraphModule, sites: Sequence[SiteT]) -> GraphModule:
+        """Rewrite all sites; returns the module that was given, changed, or a new one.
+
+        The nodes that this makes carry no value, or the one that is theirs from now on. Others keep their names.
+        """
+
+
+def origin_of(node: Node) -> dict[str, Any]:
+    """Return all that is known of a node but its value: source lines and marks, for a node that is made of it."""
+    return {key: known for key, known in node.meta.items() if key != "val"}

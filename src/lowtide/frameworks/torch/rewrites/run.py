@@ -1,0 +1,44 @@
+"""Running rewrites: the one place that gives new nodes their values and refuses a program that a rewrite broke."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.fx import GraphModule
+
+from lowtide.errors import RewriteError
+from lowtide.frameworks.torch.rewrites.face import Face
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
+from lowtide.frameworks.torch.rewrites.values import Values
+
+
+def run_rewrites(module: GraphModule, rewrites: Sequence[Rewrite[Any]]) -> GraphModule:
+    """Return the program after all rewrites, one after the other; may change the module that is given.
+
+    After each, new nodes get the fake values that their ops give, and what looked at a storage looks at what stands
+    there now. Raises RewriteError where the program is broken then: a graph that is not in order, an input that is no
+    longer overwritten, inputs or outputs that the rewrite says it preserves and does not. O(nodes and edges) a rewrite.
+    """
+    for rewrite in rewrites:
+        sites = rewrite.sites(module)
+        if not sites:
+            continue
+        before, values = Face.of(module), Values(module)
+        module = rewrite.apply(module, sites)
+        _lint(module, rewrite)
+        values.derive(module)
+        broken = Face.of(module).differs_from(before, rewrite.preserves)
+        if broken is not None:
+            raise _error(rewrite, broken)
+    module.recompile()
+    return module
+
+
+def _lint(module: GraphModule, rewrite: Rewrite[Any]) -> None:
+    try:
+        module.graph.lint()
+    except RuntimeError as error:
+        raise _error(rewrite, str(error)) from error
+
+
+def _error(rewrite: Rewrite[Any], broken: str) -> RewriteError:
+    return RewriteError(f"the rewrite '{rewrite.name}' broke the program: {broken}; this is a defect, please report it")

@@ -1,0 +1,101 @@
+"""Values that Inductor must store where the plan computes them, rather than compute within whatever uses them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, GraphModule, Node
+
+from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.internals.operators import define_operator, is_view, overload_of
+from lowtide.frameworks.torch.internals.stored import store_in_inductor
+from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
+
+_PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default)
+
+
+def _stored_copy(value: Tensor) -> Tensor:
+    return value.clone()
+
+
+STORED = define_operator("stored(Tensor value) -> Tensor", _stored_copy)
+"""Its argument, in memory from here on. It copies nothing; Inductor's patterns do not see through it, fusion does."""
+
+
+@dataclass(frozen=True)
+class StoreEarlyValues(Rewrite[Node]):
+    """Mark, in a planned graph, what must be stored so that memory follows the order of the plan.
+
+    Inductor computes an element-wise value within the kernels that use it, which keeps what it is made of until then.
+    Where that is more than the value itself, and something else runs meanwhile, the value is stored. So is a matrix
+    product that is added to something later: Inductor would run it with the sum.
+    """
+
+    name = "store-early-values"
+    source = "Inductor inlines element-wise values into the kernels that use them, unless they are realized."
+
+    def sites(self, module: GraphModule) -> Sequence[Node]:
+        """Return the values to store, last ones first."""
+        graph = module.graph
+        found: list[Node] = []
+        places = _kernel_places(graph)
+        ends = dict[Node, int]()
+        """The last kernel that computes with an element-wise value or a view."""
+        last_use = dict[int, int]()
+        """The last kernel that computes with a storage, among the nodes looked at."""
+        for node in reversed(list(graph.nodes)):
+            value = value_of(node)
+            if isinstance(value, Tensor) and node.users and node.op == "call_function":
+                end = max(ends.get(user, places[user]) for user in node.users)
+                waits = end > places[node] + 1
+                if is_view(node.target):
+                    ends[node] = end
+                elif _is_element_wise(node):
+                    kept = sum(bytes_ for key, bytes_ in _inputs(node).items() if last_use.get(key, -1) < end)
+                    if waits and kept > storage_bytes(value):
+                        found.append(node)
+                    else:
+                        ends[node] = end
+                elif waits and node.target in _PRODUCTS:
+                    found.append(node)
+            for key in _inputs(node):
+                last_use[key] = max(last_use.get(key, -1), ends.get(node, places[node]))
+        return found
+
+    def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
+        """Put a mark behind each; it is the value itself, in the same storage."""
+        store_in_inductor(STORED)
+        for node in sites:
+            with module.graph.inserting_after(node):
+                stored = module.graph.call_function(STORED, (node,))
+            stored.meta = dict(node.meta)
+            node.replace_all_uses_with(stored, delete_user_cb=lambda user, stored=stored: user is not stored)
+        return module
+
+
+def _kernel_places(graph: Graph) -> dict[Node, int]:
+    """Return, per node, how many kernels run before it at most; a view runs none."""
+    places, kernels = dict[Node, int](), 0
+    for node in graph.nodes:
+        places[node] = kernels
+        kernels += node.op == "call_function" and not is_view(node.target)
+    return places
+
+
+def _is_element_wise(node: Node) -> bool:
+    overload = overload_of(node.target)
+    return overload is not None and (torch.Tag.pointwise in overload.tags or overload.namespace == "prims")
+
+
+def _inputs(node: Node) -> dict[int, int]:
+    """Return the bytes of every storage that a node reads and that is not the caller's, by key."""
+    values = [value_of(part) for part in node.all_input_nodes if not _is_callers(part)]
+    return {storage_key(value): storage_bytes(value) for value in values if isinstance(value, Tensor)}
+
+
+def _is_callers(node: Node) -> bool:
+    while is_view(node.target) and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node.op == "placeholder"

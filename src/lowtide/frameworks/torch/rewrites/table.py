@@ -1,0 +1,61 @@
+"""All rewrites by name, and which of them each kind of program goes through, in which order."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lowtide.frameworks.torch.rewrites.batch_norm import SplitBatchNorm
+from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary
+from lowtide.frameworks.torch.rewrites.canonicalize import Canonicalize
+from lowtide.frameworks.torch.rewrites.checkpoints import RepeatCheckpointed
+from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
+from lowtide.frameworks.torch.rewrites.drop_dead_code import DropDeadCode
+from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
+from lowtide.frameworks.torch.rewrites.follow_views import FollowViews
+from lowtide.frameworks.torch.rewrites.merge_common import MergeCommonSubexpressions
+from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
+from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
+from lowtide.frameworks.torch.rewrites.save_inputs_flat import SaveInputsFlat
+from lowtide.frameworks.torch.rewrites.snapshots import SnapshotOverwrittenInputs
+from lowtide.frameworks.torch.rewrites.split_foreach import SplitForeach
+from lowtide.frameworks.torch.rewrites.stored_values import StoreEarlyValues
+from lowtide.frameworks.torch.rewrites.take_inputs_flat import TakeInputsFlat
+
+Rewrites = Sequence[Rewrite[Any]]
+
+REWRITES: dict[str, type[Rewrite[Any]]] = {
+    "split-foreach": SplitForeach,
+    "canonicalize": Canonicalize,
+    "split-batch-norm": SplitBatchNorm,
+    "write-out-of-place": WriteOutOfPlace,
+    "in-chunks": InChunks,
+    "drop-dead-code": DropDeadCode,
+    "merge-common-subexpressions": MergeCommonSubexpressions,
+    "split-dropout": SplitDropout,
+    "insert-boundary": InsertBoundary,
+    "snapshot-overwritten-inputs": SnapshotOverwrittenInputs,
+    "follow-views": FollowViews,
+    "repeat-checkpointed": RepeatCheckpointed,
+    "save-old-contents": SaveOldContents,
+    "store-early-values": StoreEarlyValues,
+    "save-inputs-flat": SaveInputsFlat,
+    "take-inputs-flat": TakeInputsFlat,
+}
+
+GIVEN: Rewrites = (SplitForeach(), Canonicalize())
+"""What a graph goes through that the user made."""
+
+TRACED: Rewrites = (*GIVEN, SplitBatchNorm())
+"""A program that lowtide traced; a training step then goes through `write_out_of_place`."""
+
+INFERENCE: Rewrites = (Canonicalize(), DropDeadCode())
+"""A forward pass without gradients, from `torch.compile`."""
+
+JOINT: Rewrites = (*INFERENCE, MergeCommonSubexpressions(), FollowViews())
+"""A joint graph, from `torch.compile`, before its boundary is inserted."""
+
+RUNS_AGAIN: Rewrites = (SnapshotOverwrittenInputs(), FollowViews())
+"""A joint graph with its boundary, in which ops may run again."""
+
+CHECKPOINTED: Rewrites = (RepeatCheckpointed(),)
+"""A joint graph with its boundary, in which runs again what the user says and nothing else."""

@@ -1,0 +1,41 @@
+"""Fake values after a rewrite: new nodes get what their ops give, and what looked at a storage follows it."""
+
+from typing import Any
+
+from torch.fx import GraphModule, Node
+
+from lowtide.frameworks.torch.internals.nodes import compute_fake, first_fake, storages_of, value_of
+from lowtide.frameworks.torch.internals.operators import overload_of, returns_anything
+from lowtide.frameworks.torch.reading.captured import attribute
+
+
+class Values:
+    """The values of a program before a rewrite, by the names of its nodes."""
+
+    def __init__(self, module: GraphModule) -> None:
+        nodes = list(module.graph.nodes)
+        self._held = [value_of(node) for node in nodes]  # storages are known by address, so none may go away meanwhile
+        self._unknown = {node.name for node in nodes if "val" not in node.meta}
+        self._shared = {node.name: storages_of(node) & storages_of(*node.all_input_nodes) for node in nodes}
+        """The storages in which a node lies together with one of its inputs."""
+        self._fake = first_fake(self._held)
+
+    def derive(self, module: GraphModule) -> None:
+        """Give every node that has none its value, and every node that lay in an input's storage one in today's."""
+
+        def given(source: Node) -> Any:
+            value = value_of(source)
+            return attribute(module, str(source.target)) if value is None and source.op == "get_attr" else value
+
+        for node in module.graph.nodes:
+            if node.op == "call_function" and (self._is_new(node) or self._is_left_behind(node)):
+                node.meta["val"] = compute_fake(node, given, self._fake)
+
+    def _is_new(self, node: Node) -> bool:
+        overload = overload_of(node.target)
+        gives = overload is None or returns_anything(overload)
+        return "val" not in node.meta and node.name not in self._unknown and gives
+
+    def _is_left_behind(self, node: Node) -> bool:
+        shared = self._shared.get(node.name)
+        return bool(shared and shared - storages_of(*node.all_input_nodes))

@@ -1,1 +1,0 @@
-"""Training steps: forward, backward and optimizer update captured, planned and run as one program."""

@@ -1,0 +1,1 @@
+"""Planned training steps: captured, planned, compiled, called like a function."""

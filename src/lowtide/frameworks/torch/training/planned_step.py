@@ -1,0 +1,250 @@
+"""A training step under a plan: captured, planned and verified once, called like a function from then on."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast, get_args
+
+import torch
+from torch import nn
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
+
+from lowtide.effort import EffortName
+from lowtide.errors import UnsupportedError, UsageError
+from lowtide.frameworks.model import Measurement
+from lowtide.frameworks.torch.capture.capture import capture
+from lowtide.frameworks.torch.capture.step.grad_scaling import active
+from lowtide.frameworks.torch.capture.step.training_step import GradientHook, LossFunction, ModelHook, TrainingStep
+from lowtide.frameworks.torch.compile.options import DEFAULTS, allowed_techniques
+from lowtide.frameworks.torch.emit.apply import Applied
+from lowtide.frameworks.torch.emit.transfers.link import check_host, host_for
+from lowtide.frameworks.torch.model import TorchModel
+from lowtide.frameworks.torch.reading.captured import Captured, CaptureMismatchError
+from lowtide.graph import Graph
+from lowtide.offload import Host
+from lowtide.plan import Plan
+from lowtide.planning.chunked import plan_model
+from lowtide.planning.minimize import find_plan
+from lowtide.planning.result import Result
+from lowtide.techniques import refuse_ignored
+
+CompilerName = Literal["eager", "inductor"]
+_MOST_FORMS = 8
+"""Forms of a step that are kept at once: shapes of batches, modes, branches."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Program:
+    model: TorchModel
+    result: Result
+    applied: Applied
+
+
+class PlannedStep:
+    """A training step that runs in the order of a plan; call it with a batch, it returns the detached loss.
+
+    The optimizer and its schedules are used as ever: `step(...)`, then `scheduler.step()`. Learning rates, momenta,
+    betas and weight decays may change from call to call. A batch of another form, a module in another mode, another
+    setting, or state that takes another branch makes a call capture anew, and plan anew where the graph is another one.
+    """
+
+    def __init__(
+        self,
+        step: TrainingStep,
+        plan: Callable[[TorchModel], Result],
+        compiled: Callable[[TorchModel, Result], tuple[Applied, Result]] | None = None,
+        host: Callable[[Graph], Host | None] = lambda _: None,
+    ) -> None:
+        self.step = step
+        self._plan = plan
+        self._host = host
+        self._compile = compiled
+        self._programs: list[_Program] = []
+        """The one used last comes first."""
+
+    @property
+    def result(self) -> Result:
+        """What planning found: the plan, its peak, bound and status."""
+        return self._programs[0].result
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the last call's program."""
+        return self.result.plan
+
+    @property
+    def captured(self) -> Captured:
+        """The graph that the plan is for, with what feeds it: `untouched`, or that in chunks."""
+        return self._programs[0].applied.captured
+
+    @property
+    def untouched(self) -> Captured:
+        """The graph of the last call's program as it was captured."""
+        return self._programs[0].model.captured
+
+    def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Run one step; raises UnsupportedError where a call of a new form cannot be captured."""
+        if self.step.part.first:
+            self.step.optimizer.zero_grad(set_to_none=True)
+        for program in list(self._programs):
+            try:
+                loss = program.applied(*args, **kwargs)
+            except CaptureMismatchError:
+                continue
+            self._put_first(program)
+            return loss
+        self.prepare(args, kwargs)
+        return self._programs[0].applied(*args, **kwargs)
+
+    def prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Capture and plan the step for calls like this one, which is not run."""
+        model = TorchModel(_capture(self.step, args, kwargs))
+        host = self._host(model.graph)
+        model = model if host is None else model.with_host(host)
+        fingerprint = model.graph.fingerprint
+        known = next((program for program in self._programs if program.model.graph.fingerprint == fingerprint), None)
+        result = self._plan(model) if known is None else known.result
+        if self._compile is None:
+            applied = model.apply(result.plan, verified=True)
+        else:
+            applied, result = self._compile(model, result)
+        program = _Program(model, result, applied)
+        if known is not None:
+            self._programs.remove(known)
+        self._put_first(program)
+
+    def measure(self) -> Measurement:
+        """Run the step on its example batch plainly, captured, and planned; all state is put back at the end.
+
+        Raises UnsupportedError for a step of several calls.
+        """
+        if self.step.accumulate > 1:
+            raise UnsupportedError("a step of several calls cannot be measured; measure one with accumulate=1")
+        return self._programs[0].model.measure(self.plan)
+
+    def _put_first(self, program: _Program) -> None:
+        others = [other for other in self._programs if other is not program]
+        self._programs = [program, *others][: _MOST_FORMS * min(self.step.accumulate, 3)]
+
+
+def training_step(
+    model: nn.Module,
+    loss_function: LossFunction | None,
+    optimizer: Optimizer,
+    example_batch: tuple[Any, ...] | list[Any] | Mapping[str, Any] | torch.Tensor,
+    *,
+    budget: str | int | None = DEFAULTS.budget,
+    allow: Iterable[str] | None = None,
+    effort: EffortName = DEFAULTS.effort,
+    compiler: CompilerName = "eager",
+    clip_grad_norm: float | None = None,
+    clip_grad_value: float | None = None,
+    before_update: GradientHook | None = None,
+    after_update: ModelHook | None = None,
+    accumulate: int = 1,
+    grad_scaler: GradScaler | None = None,
+    host_bandwidth: str | int | None = None,
+    host_capacity: str | int | None = None,
+) -> PlannedStep:
+    """Return the whole training step, forward, backward and update, as one planned program; nothing is run yet.
+
+    `loss_function(model, *batch)` returns the scalar loss (None: the model does). `budget`, `allow` and `effort` are
+    those of `lowtide.minimize`; left out, `allow` is "reorder" and "share", with a budget "recompute" as well. With
+    "offload" what a plan chooses visits the host, which holds `host_capacity` and copies at `host_bandwidth` each way
+    ("25 GB/s"; by default 1/64 of the speed of the device's memory, as PCIe is beside a GPU's).
+    With the compiler "inductor" kernels are fused, then ordered for least memory; results equal those of eager to
+    rounding.
+    Gradients are clipped as `torch.nn.utils` does, then handed to `before_update(parameters)`; `after_update(model)`
+    runs last, for instance an averaged model's `update_parameters`. With `accumulate`, so many calls make a step: their
+    gradients, of the loss divided by that number, wait in `.grad`, and the last call updates. A
+    `grad_scaler` scales the loss, skips updates and updates its scale, before clipping gradients are unscaled.
+    With the compiler "eager" results equal the plain step's bit for bit.
+
+    Raises UnsupportedError for a step that no graph can hold, with what to do instead; UsageError for a bad call.
+    """
+    _check_compiler(compiler, accumulate, grad_scaler)
+    if accumulate < 1:
+        raise UsageError(f"accumulate is {accumulate}; give the number of calls that make a step, at least 1")
+    allowed = allowed_techniques(allow, budget)
+    if compiler == "inductor":
+        refuse_ignored(allowed, {"offload"}, "a compiled step copies nothing to the host", "use compiler='eager'")
+    check_host(allowed, host_bandwidth, host_capacity)
+    hooks = [hook for hook in (_clipping(clip_grad_norm, clip_grad_value), before_update) if hook is not None]
+
+    def prepare(parameters: list[torch.Tensor]) -> None:
+        for hook in hooks:
+            hook(parameters)
+
+    step = TrainingStep(
+        model,
+        loss_function,
+        optimizer,
+        before_update=prepare if hooks else None,
+        after_update=after_update,
+        accumulate=accumulate,
+        grad_scaler=grad_scaler,
+    )
+    step.spells_out_fused = compiler == "inductor"
+
+    settings = replace(DEFAULTS, budget=budget, techniques=allowed, effort=effort)
+    if compiler == "inductor":
+        by_itself = frozenset({"share"} if "recompute" in allowed else ())
+        settings = replace(settings, techniques=allowed - by_itself, costs="fused")
+
+    def plan(model: TorchModel, within: str | int | None = budget) -> Result:
+        asked = replace(settings, budget=within)
+        return plan_model(model, asked)[1] if compiler == "eager" else find_plan(model.graph, asked)
+
+    def host(graph: Graph) -> Host | None:
+        return host_for(graph, host_bandwidth, host_capacity) if "offload" in allowed else None
+
+    def compiled(model: TorchModel, result: Result) -> tuple[Applied, Result]:
+        from lowtide.frameworks.torch.training.compiled_step import compiled_step  # loads Inductor, which takes seconds
+
+        return compiled_step(model, result, budget, effort, lambda less: plan(model, less))
+
+    planned = PlannedStep(step, plan, compiled if compiler == "inductor" else None, host)
+    args, kwargs = _call_of(example_batch)
+    for step.done in sorted({0, min(1, accumulate - 1), accumulate - 1}):  # the first call, one between, the last
+        planned.prepare(args, kwargs)
+    step.done = 0
+    return planned
+
+
+def _check_compiler(compiler: str, accumulate: int, grad_scaler: GradScaler | None) -> None:
+    if compiler not in get_args(CompilerName):
+        raise UsageError(f"unknown compiler {compiler!r}; choose one of {', '.join(get_args(CompilerName))}")
+    if compiler == "inductor" and accumulate > 1:
+        raise UnsupportedError(
+            "a step of several calls is not compiled, since gradients would stay until its end; use compiler='eager'"
+        )
+    if compiler == "inductor" and active(grad_scaler) is not None:
+        raise UnsupportedError(
+            "a GradScaler skips updates within fused kernels, which are not compiled; use compiler='eager', or train "
+            "in bfloat16 without a scaler"
+        )
+
+
+def _call_of(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    if isinstance(batch, Mapping):
+        return (), cast("Mapping[str, Any]", batch)
+    return (batch,) if isinstance(batch, torch.Tensor) else tuple(batch), {}
+
+
+def _capture(step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Captured:
+    if args and kwargs:
+        raise UsageError("a planned step takes its batch by position or by keyword, not both; give one of them")
+    try:
+        return capture((step, dict(kwargs) if kwargs else args))
+    except UnsupportedError as error:
+        raise UnsupportedError(
+            f'{error}; or plan the model alone, torch.compile(model, backend="lowtide"), and keep your own update'
+        ) from error
+
+
+def _clipping(norm: float | None, value: float | None) -> GradientHook | None:
+    if norm is not None and value is not None:
+        raise UsageError("gradients can be clipped by norm or by value; give one of clip_grad_norm, clip_grad_value")
+    if norm is not None:
+        return lambda parameters: nn.utils.clip_grad_norm_(parameters, norm)
+    return None if value is None else lambda parameters: nn.utils.clip_grad_value_(parameters, value)

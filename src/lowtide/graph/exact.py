@@ -1,0 +1,43 @@
+"""Numbers of any size as arrays, or a sentence that says which one no array can hold."""
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import GraphError
+from lowtide.graph.rows import Rows
+
+LARGEST = 2**63 - 1
+MOST_IDS = 2**31 - 1
+MOST_SPACES = 256
+
+
+def exact_sizes(values: Sequence[int], what: str, names: Sequence[str]) -> NDArray[np.int64]:
+    """Turn sizes into an int64 array; raises GraphError for a negative one and for a total that overflows."""
+    for position, value in enumerate(values):
+        if not 0 <= value <= LARGEST:
+            raise GraphError(f"{what} {names[position]!r} has {value} bytes; sizes must lie between 0 and 2^63 - 1")
+    if sum(values) > LARGEST:
+        raise GraphError(f"all sizes ({what} {names[0]!r} and following) together exceed 2^63 - 1 bytes; check units")
+    return np.asarray(values, np.int64)
+
+
+def exact_spaces(values: Sequence[int], names: Sequence[str]) -> NDArray[np.int16]:
+    """Turn memory space ids into an array; raises GraphError for an id beyond any space."""
+    for position, value in enumerate(values):
+        if not 0 <= value < MOST_SPACES:
+            raise GraphError(f"buffer {names[position]!r} is in memory space {value}; ids count from 0 to at most 255")
+    return np.asarray(values, np.int16)
+
+
+def exact_rows(lists: Sequence[Sequence[int]], what: str, op_names: Sequence[str]) -> Rows:
+    """Turn lists of ids into rows; raises GraphError for an id that no array can hold."""
+    flat = list(chain.from_iterable(lists))
+    if flat and not (min(flat) >= 0 and max(flat) <= MOST_IDS):
+        for name, ids in zip(op_names, lists, strict=True):
+            for number in ids:
+                if not 0 <= number <= MOST_IDS:
+                    raise GraphError(f"op {name!r}: {what} holds {number}, which is no id; ids count from 0")
+    return Rows.from_flat((len(ids) for ids in lists), flat)

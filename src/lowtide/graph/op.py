@@ -1,0 +1,134 @@
+"""One op as a record, and all ops of a program as columns: what there is to know of an op is listed here."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from lowtide.graph.exact import exact_rows, exact_sizes
+from lowtide.graph.rows import Ids, Rows
+from lowtide.index_spaces import BufferId, OpId
+
+OpColumnsT = TypeVar("OpColumnsT", bound="OpColumns")
+
+
+class Op(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """An op; buffers and ops are referred to by position."""
+
+    name: str
+    kind: str
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    mutates: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    in_place: tuple[tuple[int, int], ...] = ()
+    scratch_bytes: int = 0
+    pure: bool = True
+    ordered: bool = False
+    cost: float = 1.0
+    flops: float | None = None
+    callees: tuple[str, ...] = ()
+    device: str | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OpColumns:
+    """The ops of a program, one array or list per attribute, each with one entry per op."""
+
+    op_names: Sequence[str]
+    op_kinds: Sequence[str]
+    reads: Rows
+    writes: Rows
+    mutates: Rows
+    """Existing buffers that the op writes into."""
+    after: Rows
+    """Control predecessors: they order, but keep nothing alive."""
+    in_place: Rows
+    """Optional in-place pairs, flat: read buffer, written buffer, read buffer, written buffer, ..."""
+    scratch: NDArray[np.int64]
+    """Bytes every op needs while it runs, callees not counted."""
+    pure: NDArray[np.bool_]
+    """Whether the op may run twice."""
+    ordered: NDArray[np.bool_]
+    """Whether the op keeps its place among all ordered ops."""
+    cost: NDArray[np.float64]
+    """Run time of every op, in seconds where known, else 1.0."""
+    flops: NDArray[np.float64]
+    """Floating-point operations of every op, callees not counted; NaN where whoever made the graph did not count."""
+    callees: Sequence[tuple[str, ...]]
+    """Names of the graphs that the op calls."""
+    devices: Sequence[str | None]
+
+    def op(self, op: OpId) -> Op:
+        """Return one op by id."""
+        return next(self._between(op, op + 1))
+
+    def ops(self) -> Iterator[Op]:
+        """Iterate all ops in program order, several times faster than one by one."""
+        return self._between(0, len(self.op_names))
+
+    def _between(self, first: OpId, last: OpId) -> Iterator[Op]:
+        columns = (
+            self.op_names[first:last],
+            self.op_kinds[first:last],
+            map(tuple, self.reads.lists(first, last)),
+            map(tuple, self.writes.lists(first, last)),
+            map(tuple, self.mutates.lists(first, last)),
+            map(tuple, self.after.lists(first, last)),
+            (tuple(zip(flat[::2], flat[1::2], strict=True)) for flat in self.in_place.lists(first, last)),
+            self.scratch[first:last].tolist(),
+            self.pure[first:last].tolist(),
+            self.ordered[first:last].tolist(),
+            self.cost[first:last].tolist(),
+            (None if math.isnan(flops) else flops for flops in self.flops[first:last].tolist()),
+            self.callees[first:last],
+            self.devices[first:last],
+        )
+        for values in zip(*columns, strict=True):
+            yield Op(**dict(zip(Op.__struct_fields__, values, strict=True)))
+
+    def in_place_pairs(self, op: OpId) -> list[tuple[BufferId, BufferId]]:
+        """Return the optional in-place pairs of one op: (read buffer, written buffer)."""
+        flat = self.in_place[op].tolist()
+        return list(zip(flat[::2], flat[1::2], strict=True))
+
+    def take_ops(self: OpColumnsT, order: Ids) -> OpColumnsT:
+        """Return the same program with the given ops in the given order; what they wait for keeps its old numbers."""
+        taken: dict[str, Any] = {}
+        for column in fields(OpColumns):
+            values = getattr(self, column.name)
+            if isinstance(values, Rows):
+                taken[column.name] = values.take(order)
+            elif isinstance(values, np.ndarray):
+                taken[column.name] = values[order]
+            else:
+                taken[column.name] = [values[op] for op in order.tolist()]
+        return replace(self, **taken)
+
+
+def op_columns(ops: Sequence[Op]) -> dict[str, Any]:
+    """Return the fields of `OpColumns` for a list of ops.
+
+    Raises GraphError for ids and sizes that no array can hold.
+    """
+    names = tuple(op.name for op in ops)
+    return {
+        "op_names": names,
+        "op_kinds": tuple(op.kind for op in ops),
+        "reads": exact_rows([op.reads for op in ops], "reads", names),
+        "writes": exact_rows([op.writes for op in ops], "writes", names),
+        "mutates": exact_rows([op.mutates for op in ops], "mutates", names),
+        "after": exact_rows([op.after for op in ops], "after", names),
+        "in_place": exact_rows([[b for pair in op.in_place for b in pair] for op in ops], "in_place", names),
+        "scratch": exact_sizes([op.scratch_bytes for op in ops], "scratch of op", names),
+        "pure": np.asarray([op.pure for op in ops], np.bool_),
+        "ordered": np.asarray([op.ordered for op in ops], np.bool_),
+        "cost": np.asarray([op.cost for op in ops], np.float64),
+        "flops": np.asarray([math.nan if op.flops is None else op.flops for op in ops], np.float64),
+        "callees": tuple(op.callees for op in ops),
+        "devices": tuple(op.device for op in ops),
+    }

@@ -1,0 +1,37 @@
+"""The public ONNX names: `OnnxModel`, `read`, `apply`, `save`, `measure` and what goes with them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lowtide.frameworks.model import Measurement
+from lowtide.frameworks.onnx.loading.load import ModelSource
+from lowtide.frameworks.onnx.measure import MeasuredRun, measure_peak
+from lowtide.frameworks.onnx.model import OnnxModel
+from lowtide.graph import Graph
+from lowtide.plan import Plan
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+__all__ = ["MeasuredRun", "ModelSource", "OnnxModel", "apply", "measure", "measure_peak", "read", "save"]
+
+
+def read(model: ModelSource, dims: Mapping[str, int] | None = None) -> Graph:
+    """Read an ONNX model into a graph; `dims` and the errors are those of `OnnxModel`."""
+    return OnnxModel(model, dims).graph
+
+
+def apply(plan: Plan, model: ModelSource, dims: Mapping[str, int] | None = None) -> "ModelProto":
+    """Return the model with its nodes in the plan's order and nothing else changed; see `OnnxModel.apply`."""
+    return OnnxModel(model, dims).apply(plan)
+
+
+def save(plan: Plan, model: ModelSource, path: str | Path, dims: Mapping[str, int] | None = None) -> None:
+    """Write the model with its nodes in the plan's order to a file; see `OnnxModel.save`."""
+    OnnxModel(model, dims).save(plan, Path(path))
+
+
+def measure(plan: Plan, model: ModelSource, dims: Mapping[str, int] | None = None) -> Measurement:
+    """Run the model as it stands and under the plan in ONNX Runtime; see `OnnxModel.measure`."""
+    return OnnxModel(model, dims).measure(plan)

@@ -1,0 +1,62 @@
+"""Planning a model: its program as it stands, or with its largest tensors computed in chunks where that pays."""
+
+from dataclasses import replace
+from typing import Protocol
+
+from lowtide.analysis.problem import Problem
+from lowtide.graph import Graph
+from lowtide.planning.minimize import find_plan
+from lowtide.planning.result import Result
+from lowtide.planning.settings import PlanSettings
+from lowtide.progress import Report
+from lowtide.recompute import least_possible
+
+_NEAR_ITS_FLOOR = 2
+"""A peak more than so many times what some op needs in any plan is not that op's doing: an update holds few tensors."""
+
+
+class Chunkable(Protocol):
+    """A program that may have a second form, which computes the same in chunks."""
+
+    @property
+    def graph(self) -> Graph:
+        """The program as it stands."""
+        ...
+
+    @property
+    def in_chunks(self) -> Graph | None:
+        """The program with its largest tensors computed in chunks, None where that could not lower any peak."""
+        ...
+
+
+def plan_model(model: Chunkable, settings: PlanSettings, progress: Report | None = None) -> tuple[Graph, Result]:
+    """Return what `find_plan` finds for a model, and the graph it is for: the model's own, or that in chunks.
+
+    The program in chunks is planned too where an order alone does not do and what an op needs in any plan sets the
+    peak; it is taken where it fits and the other does not, or costs less, or at equal cost needs less. Measured costs
+    are for the model's own graph alone. Percentages are of the program as it stands in any case.
+    """
+    graph = model.graph
+    result = find_plan(graph, settings, progress=progress)
+    is_searched = settings.chooses_order and result.costs != "measured"
+    fits_for_nothing = settings.budget is not None and result.shortfall is None and result.extra_cost == 0
+    if not is_searched or fits_for_nothing or result.status == "interrupted" or not _is_near_its_floor(graph, result):
+        return graph, result
+    chunks = model.in_chunks
+    if chunks is None:
+        return graph, result
+    other = find_plan(chunks, settings, graph, progress)
+    graph, better = (chunks, other) if _rank(other) < _rank(result) else (graph, result)
+    return graph, replace(better, seconds=result.seconds + other.seconds)
+
+
+def _is_near_its_floor(graph: Graph, result: Result) -> bool:
+    """Tell whether the peak in the first memory space is what some op needs, in any order and whatever runs again."""
+    floor = least_possible(Problem(graph, result.plan.callees), 0)
+    return result.peak_bytes[floor.space] <= floor.peak_bytes * _NEAR_ITS_FLOOR
+
+
+def _rank(result: Result) -> tuple[bool, float, int]:
+    """Return what results are compared by, less is better."""
+    short = result.shortfall is not None
+    return short, 0.0 if short else result.extra_cost, sum(result.peak_bytes.values())

@@ -1,0 +1,85 @@
+"""The record that the stages of planning hand on: what is asked, the best plan so far, and what is known of it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import wraps
+
+from lowtide.analysis.budget import Budget
+from lowtide.analysis.lower_bounds import LowerBound
+from lowtide.analysis.problem import Problem
+from lowtide.costs import Prices
+from lowtide.graph import Graph
+from lowtide.packing import Packing
+from lowtide.plan import Plan, Status
+from lowtide.planning.settings import PlanSettings
+from lowtide.progress import Report
+from lowtide.search import Proof
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Draft:
+    """A plan on its way through the stages."""
+
+    graph: Graph
+    settings: PlanSettings
+    budget: Budget
+    """What the settings' budget and the capacities leave to every memory space."""
+    prices: Prices
+    untouched_peak_bytes: Mapping[str, int]
+    """Peak of the program as it stands, which percentages are of."""
+
+    plan: Plan
+    """The best so far; its `peak_bytes` are set."""
+    problem: Problem
+    """The graph with the callees of that plan."""
+    scheduler: str = "baseline"
+    """The order of the plan, by name."""
+    packing: Packing | None = None
+    """Where the plan's buffers lie, once somebody placed them."""
+
+    extra_cost: float = 0.0
+    extra_cost_bound: float | None = 0.0
+    base_order: str | None = None
+    """The order that this bound holds for; None where it is the plan's own."""
+    bounds: tuple[LowerBound, ...] = ()
+    """Per memory space, what no plan can beat; empty as long as nothing is proven."""
+    proof: Proof | None = None
+    """What shows that the bounds hold, where it can be checked again."""
+    status: Status | None = None
+    """What the plan is worth; None until that is known."""
+    shortfall: str | None = None
+    """Why the budget is not met, in one sentence."""
+    interrupted: bool = False
+    """Whether Ctrl-C ended the search: what is left is done as quickly as can be."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the plan stays within the budget in every memory space."""
+        return self.budget.excess_bytes(self.plan.peak_bytes) == 0
+
+    def is_beaten_by(self, plan: Plan) -> bool:
+        """Return whether a plan with its `peak_bytes` set needs less: first of what is over the budget, then of all."""
+        return self.budget.rank(plan.peak_bytes) < self.budget.rank(self.plan.peak_bytes)
+
+    def taking(self, plan: Plan, packing: Packing | None = None) -> "Draft":
+        """Return the draft with another plan, whose `peak_bytes` are set."""
+        problem = Problem(self.graph, plan.callees, in_place=self.settings.takes_pairs)
+        return replace(self, plan=plan, problem=problem, packing=packing)
+
+
+Stage = Callable[[Draft, Report], Draft]
+
+
+def stage(work: Stage) -> Stage:
+    """Let Ctrl-C end a stage early: it is done again, marked interrupted. Pressed again, it ends planning."""
+
+    @wraps(work)
+    def resumed(draft: Draft, report: Report) -> Draft:
+        try:
+            return work(draft, report)
+        except KeyboardInterrupt:
+            if draft.interrupted:
+                raise
+            return work(replace(draft, interrupted=True), report)
+
+    return resumed

@@ -1,0 +1,97 @@
+"""The fourth stage: whether the plan is optimal, or why no plan stays within the limits."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from lowtide.analysis.bound_holders import BoundHolder, bound_holders
+from lowtide.analysis.budget import Budget
+from lowtide.analysis.lower_bounds import LowerBound, lower_bounds
+from lowtide.analysis.problem import Problem
+from lowtide.plan import Status
+from lowtide.planning.draft import Draft, stage
+from lowtide.planning.trade import bounds_with_reruns
+from lowtide.progress import Report
+from lowtide.search import Proof, prove
+from lowtide.techniques import NEED_BUDGET
+
+_MOST_NAMED = 4
+
+
+@stage
+def judge(draft: Draft, report: Report) -> Draft:
+    """Return the draft with what no plan can beat, its status, and why the budget is not met, where it is not.
+
+    What an earlier stage knows stays. Finding bounds can take long: after Ctrl-C none is claimed.
+    """
+    if draft.status is not None:
+        return draft
+    problem, bounds, proof = draft.problem, draft.bounds, draft.proof
+    if draft.settings.techniques & NEED_BUDGET:
+        bounds, proof = bounds_with_reruns(problem), None
+    elif not bounds and draft.interrupted:
+        bounds = tuple(LowerBound(space=space.name, peak_bytes=0, op=None) for space in problem.graph.spaces)
+    elif not bounds:
+        report("bounding the peak from below")
+        bounds = tuple(lower_bounds(problem, [problem.given_order(), draft.plan.order()]))
+        proof = prove(problem, bounds)
+    status, shortfall = _verdict(problem, draft.budget, bounds, proof, draft.plan.peak_bytes)
+    return replace(draft, bounds=bounds, proof=proof, status=status, shortfall=shortfall)
+
+
+def _verdict(
+    problem: Problem,
+    limit: Budget,
+    bounds: Sequence[LowerBound],
+    proof: Proof | None,
+    peak: Mapping[str, int],
+) -> tuple[Status, str | None]:
+    """Return the status of a plan with the reason why it fits no limit, one proven impossible first.
+
+    `bounds` hold for every order of the problem, `proof` says which of them single ops set; `peak` is the plan's.
+    """
+    graph = problem.graph
+    cuts = {} if proof is None else {space.space: space.cut_bytes for space in proof.spaces}
+    persistent = graph.persistent_bytes()
+    unproven: str | None = None
+    for bound in bounds:
+        space, by = bound.space, limit.limited_by[bound.space]
+        most = limit.allowed[space]
+        if most is None or peak[space] <= most:
+            continue
+        if most < 0:
+            reason = (
+                f"persistent buffers alone need {persistent[space]} bytes in {space}, {-most} more than {by} allows"
+            )
+            return "infeasible", reason
+        if bound.peak_bytes > most:
+            names = ""
+            if cuts.get(space, 0) <= most:
+                needed, who = bound.peak_bytes, "every order needs at least"
+            elif bound.op is None:
+                needed, who = bound.peak_bytes, "inputs and outputs alone need"
+            else:
+                needed, who = cuts[space], f"op {graph.op_names[bound.op]!r} alone needs"
+                forced = [holder for holder in bound_holders(problem, bounds) if holder.space == space]
+                names = _named(forced)
+            reason = (
+                f"{who} {needed} bytes in {space}, {needed - most} more than the {most} that {by} leaves beside "
+                f"persistent buffers{names}"
+            )
+            return "infeasible", reason
+        unproven = unproven or (
+            f"the best plan found needs {peak[space]} bytes in {space}, {peak[space] - most} more than the {most} that "
+            f"{by} leaves beside persistent buffers; no proof that none fits"
+        )
+    met = all(bound.peak_bytes == peak[bound.space] for bound in bounds)
+    return "optimal" if met and unproven is None else "feasible", unproven
+
+
+def _named(holders: Sequence[BoundHolder]) -> str:
+    """Say what is live at a bound, the largest by name."""
+    if not holders:
+        return ""
+    rest = holders[_MOST_NAMED:]
+    parts = [f"{holder.name} ({holder.size_bytes})" for holder in holders[:_MOST_NAMED]]
+    if rest:
+        parts.append(f"{len(rest)} more ({sum(holder.size_bytes for holder in rest)})")
+    return f"; live then: {', '.join(parts)}"

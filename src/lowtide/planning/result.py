@@ -1,0 +1,83 @@
+"""What planning found: a verified plan, and how good it is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lowtide.analysis.budget import Budget
+from lowtide.plan import Plan, Status
+from lowtide.planning.draft import Draft
+from lowtide.recompute.unrolled import first_runs
+from lowtide.search import Proof, moved_ops
+from lowtide.timeline import Transfers, transfers_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A verified plan and how good it is. Byte figures are per memory space and leave persistent buffers out."""
+
+    plan: Plan
+    budget: Budget
+    """What the plan had to stay within, per memory space."""
+    status: Status
+    scheduler: str
+    """The order that was chosen, by name; "fit" for one made to fit the budget, "baseline" for the program as it is."""
+    moved_ops: int
+    """How many ops left their places: those outside a longest common subsequence with the program order."""
+    baseline_peak_bytes: Mapping[str, int]
+    """Peak of the untouched program."""
+    peak_bytes: Mapping[str, int]
+    arena_bytes: Mapping[str, int]
+    arena_lower_bound_bytes: Mapping[str, int]
+    """What no placement of this plan's buffers can beat, as far as it is known."""
+    lower_bound_bytes: Mapping[str, int]
+    """What no plan can beat with the allowed techniques."""
+    proof: Proof | None
+    """What shows that no order can beat the bound, for `lowtide.search.check_proof`; None when Ctrl-C came first."""
+    persistent_bytes: Mapping[str, int]
+    base_cost: float
+    """Run time of the program, in the unit of the ops' costs."""
+    extra_cost: float
+    """What runs again and what waits for copies, in the same unit."""
+    extra_cost_bound: float | None
+    """What every plan within the budget costs at least whose first runs follow the base order; None where none fits."""
+    base_order: str
+    """The order of first runs that this bound holds for, by name."""
+    costs: str
+    """The profile that priced the ops."""
+    reruns: int
+    """How many runs are repeated ones."""
+    transfers: Transfers
+    """What is copied to other memory spaces and back, and what waits for it."""
+    seconds: float
+    """What planning took."""
+    shortfall: str | None
+    """Why the budget is not met, in one sentence; None when it is, or when there is none."""
+
+
+def result_of(draft: Draft, seconds: float) -> Result:
+    """Return what a draft says once it has gone through all stages; planning it took `seconds`."""
+    graph, plan, packing = draft.graph, draft.plan, draft.packing
+    order = plan.order()
+    return Result(
+        plan=plan,
+        budget=draft.budget,
+        status=plan.status,
+        scheduler=draft.scheduler,
+        moved_ops=len(moved_ops(first_runs(order.tolist()), draft.problem.given_order())),
+        baseline_peak_bytes=draft.untouched_peak_bytes,
+        peak_bytes=plan.peak_bytes,
+        arena_bytes=plan.arena_bytes,
+        arena_lower_bound_bytes=plan.peak_bytes if packing is None else packing.lower_bound_bytes,
+        lower_bound_bytes=plan.lower_bound_bytes,
+        proof=draft.proof,
+        persistent_bytes=graph.persistent_bytes(),
+        base_cost=float(draft.prices.seconds.sum()),
+        extra_cost=draft.extra_cost,
+        extra_cost_bound=draft.extra_cost_bound,
+        base_order=draft.base_order or draft.scheduler,
+        costs=draft.prices.profile,
+        reruns=len(order) - graph.n_ops,
+        transfers=transfers_of(graph, plan, draft.prices),
+        seconds=seconds,
+        shortfall=draft.shortfall,
+    )

@@ -1,0 +1,84 @@
+"""The third stage: time for memory, by running ops again and by copies to the host, where no order alone fits."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from lowtide.analysis.footprint import simulate
+from lowtide.analysis.lower_bounds import LowerBound
+from lowtide.analysis.problem import Order, Problem
+from lowtide.offload import plan_within_budget as plan_with_offload
+from lowtide.plan import Status
+from lowtide.planning.draft import Draft, stage
+from lowtide.progress import Report
+from lowtide.recompute import compose, least_possible
+from lowtide.recompute.result import RecomputeResult
+from lowtide.techniques import NEED_BUDGET
+
+
+@stage
+def trade(draft: Draft, report: Report) -> Draft:
+    """Return the draft with the cheapest plan found that fits the first memory space, and what it is worth.
+
+    What runs again is chosen first (`recompute.compose`); where offload is allowed, copies to the host are tried on
+    the same base order, alone and together with reruns, and the least slow-down wins. The draft's order is a base
+    beside the given one where any order may be taken. Infeasible is claimed where no order can fit, or none may be
+    chosen; else a plan that does not fit is feasible, with the reason why.
+    """
+    if not draft.settings.techniques & NEED_BUDGET or draft.interrupted or draft.fits:
+        return draft
+    graph = draft.graph
+    most = draft.budget.allowed[graph.spaces[0].name] or 0
+    base, result = _cheapest(draft, most, report)
+    bounds = bounds_with_reruns(draft.problem)
+    judged = replace(
+        draft,
+        base_order=base,
+        extra_cost_bound=result.extra_cost_bound if math.isfinite(result.extra_cost_bound) else None,
+        bounds=bounds,
+        proof=None,
+        status=_status(result, bounds[0].peak_bytes > most, draft.settings.chooses_order),
+        shortfall=result.shortfall,
+    )
+    plan = replace(result.plan, peak_bytes=simulate(graph, result.plan).peak_bytes)
+    return replace(judged.taking(plan), extra_cost=result.extra_cost) if draft.is_beaten_by(plan) else judged
+
+
+def bounds_with_reruns(problem: Problem) -> tuple[LowerBound, ...]:
+    """Return, per memory space, what no plan can beat, in any order and whatever runs again."""
+    return tuple(least_possible(problem, space) for space in range(len(problem.graph.spaces)))
+
+
+def _cheapest(draft: Draft, most: int, report: Report) -> tuple[str, RecomputeResult]:
+    """Return the cheapest plan within a limit, and the name of its base order."""
+    problem, prices, settings = draft.problem, draft.prices, draft.settings
+    traded = settings.techniques & NEED_BUDGET
+    orders: list[tuple[str, Order]] = [("given", problem.given_order())]
+    if settings.chooses_order and not np.array_equal(draft.plan.order(), orders[0][1]):
+        orders.append((draft.scheduler, draft.plan.order()))
+    (base, order), alone = orders[-1], None
+    if "recompute" in traded:
+        found = compose(
+            problem,
+            orders,
+            most,
+            cost=prices.seconds,
+            reorder=settings.chooses_order,
+            effort=settings.effort,
+            progress=report,
+        )
+        base, order, alone = found.base, found.order, found.result
+        if "offload" not in traded:
+            return base, alone
+    report(f"choosing what goes to the host ({base})")
+    offloaded = plan_with_offload(
+        problem, order, most, prices=prices, allow=traded, effort=settings.effort, alone=alone
+    )
+    return base, offloaded if alone is None or offloaded.rank < alone.rank else alone
+
+
+def _status(result: RecomputeResult, impossible: bool, reorder: bool) -> Status:
+    if result.fits:
+        return "optimal" if result.status == "optimal" else "feasible"
+    return "infeasible" if impossible or (result.status == "infeasible" and not reorder) else "feasible"

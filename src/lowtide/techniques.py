@@ -1,0 +1,33 @@
+"""The techniques a plan may use beyond running the program as it stands, by name, and the checks of such names."""
+
+from collections.abc import Iterable
+
+from lowtide.errors import UsageError
+
+Techniques = frozenset[str]
+TECHNIQUES = ("reorder", "share", "recompute", "offload")
+"""All of them: another order, in-place pairs, running ops again, copies to another memory space and back."""
+COST_NOTHING: Techniques = frozenset({"reorder", "share"})
+"""Those that leave the run time as it is."""
+NEED_BUDGET: Techniques = frozenset({"recompute", "offload"})
+"""Those that trade time for memory, and so are used to fit a budget only."""
+
+
+def checked_techniques(names: Iterable[str]) -> Techniques:
+    """Return techniques by their names; raises UsageError for a name that is none."""
+    techniques = frozenset([names] if isinstance(names, str) else names)
+    unknown = sorted(techniques.difference(TECHNIQUES))
+    if unknown:
+        raise UsageError(f"unknown technique {unknown[0]!r}; choose among {', '.join(TECHNIQUES)}")
+    return techniques
+
+
+def refuse_ignored(allowed: Iterable[str], ignored: Iterable[str], because: str, instead: str) -> None:
+    """Raise UsageError where a technique is allowed that would be ignored, with the reason and what to do instead."""
+    for technique in sorted(set(allowed).intersection(ignored)):
+        raise UsageError(f"technique {technique!r} would be ignored: {because}; {instead}, or leave it out")
+
+
+def refuse_without_budget(allowed: Iterable[str]) -> None:
+    """Raise UsageError where a technique is allowed that trades time for memory, though no budget asks for that."""
+    refuse_ignored(allowed, NEED_BUDGET, "it trades time for a budget, and there is none", "give a budget")

@@ -1,0 +1,155 @@
+"""What every framework's contract needs of it: one small program, the same everywhere, and a way to run it.
+
+The program concatenates two inputs with themselves, sums both results and adds the sums: two wide branches that the
+given order holds at once and the best order holds one after the other. A new framework adds one entry here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lowtide.graph import Graph, GraphBuilder, Lifetime, write_graph_file
+
+COPIES = 8
+SUM_BYTES = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What is known of the program for inputs of so many 32-bit floats each."""
+
+    elements: int = 256
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of one input."""
+        return 4 * self.elements
+
+    @property
+    def wide_bytes(self) -> int:
+        """Bytes of one input beside itself, so many times."""
+        return COPIES * self.input_bytes
+
+    @property
+    def buffer_bytes(self) -> list[int]:
+        """Bytes of all buffers, ascending: three sums, two inputs, two wide ones."""
+        return [SUM_BYTES] * 3 + [self.input_bytes] * 2 + [self.wide_bytes] * 2
+
+    @property
+    def baseline_peak(self) -> int:
+        """Peak of the program as it stands, at the first sum: both inputs, both wide buffers."""
+        return 2 * self.input_bytes + 2 * self.wide_bytes + SUM_BYTES
+
+    @property
+    def best_peak(self) -> int:
+        """Peak of the best order, at the second sum: both inputs, one wide buffer, the first sum."""
+        return 2 * self.input_bytes + self.wide_bytes + 2 * SUM_BYTES
+
+
+N_OPS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One framework, or graph files."""
+
+    name: str
+    """Its name in `lowtide.frameworks.table`, or "graph_file"."""
+    make: Callable[[int], Any]
+    """The program for inputs of so many floats, as the framework's own object."""
+    write: Callable[[Any, Path], Path]
+    """Write a program to a file in a folder, in the framework's own format, and return its path."""
+    run: Callable[[Any], bytes] | None
+    """Run a program, original or applied, on the same inputs every time; return the bits of its result.
+
+    None for graph files, which have no kernels."""
+    times_single_ops: bool = False
+    """Whether it can time every op alone."""
+    copies_to_host: bool = False
+    """Whether its programs carry out a plan's copies to a host."""
+
+
+def _graph(elements: int) -> Graph:
+    known = Known(elements=elements)
+    builder = GraphBuilder("branches")
+    inputs = [builder.add_buffer(name, known.input_bytes, Lifetime.INPUT) for name in ("x", "z")]
+    wide = [builder.add_buffer(name, known.wide_bytes) for name in ("left", "right")]
+    sums = [builder.add_buffer(name, SUM_BYTES) for name in ("a", "b")]
+    result = builder.add_buffer("y", SUM_BYTES, Lifetime.OUTPUT)
+    for read, written in (*zip(inputs, wide, strict=True), *zip(wide, sums, strict=True)):
+        builder.add_op(f"op{written}", "op", reads=[read], writes=[written])
+    builder.add_op("add", "add", reads=sums, writes=[result])
+    return builder.build()
+
+
+def _write_graph(graph: Graph, folder: Path) -> Path:
+    write_graph_file(graph, folder / "program.graph.json")
+    return folder / "program.graph.json"
+
+
+def _onnx(elements: int) -> Any:
+    from onnx import TensorProto, helper
+
+    nodes = [
+        helper.make_node("Concat", ["x"] * COPIES, ["left"], axis=0),
+        helper.make_node("Concat", ["z"] * COPIES, ["right"], axis=0),
+        helper.make_node("ReduceSum", ["left"], ["a"]),
+        helper.make_node("ReduceSum", ["right"], ["b"]),
+        helper.make_node("Add", ["a", "b"], ["y"]),
+    ]
+    x, z, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [size])
+        for name, size in (("x", elements), ("z", elements), ("y", 1))
+    )
+    graph = helper.make_graph(nodes, "branches", [x, z], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _write_onnx(program: Any, folder: Path) -> Path:
+    (folder / "program.onnx").write_bytes(program.SerializeToString())
+    return folder / "program.onnx"
+
+
+def _run_onnx(program: Any) -> bytes:
+    import onnxruntime
+
+    session: Any = onnxruntime.InferenceSession(program.SerializeToString(), providers=["CPUExecutionProvider"])
+    size = program.graph.input[0].type.tensor_type.shape.dim[0].dim_value
+    return session.run(None, {"x": _floats(size, 7), "z": _floats(size, 9)})[0].tobytes()
+
+
+def _torch(elements: int) -> Any:
+    import torch
+
+    class Branches(torch.nn.Module):
+        def forward(self, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+            left, right = torch.cat([x] * COPIES), torch.cat([z] * COPIES)
+            return left.sum(0, keepdim=True) + right.sum(0, keepdim=True)
+
+    return Branches(), (torch.from_numpy(_floats(elements, 7)), torch.from_numpy(_floats(elements, 9)))
+
+
+def _write_torch(program: Any, folder: Path) -> Path:
+    import torch
+
+    torch.export.save(torch.export.export(*program), folder / "program.pt2")
+    return folder / "program.pt2"
+
+
+def _run_torch(program: Any) -> bytes:
+    function, inputs = program if isinstance(program, tuple) else (program, _torch(Known().elements)[1])
+    return function(*inputs).numpy().tobytes()
+
+
+def _floats(size: int, divisor: int) -> np.ndarray:
+    return np.arange(size, dtype=np.float32) / divisor
+
+
+ENTRIES = [
+    Entry(name="graph_file", make=_graph, write=_write_graph, run=None),
+    Entry(name="onnx", make=_onnx, write=_write_onnx, run=_run_onnx),
+    Entry(name="torch", make=_torch, write=_write_torch, run=_run_torch, times_single_ops=True, copies_to_host=True),
+]

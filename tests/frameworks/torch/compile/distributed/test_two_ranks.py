@@ -1,0 +1,109 @@
+"""Two real processes over gloo: the same losses as without lowtide, the same plans on both, and clear refusals."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lowtide.torch import save_plans
+
+SCRIPT = Path(__file__).parent / "one_rank.py"
+MOST_SECONDS = 240
+WAYS = ["data_parallel", "fully_sharded", "tensor_parallel"]
+
+
+@pytest.fixture(scope="module", name="ranks")
+def ranks_fixture(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Run both ranks to their end, or kill both when one fails or the time is over; gives what each wrote down."""
+    folder = tmp_path_factory.mktemp("ranks")
+    logs = [(folder / f"{rank}.log").open("w") for rank in range(2)]
+    command = [sys.executable, str(SCRIPT)]
+    processes = [
+        subprocess.Popen([*command, str(rank), str(folder / "store"), str(folder)], stdout=log, stderr=log)
+        for rank, log in enumerate(logs)
+    ]
+    end = time.monotonic() + MOST_SECONDS
+    while any(process.poll() is None for process in processes) and time.monotonic() < end:
+        if any(process.poll() for process in processes):
+            break
+        time.sleep(0.1)
+    for process, log in zip(processes, logs, strict=True):
+        process.kill()
+        process.wait()
+        log.close()
+    written = [folder / f"{rank}.json" for rank in range(2)]
+    text = "\n".join((folder / f"{rank}.log").read_text(encoding="utf-8")[-2000:] for rank in range(2))
+    assert all(path.exists() for path in written), text
+    return [json.loads(path.read_text(encoding="utf-8")) for path in written]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_training_is_bit_equal_to_eager(ranks: list[dict[str, Any]], way: str) -> None:
+    """Losses and parameters after three steps within 60 % of memory, on both ranks."""
+    for rank in ranks:
+        assert rank[way]["planned"]["values"] == rank[way]["eager"]["values"]
+        assert rank[way]["planned"]["fingerprints"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_plans_are_the_same_on_both_ranks(ranks: list[dict[str, Any]], way: str) -> None:
+    """The same graphs in the same order, and the same steps in each."""
+    first, second = (rank[way]["planned"] for rank in ranks)
+    assert first["fingerprints"] == second["fingerprints"]
+    assert first["orders"] == second["orders"]
+
+
+def test_collectives_keep_their_order_and_run_once(ranks: list[dict[str, Any]]) -> None:
+    """Though other ops of the tensor-parallel graph run again, its collectives stand as in the program."""
+    planned = ranks[0]["tensor_parallel"]["planned"]
+    assert planned["reruns"] > 0
+    for before, after in planned["collectives"]:
+        assert before == after
+        assert before
+
+
+def test_plans_saved_on_one_rank_are_followed_on_all(ranks: list[dict[str, Any]]) -> None:
+    """Nothing is planned anew, and everything comes out as it did."""
+    for rank in ranks:
+        planned, loaded = rank["tensor_parallel"]["planned"], rank["loaded"]
+        assert set(loaded["schedulers"]) == {"plan file"}
+        assert {key: loaded[key] for key in ("values", "fingerprints", "orders")} == {
+            key: planned[key] for key in ("values", "fingerprints", "orders")
+        }
+
+
+def test_a_program_without_a_saved_plan_is_refused(ranks: list[dict[str, Any]]) -> None:
+    """The message names folder and graph, and says what to do."""
+    for rank in ranks:
+        assert "plans is for '<lambda> (one_rank.py:" in rank["no plan"]
+        assert "leave the option plans out" in rank["no plan"]
+        assert rank["no plan"].startswith("FingerprintError: ")
+
+
+def test_different_programs_around_a_collective_are_refused_on_every_rank(ranks: list[dict[str, Any]]) -> None:
+    """Each names the other in one line; without collectives, or where the user says so, ranks may differ."""
+    for number, rank in enumerate(ranks):
+        assert f"rank {number} is about to plan another '" in rank["another program"]
+        assert f"' than rank {1 - number};" in rank["another program"]
+        assert "\n" not in rank["another program"]
+        assert not rank["another program, anyway"]
+
+
+def test_a_rank_whose_partner_plans_nothing_goes_on_with_a_warning(ranks: list[dict[str, Any]]) -> None:
+    """Nobody waits for ever for a rank that compiles nothing."""
+    assert "planned without comparing it: rank 1 planned nothing for 0 s" in ranks[0]["alone"]
+    assert not ranks[1]["alone"]
+
+
+def test_saving_plans_before_there_are_any_is_refused(tmp_path: Path) -> None:
+    """One line says what to do first."""
+    from lowtide.errors import UsageError
+    from lowtide.frameworks.torch.compile.programs import forget_programs
+
+    forget_programs()
+    with pytest.raises(UsageError, match="call the compiled function first"):
+        save_plans(tmp_path)

@@ -1,0 +1,78 @@
+"""Copies to the host under Inductor: extern kernels in the plan's order, the gradients of eager, less memory."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._inductor import config
+from torch._inductor.utils import run_and_get_code
+
+from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
+from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.frameworks.torch.measure.host_peak import host_peak_of_call
+from lowtide.plan import StepKind
+
+CPU = torch.device("cpu")
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"
+)
+"""Inductor's own; lowtide's warnings still end a test."""
+
+
+class Layers(nn.Module):
+    """Linear layers with activations, first and last weight tied, and the loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(6))
+        self.layers[-1].weight = self.layers[0].weight  # pyright: ignore[reportAttributeAccessIssue]
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            value = nn.functional.gelu(layer(value))
+        return value.pow(2).mean()
+
+
+@pytest.fixture(name="model")
+def model_fixture() -> Iterator[nn.Module]:
+    """Give a model; nothing comes from a cache."""
+    torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+    forget_programs()
+    torch.manual_seed(3)
+    with config.patch(fx_graph_cache=False):
+        yield Layers()
+
+
+def _gradients(model: nn.Module, run: Callable[..., Any], batch: torch.Tensor) -> list[torch.Tensor]:
+    model.zero_grad()
+    run(batch).backward()
+    return [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+
+
+def _calls(codes: list[str], op: str) -> int:
+    return sum(code.count(f"torch.ops.lowtide.{op}.default(") for code in codes)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_copies_survive_in_the_generated_code_and_gradients_are_those_of_eager(model: nn.Module, dynamic: bool) -> None:
+    batch = torch.randn(512, 64)
+    options = {"budget": "65%", "allow": ["reorder", "offload"], "host_bandwidth": "2 GB/s"}
+    compiled = torch.compile(model, backend="lowtide", dynamic=dynamic, options=options)
+    found, codes = run_and_get_code(lambda: _gradients(model, compiled, batch))
+    for one, other in zip(found, _gradients(model, model, batch), strict=True):
+        torch.testing.assert_close(one, other)
+    (program,) = planned_programs()
+    plan = program.result.plan
+    n_out, n_in = (int((plan.kinds == kind).sum()) for kind in (StepKind.COPY_OUT, StepKind.COPY_IN))
+    assert n_out > 0
+    assert (_calls(codes, "copy_to_host"), _calls(codes, "copy_to_device")) == (n_out, n_in)
+    assert _calls(codes, "wait_for_copy") == n_out + n_in
+
+    _gradients(model, compiled, batch)
+    model.zero_grad()
+    on_host, (peak, _) = host_peak_of_call(lambda: peak_of_call(lambda: compiled(batch).backward(), CPU), CPU)
+    assert on_host == program.result.peak_bytes["host"]
+    assert peak + batch.nbytes <= 1.02 * program.result.peak_bytes["cpu"]

@@ -1,0 +1,54 @@
+"""Options of the backend are checked in one line before anything is traced."""
+
+import pytest
+import torch
+
+from lowtide.errors import UsageError
+from lowtide.frameworks.torch.compile.options import Options
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"bugdet": "1 GiB"}, "no option 'bugdet'; it takes budget"),
+        ({"compiler": "gcc"}, "unknown compiler 'gcc'; choose one of inductor, eager"),
+        ({"allow": ["sleep"]}, "unknown technique 'sleep'; choose among reorder"),
+        ({"effort": "much"}, "unknown effort 'much'"),
+        ({"costs": "cheap"}, "unknown costs 'cheap'"),
+    ],
+)
+def test_what_does_not_exist_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Options.parse(given)
+
+
+def test_nothing_runs_again_without_a_budget() -> None:
+    assert "recompute" not in Options.parse({"compiler": "eager"}).techniques
+    assert "recompute" in Options.parse({"compiler": "eager", "budget": "50%"}).techniques
+
+
+def test_torch_compile_finds_the_backend_by_its_name() -> None:
+    assert "lowtide" in torch._dynamo.list_backends(exclude_tags=())  # pyright: ignore[reportPrivateUsage]
+
+
+def test_nothing_goes_to_the_host_unasked() -> None:
+    assert "offload" not in Options.parse({"budget": "50%"}).techniques
+    asked = {"allow": ["reorder", "offload"], "host_bandwidth": "25 GB/s", "host_capacity": "64 GiB"}
+    assert "offload" in Options.parse({"budget": "50%", **asked}).techniques
+    with pytest.raises(UsageError, match=r"technique 'offload' would be ignored: .* give a budget"):
+        Options.parse(asked)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"host_bandwidth": "25 GB/s"}, "add 'offload' to allow"),
+        ({"host_capacity": "8 GiB", "allow": ["recompute"]}, "add 'offload' to allow"),
+        ({"host_bandwidth": "fast", "allow": ["offload"]}, "cannot read 'fast' as a bandwidth"),
+        ({"host_bandwidth": 0, "allow": ["offload"]}, "more than 0"),
+        ({"host_capacity": "much", "allow": ["offload"]}, "cannot read 'much' as a size"),
+    ],
+)
+def test_a_host_that_makes_no_sense_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Options.parse(given)

@@ -1,0 +1,107 @@
+"""Convolutions on the CPU: what the model says they take for themselves is what they take, or a stated bit more."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.frameworks.torch.reading.measured_scratch import SCALARS, measured_scratch, modeled_scratch
+
+aten = torch.ops.aten
+SHARE, SHARE_ALONE, CONSTANT = 0.5, 1.5, 600_000
+"""The model may be above the measured scratch by this part of what the op reads and writes and so many bytes: one
+image with a border and accumulators. Where every channel is alone there are several kernels: more, and blocks."""
+BLOCKS_ALONE = 16 * 16 * 4
+"""Bytes for every number of a weight in blocks of channels."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A convolution of random numbers."""
+
+    images: int
+    pixels: int
+    sources: int
+    results: int
+    kernel: int
+    stride: int
+    padding: int
+    groups: int
+    channels_last: bool
+    gradient_last: bool
+    bias: bool
+    dtype: torch.dtype
+    image_gradient: bool
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Return the arguments of aten.convolution."""
+        image = torch.randn(self.images, self.sources, self.pixels, self.pixels, dtype=self.dtype)
+        if self.channels_last:
+            image = image.contiguous(memory_format=torch.channels_last)
+        weight = torch.randn(self.results, self.sources // self.groups, self.kernel, self.kernel, dtype=self.dtype)
+        bias = torch.randn(self.results, dtype=self.dtype) if self.bias else None
+        return (image, weight, bias, [self.stride] * 2, [self.padding] * 2, [1, 1], False, [0, 0], self.groups)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Draw plain and strided convolutions, of every channel alone, of patches; small and large batches."""
+    shape = draw(st.sampled_from(["plain", "plain", "plain", "alone", "patches"]))
+    channels = st.sampled_from([8, 16, 24, 32, 48, 64])
+    if shape == "patches":
+        kernel = stride = draw(st.sampled_from([4, 8, 14, 16]))
+        sources, results, padding, pixels = 3, draw(channels), 0, draw(st.sampled_from([48, 64, 96]))
+    else:
+        kernel, stride = draw(st.sampled_from([1, 3, 5, 7])), draw(st.sampled_from([1, 1, 2]))
+        sources, results = draw(st.sampled_from([3, 16, 32, 48, 64])), draw(channels)
+        padding, pixels = kernel // 2, draw(st.sampled_from([8, 12, 16, 24, 33]))
+    if shape == "alone":
+        kernel, padding, sources = max(3, kernel), max(3, kernel) // 2, results
+    last = draw(st.booleans())
+    return Case(
+        images=draw(st.sampled_from([1, 2, 4, 8, 16])),
+        pixels=pixels,
+        sources=sources,
+        results=results,
+        kernel=kernel,
+        stride=stride,
+        padding=padding,
+        groups=sources if shape == "alone" else 1,
+        channels_last=last,
+        gradient_last=draw(st.sampled_from([last, last, False, True])),
+        bias=draw(st.booleans()),
+        dtype=draw(st.sampled_from([torch.float32] * 4 + [torch.float64])),
+        image_gradient=draw(st.sampled_from([True, True, False])),
+    )
+
+
+def _check(case: Case, measured: int, modeled: int, *operands: torch.Tensor) -> None:
+    touched = sum(tensor.nbytes for tensor in operands)
+    share, blocks = (SHARE, 0) if case.groups == 1 else (SHARE_ALONE, BLOCKS_ALONE * case.results * case.kernel**2)
+    assert measured <= modeled + SCALARS
+    assert modeled <= measured + share * touched + blocks + CONSTANT
+
+
+@settings(max_examples=40)
+@given(cases())
+def test_a_convolution_takes_what_the_model_says(case: Case) -> None:
+    arguments = case.arguments()
+    measured = measured_scratch(lambda: aten.convolution.default(*arguments))
+    result = aten.convolution.default(*arguments)
+    _check(case, measured, modeled_scratch(aten.convolution.default, *arguments), *arguments[:2], result)
+
+
+@settings(max_examples=40)
+@given(cases())
+def test_the_gradients_of_a_convolution_take_what_the_model_says(case: Case) -> None:
+    image, weight, _, *settings_of = case.arguments()
+    gradient = torch.randn_like(aten.convolution.default(image, weight, None, *settings_of))
+    form = torch.channels_last if case.gradient_last else torch.contiguous_format
+    gradient = gradient.contiguous(memory_format=form)
+    wanted = [case.image_gradient, True, case.bias]
+    arguments = (gradient, image, weight, [case.results], *settings_of, wanted)
+    measured = measured_scratch(lambda: aten.convolution_backward.default(*arguments))
+    modeled = modeled_scratch(aten.convolution_backward.default, *arguments)
+    _check(case, measured, modeled, gradient, image, weight)

@@ -1,0 +1,257 @@
+"""One example program for every rewrite: small, with what the rewrite applies to and what it must leave alone."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import CheckpointPolicy
+
+from lowtide.frameworks.torch.internals.aot_autograd import merge_common_subexpressions
+from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary
+from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
+from lowtide.frameworks.torch.rewrites.chunks.regions import find_regions
+from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
+from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
+from lowtide.frameworks.torch.rewrites.run import run_rewrites
+from lowtide.frameworks.torch.rewrites.save_inputs_flat import SaveInputsFlat
+from lowtide.frameworks.torch.rewrites.table import REWRITES
+from lowtide.frameworks.torch.rewrites.take_inputs_flat import TakeInputsFlat
+from lowtide.graph import Lifetime
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Example:
+    """A rewrite and a program; what an input is called in the function, its placeholder is, with `_1` behind."""
+
+    rewrite: Rewrite[Any]
+    module: GraphModule
+    given: dict[str, torch.Tensor]
+    """What the inputs hold, by placeholder."""
+    differ: frozenset[int] = field(default_factory=frozenset[int])
+    """The outputs whose bits may differ, as the rewrite says itself."""
+
+
+def trace(function: Callable[..., Any], *inputs: torch.Tensor) -> GraphModule:
+    """Trace a function as it is written, in-place operations included."""
+    return make_fx(function, tracing_mode="fake")(*inputs)
+
+
+def example(name: str) -> Example:
+    """Return the example of a rewrite, the same each time."""
+    torch.manual_seed(0)
+    return _EXAMPLES[name]()
+
+
+def _of(rewrite: Rewrite[Any], module: GraphModule, inputs: Sequence[torch.Tensor], **more: Any) -> Example:
+    names = [str(node.target) for node in module.graph.find_nodes(op="placeholder")]
+    return Example(rewrite, module, dict(zip(names, inputs, strict=True)), **more)
+
+
+def _plain(name: str, function: Callable[..., Any], *inputs: torch.Tensor) -> Example:
+    return _of(REWRITES[name](), trace(function, *inputs), inputs)
+
+
+def _split_foreach() -> Example:
+    def update(p: Any, q: Any, g: Any, h: Any) -> Any:
+        scaled = torch._foreach_mul([g, h], 0.5)
+        torch._foreach_add_([p, q], scaled, alpha=-0.1)
+        settings = {"weight_decay": 0.1, "momentum": 0.0, "lr": 0.1, "dampening": 0.0, "nesterov": False}
+        torch._fused_sgd_([p, q], [g, h], [], **settings, maximize=False, is_first_step=False)
+        return scaled[1].view(-1), torch._foreach_neg([p])[0]
+
+    shapes = ((4, 3), (5,), (4, 3), (5,))
+    return _plain("split-foreach", update, *(torch.randn(shape) for shape in shapes))
+
+
+def _canonicalize() -> Example:
+    def make(x: Any) -> Any:
+        zeros = torch.zeros_like(x)
+        zeros.view(-1).add_(1)
+        return (
+            zeros,
+            torch.ones_like(x.t()),
+            x.new_full((2,), 7),
+            torch.full_like(x, 3).mul(torch.empty_like(x).zero_()),
+        )
+
+    return _plain("canonicalize", make, torch.randn(4, 3))
+
+
+def _batch_norm() -> Example:
+    def train(x: Any, weight: Any, bias: Any, mean: Any, var: Any) -> Any:
+        out, *saved = aten.native_batch_norm(x, weight, bias, mean, var, True, 0.1, 1e-5)
+        known = aten.native_batch_norm(x, weight, bias, mean, var, False, 0.1, 1e-5)[0]
+        grads = aten.native_batch_norm_backward(out, x, weight, mean, var, *saved, True, 1e-5, [True] * 3)
+        return out.view(-1), known, *grads
+
+    return _plain("split-batch-norm", train, torch.randn(4, 3, 2), *(torch.rand(3) + 0.5 for _ in range(4)))
+
+
+def _out_of_place() -> Example:
+    def step(x: Any, state: Any) -> Any:
+        y = x * 2
+        y.relu_()
+        y.add_(1)
+        seen = y.view(-1)
+        kept = x.exp()
+        alias = kept.view(-1)
+        kept.mul_(3)
+        loss = (seen.sum() + alias.sum()).neg()
+        state.add_(loss)
+        return loss
+
+    module = trace(step, *(inputs := (torch.randn(4, 3), torch.zeros(()))))
+    (last,) = module.graph.find_nodes(op="call_function", target=aten.neg.default)
+    return _of(WriteOutOfPlace(last.name), module, inputs)
+
+
+def _in_chunks() -> Example:
+    def update(p: Any, momentum: Any, left: Any, right: Any, tokens: Any, rows: Any) -> Any:
+        gradient = torch.mm(left, right) + aten.embedding_dense_backward(rows, tokens, p.shape[0], 3, False)
+        momentum.mul_(0.9).add_(gradient)
+        p.add_(momentum * -0.1)
+        return p[:2].clone()
+
+    tokens = torch.randint(0, 700, (5,))
+    inputs = (torch.randn(700, 512), torch.randn(700, 512), torch.randn(700, 2), torch.randn(2, 512), tokens)
+    module = trace(update, *(given := (*inputs, torch.randn(5, 512))))
+    (region,) = find_regions(module.graph)
+    return _of(InChunks(((region, 400),)), module, given)
+
+
+def lifetimes(module: GraphModule) -> list[tuple[str, Lifetime]]:
+    """Return name and lifetime of all inputs of an example."""
+    return [(node.name, Lifetime.INPUT) for node in module.graph.find_nodes(op="placeholder")]
+
+
+def _dead_code() -> Example:
+    def compute(x: Any, state: Any) -> Any:
+        x.exp().sin()
+        state.add_(1)
+        return x.cos()
+
+    return _plain("drop-dead-code", compute, torch.randn(3), torch.zeros(3))
+
+
+def _twice(x: Any) -> Any:
+    first, second = x.exp(), x.exp()
+    return first.sum() * second.view(-1), torch.bernoulli(x.sigmoid()) + torch.bernoulli(x.sigmoid())
+
+
+def _stale_views() -> Example:
+    """PyTorch merges the two and leaves the view behind."""
+    module = trace(_twice, x := torch.randn(2, 3))
+    merge_common_subexpressions(module)
+    return _of(REWRITES["follow-views"](), module, [x])
+
+
+def _dropout() -> Example:
+    def drop(x: Any) -> Any:
+        out, mask = aten.native_dropout(x, 0.3, True)
+        return out.view(-1), mask.t(), aten.native_dropout(x, 1.0, True)[0]
+
+    return _plain("split-dropout", drop, torch.randn(4, 3))
+
+
+def _joint(x: Any, w: Any, tangents: Any) -> Any:
+    """Forward and backward pass of a dropout and a product, where the forward updates a statistic."""
+    hidden = x.exp()
+    kept, mask = aten.native_dropout(hidden, 0.5, True)
+    product = kept.mm(w)
+    given = tangents.sin() * product
+    return product, hidden.t().mm(given), (given.mm(w.t()) * mask).neg(), tangents.view(-1)
+
+
+def _joint_inputs() -> list[torch.Tensor]:
+    return [torch.randn(4, 3), torch.randn(3, 2), torch.randn(4, 2)]
+
+
+def _boundary() -> Example:
+    inputs = _joint_inputs()
+    return _of(InsertBoundary(1), trace(_joint, *inputs), inputs)
+
+
+def _snapshots() -> Example:
+    def norm(x: Any, mean: Any, large: Any) -> Any:
+        centered = x - mean.view(1, -1)
+        moved = large.sum(0)
+        mean.add_(moved)
+        large.zero_()
+        return centered, mean * 2
+
+    inputs = (torch.randn(4, 3), torch.randn(3), torch.randn(1 << 17, 3))
+    return _plain("snapshot-overwritten-inputs", norm, *inputs)
+
+
+def _checkpointed() -> Example:
+    """The first region's ops run again, but for its draw and what the second takes."""
+    inputs = _joint_inputs()
+    module = run_rewrites(trace(_joint, *inputs), [InsertBoundary(1)])
+    for node in module.graph.nodes:
+        if node.target in (aten.exp.default, aten.native_dropout.default, aten.t.default):
+            node.meta |= {"recompute": CheckpointPolicy.MUST_RECOMPUTE, "ac_graph_id": 1}
+    names = ("x_1", "w_1", "tangents_1")
+    return Example(REWRITES["repeat-checkpointed"](), module, dict(zip(names, inputs, strict=True)))
+
+
+def _old_contents() -> Example:
+    def forward(x: Any, state: Any) -> Any:
+        saved = state.view(-1)
+        out = x * 2
+        state.add_(1)
+        return out, x, saved, state
+
+    inputs = (torch.randn(3), torch.randn(3, 1))
+    return _of(SaveOldContents(1), trace(forward, *inputs), inputs, differ=frozenset((2, 3)))
+
+
+def _early_values() -> Example:
+    def chain(x: Any, w: Any) -> Any:
+        wide = x.mm(w)
+        small = wide.sin().sum(1)
+        mask = wide > 0
+        other = small.reshape(1, -1).mm(x)
+        late = x.mm(w)
+        return other.cos().exp(), mask * late.tanh()
+
+    return _plain("store-early-values", chain, torch.randn(4, 4), torch.randn(4, 64))
+
+
+def _convolve(x: Any, w: Any) -> Any:
+    return aten.convolution(x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1), x, w.sum(), w
+
+
+def _saved_flat() -> Example:
+    inputs = (torch.randn(2, 3, 4, 4), torch.randn(5, 3, 2, 2))
+    return _of(SaveInputsFlat(1), trace(_convolve, *inputs), inputs)
+
+
+def _taken_flat() -> Example:
+    inputs = (torch.randn(2, 3, 4, 4), torch.randn(5, 3, 2, 2))
+    return _of(TakeInputsFlat(("w_1",)), trace(lambda x, w: _convolve(x, w)[0], *inputs), inputs)
+
+
+_EXAMPLES: dict[str, Callable[[], Example]] = {
+    "split-foreach": _split_foreach,
+    "canonicalize": _canonicalize,
+    "split-batch-norm": _batch_norm,
+    "write-out-of-place": _out_of_place,
+    "in-chunks": _in_chunks,
+    "drop-dead-code": _dead_code,
+    "merge-common-subexpressions": lambda: _plain("merge-common-subexpressions", _twice, torch.randn(2, 3)),
+    "split-dropout": _dropout,
+    "insert-boundary": _boundary,
+    "snapshot-overwritten-inputs": _snapshots,
+    "follow-views": _stale_views,
+    "repeat-checkpointed": _checkpointed,
+    "save-old-contents": _old_contents,
+    "store-early-values": _early_values,
+    "save-inputs-flat": _saved_flat,
+    "take-inputs-flat": _taken_flat,
+}

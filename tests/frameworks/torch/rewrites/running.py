@@ -1,0 +1,72 @@
+"""Running a program for real, and what there is to compare about it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node
+from torch.utils import _pytree as pytree
+
+from lowtide.frameworks.torch.internals.tensors import storage_key
+from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
+
+Form = tuple[torch.dtype, torch.Size, tuple[int, ...]]
+
+
+@dataclass
+class Layout:
+    """The forms of the tensors that the nodes of a program stand for, and which lie in one storage."""
+
+    forms: dict[str, list[Form]] = field(default_factory=dict[str, list[Form]])
+    storages: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Per node, the first nodes that lie in the storages of its tensors."""
+    _first: dict[int, str] = field(default_factory=dict[int, str], repr=False, compare=False)
+    _held: list[Any] = field(default_factory=list[Any], repr=False, compare=False)
+
+    def add(self, name: str, value: Any) -> None:
+        """Note what a node stands for."""
+        tensors = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+        self._held.append(tensors)
+        self.forms[name] = [(tensor.dtype, tensor.shape, tensor.stride()) for tensor in tensors]
+        self.storages[name] = [self._first.setdefault(storage_key(tensor), name) for tensor in tensors]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run leaves behind."""
+
+    outputs: list[Any]
+    inputs: dict[str, torch.Tensor]
+    layout: Layout
+
+
+def run(module: GraphModule, given: dict[str, torch.Tensor]) -> Outcome:
+    """Run a program on copies of its inputs, from one random state; flat inputs are given flat, tangents as it asks."""
+    inputs = {name: tensor.clone() for name, tensor in given.items()}
+    layout = Layout()
+
+    class Run(Interpreter):
+        def run_node(self, n: Node) -> Any:
+            value = super().run_node(n)
+            if n.op != "output":
+                layout.add(n.name, value)
+            return value
+
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            if target is TURN_BACK:
+                return [tensor for name, tensor in inputs.items() if "tangents" in name]
+            return super().call_function(target, args, kwargs)
+
+    taken = module.graph.find_nodes(op="placeholder")
+    torch.manual_seed(1)
+    outputs = Run(module).run(*(inputs[str(node.target)].view(node.meta["val"].shape) for node in taken))
+    return Outcome(pytree.tree_leaves(outputs), inputs, layout)
+
+
+def planned_layout(module: GraphModule) -> Layout:
+    """Return what the fake values of a program say."""
+    layout = Layout()
+    for node in module.graph.nodes:
+        if node.op != "output":
+            layout.add(node.name, node.meta.get("val"))
+    return layout

@@ -1,0 +1,132 @@
+"""A step compiled by Inductor computes what eager does, to rounding, within the predicted memory."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch._inductor.config
+from torch import nn
+
+import lowtide.torch as lt
+from lowtide.errors import UnsupportedError, UsageError
+from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # Inductor's own
+N_STEPS = 4
+WIDTH = 64
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Compile in this process, into a folder of this test's own."""
+    monkeypatch.setitem(os.environ, "TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    with torch._inductor.config.patch(compile_threads=1):
+        yield
+    torch._dynamo.reset()
+
+
+def make_model() -> nn.Module:
+    """Return a small model with fixed random weights, in training mode."""
+    torch.manual_seed(1)
+    layers = [part for _ in range(2) for part in (nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Dropout(0.2))]
+    return nn.Sequential(*layers, nn.Linear(WIDTH, 4)).train()
+
+
+def classify(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the cross entropy over classes."""
+    return nn.functional.cross_entropy(model(inputs), labels)
+
+
+def batch(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a batch of feature rows and labels."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(256, WIDTH, generator=generator), torch.randint(0, 4, (256,), generator=generator)
+
+
+def test_losses_and_parameters_follow_a_schedule_as_in_eager_within_the_predicted_peak() -> None:
+    def run(compiled: bool) -> tuple[list[torch.Tensor], list[torch.Tensor], object]:
+        model = make_model()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+        if compiled:
+            step = lt.training_step(model, classify, optimizer, batch(0), compiler="inductor")
+        else:
+            step = lt.TrainingStep(model, classify, optimizer)
+        torch.manual_seed(3)
+        losses: list[torch.Tensor] = []
+        for seed in range(N_STEPS):
+            losses.append(step(*batch(seed)))
+            schedule.step()
+        return losses, [parameter.detach().clone() for parameter in model.parameters()], step
+
+    losses, parameters, _ = run(False)
+    compiled_losses, compiled_parameters, step = run(True)
+    torch.testing.assert_close(compiled_losses, losses)
+    torch.testing.assert_close(compiled_parameters, parameters, rtol=1e-4, atol=1e-5)
+    assert isinstance(step, lt.PlannedStep)
+    given = batch(0)
+    peak, _ = peak_of_call(lambda: step(*given), torch.device("cpu"))
+    assert peak + sum(tensor.nbytes for tensor in given) <= step.result.peak_bytes["cpu"] + 4096
+
+
+class Block(nn.Module):
+    """Attention over the rows of a batch and two layers, with dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH), nn.Dropout(0.1))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        query, key, value = self.qkv(self.first(rows)).unflatten(-1, (3, 4, WIDTH // 4)).permute(2, 0, 3, 1, 4)
+        weights = torch.softmax(query @ key.transpose(-1, -2) / 4, -1)
+        rows = rows + self.out((weights @ value).transpose(1, 2).flatten(2))
+        return rows + self.mlp(self.second(rows))
+
+
+def make_transformer() -> nn.Module:
+    """Return a small transformer with fixed random weights, in training mode."""
+    torch.manual_seed(1)
+    rows = nn.Unflatten(0, (4, 64))
+    return nn.Sequential(rows, Block(), Block(), nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4), nn.Flatten(0, 1)).train()
+
+
+def test_what_the_plan_runs_again_runs_again_under_inductor_within_the_predicted_peak() -> None:
+    """The update is the fused one of the plain step, spelled out for Inductor; state dicts know nothing of that."""
+
+    def run(compiled: bool) -> tuple[list[torch.Tensor], torch.optim.Optimizer, Any]:
+        model = make_transformer()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, fused=True)
+        step: Any = lt.TrainingStep(model, classify, optimizer)
+        if compiled:
+            step = lt.training_step(model, classify, optimizer, batch(0), compiler="inductor", budget="50%")
+        torch.manual_seed(3)
+        found = [step(*batch(seed)) for seed in range(N_STEPS)]
+        return [*found, *(parameter.detach().clone() for parameter in model.parameters())], optimizer, step
+
+    expected, plain, _ = run(False)
+    found, optimizer, step = run(True)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(optimizer.state_dict(), plain.state_dict(), rtol=1e-3, atol=1e-4)
+    assert step.result.reruns > 0
+    given = batch(0)
+    peak, _ = peak_of_call(lambda: step(*given), torch.device("cpu"))
+    measured, predicted = peak + sum(tensor.nbytes for tensor in given), step.result.peak_bytes["cpu"]
+    assert 0.85 * predicted <= measured <= predicted <= 0.5 * step.result.baseline_peak_bytes["cpu"]
+
+
+def test_what_inductor_cannot_do_is_refused_in_one_line() -> None:
+    model = make_model()
+    fused = torch.optim.AdamW(model.parameters(), fused=True)
+    plain = torch.optim.AdamW(model.parameters())
+    scaler = torch.amp.GradScaler("cpu")
+    with pytest.raises(UnsupportedError, match="GradScaler skips updates"):
+        lt.training_step(model, classify, fused, batch(0), compiler="inductor", grad_scaler=scaler)
+    with pytest.raises(UnsupportedError, match="several calls"):
+        lt.training_step(model, classify, plain, batch(0), compiler="inductor", accumulate=2)
+    with pytest.raises(UsageError, match="unknown compiler"):
+        lt.training_step(model, classify, plain, batch(0), compiler="gcc")  # type: ignore[arg-type]

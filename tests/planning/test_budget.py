@@ -1,0 +1,58 @@
+"""Budgets: what they count, and what ranks plans."""
+
+import pytest
+
+from lowtide.errors import UsageError
+from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.planning.budget import parse_budget
+
+
+def _graph(capacity: int | None = None) -> Graph:
+    builder = GraphBuilder("two spaces")
+    builder.add_space("device", capacity_bytes=capacity)
+    builder.add_space("host", capacity_bytes=70)
+    builder.add_buffer("weight", 1000, Lifetime.PERSISTENT)
+    builder.add_buffer("table", 50, Lifetime.PERSISTENT, space=1)
+    return builder.build()
+
+
+PEAK = {"device": 333, "host": 10}
+
+
+def test_without_a_budget_only_capacities_limit_and_persistent_buffers_take_their_share() -> None:
+    limit = parse_budget(None, _graph(), PEAK)
+    assert limit.allowed == {"device": None, "host": 20}
+    assert limit.limited_by["host"] == "its capacity"
+
+
+def test_bytes_hold_persistent_buffers_too_and_are_for_the_first_space() -> None:
+    for budget in (1200, "1200", "1.2 kB"):
+        limit = parse_budget(budget, _graph(), PEAK)
+        assert limit.allowed == {"device": 200, "host": 20}
+        assert limit.limited_by["device"] == "the budget"
+
+
+@pytest.mark.parametrize(
+    ("budget", "allowed"), [("100%", 333), ("70%", 233), (" 33.33 % ", 110), ("0%", 0), ("150%", 499)]
+)
+def test_a_percentage_is_of_the_baseline_without_persistent_buffers_rounded_down(budget: str, allowed: int) -> None:
+    assert parse_budget(budget, _graph(), PEAK).allowed["device"] == allowed
+
+
+def test_the_tighter_of_budget_and_capacity_counts() -> None:
+    assert parse_budget(1200, _graph(capacity=1100), PEAK).allowed["device"] == 100
+    assert parse_budget(1200, _graph(capacity=1300), PEAK).allowed["device"] == 200
+    assert parse_budget(900, _graph(), PEAK).allowed["device"] == -100
+
+
+@pytest.mark.parametrize("budget", ["%", "a%", "-5%", "1e3%", "50%%", "1234567%", "50 percent", "", "-1", "\u0665%"])
+def test_what_is_no_budget_is_a_usage_error(budget: str) -> None:
+    with pytest.raises(UsageError, match="cannot read"):
+        parse_budget(budget, _graph(), PEAK)
+
+
+def test_plans_rank_by_bytes_over_any_limit_first_and_by_all_bytes_then() -> None:
+    limit = parse_budget(1200, _graph(), PEAK)
+    fits, device_over, host_over = ({"device": d, "host": h} for d, h in ((200, 20), (201, 0), (0, 22)))
+    assert limit.rank(fits) == (0, 220)
+    assert limit.rank(fits) < limit.rank(device_over) < limit.rank(host_over)

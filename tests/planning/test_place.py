@@ -1,0 +1,55 @@
+"""The fifth stage: addresses for every buffer, those that are known already where none can be better."""
+
+from dataclasses import replace
+
+from lowtide.packing import pack_plan
+from lowtide.plan import verify
+from lowtide.planning.baseline import baseline
+from lowtide.planning.judge import judge
+from lowtide.planning.order import order
+from lowtide.planning.place import place
+from lowtide.planning.settings import PlanSettings
+from lowtide.progress import silent
+from tests.planning.graphs import diamond
+from tests.strategies import random_graph
+
+
+def test_a_placed_plan_has_addresses_and_claims_that_hold() -> None:
+    graph = random_graph(3, 30)
+    draft = place(judge(baseline(graph, PlanSettings()), silent), silent)
+    assert draft.packing is not None
+    assert draft.plan.addresses == draft.packing.addresses != ()
+    assert draft.plan.arena_bytes == draft.packing.arena_bytes
+    assert draft.plan.status == draft.status
+    verify(graph, draft.plan, check_capacity=False)
+
+
+def test_a_smallest_packing_that_an_earlier_stage_made_is_kept() -> None:
+    ordered = judge(order(baseline(diamond(), PlanSettings()), silent), silent)
+    assert ordered.packing is not None
+    assert ordered.packing.is_smallest
+    assert place(ordered, silent).packing is ordered.packing
+
+
+def test_a_packing_that_more_effort_could_beat_is_made_again() -> None:
+    ordered = judge(order(baseline(diamond(), PlanSettings()), silent), silent)
+    assert ordered.packing is not None
+    loose = replace(ordered.packing, lower_bound_bytes={"device": 0})
+    assert place(replace(ordered, packing=loose), silent).packing is not loose
+    fast = replace(ordered, packing=loose, settings=PlanSettings(effort="fast"))
+    assert place(fast, silent).packing is loose
+
+
+def test_ctrl_c_places_the_buffers_quickly_and_marks_the_plan() -> None:
+    pressed: list[str] = []
+
+    def press_once(stage: str) -> None:
+        if not pressed:
+            pressed.append(stage)
+            raise KeyboardInterrupt
+
+    graph = random_graph(3, 30)
+    draft = place(judge(baseline(graph, PlanSettings()), silent), press_once)
+    assert (draft.interrupted, draft.plan.status) == (True, "interrupted")
+    quick = pack_plan(graph, draft.plan, draft.problem.transient, effort="fast")
+    assert draft.plan.addresses == quick.addresses
