@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.frameworks.torch.reading.measured_scratch import SCALARS, measured_scratch, modeled_scratch
 
 aten = torch.ops.aten
-SHARE, SHARE_ALONE, CONSTANT = 0.5, 1.5, 600_000
+SHARE, SHARE_ALONE, CONSTANT = 0.5, 1.5, 800_000
 """The model may be above the measured scratch by this part of what the op reads and writes and so many bytes: one
 image with a border and accumulators. Where every channel is alone there are several kernels: more, and blocks."""
 BLOCKS_ALONE = 16 * 16 * 4
@@ -57,6 +57,8 @@ def cases(draw: st.DrawFn) -> Case:
         kernel, stride = draw(st.sampled_from([1, 3, 5, 7])), draw(st.sampled_from([1, 1, 2]))
         sources, results = draw(st.sampled_from([3, 16, 32, 48, 64])), draw(channels)
         padding, pixels = kernel // 2, draw(st.sampled_from([8, 12, 16, 24, 33]))
+    if kernel == 1 and stride > 1:
+        sources = max(sources, 16)  # PyTorch 2.13 itself writes out of bounds on fewer channels that stand together
     if shape == "alone":
         kernel, padding, sources = max(3, kernel), max(3, kernel) // 2, results
     last = draw(st.booleans())

@@ -13,16 +13,19 @@ _BLOCK, _WIDE_BLOCK = 16, 64
 """oneDNN keeps channels in blocks of so many; of weights beside channels that stand together, up to so many."""
 _FEWEST_BLOCKED_CHANNELS = 4
 """An image of fewer channels goes into a convolution as it is."""
-_WIDEST_DIRECT_KERNEL = 14
-"""Wider kernels have no weight gradient of their own: images are unfolded and multiplied."""
+_WIDEST_DIRECT_KERNEL, _WIDEST_DIRECT_KERNEL_ALONE = 13, 6
+"""Wider kernels have no weight gradient of their own, of all channels or of every channel alone: images are unfolded
+and multiplied."""
 _SMALL_IMAGES = 20480
 """Elements of a batch of one below which PyTorch's own kernels take it."""
 _OWN_KERNEL_WIDTH, _OWN_KERNEL_BATCH = 1, 16
 """On one thread PyTorch's own kernels take kernels of this width for smaller batches than this."""
-_FORWARD_BUFFERS, _BACKWARD_BUFFERS = 20 * 2**10, 32 * 2**10
+_FORWARD_BUFFERS, _BACKWARD_BUFFERS = 26 * 2**10, 32 * 2**10
 """What a kernel of oneDNN takes beside that on one thread: its accumulators, its reordered bias."""
 _FEW_BUFFERS = 4 * 2**10
 """The same where images and weights are in blocks throughout."""
+_MOST_WITH_BORDER = 96 * 2**10
+"""Of an image whose channels stand together, a kernel that skips pixels copies at most so many bytes with a border."""
 _MARGIN = 12
 """Pixels that an image gets on top of the kernel's size where it is copied with a border."""
 
@@ -60,11 +63,12 @@ def _libraries(given: Arguments, image: torch.Tensor, weight: torch.Tensor) -> t
 
 def _is_small(given: Arguments, image: torch.Tensor, weight: torch.Tensor) -> bool:
     """Tell whether PyTorch's own kernels are faster, by PyTorch's rule."""
-    if any(step > 1 for step in (*given["stride"], *given["dilation"])) or image.dtype != torch.float32:
+    if image.dtype != torch.float32:
         return False
     widths = (weight.shape[-1], weight.shape[-2] if image.dim() > 3 else 1)
-    is_plain = widths == (_OWN_KERNEL_WIDTH, _OWN_KERNEL_WIDTH) and image.shape[0] < _OWN_KERNEL_BATCH
-    if is_plain and torch.get_num_threads() == 1:
+    is_narrow = widths == (_OWN_KERNEL_WIDTH, _OWN_KERNEL_WIDTH) and image.shape[0] < _OWN_KERNEL_BATCH
+    skips = any(step > 1 for step in (*given["stride"], *given["dilation"]))
+    if is_narrow and not skips and torch.get_num_threads() == 1:
         return True
     is_large = given["groups"] > 1 or min(widths) > 3 or image.shape[0] > 1 or image.numel() > _SMALL_IMAGES
     return not is_large
@@ -124,7 +128,7 @@ def _onednn(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result:
         made = 3 * bytes_of(result) // 2 if last else max(bytes_of(image) + bytes_of(result), 2 * bytes_of(result))
         return copies + blocked_weight + made + _FORWARD_BUFFERS
     if last:
-        return copies + blocked_weight + _FORWARD_BUFFERS
+        return copies + blocked_weight + _with_border(given, image) + _FORWARD_BUFFERS
     # the result is blocked first and written out when the blocked inputs are gone
     computing = _blocked_input(image, weight, groups) + blocked_weight + _blocked(result) - bytes_of(result)
     return copies + max(computing + _skipping(given, image, weight, result), _blocked(result)) + _FEW_BUFFERS
@@ -135,6 +139,14 @@ def _skipping(given: Arguments, image: torch.Tensor, weight: torch.Tensor, resul
     if math.prod(weight.shape[2:]) != 1 or not _is_skipping(given):
         return 0
     return math.prod(result.shape[2:]) * _padded(image.shape[1]) * image.element_size()
+
+
+def _with_border(given: Arguments, image: torch.Tensor) -> int:
+    """Bytes of one image with its padding that a kernel copies which skips pixels."""
+    if not _is_skipping(given):
+        return 0
+    padded = (size + 2 * border for size, border in zip(image.shape[2:], given["padding"], strict=True))
+    return min(math.prod(padded) * image.shape[1] * image.element_size(), _MOST_WITH_BORDER)
 
 
 def _is_skipping(given: Arguments) -> bool:
@@ -177,7 +189,8 @@ def _weight_gradient(
 ) -> int:
     """Return the most bytes alive while the weight's gradient is made, itself included."""
     single = math.prod(weight.shape) * torch.float32.itemsize
-    if weight.shape[-1] > _WIDEST_DIRECT_KERNEL:
+    is_alone = given["groups"] > 1 and weight.shape[1] == 1
+    if weight.shape[-1] > (_WIDEST_DIRECT_KERNEL_ALONE if is_alone else _WIDEST_DIRECT_KERNEL):
         unfolded = math.prod((*weight.shape[1:], *gradient.shape[2:])) * image.element_size()
         return 5 * single + (2 if last else 1) * unfolded
     groups = given["groups"]
