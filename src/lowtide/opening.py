@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from lowtide.errors import FingerprintError, LowtideError, UsageError, one_line
+from lowtide.errors import FingerprintError, LowtideError, UsageError, VerificationError, one_line
 from lowtide.files import check_writable
 from lowtide.frameworks.graph_file import GraphModel, open_graph_file
 from lowtide.frameworks.model import CopiesToHost, Measurement, Model
@@ -80,11 +80,22 @@ def check_output(path: Path, model: Model | None = None) -> None:
     check_writable(path)
 
 
-def read_plan(path: Path, model: Model) -> tuple[Graph, Plan]:
+def read_plan(path: Path, model: Model, *, over_budget: bool = False) -> tuple[Graph, Plan]:
     """Read and verify a plan file; return the plan, and the graph that it is for: the model's own or that in chunks.
 
-    Raises FingerprintError for a plan of neither, and what `lowtide.plan.read_plan_file` raises.
+    Raises FingerprintError for a plan of neither, VerificationError unless `over_budget` for one that says itself that
+    it does not fit, and what `lowtide.plan.read_plan_file` raises.
     """
+    graph, plan = _read_plan(path, model)
+    if plan.status == "infeasible" and not over_budget:
+        raise VerificationError(
+            f"{path}: the plan says itself that it is infeasible, so it does not fit the budget or capacity it was made "
+            "for; plan with more memory, or accept it as it is with --allow-over-budget"
+        )
+    return graph, plan
+
+
+def _read_plan(path: Path, model: Model) -> tuple[Graph, Plan]:
     try:
         return model.graph, read_plan_file(path, model.graph)
     except FingerprintError:

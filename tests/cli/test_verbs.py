@@ -181,6 +181,22 @@ def test_a_budget_decides_the_exit_code_and_the_best_plan_is_written_in_either_c
     assert ("budget NOT met" in text) == (code == 1)
 
 
+def test_a_plan_that_calls_itself_infeasible_is_refused_unless_that_is_allowed(
+    lowtide: Command, graph_file: Path, tmp_path: Path
+) -> None:
+    plan, applied = tmp_path / "over.plan.json", tmp_path / "applied.graph.json"
+    assert lowtide("plan", graph_file, "-o", plan, "--budget", "6000").code == 1
+    for arguments in (["verify", plan, graph_file], ["apply", plan, graph_file, "-o", applied]):
+        refused = lowtide(*arguments)
+        assert (refused.code, refused.stdout, len(refused.complaints)) == (1, "", 1)
+        assert "infeasible" in refused.complaints[0]
+        assert "--allow-over-budget" in refused.complaints[0]
+        assert not applied.exists()
+    for arguments in (["verify", plan, graph_file], ["apply", plan, graph_file, "-o", applied]):
+        assert result_of(lowtide(*arguments, "--allow-over-budget", "--json"))["peak_bytes"] == {"device": 1211}
+    assert applied.exists()
+
+
 def test_optimize_runs_ops_of_a_training_step_again_to_fit_a_budget(lowtide: Command, programs: Path) -> None:
     arguments = [f"{programs}:deep", "--budget", "50%", "--allow", "reorder,share,recompute", "--json", "--measure"]
     fields = result_of(lowtide("optimize", *arguments))

@@ -15,16 +15,17 @@ from lowtide.report.figures import format_by_space
 @click.argument("plan", type=click.Path(path_type=Path))
 @options.model
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Where the applied program goes.")
+@options.over_budget
 @options.dims
 @options.json
-def command(plan: Path, model: str, output: Path, dims: dict[str, int], as_json: bool) -> None:
+def command(plan: Path, model: str, output: Path, over_budget: bool, dims: dict[str, int], as_json: bool) -> None:
     """Verify PLAN against MODEL and write the program that follows it."""
     with Progress() as progress:
         progress(f"reading {model}")
         opened = open_model(model, dims)
         check_output(output, opened)
         progress(f"verifying {plan}")
-        _, loaded = read_plan(plan, opened)
+        _, loaded = read_plan(plan, opened, over_budget=over_budget)
         progress(f"writing {output}")
         save_applied(opened, loaded, output)
     if as_json:

@@ -46,6 +46,9 @@ dims = click.option(
     "--dim", "dims", multiple=True, metavar="NAME=N", callback=_parse_dims, help="Bind a dynamic dimension; repeatable."
 )
 json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+over_budget = click.option(
+    "--allow-over-budget", "over_budget", is_flag=True, help="Accept a plan that says itself that it is infeasible."
+)
 budget = _setting("budget", "--budget", metavar="SIZE")
 techniques = _setting("techniques", "--allow", metavar="TECHNIQUES", callback=_parse_techniques)
 in_place = _setting("in_place", "--in-place/--no-in-place")

@@ -20,6 +20,7 @@ from lowtide.units import format_bytes
 @options.model
 @options.dims
 @click.option("--proof", "proof_path", type=click.Path(path_type=Path), help="Check this proof of the bound, too.")
+@options.over_budget
 @host.options
 @options.json
 def command(
@@ -28,18 +29,20 @@ def command(
     proof_path: Path | None,
     host_bandwidth: int | None,
     host_capacity: int | None,
+    over_budget: bool,
     dims: dict[str, int],
     as_json: bool,
 ) -> None:
     """Check that PLAN computes what MODEL computes, within the memory it claims.
 
-    A plan that was made with a host is one for MODEL and that host: name the same one.
+    A plan that was made with a host is one for MODEL and that host: name the same one. A plan that says itself that it
+    is infeasible fails, unless that is allowed.
     """
     with Progress() as progress:
         progress(f"reading {model}")
         opened = open_model(model, dims, host.host_of(host_bandwidth, host_capacity))
         progress(f"verifying {plan}")
-        graph, loaded = read_plan(plan, opened)
+        graph, loaded = read_plan(plan, opened, over_budget=over_budget)
         checked: list[CheckedBound] = []
         if proof_path is not None:
             progress(f"checking {proof_path}")
