@@ -13,4 +13,5 @@ NB_MODULE(_native, m) {
   register_safe_closure(m);
   register_tree_order(m);
   register_recompute(m);
+  register_json_keys(m);
 }

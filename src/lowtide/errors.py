@@ -16,7 +16,12 @@
 Every message is one line and says what is wrong, where, and what to do.
 """
 
+import re
+
 _LONGEST_MESSAGE = 4000
+_QUOTED = re.compile(r"""(?<!\w)(['"`])(.*?)\1(?!\w)""", re.DOTALL)
+"""What stands in quotes, as names do; no apostrophe opens one."""
+_LONGEST_NAME = 200
 
 
 class LowtideError(Exception):
@@ -26,11 +31,16 @@ class LowtideError(Exception):
     """What the command line exits with when this error ends it."""
 
     def __init__(self, message: str) -> None:
-        """Keep the message to one printable line of bounded length, whatever names and parser texts went into it."""
-        if len(message) > _LONGEST_MESSAGE:
-            half = _LONGEST_MESSAGE // 2
-            message = f"{message[:half]} [...] {message[-half:]}"
+        """Keep the message to one printable line of bounded length, whatever names and parser texts went into it.
+
+        Long names in quotes are cut in the middle, so that one sees what is wrong and what to do.
+        """
+        message = _QUOTED.sub(lambda name: _cut(name[0], _LONGEST_NAME), _cut(message, _LONGEST_MESSAGE))
         super().__init__("".join(letter if letter.isprintable() else " " for letter in message))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]} [...] {text[-most // 2 :]}"
 
 
 def one_line(error: BaseException, most: int = 300) -> str:

@@ -5,33 +5,55 @@ import os
 import stat
 import tempfile
 import zlib
+from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 
 from lowtide.errors import InputError, MalformedInputError, UsageError
 
 MOST_BYTES = 2**30
 """The largest file lowtide reads into memory, decompressed."""
+_BLOCK_BYTES = 2**20
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return a file's content, decompressed when it is gzipped.
+    """Return a file's content, decompressed when it is gzipped; raises what `read_blocks` raises."""
+    return b"".join(read_blocks(path))
+
+
+def read_blocks(path: Path) -> Iterator[bytes]:
+    """Yield a file's content piece by piece, decompressed when it is gzipped.
 
     Raises MalformedInputError for broken gzip, InputError for a missing, unreadable or oversized file.
     """
+    total = 0
     try:
-        with path.open("rb") as file:
-            compressed = file.read(2) == b"\x1f\x8b"
+        with open_regular(path) as file:
             if os.fstat(file.fileno()).st_size > MOST_BYTES:
                 raise _too_large(path)
-        with gzip.open(path) if compressed else path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+            compressed = file.peek(2)[:2] == b"\x1f\x8b"
+            with gzip.open(file) if compressed else file as content:
+                while block := content.read(_BLOCK_BYTES):
+                    total += len(block)
+                    if total > MOST_BYTES:
+                        raise _too_large(path)
+                    yield block
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise MalformedInputError(f"{path}: broken gzip data ({error}); the file is truncated or damaged") from None
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {path}: {_reason(error)}") from None
-    if len(content) > MOST_BYTES:
-        raise _too_large(path)
-    return content
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a file for reading; raises InputError for what is none: a pipe or a device could wait for ever."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # O_NONBLOCK: a pipe opens without a writer
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            return os.fdopen(handle, "rb")
+        os.close(handle)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {_reason(error)}") from None
+    raise InputError(f"cannot read {path}: it is no regular file; save what it gives to a file first")
 
 
 def check_writable(path: Path) -> None:

@@ -89,8 +89,8 @@ def read_plan(path: Path, model: Model, *, over_budget: bool = False) -> tuple[G
     graph, plan = _read_plan(path, model)
     if plan.status == "infeasible" and not over_budget:
         raise VerificationError(
-            f"{path}: the plan says itself that it is infeasible, so it does not fit the budget or capacity it was made "
-            "for; plan with more memory, or accept it as it is with --allow-over-budget"
+            f"{path}: the plan says itself that it is infeasible, so it does not fit the budget or capacity that it "
+            "was made for; plan with more memory, or accept it as it is with --allow-over-budget"
         )
     return graph, plan
 

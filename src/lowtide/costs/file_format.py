@@ -7,8 +7,9 @@ import msgspec
 import numpy as np
 
 from lowtide.costs.prices import Prices
+from lowtide.documents import read_document
 from lowtide.errors import MalformedInputError
-from lowtide.files import read_bytes, write_bytes
+from lowtide.files import write_bytes
 from lowtide.graph import Graph
 
 _Seconds = Annotated[float, msgspec.Meta(ge=0)]
@@ -35,11 +36,7 @@ def read_costs_file(path: str | Path, graph: Graph) -> Prices:
     cannot be read.
     """
     path = Path(path)
-    content = read_bytes(path)
-    try:
-        record = msgspec.json.decode(content, type=CostsRecord)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedInputError(f"{path}: no valid costs file: {error}") from None
+    record = read_document(path, CostsRecord, "no valid costs file")
     for name in record.callees:
         if name not in graph.subgraphs:
             raise MalformedInputError(f"{path}: prices callee {name!r}, which graph {graph.name!r} does not have")

@@ -5,8 +5,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from lowtide.errors import GraphError, MalformedInputError
-from lowtide.files import read_bytes, write_bytes
+from lowtide.documents import read_document
+from lowtide.errors import GraphError
+from lowtide.files import write_bytes
 from lowtide.graph.builder import GraphBuilder
 from lowtide.graph.check import callee_order
 from lowtide.graph.graph import Graph
@@ -58,11 +59,7 @@ def read_graph_file(path: str | Path) -> Graph:
     when it cannot be read.
     """
     path = Path(path)
-    content = read_bytes(path)
-    try:
-        record = msgspec.json.decode(content, type=GraphRecord)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedInputError(f"{path}: no valid graph file: {error}") from None
+    record = read_document(path, GraphRecord, "no valid graph file")
     try:
         return graph_from_record(record)
     except GraphError as error:

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from lowtide.documents import read_document
 from lowtide.errors import FingerprintError, MalformedInputError, UsageError, VerificationError
-from lowtide.files import read_bytes, write_bytes
+from lowtide.files import write_bytes
 from lowtide.graph import Graph
 from lowtide.plan.plan import Address, Plan, Status
 from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step
@@ -97,11 +98,7 @@ def read_plan_file(path: str | Path, graph: Graph) -> Plan:
     checked where the plan says itself that it is infeasible.
     """
     path = Path(path)
-    content = read_bytes(path)
-    try:
-        record = msgspec.json.decode(content, type=PlanRecord)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedInputError(f"{path}: no valid plan file: {error}") from None
+    record = read_document(path, PlanRecord, "no valid plan file")
     try:
         _check_fingerprint(record, graph)
         plan = _from_record(record, graph)

@@ -9,8 +9,8 @@ import numpy as np
 
 from lowtide.analysis.lower_bounds import LowerBound, lower_bounds
 from lowtide.analysis.problem import Problem
-from lowtide.errors import MalformedInputError
-from lowtide.files import read_bytes, write_bytes
+from lowtide.documents import read_document
+from lowtide.files import write_bytes
 from lowtide.search.fit import FitOutcome
 
 _Bytes = Annotated[int, msgspec.Meta(ge=0)]
@@ -104,8 +104,5 @@ def write_proof_file(proof: Proof, path: Path) -> None:
 
 
 def read_proof_file(path: Path) -> Proof:
-    """Read a proof; raises MalformedInputError for a file that is none. What it claims is not checked here."""
-    try:
-        return msgspec.json.decode(read_bytes(path), type=Proof)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise MalformedInputError(f"{path}: not a proof of lowtide ({error}); write one with lowtide plan") from None
+    """Read a proof; raises what `read_document` raises. What it claims is not checked here."""
+    return read_document(path, Proof, "not a proof of lowtide")

@@ -6,7 +6,8 @@ from pathlib import Path
 import torch
 from torch.export import ExportedProgram
 
-from lowtide.errors import InputError, MalformedInputError
+from lowtide.errors import MalformedInputError
+from lowtide.files import open_regular
 
 
 def load_exported(path: Path) -> ExportedProgram:
@@ -14,11 +15,7 @@ def load_exported(path: Path) -> ExportedProgram:
 
     Raises InputError for a file that cannot be read, MalformedInputError for one that holds no exported program.
     """
-    try:
-        with path.open("rb"):
-            pass
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    open_regular(path).close()
     if not zipfile.is_zipfile(path):
         raise MalformedInputError(f"{path} is no .pt2 archive, or is cut short; write it with torch.export.save")
     try:
