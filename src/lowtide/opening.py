@@ -21,52 +21,60 @@ _FILES = (".graph.json[.gz]", *(ending for framework in FRAMEWORKS for ending in
 _KINDS = f"a {', '.join(_FILES[:-1])} or {_FILES[-1]} file, or package.module:callable"
 
 
-def open_model(source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None) -> Model:
+def open_model(
+    source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None, *, trust: bool = False
+) -> Model:
     """Read a program once, to plan it, apply the plan and measure.
 
     `source` is a path (.graph.json[.gz], .onnx, .pt2), the name of a callable ("package.module:callable") that returns
     one of the following, or an object: a Graph, an onnx ModelProto, a torch ExportedProgram, FX GraphModule, captured
     program, or a tuple (function or module, example inputs). `dims` gives sizes to dynamic
-    dimensions by name. With `host`, plans may copy buffers there and back.
+    dimensions by name. With `host`, plans may copy buffers there and back. A file runs code only with `trust`, and a
+    .pt2 that would is refused without; naming a callable runs its module (docs/trust.md).
     Raises UsageError for a source of no known kind, InputError and its kinds for one that cannot be read.
     """
-    model = _open(source, dict(dims or {}))
+    model = _open(source, dict(dims or {}), trust)
     if host is None:
         return model
     return model.with_host(host) if isinstance(model, CopiesToHost) else PlanFilesOnly(model, host)
 
 
-def _open(source: Any, bound: Mapping[str, int]) -> Model:
+def _open(source: Any, bound: Mapping[str, int], trust: bool) -> Model:
     if isinstance(source, Graph):
         return _without_dims(GraphModel(source), bound)
     if isinstance(source, str | Path):
-        return _open_name(str(source), bound)
+        return _open_name(str(source), bound, trust)
     framework = framework_of(source)
     if framework is not None:
         return framework.load()(source, bound)
     raise UsageError(f"cannot read a {type(source).__name__}; give {_KINDS}, or a framework's program object")
 
 
-def read(source: Any, dims: Mapping[str, int] | None = None) -> Graph:
-    """Read any program into a graph; `source`, `dims` and the errors are those of `open_model`."""
-    return open_model(source, dims).graph
+def read(source: Any, dims: Mapping[str, int] | None = None, *, trust: bool = False) -> Graph:
+    """Read any program into a graph; `source`, `dims`, `trust` and the errors are those of `open_model`."""
+    return open_model(source, dims, trust=trust).graph
 
 
-def apply(plan: Plan, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None) -> Any:
+def apply(
+    plan: Plan, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None, *, trust: bool = False
+) -> Any:
     """Return the framework's own kind of program that follows the plan: a callable, a ModelProto, a graph.
 
     `host` is the one that the plan was made with, for `host.added_to(graph)`. Raises FingerprintError when the plan was
-    made for another program or host, UnsupportedError for a plan this framework cannot carry out.
+    made for another program or host, UnsupportedError for a plan this framework cannot carry out. `trust` is that of
+    `open_model`.
     """
-    return open_model(source, dims, host).apply(plan)
+    return open_model(source, dims, host, trust=trust).apply(plan)
 
 
-def measure(plan: Plan, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None) -> Measurement:
+def measure(
+    plan: Plan, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None, *, trust: bool = False
+) -> Measurement:
     """Run a program as it stands and under the plan, and return the real peaks of live tensor bytes of both.
 
     Raises what `apply` raises.
     """
-    return open_model(source, dims, host).measure(plan)
+    return open_model(source, dims, host, trust=trust).measure(plan)
 
 
 def check_output(path: Path, model: Model | None = None) -> None:
@@ -120,13 +128,13 @@ def _graph_of(plan: Plan, model: Model) -> Graph:
     return model.graph if chunks is None else chunks
 
 
-def _open_name(name: str, dims: Mapping[str, int]) -> Model:
+def _open_name(name: str, dims: Mapping[str, int], trust: bool) -> Model:
     lower = name.lower()
     if lower.endswith((".json", ".json.gz")):
         return _without_dims(open_graph_file(name), dims)
     framework = framework_of_file(lower)
     if framework is not None:
-        return framework.load()(name, dims)
+        return framework.load(trust=trust)(name, dims)
     module, colon, attribute = name.partition(":")
     if not colon or "/" in name or not all(part.isidentifier() for part in f"{module}.{attribute}".split(".")):
         raise UsageError(f"cannot tell what {name!r} is; give {_KINDS}")

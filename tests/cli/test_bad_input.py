@@ -1,8 +1,10 @@
 """Whatever is wrong, there is exactly one line on stderr, the right exit code, no result, and no file."""
 
 import gzip
+import io
 import json
 import os
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -256,3 +258,28 @@ def test_a_graph_file_may_have_a_name_that_is_no_text(
         os.rename(path, odd)
         for form in ([], ["--json"]):
             assert lowtide_process("inspect", odd, *options, *form).code == 0
+
+
+class _Touches:
+    """An object whose pickle makes a file when it is read."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (Path("it_ran"),)
+
+
+@pytest.mark.parametrize("verb", [["inspect"], ["compare"], ["plan"], ["optimize", "--measure"]])
+def test_a_file_that_would_run_code_runs_none_unless_it_is_trusted(
+    lowtide: Command, exported_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: list[str]
+) -> None:
+    import torch
+
+    monkeypatch.chdir(tmp_path)
+    doctored, pickled = tmp_path / "doctored.pt2", io.BytesIO()
+    torch.save(((torch.ones(4, 8), _Touches()), {}), pickled)
+    with zipfile.ZipFile(exported_file) as whole, zipfile.ZipFile(doctored, "w") as copy:
+        for name in whole.namelist():
+            copy.writestr(name, pickled.getvalue() if "sample_inputs" in name else whole.read(name))
+    assert_refused(lowtide(*verb, doctored), BAD_INPUT, "doctored.pt2", "--trust")
+    assert not Path("it_ran").exists()
+    lowtide(*verb, doctored, "--trust")
+    assert Path("it_ran").exists()

@@ -17,12 +17,15 @@ from lowtide.report.figures import format_by_space
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Where the applied program goes.")
 @options.over_budget
 @options.dims
+@options.trust
 @options.json
-def command(plan: Path, model: str, output: Path, over_budget: bool, dims: dict[str, int], as_json: bool) -> None:
+def command(
+    plan: Path, model: str, output: Path, over_budget: bool, dims: dict[str, int], trust: bool, as_json: bool
+) -> None:
     """Verify PLAN against MODEL and write the program that follows it."""
     with Progress() as progress:
         progress(f"reading {model}")
-        opened = open_model(model, dims)
+        opened = open_model(model, dims, trust=trust)
         check_output(output, opened)
         progress(f"verifying {plan}")
         _, loaded = read_plan(plan, opened, over_budget=over_budget)

@@ -14,15 +14,16 @@ from lowtide.schedule import Candidate, make_candidate, scheduler_names
 @click.command("compare")
 @options.model
 @options.dims
+@options.trust
 @options.in_place
 @options.effort
 @options.json
-def command(model: str, dims: dict[str, int], in_place: bool, effort: EffortName, as_json: bool) -> None:
+def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effort: EffortName, as_json: bool) -> None:
     """Show the peak of MODEL under every order, and what no order can beat."""
     rows: list[Candidate] = []
     with Progress() as progress:
         progress(f"reading {model}")
-        graph = open_model(model, dims).graph
+        graph = open_model(model, dims, trust=trust).graph
         for name in scheduler_names():
             progress(f"ordering {graph.n_ops} ops ({name})")
             rows.append(make_candidate(name, graph, in_place=in_place, effort=effort))

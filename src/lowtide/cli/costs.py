@@ -23,8 +23,9 @@ _ENDINGS = (".json", ".json.gz")
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="Write the costs here (.costs.json[.gz])."
 )
 @options.dims
+@options.trust
 @options.json
-def command(model: str, output: Path, dims: dict[str, int], as_json: bool) -> None:
+def command(model: str, output: Path, dims: dict[str, int], trust: bool, as_json: bool) -> None:
     """Time every op of MODEL, a PyTorch program, on its device and write a costs file.
 
     Plans made with it (--costs FILE) are priced by what ops really take here.
@@ -34,7 +35,7 @@ def command(model: str, output: Path, dims: dict[str, int], as_json: bool) -> No
     check_writable(output)
     with Progress() as progress:
         progress(f"reading {model}")
-        opened = open_model(model, dims)
+        opened = open_model(model, dims, trust=trust)
         graph = opened.graph
         progress(f"timing {graph.n_ops} ops")
         prices = opened.measure_costs()

@@ -12,7 +12,7 @@ from lowtide.report.frontier import frontier_to_json, frontier_to_text
 from lowtide.techniques import refuse_ignored
 
 
-def show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, as_json: bool) -> None:
+def show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, trust: bool, as_json: bool) -> None:
     """Print the frontier of memory and time of MODEL; raises UsageError for settings that it has no use for."""
     if settings.budget is not None or settings.scheduler is not None:
         raise UsageError("--curve makes plans for budgets of its own; leave out --budget and --scheduler")
@@ -21,7 +21,7 @@ def show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, as_j
         raise UsageError("--curve knows recomputation only; leave the host out")
     with Progress() as progress:
         progress(f"reading {model}")
-        graph = open_model(model, dims).graph
+        graph = open_model(model, dims, trust=trust).graph
         found = frontier(
             graph,
             reorder="reorder" in settings.techniques,

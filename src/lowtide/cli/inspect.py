@@ -12,13 +12,14 @@ from lowtide.report.inspection import Inspection
 @click.command("inspect")
 @options.model
 @options.dims
+@options.trust
 @options.in_place
 @options.json
-def command(model: str, dims: dict[str, int], in_place: bool, as_json: bool) -> None:
+def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, as_json: bool) -> None:
     """Show the peak of MODEL as it stands, who holds memory there, and what is not modeled."""
     with Progress() as progress:
         progress(f"reading {model}")
-        graph = open_model(model, dims).graph
+        graph = open_model(model, dims, trust=trust).graph
         progress(f"inspecting {graph.n_ops} ops")
         inspection = Inspection.of(graph, in_place=in_place)
     if as_json:

@@ -25,6 +25,7 @@ def command(
     output: Path | None,
     measure: bool,
     dims: dict[str, int],
+    trust: bool,
     settings: PlanSettings,
     as_json: bool,
 ) -> int:
@@ -36,7 +37,7 @@ def command(
         raise UsageError("optimize has nothing to do with its plan; give -o OUTPUT, --measure, or both")
     with Progress() as progress:
         progress(f"reading {model}")
-        opened = open_model(model, dims, settings.host)
+        opened = open_model(model, dims, settings.host, trust=trust)
         if output is not None:
             check_output(output, opened)
         graph, result = plan_model(opened, settings, progress)

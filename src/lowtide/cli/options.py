@@ -45,6 +45,9 @@ model = click.argument("model")
 dims = click.option(
     "--dim", "dims", multiple=True, metavar="NAME=N", callback=_parse_dims, help="Bind a dynamic dimension; repeatable."
 )
+trust = click.option(
+    "--trust", is_flag=True, help="Let a .pt2 file run code while it is loaded, where it holds more than data."
+)
 json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 over_budget = click.option(
     "--allow-over-budget", "over_budget", is_flag=True, help="Accept a plan that says itself that it is infeasible."
@@ -70,7 +73,7 @@ def planning(command: Command) -> Command:
         )
         return command(settings=settings, **given)
 
-    for option in (json, effort, costs, scheduler, in_place, techniques, budget, dims, host.options):
+    for option in (json, effort, costs, scheduler, in_place, techniques, budget, trust, dims, host.options):
         collected = option(collected)
     return collected  # pyright: ignore
 

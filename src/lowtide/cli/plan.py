@@ -55,6 +55,7 @@ def command(
     proof_path: Path | None,
     curve: bool,
     dims: dict[str, int],
+    trust: bool,
     settings: PlanSettings,
     as_json: bool,
 ) -> int:
@@ -62,7 +63,7 @@ def command(
     if curve:
         if output is not None or proof_path is not None:
             raise UsageError("--curve makes several plans; leave out -o and --proof")
-        show_curve(model, dims, settings, as_json=as_json)
+        show_curve(model, dims, settings, trust=trust, as_json=as_json)
         return 0
     with Progress() as progress:
         if output is not None:
@@ -70,7 +71,7 @@ def command(
         if proof_path is not None:
             check_writable(proof_path)
         progress(f"reading {model}")
-        graph, result = plan_model(open_model(model, dims, settings.host), settings, progress)
+        graph, result = plan_model(open_model(model, dims, settings.host, trust=trust), settings, progress)
         if output is not None:
             progress(f"writing {output}")
             to_the_end(lambda: write_plan_file(result.plan, output, graph))

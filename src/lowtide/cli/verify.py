@@ -19,6 +19,7 @@ from lowtide.units import format_bytes
 @click.argument("plan", type=click.Path(path_type=Path))
 @options.model
 @options.dims
+@options.trust
 @click.option("--proof", "proof_path", type=click.Path(path_type=Path), help="Check this proof of the bound, too.")
 @options.over_budget
 @host.options
@@ -31,6 +32,7 @@ def command(
     host_capacity: int | None,
     over_budget: bool,
     dims: dict[str, int],
+    trust: bool,
     as_json: bool,
 ) -> None:
     """Check that PLAN computes what MODEL computes, within the memory it claims.
@@ -40,7 +42,7 @@ def command(
     """
     with Progress() as progress:
         progress(f"reading {model}")
-        opened = open_model(model, dims, host.host_of(host_bandwidth, host_capacity))
+        opened = open_model(model, dims, host.host_of(host_bandwidth, host_capacity), trust=trust)
         progress(f"verifying {plan}")
         graph, loaded = read_plan(plan, opened, over_budget=over_budget)
         checked: list[CheckedBound] = []

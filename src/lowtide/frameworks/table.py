@@ -27,6 +27,8 @@ class Framework:
     """How names of its program files end, in lower case."""
     packages: tuple[str, ...]
     """The top packages whose objects it reads, subclasses included; those of its own folder here come on top."""
+    trusting_model: str | None = None
+    """What opens files that may run code, as "module:function"; None where no file of the framework does."""
     reads_calls: bool = False
     """Whether a tuple (function or module, example inputs) is for it."""
 
@@ -36,9 +38,12 @@ class Framework:
         homes = [f"{base.__module__}." for base in type(source).__mro__]
         return any(home.startswith(f"{package}.") for home in homes for package in packages)
 
-    def load(self) -> OpenModel:
-        """Import the model class; raises MissingExtraError where the framework does not load."""
-        module, _, attribute = self.model.partition(":")
+    def load(self, *, trust: bool = False) -> OpenModel:
+        """Import the model class, or with `trust` what opens files that may run code.
+
+        Raises MissingExtraError where the framework does not load.
+        """
+        module, _, attribute = ((self.trusting_model if trust else None) or self.model).partition(":")
         try:
             return cast("OpenModel", getattr(import_module(module), attribute))
         except MissingExtraError:
@@ -58,6 +63,7 @@ FRAMEWORKS = (
     Framework(
         name="torch",
         model="lowtide.frameworks.torch.model:TorchModel",
+        trusting_model="lowtide.frameworks.torch.model:open_trusted",
         extra="torch",
         file_endings=(".pt2",),
         packages=("torch",),

@@ -26,12 +26,17 @@ from lowtide.plan import Plan
 class TorchModel:
     """A PyTorch program, captured and read once."""
 
-    def __init__(self, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None) -> None:
-        """Capture a program: a path to a .pt2 file, or anything that `capture` takes, and with its errors."""
+    def __init__(
+        self, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None, *, trust: bool = False
+    ) -> None:
+        """Capture a program: a path to a .pt2 file, or anything that `capture` takes, and with its errors.
+
+        With `trust`, loading a file may run code from it.
+        """
         if dims:
             raise UsageError("a PyTorch program takes its sizes from its example inputs; --dim is for ONNX models")
         self.host = host
-        self.captured = capture(load_exported(Path(source)) if isinstance(source, str | Path) else source)
+        self.captured = capture(load_exported(Path(source), trust=trust) if isinstance(source, str | Path) else source)
         self._readings = _Readings(self.captured)
         self._verified: WeakSet[Plan] = WeakSet()
         """The plans that were verified for this program."""
@@ -121,6 +126,11 @@ class TorchModel:
     def measure_costs(self) -> Prices:
         """Run every op alone and return what it takes on its device; see `measure_prices`."""
         return measure_prices(self._readings.whole)
+
+
+def open_trusted(source: Any, dims: Mapping[str, int] | None = None) -> TorchModel:
+    """Open a program like `TorchModel`; loading a file may run code from it."""
+    return TorchModel(source, dims, trust=True)
 
 
 class _Readings:
