@@ -14,7 +14,12 @@ settings.load_profile("lowtide")
 
 @pytest.fixture
 def ctrl_c_heeded() -> Iterator[None]:
-    """Ctrl-C interrupts this process and those that it starts, even if the caller ignores it, as `nohup` does."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Interrupts reach this process and those that it starts, even if the caller ignores them, as `nohup` does."""
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, signal.SIG_DFL),
+        signal.SIGHUP: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    }
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)

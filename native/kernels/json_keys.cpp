@@ -9,6 +9,8 @@
 namespace lowtide {
 namespace {
 
+constexpr size_t kBytesPerPoll = 1 << 24;
+
 struct Key {
   std::string_view text;  // without escapes
   KeyPlace place;
@@ -68,13 +70,18 @@ std::string without_escapes(std::string_view raw) {
 
 }  // namespace
 
-KeyPlace repeated_key(std::string_view json) {
+KeyPlace repeated_key(std::string_view json, const std::function<bool()>& go_on) {
   std::vector<Key> keys;       // of all open objects, one object's behind the other's
   std::vector<size_t> firsts;  // where the keys of each open object begin
   std::deque<std::string> resolved;
   KeyPlace last;  // the string read last
   bool escaped = false;
+  size_t next_poll = kBytesPerPoll;
   for (size_t at = 0; at < json.size(); ++at) {
+    if (at >= next_poll) {
+      if (!go_on()) return {};
+      next_poll = at + kBytesPerPoll;
+    }
     switch (json[at]) {
       case '"': {
         const size_t begin = at + 1;

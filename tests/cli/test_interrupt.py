@@ -6,11 +6,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from lowtide import read_graph_file, read_plan_file
 from lowtide.cli.plan import to_the_end
+from lowtide.graph.file_format import BufferRecord
+from lowtide.graph.op import Op
+from lowtide.plan.file_format import RunRow
 from tests.cli.conftest import Command, Finished
 from tests.oracles.plugin import install_scheduler, module_path
 
@@ -19,7 +24,11 @@ pytestmark = pytest.mark.usefixtures("ctrl_c_heeded")
 FOREVER = 'import sys\nprint("it has begun", file=sys.stderr, flush=True)\nwhile True:\n    pass'
 
 
-def _interrupted(folder: Path, *arguments: object) -> Finished:
+SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+"""Ctrl-C, a scheduler's end, a closed terminal: and what the command exits with."""
+
+
+def _interrupted(folder: Path, *arguments: object, number: signal.Signals = signal.SIGINT) -> Finished:
     """Run a command, press Ctrl-C when it says that it has begun, and return what it left behind."""
     command = [str(Path(sys.executable).with_name("lowtide")), *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": module_path(folder)}
@@ -31,7 +40,7 @@ def _interrupted(folder: Path, *arguments: object) -> Finished:
         for line in process.stderr:
             seen += line
             if "it has begun" in line:
-                process.send_signal(signal.SIGINT)
+                process.send_signal(number)
                 break
         try:
             stdout, stderr = process.communicate(timeout=60)
@@ -40,15 +49,15 @@ def _interrupted(folder: Path, *arguments: object) -> Finished:
     return Finished(process.returncode, stdout, seen + stderr)
 
 
-@pytest.mark.parametrize("verb", ["plan", "optimize"])
-def test_ctrl_c_while_ordering_writes_the_best_plan_so_far_marked_interrupted(
-    graph_file: Path, tmp_path: Path, lowtide: Command, verb: str
+@pytest.mark.parametrize(("verb", "number"), [*(("plan", number) for number in SIGNALS), ("optimize", signal.SIGINT)])
+def test_an_interrupt_while_ordering_writes_the_best_plan_so_far_marked_interrupted(
+    graph_file: Path, tmp_path: Path, lowtide: Command, verb: str, number: signal.Signals
 ) -> None:
     """A third party's order comes last and never ends; all of lowtide's own were tried by then."""
     install_scheduler(tmp_path, "endless", FOREVER)
     out = tmp_path / "out.plan.json"
-    done = _interrupted(tmp_path, verb, graph_file, "-o", out, "--json")
-    assert done.code == 130
+    done = _interrupted(tmp_path, verb, graph_file, "-o", out, "--json", number=number)
+    assert done.code == SIGNALS[number]
     assert "Traceback" not in done.stderr
     assert (json.loads(done.stdout)["status"], json.loads(done.stdout)["peak_bytes"]) == (
         "interrupted",
@@ -77,6 +86,39 @@ def test_ctrl_c_while_the_program_is_read_ends_with_one_line_and_no_file(tmp_pat
     assert (done.code, done.stdout) == (130, "")
     assert [line for line in done.complaints if line] == ["it has begun", "lowtide: interrupted"]
     assert not (tmp_path / "out.plan.json").exists()
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_an_interrupt_while_the_command_itself_is_loaded_ends_with_one_line(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """What it imports first is as slow here as it ever may be."""
+    (tmp_path / "click.py").write_text(FOREVER)
+    done = _interrupted(tmp_path, "inspect", "x.graph.json", number=number)
+    assert (done.code, done.stdout) == (SIGNALS[number], "")
+    assert done.complaints == ["it has begun", "lowtide: interrupted"]
+
+
+@pytest.mark.parametrize(
+    ("record", "row"),
+    [
+        (Op, {"name": "a", "kind": "k", "reads": [], "writes": []}),
+        (BufferRecord, {"name": "a", "size_bytes": 1, "class": "input"}),
+        (RunRow, ["run", 0]),
+    ],
+    ids=["ops", "buffers", "steps"],
+)
+def test_an_interrupt_is_heeded_while_a_large_file_is_decoded(record: Any, row: Any) -> None:
+    """Were it heeded behind the decoder only, that would stumble over the end first."""
+    content = msgspec.json.encode([row] * 300_000)[:-1] + b"!"
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.005)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            msgspec.json.decode(content, type=list[record])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def test_ctrl_c_while_comparing_ends_with_one_line(graph_file: Path, tmp_path: Path) -> None:

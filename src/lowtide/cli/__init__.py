@@ -1,5 +1,5 @@
 """The command line: one file a verb."""
 
-from lowtide.cli.main import main
+from lowtide.cli.entry import main
 
 __all__ = ["main"]

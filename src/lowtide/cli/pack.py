@@ -9,6 +9,7 @@ import click
 import numpy as np
 
 from lowtide.cli import options
+from lowtide.cli.interrupts import interrupted_code
 from lowtide.cli.output import print_json
 from lowtide.cli.plan import to_the_end
 from lowtide.cli.progress import Progress
@@ -20,8 +21,6 @@ from lowtide.packing import Buffers, pack
 from lowtide.packing.csv_file import read_buffer_file, write_buffer_file
 from lowtide.report.export.packing_svg import packing_svg
 from lowtide.report.packing import packed_to_json, packed_to_text
-
-_INTERRUPTED = 130
 
 
 @click.command("pack")
@@ -72,7 +71,7 @@ def command(
     else:
         click.echo(packed_to_text(buffers_csv.name, buffers, packed, capacity, seconds))
     if packed.status == "interrupted":
-        return _INTERRUPTED
+        return interrupted_code()
     return 0 if capacity is None or packed.arena_bytes <= capacity else 1
 
 

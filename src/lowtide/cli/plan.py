@@ -7,6 +7,7 @@ import click
 
 from lowtide.cli import options
 from lowtide.cli.curve import show_curve
+from lowtide.cli.interrupts import interrupted_code
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
 from lowtide.errors import UsageError
@@ -19,13 +20,11 @@ from lowtide.planning.settings import PlanSettings
 from lowtide.report.planning import result_to_json, result_to_text
 from lowtide.search import write_proof_file
 
-_INTERRUPTED = 130
-
 
 def exit_code(result: Result) -> int:
-    """What a planning verb exits with: 0, 1 for a budget that is not met, 130 when Ctrl-C ended the search."""
+    """What a planning verb exits with: 0, 1 for a budget that is not met, or `interrupted_code`."""
     if result.status == "interrupted":
-        return _INTERRUPTED
+        return interrupted_code()
     return 0 if result.shortfall is None else 1
 
 

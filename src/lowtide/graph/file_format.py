@@ -39,6 +39,9 @@ class BufferRecord(_GraphFileRecord, rename={"lifetime": "class"}):
     lifetime: LifetimeName
     space: str | None = None
 
+    def __post_init__(self) -> None:
+        """Do nothing, in Python: there signals are looked at, so that Ctrl-C is heeded while millions are decoded."""
+
 
 class GraphRecord(_GraphFileRecord):
     """A whole graph file."""

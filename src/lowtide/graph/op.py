@@ -34,6 +34,9 @@ class Op(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_def
     callees: tuple[str, ...] = ()
     device: str | None = None
 
+    def __post_init__(self) -> None:
+        """Do nothing, in Python: there signals are looked at, so that Ctrl-C is heeded while millions are decoded."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OpColumns:

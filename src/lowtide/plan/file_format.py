@@ -23,6 +23,9 @@ _BytesBySpace = dict[str, _Bytes]
 class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """Base of what is written as a short list; one entry too many is an error."""
 
+    def __post_init__(self) -> None:
+        """Do nothing, in Python: there signals are looked at, so that Ctrl-C is heeded while millions are decoded."""
+
 
 class RunRow(_Row, tag="run"):
     """Run an op, with the in-place pairs taken: [read buffer, written buffer]."""

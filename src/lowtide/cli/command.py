@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
+from lowtide.cli.interrupts import interrupted_code
 from lowtide.errors import LowtideError, UsageError
 
 _VERBS = ("inspect", "compare", "plan", "optimize", "apply", "verify", "costs", "pack")
-_INTERRUPTED = 130
 
 
 class _Verbs(click.Group):
@@ -36,8 +36,8 @@ def cli() -> None:
     """
 
 
-def main() -> None:
-    """Run the command line and exit: 0 ok, 1 budget or verification failed, 2 usage, 3 bad input, 130 interrupted."""
+def run() -> int:
+    """Run the command line and return its exit code."""
     stdout: Any = sys.stdout
     if isinstance(stdout, TextIOWrapper):
         stdout.reconfigure(errors="backslashreplace")  # names come from files and need not fit the terminal
@@ -48,7 +48,7 @@ def main() -> None:
         code = error.exit_code
     except click.exceptions.Abort:
         click.echo("lowtide: interrupted", err=True)
-        code = _INTERRUPTED
+        code = interrupted_code()
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         code = error.exit_code
@@ -60,4 +60,4 @@ def main() -> None:
     except OSError as error:
         click.echo(f"lowtide: cannot write the result: {error.strerror or error}", err=True)
         code = 1
-    sys.exit(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0
