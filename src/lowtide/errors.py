@@ -2,6 +2,7 @@
 
     LowtideError                 every error lowtide raises on purpose
     ├── UsageError               the call itself is wrong: unknown scheduler, bad unit, contradicting options
+    │   └── WriteError           a result cannot be written where it was to go
     ├── InputError               the input is unsupported or malformed
     │   ├── MalformedInputError  a file or object that breaks its own format
     │   ├── GraphError           a graph that is no valid program: a cycle, a dangling reference, a bad size
@@ -52,6 +53,12 @@ class UsageError(LowtideError):
     """The call itself is wrong, whatever the input holds."""
 
     exit_code = 2
+
+
+class WriteError(UsageError):
+    """A result cannot be written where it was to go."""
+
+    exit_code = 4
 
 
 class InputError(LowtideError):

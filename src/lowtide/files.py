@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 
-from lowtide.errors import InputError, MalformedInputError, UsageError
+from lowtide.errors import InputError, MalformedInputError, UsageError, WriteError
 
 MOST_BYTES = 2**30
 """The largest file lowtide reads into memory, decompressed."""
@@ -76,11 +76,14 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write a file beside its place and rename it there, so that nobody ever sees half of it.
 
     A name that ends in .gz is compressed, without a time stamp, so that equal content gives equal files. Where a
-    symbolic link stands, its target is replaced. Raises UsageError when the place cannot be written.
+    symbolic link stands, its target is replaced. Raises WriteError when the place cannot be written.
     """
     if path.suffix == ".gz":
         content = gzip.compress(content, mtime=0)
-    check_writable(path)
+    try:
+        check_writable(path)
+    except UsageError as error:
+        raise WriteError(str(error)) from None
     temporary: str | None = None
     try:
         path = path.resolve()
@@ -91,7 +94,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         os.replace(temporary, path)
         temporary = None
     except (OSError, ValueError, RuntimeError) as error:
-        raise UsageError(f"cannot write {path}: {_reason(error)}") from None
+        raise WriteError(f"cannot write {path}: {_reason(error)}") from None
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)

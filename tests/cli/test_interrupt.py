@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from lowtide import read_graph_file, read_plan_file
-from lowtide.cli.plan import to_the_end
+from lowtide.cli.outputs import to_the_end
 from lowtide.graph.file_format import BufferRecord
 from lowtide.graph.op import Op
 from lowtide.plan.file_format import RunRow

@@ -6,6 +6,7 @@ import click
 
 from lowtide.cli import options
 from lowtide.cli.output import print_json
+from lowtide.cli.outputs import check_separate
 from lowtide.cli.progress import Progress
 from lowtide.opening import check_output, open_model, read_plan, save_applied
 from lowtide.report.figures import format_by_space
@@ -17,12 +18,21 @@ from lowtide.report.figures import format_by_space
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Where the applied program goes.")
 @options.over_budget
 @options.dims
+@options.force
 @options.trust
 @options.json
 def command(
-    plan: Path, model: str, output: Path, over_budget: bool, dims: dict[str, int], trust: bool, as_json: bool
+    plan: Path,
+    model: str,
+    output: Path,
+    over_budget: bool,
+    dims: dict[str, int],
+    force: bool,
+    trust: bool,
+    as_json: bool,
 ) -> None:
     """Verify PLAN against MODEL and write the program that follows it."""
+    check_separate({"MODEL": model}, {"-o": output}, force=force)  # a plan written over PLAN is that plan again
     with Progress() as progress:
         progress(f"reading {model}")
         opened = open_model(model, dims, trust=trust)

@@ -6,7 +6,7 @@ import click
 
 from lowtide.cli import options
 from lowtide.cli.output import print_json
-from lowtide.cli.plan import to_the_end
+from lowtide.cli.outputs import check_separate, save
 from lowtide.cli.progress import Progress
 from lowtide.costs import write_costs_file
 from lowtide.errors import UsageError
@@ -23,15 +23,17 @@ _ENDINGS = (".json", ".json.gz")
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="Write the costs here (.costs.json[.gz])."
 )
 @options.dims
+@options.force
 @options.trust
 @options.json
-def command(model: str, output: Path, dims: dict[str, int], trust: bool, as_json: bool) -> None:
+def command(model: str, output: Path, dims: dict[str, int], force: bool, trust: bool, as_json: bool) -> None:
     """Time every op of MODEL, a PyTorch program, on its device and write a costs file.
 
     Plans made with it (--costs FILE) are priced by what ops really take here.
     """
     if not output.name.endswith(_ENDINGS):
         raise UsageError(f"cannot write costs to {output.name!r}; give a name that ends in {', '.join(_ENDINGS)}")
+    check_separate({"MODEL": model}, {"-o": output}, force=force)
     check_writable(output)
     with Progress() as progress:
         progress(f"reading {model}")
@@ -40,7 +42,7 @@ def command(model: str, output: Path, dims: dict[str, int], trust: bool, as_json
         progress(f"timing {graph.n_ops} ops")
         prices = opened.measure_costs()
         progress(f"writing {output}")
-        to_the_end(lambda: write_costs_file(graph, prices, output))
+        save(output, lambda path: write_costs_file(graph, prices, path))
     if as_json:
         print_json(costs_to_json(graph, prices))
     else:

@@ -8,7 +8,8 @@ from lowtide.cli.interrupts import heeding_interrupts, interrupted_code
 def main() -> None:
     """Run the command line and exit.
 
-    Codes: 0 ok, 1 budget or verification failed, 2 usage, 3 bad input, 128 + n for an interrupt by signal n.
+    Codes: 0 ok, 1 budget or verification failed, 2 usage, 3 bad input, 4 a file could not be written, 128 + n
+    interrupted by signal n.
     """
     with heeding_interrupts():
         try:

@@ -6,10 +6,12 @@ import click
 
 from lowtide.cli import options
 from lowtide.cli.output import print_json
-from lowtide.cli.plan import exit_code, to_the_end
+from lowtide.cli.outputs import save
+from lowtide.cli.plan import exit_code
 from lowtide.cli.progress import Progress
 from lowtide.errors import UsageError
 from lowtide.opening import check_output, open_model, save_applied
+from lowtide.plan import write_plan_file
 from lowtide.planning.chunked import plan_model
 from lowtide.planning.settings import PlanSettings
 from lowtide.report.planning import result_to_json, result_to_text
@@ -43,7 +45,13 @@ def command(
         graph, result = plan_model(opened, settings, progress)
         if output is not None:
             progress(f"writing {output}")
-            to_the_end(lambda: save_applied(opened, result.plan, output))
+
+            def rescue(folder: Path) -> Path:
+                plan_file = folder / "rescued.plan.json"
+                write_plan_file(result.plan, plan_file, graph)
+                return plan_file
+
+            save(output, lambda path: save_applied(opened, result.plan, path), rescue)
         measured = None
         if measure:
             progress("measuring: running the program before and after")

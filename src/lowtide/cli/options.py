@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from lowtide.cli import host
+from lowtide.cli.outputs import check_separate
 from lowtide.costs import Prices, carries_costs, read_costs
 from lowtide.effort import EFFORT_NAMES
 from lowtide.errors import UsageError
@@ -52,6 +53,7 @@ json = click.option("--json", "as_json", is_flag=True, help="Print one JSON obje
 over_budget = click.option(
     "--allow-over-budget", "over_budget", is_flag=True, help="Accept a plan that says itself that it is infeasible."
 )
+force = click.option("--force", is_flag=True, help="Let an output replace a file that is read.")
 budget = _setting("budget", "--budget", metavar="SIZE")
 techniques = _setting("techniques", "--allow", metavar="TECHNIQUES", callback=_parse_techniques)
 in_place = _setting("in_place", "--in-place/--no-in-place")
@@ -61,10 +63,18 @@ effort = _setting("effort", "--effort", type=click.Choice(EFFORT_NAMES))
 
 
 def planning(command: Command) -> Command:
-    """Add the options of every verb that makes a plan, and hand them to it as one record, `settings`."""
+    """Add the options of every verb that makes a plan, and hand them to it as one record, `settings`.
+
+    Its outputs, `output` and `proof_path`, are checked against one another and what is read.
+    """
 
     @wraps(command)
     def collected(**given: Any) -> Any:
+        check_separate(
+            {"MODEL": given["model"], "--costs": given["costs"]},
+            {"-o": given["output"], "--proof": given.get("proof_path")},
+            force=given.pop("force"),
+        )
         asked = {name: given.pop(name) for name in ("budget", "techniques", "in_place", "scheduler", "effort")}
         settings = PlanSettings(
             **asked,
@@ -73,7 +83,7 @@ def planning(command: Command) -> Command:
         )
         return command(settings=settings, **given)
 
-    for option in (json, effort, costs, scheduler, in_place, techniques, budget, trust, dims, host.options):
+    for option in (json, effort, costs, scheduler, in_place, techniques, budget, trust, force, dims, host.options):
         collected = option(collected)
     return collected  # pyright: ignore
 

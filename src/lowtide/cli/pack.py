@@ -11,7 +11,7 @@ import numpy as np
 from lowtide.cli import options
 from lowtide.cli.interrupts import interrupted_code
 from lowtide.cli.output import print_json
-from lowtide.cli.plan import to_the_end
+from lowtide.cli.outputs import check_separate, save
 from lowtide.cli.progress import Progress
 from lowtide.cli.sizes import MOST_BYTES, parse_size
 from lowtide.effort import EffortName
@@ -30,6 +30,7 @@ from lowtide.report.packing import packed_to_json, packed_to_text
 @click.option("--method", metavar="NAME", help="Use this rule only, instead of the best of all.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the lines with their offsets here.")
 @click.option("--svg", type=click.Path(path_type=Path), help="Draw the packing here, steps by addresses.")
+@options.force
 @options.effort
 @options.json
 def command(
@@ -39,6 +40,7 @@ def command(
     method: str | None,
     output: Path | None,
     svg: Path | None,
+    force: bool,
     effort: EffortName,
     as_json: bool,
 ) -> int:
@@ -47,8 +49,7 @@ def command(
     One buffer a line; columns in any order: id, size, lower and upper (half-open) or start and end (inclusive), and
     alignment, offset (fixed), hint, gaps where wanted.
     """
-    if output is not None and output == svg:
-        raise UsageError(f"-o and --svg both name {output}; give two files")
+    check_separate({"BUFFERS.csv": buffers_csv}, {"-o": output, "--svg": svg}, force=force)
     for path in (output, svg):
         if path is not None:
             check_writable(path)
@@ -62,10 +63,10 @@ def command(
         seconds = time.perf_counter() - start
         if output is not None:
             progress(f"writing {output}")
-            to_the_end(lambda: write_buffer_file(output, file, packed.offsets))
+            save(output, lambda path: write_buffer_file(path, file, packed.offsets))
         if svg is not None:
             progress(f"drawing {svg}")
-            to_the_end(lambda: write_bytes(svg, packing_svg(buffers_csv.name, buffers, packed, capacity)))
+            save(svg, lambda path: write_bytes(path, packing_svg(buffers_csv.name, buffers, packed, capacity)))
     if as_json:
         print_json(packed_to_json(buffers, packed, capacity, seconds))
     else:

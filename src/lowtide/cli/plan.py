@@ -1,6 +1,5 @@
 """`lowtide plan`: find the plan and write it to a file."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -9,6 +8,7 @@ from lowtide.cli import options
 from lowtide.cli.curve import show_curve
 from lowtide.cli.interrupts import interrupted_code
 from lowtide.cli.output import print_json
+from lowtide.cli.outputs import save
 from lowtide.cli.progress import Progress
 from lowtide.errors import UsageError
 from lowtide.files import check_writable
@@ -26,15 +26,6 @@ def exit_code(result: Result) -> int:
     if result.status == "interrupted":
         return interrupted_code()
     return 0 if result.shortfall is None else 1
-
-
-def to_the_end(write: Callable[[], None]) -> None:
-    """Write a result even where Ctrl-C comes meanwhile: what took minutes to plan is not lost. Then it counts."""
-    try:
-        write()
-    except KeyboardInterrupt:
-        write()
-        raise
 
 
 @click.command("plan")
@@ -71,13 +62,15 @@ def command(
             check_writable(proof_path)
         progress(f"reading {model}")
         graph, result = plan_model(open_model(model, dims, settings.host, trust=trust), settings, progress)
-        if output is not None:
-            progress(f"writing {output}")
-            to_the_end(lambda: write_plan_file(result.plan, output, graph))
         proof = result.proof
-        if proof_path is not None and proof is not None:
-            progress(f"writing {proof_path}")
-            to_the_end(lambda: write_proof_file(proof, proof_path))
+        try:
+            if output is not None:
+                progress(f"writing {output}")
+                save(output, lambda path: write_plan_file(result.plan, path, graph))
+        finally:
+            if proof_path is not None and proof is not None:
+                progress(f"writing {proof_path}")
+                save(proof_path, lambda path: write_proof_file(proof, path))
     if as_json:
         print_json(result_to_json(result))
     else:
