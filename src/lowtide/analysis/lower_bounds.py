@@ -26,7 +26,26 @@ class LowerBound:
     """Per op, whether it runs before that op in the case that needs least; None where there is no such op."""
 
 
-def lower_bounds(problem: Problem, orders: Iterable[Order]) -> list[LowerBound]:
+class CalleeBounds:
+    """The bounds of graphs that ops call, found once each, however many graphs call them.
+
+    With n levels of graphs that each call two of the next there are 2^n ways to the last one.
+    """
+
+    def __init__(self, *, in_place: bool) -> None:
+        self._in_place = in_place
+        self._known: dict[int, tuple[Graph, list[LowerBound]]] = {}
+        """By identity; the graph is held, so that no other takes its place."""
+
+    def of(self, graph: Graph) -> list[LowerBound]:
+        """Return a callee's own bounds, whatever its order."""
+        if id(graph) not in self._known:
+            problem = Problem(graph, in_place=self._in_place)
+            self._known[id(graph)] = graph, lower_bounds(problem, [problem.given_order()], self)
+        return self._known[id(graph)][1]
+
+
+def lower_bounds(problem: Problem, orders: Iterable[Order], callees: CalleeBounds | None = None) -> list[LowerBound]:
     """Return, per memory space, the most that any single op needs while it runs, whatever the order.
 
     What runs before an op is closed under predecessors, holds its ancestors and none of its descendants; live bytes
@@ -34,9 +53,9 @@ def lower_bounds(problem: Problem, orders: Iterable[Order]) -> list[LowerBound]:
     bound is the largest such value over all ops: ops are tried from the worst of the given orders on, and an op that
     needs no more than the bound in some known order cannot raise it, so usually one flow is enough. Before the first
     op all inputs are there, after the last one all outputs. With in-place pairs the best case is assumed where an op
-    can choose. Stops early, with a weaker bound, after `MOST_WORK` arcs.
+    can choose. Stops early, with a weaker bound, after `MOST_WORK` arcs. `callees` are the bounds found already.
     """
-    problem = with_callee_floors(problem)
+    problem = with_callee_floors(problem, callees)
     profiles = [_profile_by_op(problem, order) for order in orders]
     bounds: list[LowerBound] = []
     for position, space in enumerate(problem.graph.spaces):
@@ -55,12 +74,13 @@ def lower_bounds(problem: Problem, orders: Iterable[Order]) -> list[LowerBound]:
     return bounds
 
 
-def with_callee_floors(problem: Problem) -> Problem:
+def with_callee_floors(problem: Problem, callees: CalleeBounds | None = None) -> Problem:
     """Let every callee count with its own lower bound, since another plan for it may exist."""
-    floors: dict[str, dict[str, int]] = {}
-    for name in problem.graph.called:
-        inner = Problem(problem.graph.subgraphs[name], in_place=problem.in_place)
-        floors[name] = {bound.space: bound.peak_bytes for bound in lower_bounds(inner, [inner.given_order()])}
+    callees = callees or CalleeBounds(in_place=problem.in_place)
+    floors = {
+        name: {bound.space: bound.peak_bytes for bound in callees.of(problem.graph.subgraphs[name])}
+        for name in problem.graph.called
+    }
     return replace(problem, callee_peaks=floors) if floors else problem
 
 

@@ -126,7 +126,7 @@ def write_plan_file(plan: Plan, path: str | Path, graph: Graph) -> None:
     content["steps"] = [_step_to_row(step, spaces) for step in plan.steps()]
     content["addresses"] = [[a.buffer, a.first_step, a.last_step, spaces[a.space], a.offset] for a in plan.addresses]
     callees: dict[str, dict[str, Any]] = {}
-    _add_callees(plan, graph, callees)
+    _add_callees(plan, graph, callees, set())
     if callees:
         content["callees"] = callees
     write_bytes(Path(path), msgspec.json.encode(content))
@@ -210,12 +210,15 @@ def _step_to_row(step: Step, spaces: Sequence[str]) -> list[Any]:
             return ["copy_in", buffer, spaces[space]]
 
 
-def _add_callees(plan: Plan, graph: Graph, table: dict[str, dict[str, Any]]) -> None:
-    """Flatten the plans of callees, and of their callees, into one table by name."""
+def _add_callees(plan: Plan, graph: Graph, table: dict[str, dict[str, Any]], added: set[tuple[str, int]]) -> None:
+    """Flatten the plans of callees, and of their callees, into one table by name; one that many call is added once."""
     for name, inner in plan.callees.items():
+        if (name, id(inner)) in added:  # all stay alive through the plan
+            continue
+        added.add((name, id(inner)))
         callee = graph.subgraphs[name]
         spaces = [space.name for space in callee.spaces]
         row = {"steps": [_step_to_row(step, spaces) for step in inner.steps()], "peak_bytes": inner.peak_bytes}
         if table.setdefault(name, row) != row:
             raise UsageError(f"the plan holds two plans for callee {name!r}; a plan file has room for one")
-        _add_callees(inner, callee, table)
+        _add_callees(inner, callee, table, added)

@@ -7,10 +7,11 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
-from lowtide.analysis.lower_bounds import LowerBound, lower_bounds
+from lowtide.analysis.lower_bounds import CalleeBounds, LowerBound
 from lowtide.analysis.problem import Problem
 from lowtide.documents import read_document
 from lowtide.files import write_bytes
+from lowtide.graph import Graph
 from lowtide.search.fit import FitOutcome
 
 _Bytes = Annotated[int, msgspec.Meta(ge=0)]
@@ -70,15 +71,24 @@ def prove(
 
     `cuts` are the bounds of `lower_bounds`, one per memory space; `refuted` are budgets that exact search proved
     impossible, each limited in one memory space only; `tree_bytes` is the least peak of a graph that is a tree.
-    O(n) beside the bounds of callees, which are found again.
+    O(n) beside the bounds of callees, which are found again, once each.
     """
-    graph = problem.graph
-    callees: dict[str, Proof] = {}
-    for name in graph.called:
-        inner = Problem(graph.subgraphs[name], in_place=problem.in_place)
-        callees[name] = prove(inner, lower_bounds(inner, [inner.given_order()]))
     spaces = tuple(_space_proof(position, cut, refuted, tree_bytes) for position, cut in enumerate(cuts))
-    return Proof(graph=graph.fingerprint, in_place=problem.in_place, spaces=spaces, callees=callees)
+    callees = _callee_proofs(problem.graph, problem.in_place, CalleeBounds(in_place=problem.in_place), {})
+    return Proof(graph=problem.graph.fingerprint, in_place=problem.in_place, spaces=spaces, callees=callees)
+
+
+def _callee_proofs(graph: Graph, in_place: bool, bounds: CalleeBounds, known: dict[int, Proof]) -> dict[str, Proof]:
+    """Prove the bounds of all callees; one that many graphs call is proven once."""
+    proofs: dict[str, Proof] = {}
+    for name in graph.called:
+        callee = graph.subgraphs[name]
+        if id(callee) not in known:  # it stays alive through its callers
+            spaces = tuple(_space_proof(position, cut, (), None) for position, cut in enumerate(bounds.of(callee)))
+            inner = _callee_proofs(callee, in_place, bounds, known)
+            known[id(callee)] = Proof(graph=callee.fingerprint, in_place=in_place, spaces=spaces, callees=inner)
+        proofs[name] = known[id(callee)]
+    return proofs
 
 
 def _space_proof(position: int, cut: LowerBound, refuted: Sequence[FitOutcome], tree_bytes: int | None) -> SpaceProof:
