@@ -52,6 +52,15 @@ void register_orders(nb::module_& m) {
       },
       nb::arg("graph"), nb::arg("name_ranks"), "Order of Mesh-TensorFlow's list scheduler.");
   m.def(
+      "mesh_list_original",
+      [](const HeldGraphView& graph, Array<int64_t> read_offsets, Array<int32_t> reads, Array<int32_t> name_ranks) {
+        const auto rows = reads_of(graph, read_offsets, reads);
+        const auto ranks = ranks_of(graph, name_ranks);
+        return released([&] { return mesh_list(graph.view, ranks, &rows); });
+      },
+      nb::arg("graph"), nb::arg("read_offsets"), nb::arg("reads"), nb::arg("name_ranks"),
+      "Order of Mesh-TensorFlow's list scheduler with the defects of the original.");
+  m.def(
       "xla_list", [](const HeldGraphView& graph) { return released([&] { return xla_list(graph.view); }); },
       nb::arg("graph"), "Order of XLA's list scheduler.");
   m.def(

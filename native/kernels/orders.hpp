@@ -6,8 +6,10 @@ namespace lowtide {
 
 using Order = std::vector<int32_t>;
 
-// Mesh-TensorFlow: most bytes freed next. `name_ranks` breaks ties. O((n + e) log n).
-Order mesh_list(const GraphView& graph, std::span<const int32_t> name_ranks);
+// Mesh-TensorFlow: most bytes freed next. `name_ranks` breaks ties. Given what every op reads, twice what it reads
+// twice, the original's defects are kept: such an op frees it twice, and what an op reads counts as freed by its last
+// user if the op's last output is freed, whatever happens to the input. O((n + e) log n).
+Order mesh_list(const GraphView& graph, std::span<const int32_t> name_ranks, const Rows* original_reads = nullptr);
 
 // XLA: most bytes freed minus bytes defined next, then most users, then newest. O((n + e) log n).
 Order xla_list(const GraphView& graph);

@@ -1,7 +1,6 @@
 """Mesh-TensorFlow's list scheduler with the defects of the original."""
 
 from lowtide.analysis import Problem
-from lowtide.graph import Lifetime
 from tests.oracles.slow_view import SlowView
 
 
@@ -10,9 +9,12 @@ def mesh_list_with_defects(problem: Problem) -> list[int]:
 
     - a use count that fell to one is passed over if the last *output* of the op just run is final,
     - an op that is the only user of a tensor from the start frees it once per read.
+
+    What the caller keeps is final; of what no op allocates, the original knows nothing, and only donated inputs count.
     """
     view = SlowView.of(problem)
-    final = [lifetime == Lifetime.OUTPUT for lifetime in view.lifetimes]
+    final = [not view.freeable(buffer) for buffer in range(len(view.sizes))]
+    known = [producer >= 0 or not its for producer, its in zip(view.producers, final, strict=True)]
     users = [set(buffer_users) for buffer_users in view.users]
     freed = [0] * view.n_ops
     for op in range(view.n_ops):
@@ -24,7 +26,8 @@ def mesh_list_with_defects(problem: Problem) -> list[int]:
         order.append(best)
         for buffer in view.touches[best]:
             users[buffer].remove(best)
-            if len(users[buffer]) == 1 and not final[view.allocates[best][-1]]:
+            last_is_final = bool(view.allocates[best]) and final[view.allocates[best][-1]]
+            if len(users[buffer]) == 1 and known[buffer] and not last_is_final:
                 (other,) = users[buffer]
                 freed[other] += view.sizes[buffer]
     return order

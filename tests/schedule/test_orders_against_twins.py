@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from lowtide.analysis import Problem
 from lowtide.schedule import scheduler
+from lowtide.schedule.mesh_list import MeshList
 from tests.oracles.depth_first import xla_dfs, xla_postorder
 from tests.oracles.longest_path import longest_path
 from tests.oracles.mesh_list import mesh_list
 from tests.oracles.random_graphs import random_graph
+from tests.oracles.mesh_list_with_defects import mesh_list_with_defects
 from tests.oracles.xla_list import xla_list
 
 TWINS: dict[str, Callable[[Problem], list[int]]] = {
@@ -29,3 +31,10 @@ TWINS: dict[str, Callable[[Problem], list[int]]] = {
 def test_native_order_equals_its_twin(name: str, seed: int) -> None:
     problem = Problem(random_graph(seed))
     assert scheduler(name).order(problem).tolist() == TWINS[name](problem)
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**9))
+def test_the_native_order_with_mesh_tensorflows_defects_equals_its_twin(seed: int) -> None:
+    problem = Problem(random_graph(seed))
+    assert MeshList(original=True).order(problem).tolist() == mesh_list_with_defects(problem)
+
+

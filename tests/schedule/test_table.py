@@ -14,6 +14,7 @@ ROWS = (
     "mesh-list",
     "xla-list",
     "xla-dfs",
+    "mesh-best",
     "xla-postorder",
     "xla-best",
     "lpmf",

@@ -1,10 +1,11 @@
-"""Mesh-TensorFlow's list scheduler."""
+"""Mesh-TensorFlow's list scheduler: mended, as it was, and the better of both."""
 
 from dataclasses import dataclass
 
 from lowtide import _native
 from lowtide.analysis import Problem
 from lowtide.analysis.problem import Order
+from lowtide.schedule.compare import best_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,26 @@ class MeshList:
     Complexity: O((n + e) log n). Guarantees: none on the peak.
     """
 
+    original: bool = False
+    """Whether to leave out what is mended."""
+
     def order(self, problem: Problem) -> Order:
         """Return the order."""
-        return _native.mesh_list(problem.native, _native.name_ranks(problem.graph.op_names))
+        graph = problem.graph
+        ranks = _native.name_ranks(graph.op_names)
+        if self.original:
+            return _native.mesh_list_original(problem.native, graph.reads.offsets, graph.reads.values, ranks)
+        return _native.mesh_list(problem.native, ranks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshBest:
+    """The lesser peak of the mended list order and the original's; the mended one where they are equal.
+
+    Source: Mesh-TensorFlow, auto_mtf/scheduler.py, method LIST, twice: see `MeshList`.
+    Complexity: O((n + e) log n). Guarantees: never above `mesh-list`, nor above what the original's order needs.
+    """
+
+    def order(self, problem: Problem) -> Order:
+        """Return the order."""
+        return best_of(problem, (MeshList(), MeshList(original=True)))

@@ -14,6 +14,8 @@ from lowtide.schedule.table import SCHEDULERS, scheduler, scheduler_names
 from lowtide.search import Solution, solve
 
 _COMBINED = frozenset({"search", "xla-best", "inductor-best"})
+_COVERED = frozenset({"mesh-list"})
+"""Orders that another one in the table is never above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,7 @@ class Search:
 
 def _seeds(problem: Problem, progress: Report | None) -> Iterator[Order]:
     for name in scheduler_names():
-        if name not in _COMBINED:
+        if name not in _COMBINED | _COVERED:
             if progress is not None:
                 progress(f"ordering {problem.graph.n_ops} ops ({name})")
             order = scheduler(name).order(problem)

@@ -12,6 +12,7 @@ ENTRY_POINT_GROUP = "lowtide.schedulers"
 SCHEDULERS = {
     "given": "lowtide.schedule.given:Given",
     "mesh-list": "lowtide.schedule.mesh_list:MeshList",
+    "mesh-best": "lowtide.schedule.mesh_list:MeshBest",
     "xla-list": "lowtide.schedule.xla:XlaList",
     "xla-dfs": "lowtide.schedule.xla:XlaDfs",
     "xla-postorder": "lowtide.schedule.xla:Postorder",
