@@ -92,8 +92,15 @@ void register_orders(nb::module_& m) {
       "dfs", [](const HeldGraphView& graph) { return released([&] { return dfs(graph.view); }); }, nb::arg("graph"),
       "Order of Inductor's depth-first scheduler.");
   m.def(
-      "longest_path", [](const HeldGraphView& graph) { return released([&] { return longest_path(graph.view); }); },
-      nb::arg("graph"), "Order that starts the sources with the longest paths first.");
+      "longest_path",
+      [](const HeldGraphView& graph, int64_t max_work) {
+        return released([&] { return longest_path(graph.view, max_work); });
+      },
+      nb::arg("graph"), nb::arg("max_work"), "Order of memonger's longest paths.");
+  m.def(
+      "longest_path_merged",
+      [](const HeldGraphView& graph) { return released([&] { return longest_path_merged(graph.view); }); },
+      nb::arg("graph"), "Order that starts the sources with the longest paths first, ties in program order.");
 }
 
 }  // namespace lowtide::bindings

@@ -29,7 +29,12 @@ Order bfs(const GraphView& graph);
 // Inductor: ops by rising bytes read and written, each after what it depends on. O(n log n + e).
 Order dfs(const GraphView& graph);
 
-// memonger: sources with the longest path to the end first. O(n log n + e).
-Order longest_path(const GraphView& graph);
+// memonger: sources with the longest path to the end first, ties as they fall there. Where its paths make no tree,
+// or after `max_work` looks at an edge: `longest_path_merged`. O(s n e) at worst for s sources, as a rule one walk of
+// what is after each.
+Order longest_path(const GraphView& graph, int64_t max_work);
+
+// The same rule on paths that always merge, ties in program order. O(n log n + e).
+Order longest_path_merged(const GraphView& graph);
 
 }  // namespace lowtide

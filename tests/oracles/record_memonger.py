@@ -39,6 +39,18 @@ def random_record(seed: int) -> dict[str, Any]:
     return {"n_ops": n_ops, "edges": sorted(edges)}
 
 
+def tied_record(seed: int) -> dict[str, Any]:
+    """Return the graph of a seed: up to 80 ops, each after up to three others, so that paths and heights often tie."""
+    rng = random.Random(seed)
+    n_ops = rng.randint(1, rng.choice((8, 20, 80)))
+    edges: set[tuple[int, int]] = set()
+    for op in range(1, n_ops):
+        if rng.random() < 0.8:
+            first = max(0, op - rng.choice((3, 10, 80)))
+            edges |= {(rng.randrange(first, op), op) for _ in range(rng.choice((1, 1, 2, 3)))}
+    return {"n_ops": n_ops, "edges": sorted(edges)}
+
+
 def import_memonger(path: str) -> Any:
     """Import memonger.py on its own; what else it imports is not needed for orders."""
     names = {"caffe2": (), "caffe2.python": ("workspace", "core"), "caffe2.proto": ("caffe2_pb2",)}
@@ -54,11 +66,11 @@ def import_memonger(path: str) -> Any:
 
 
 def main(memonger_path: str, records_path: str) -> None:
-    """Write 500 records; those that memonger fails on (its paths made no tree) get no order."""
+    """Write 900 records, 400 of them with ties; those that memonger fails on (its paths made no tree) get no order."""
     import networkx  # pyright: ignore[reportMissingImports]
 
     memonger = import_memonger(memonger_path)
-    records = [random_record(seed) for seed in range(500)]
+    records = [random_record(seed) for seed in range(500)] + [tied_record(seed) for seed in range(400)]
     for record in records:
         graph = networkx.DiGraph()
         graph.add_nodes_from(range(record["n_ops"]))

@@ -1,7 +1,9 @@
 """Schedulers are found by name."""
 
 import dataclasses
+import re
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +14,9 @@ from lowtide.schedule.given import Given
 ROWS = (
     "given",
     "mesh-list",
+    "mesh-best",
     "xla-list",
     "xla-dfs",
-    "mesh-best",
     "xla-postorder",
     "xla-best",
     "lpmf",
@@ -22,6 +24,7 @@ ROWS = (
     "dfs",
     "inductor-best",
     "longest-path",
+    "longest-path-merged",
     "search",
 )
 
@@ -67,3 +70,8 @@ def test_a_third_party_that_cannot_be_loaded_is_a_usage_error(monkeypatch: pytes
     _offer(monkeypatch, "acme", "no_such_module:Thing")
     with pytest.raises(UsageError, match=r"'acme' \(no_such_module:Thing\) cannot be loaded: ModuleNotFoundError"):
         scheduler("acme")
+
+
+def test_the_page_of_schedulers_has_one_row_a_name() -> None:
+    page = (Path(__file__).parents[2] / "docs/schedulers.md").read_text(encoding="utf-8")
+    assert tuple(re.findall(r"^\| `(\S+)` \|", page, re.MULTILINE)) == ROWS

@@ -16,6 +16,7 @@ from lowtide.share import (
     blob_ranges,
     interference_edges,
     longest_path_order,
+    merged_path_order,
     share_by_interference,
     topological_order,
 )
@@ -65,10 +66,17 @@ def test_the_longest_path_goes_first_as_in_memongers_own_tests() -> None:
     assert longest_path_order(_net()) == []
 
 
-@given(st.integers(0, 10**6), st.sampled_from(["topological", "longest-path"]))
+ORDERS = {
+    "topological": topological_order,
+    "longest-path": longest_path_order,
+    "longest-path-merged": merged_path_order,
+}
+
+
+@given(st.integers(0, 10**6), st.sampled_from(sorted(ORDERS)))
 def test_every_order_keeps_every_dependence(seed: int, name: str) -> None:
     net = random_net(seed)
-    order = {"topological": topological_order, "longest-path": longest_path_order}[name](net)
+    order = ORDERS[name](net)
     assert sorted(order) == list(range(len(net.ops)))
     assert all(waits(net)[op] <= set(order[:place]) for place, op in enumerate(order))
 
@@ -94,7 +102,7 @@ def test_a_blob_written_after_its_last_read_lives_to_the_end_and_one_read_first_
     }
 
 
-@given(st.integers(0, 10**6), st.sampled_from(["topological", "longest-path"]), st.sampled_from(["greedy", "optimal"]))
+@given(st.integers(0, 10**6), st.sampled_from(sorted(ORDERS)), st.sampled_from(["greedy", "optimal"]))
 def test_the_shared_net_computes_the_same_and_nothing_that_must_not_shares(
     seed: int, order: str, algorithm: str
 ) -> None:

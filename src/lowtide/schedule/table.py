@@ -22,6 +22,7 @@ SCHEDULERS = {
     "dfs": "lowtide.schedule.inductor:Dfs",
     "inductor-best": "lowtide.schedule.inductor:InductorBest",
     "longest-path": "lowtide.schedule.longest_path:LongestPath",
+    "longest-path-merged": "lowtide.schedule.longest_path:LongestPathMerged",
     "search": "lowtide.schedule.search:Search",
 }
 """Name to "module:Class", in the order in which results are shown."""

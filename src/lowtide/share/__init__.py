@@ -11,7 +11,7 @@ from lowtide.share.graph_sharing import Sharing, share
 from lowtide.share.inference import share_inference, share_inference_fast
 from lowtide.share.interference import InterferenceSharing, share_by_interference
 from lowtide.share.named_net import NamedNet, NamedOp
-from lowtide.share.net_orders import longest_path_order, topological_order
+from lowtide.share.net_orders import longest_path_order, merged_path_order, topological_order
 from lowtide.share.release import release_when_used
 from lowtide.share.rename import SharedNet, Statistics, rename_blobs, sharing_statistics
 from lowtide.share.slot_offsets import slot_offsets
@@ -31,6 +31,7 @@ __all__ = [
     "greedy_slots",
     "interference_edges",
     "longest_path_order",
+    "merged_path_order",
     "optimal_slots",
     "release_when_used",
     "rename_blobs",

@@ -34,9 +34,10 @@ def share_by_interference(
 ) -> InterferenceSharing:
     """Put the ops into an order and let blobs share that are never live together in it.
 
-    `order` is "topological", "longest-path" or op positions in a valid order; `algorithm` is "greedy" or "optimal",
-    the latter looking at `work_limit` slots at most. A slot has the name of its last blob. External inputs and outputs,
-    the blobs in `never_share` and blobs of different devices never share. The result is verified.
+    `order` is "topological", "longest-path", "longest-path-merged" or op positions in a valid order; `algorithm` is
+    "greedy" or "optimal", the latter looking at `work_limit` slots at most. A slot has the name of its last blob.
+    External inputs and outputs, the blobs in `never_share` and blobs of different devices never share. The result is
+    verified.
 
     Source: Caffe2 memonger, optimize_interference. Mended: second writers of a blob, see `interference_edges` and
     `blob_ranges`; devices, which it mixes. Complexity: O(e + n * slots) and the search. Raises UsageError.

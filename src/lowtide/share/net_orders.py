@@ -9,6 +9,9 @@ from lowtide.graph import GraphBuilder
 from lowtide.share.dependences import is_valid_order, predecessors
 from lowtide.share.named_net import NamedNet
 
+_MOST_WORK = 200_000_000
+"""Edges looked at for the ties of `longest_path_order`; some 300,000,000 a second."""
+
 
 def topological_order(net: NamedNet) -> list[int]:
     """Return the ops in the order in which they become ready, those ready at once in the order of the net. O(n + e)."""
@@ -28,16 +31,29 @@ def topological_order(net: NamedNet) -> list[int]:
 
 
 def longest_path_order(net: NamedNet) -> list[int]:
-    """Return the order that starts the sources with the longest paths first, as the scheduler of that name does."""
+    """Return memonger's order that starts the sources with the longest paths first, ties included.
+
+    Where its paths make no tree, or after as much work as the scheduler of that name may do, it is `merged_path_order`.
+    """
+    return _native.longest_path(_problem(net).native, _MOST_WORK).tolist()
+
+
+def merged_path_order(net: NamedNet) -> list[int]:
+    """Return the order by longest paths that always merge, ties in the order of the net. O(n log n + e)."""
+    return _native.longest_path_merged(_problem(net).native).tolist()
+
+
+def _problem(net: NamedNet) -> Problem:
     builder = GraphBuilder("net")
     for position, before in enumerate(predecessors(net)):
         builder.add_op(str(position), "op", after=before)
-    return _native.longest_path(Problem(builder.build()).native).tolist()
+    return Problem(builder.build())
 
 
 ORDERS: Mapping[str, Callable[[NamedNet], list[int]]] = {
     "topological": topological_order,
     "longest-path": longest_path_order,
+    "longest-path-merged": merged_path_order,
 }
 """The orders by name."""
 
