@@ -14,13 +14,13 @@ from lowtide.schedule.table import SCHEDULERS, scheduler, scheduler_names
 from lowtide.search import Solution, solve
 
 _COMBINED = frozenset({"search", "xla-best", "inductor-best"})
-_COVERED = frozenset({"mesh-list"})
-"""Orders that another one in the table is never above."""
+_RIVALS = ("mesh-best", "longest-path")
+"""Close to orders that the search starts from, so that starting from them too leads to no other places."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """Start from every other order, bound the peak by minimum cuts, and close the gap by uncrossing and exact search.
+    """Start from the other orders, bound the peak by minimum cuts, and close the gap by uncrossing and exact search.
 
     Source: lowtide's own; see `lowtide.search.solve`.
     Complexity: exponential at worst, cut off after the work that `effort` allows; most graphs take one or two flows.
@@ -42,12 +42,19 @@ class Search:
         progress: Report | None = None,
     ) -> Solution:
         """Return the best order found with its proof; see `lowtide.search.solve` for the `budget`."""
-        return solve(problem, _seeds(problem, progress), SEARCH_EFFORTS[self.effort], budget=budget, progress=progress)
+        return solve(
+            problem,
+            _seeds(problem, progress),
+            SEARCH_EFFORTS[self.effort],
+            rivals=(scheduler(name).order(problem) for name in _RIVALS),
+            budget=budget,
+            progress=progress,
+        )
 
 
 def _seeds(problem: Problem, progress: Report | None) -> Iterator[Order]:
     for name in scheduler_names():
-        if name not in _COMBINED | _COVERED:
+        if name not in _COMBINED and name not in _RIVALS:
             if progress is not None:
                 progress(f"ordering {problem.graph.n_ops} ops ({name})")
             order = scheduler(name).order(problem)

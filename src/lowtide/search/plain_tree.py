@@ -5,7 +5,7 @@ from heapq import merge
 
 from lowtide.search.plain_program import PlainProgram
 
-_Segment = tuple[int, int]
+Segment = tuple[int, int]
 """What a run of ops adds to live bytes at its highest, and what it leaves behind; both relative to its start."""
 
 
@@ -27,31 +27,35 @@ def plain_tree_peak(program: PlainProgram) -> int | None:
     )
     if max(successors, default=0) > 1 or shared:
         return None
-    segments: list[list[_Segment]] = []
+    segments: list[list[Segment]] = []
     for op in range(program.n_ops):
         operands = [segments[earlier] for earlier in program.predecessors[op]]
-        segments.append(_joined([*_by_urgency(operands), program.run(op, 0)]))
+        segments.append(joined([*by_urgency(operands), program.run(op, 0)]))
     live = highest = program.live_at_start(unused=False)
-    for hill, net in _by_urgency(each for each, after in zip(segments, successors, strict=True) if not after):
+    for hill, net in by_urgency(each for each, after in zip(segments, successors, strict=True) if not after):
         highest = max(highest, live + hill)
         live += net
     return max(highest, program.at_the_edges())
 
 
-def _by_urgency(subtrees: Iterable[list[_Segment]]) -> Iterable[_Segment]:
+def by_urgency(subtrees: Iterable[list[Segment]]) -> Iterable[Segment]:
+    """Interleave the segments of several parts, each most urgent first, in the same way."""
     return merge(*subtrees, key=_urgency)
 
 
-def _urgency(segment: _Segment) -> tuple[bool, int]:
+def _urgency(segment: Segment) -> tuple[bool, int]:
     """Less is sooner: first what frees bytes, lowest hill first; then what keeps some, deepest fall first."""
     hill, net = segment
     return (False, hill) if net <= 0 else (True, net - hill)
 
 
-def _joined(segments: list[_Segment]) -> list[_Segment]:
-    """Join a segment with the one after it where that is at least as urgent; only the last one can be out of place."""
-    while len(segments) > 1 and _urgency(segments[-2]) >= _urgency(segments[-1]):
-        last_hill, last_net = segments.pop()
-        hill, net = segments.pop()
-        segments.append((max(hill, net + last_hill), net + last_net))
-    return segments
+def joined(segments: Iterable[Segment]) -> list[Segment]:
+    """Join every segment with the one after it where that is at least as urgent."""
+    done: list[Segment] = []
+    for hill, net in segments:
+        done.append((hill, net))
+        while len(done) > 1 and _urgency(done[-2]) >= _urgency(done[-1]):
+            last_hill, last_net = done.pop()
+            first_hill, first_net = done.pop()
+            done.append((max(first_hill, first_net + last_hill), first_net + last_net))
+    return done

@@ -37,7 +37,7 @@ class SpaceProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The ops, ascending, after which `op` needs least: no closed set leaves it less. Empty without an op."""
     cut_bytes: _Bytes
     tree_bytes: _Bytes | None
-    """The least peak of all orders, where the graph is a tree; None elsewhere."""
+    """The least peak of all orders, where the graph is a tree or series-parallel; None elsewhere."""
     refuted: tuple[RefutedBudget, ...]
     """Budgets between `cut_bytes` and the bound, in the order in which they were refuted."""
 
@@ -70,8 +70,8 @@ def prove(
     """Write down why the peak of a problem is bounded.
 
     `cuts` are the bounds of `lower_bounds`, one per memory space; `refuted` are budgets that exact search proved
-    impossible, each limited in one memory space only; `tree_bytes` is the least peak of a graph that is a tree.
-    O(n) beside the bounds of callees, which are found again, once each.
+    impossible, each limited in one memory space only; `tree_bytes` is the least peak of a graph that is a tree or
+    series-parallel. O(n) beside the bounds of callees, which are found again, once each.
     """
     spaces = tuple(_space_proof(position, cut, refuted, tree_bytes) for position, cut in enumerate(cuts))
     callees = _callee_proofs(problem.graph, problem.in_place, CalleeBounds(in_place=problem.in_place), {})

@@ -13,6 +13,7 @@ from lowtide.search.closure import close_order, close_orders
 from lowtide.search.cuts import ClosureCuts
 from lowtide.search.first_of import first_of_bound, uncross_first
 from lowtide.search.fit import Fit, FitOutcome, find_fit
+from lowtide.search.series_parallel import series_parallel_order
 from lowtide.search.trees import tree_order
 from lowtide.search.uncross import uncross
 
@@ -34,7 +35,7 @@ class Solution:
     cuts: tuple[LowerBound, ...]
     """What the bounds were before any budget was refuted."""
     tree_bytes: int | None = None
-    """The least peak of a graph that is a tree."""
+    """The least peak of a graph that is a tree or series-parallel."""
     refuted: tuple[FitOutcome, ...] = field(default=())
     """Budgets that the exact search proved impossible, in the order it did."""
     interrupted: bool = False
@@ -51,14 +52,17 @@ def solve(
     seeds: Iterable[Order],
     effort: SearchEffort,
     *,
+    rivals: Iterable[Order] = (),
     budget: Budget | None = None,
     progress: Report | None = None,
 ) -> Solution:
     """Find an order of least peak, starting from `seeds`, at least one valid order; the result is never worse.
 
+    Nor is it worse than the `rivals`, valid orders that are looked at in the end if there is a gap left.
+
     It goes through layers as long as there is a gap: the best seed, with ops moved to where they cost nothing; the
-    min-cut bound; the best order of a tree; uncrossing; what the first of several alike ops needs; exact search for
-    budgets between the bound and the best order.
+    min-cut bound; the best order of a tree or a series-parallel graph; uncrossing; what the first of several alike ops
+    needs; exact search for budgets between the bound and the best order.
     Bytes over the `budget` count before the sum of the peaks.
     Anytime: Ctrl-C ends it with the best so far. Deterministic.
     """
@@ -66,6 +70,7 @@ def solve(
     interrupted = False
     try:
         search.run(seeds)
+        search.face(rivals)
     except KeyboardInterrupt:
         interrupted = True
     return search.solution(interrupted)
@@ -117,7 +122,7 @@ class _Search:
         self.cuts = lower_bounds(self.problem, ranked)
         self.bounds = list(self.cuts)
         if self.gap():
-            self.settle_tree()
+            self.settle()
         if self.gap():
             self.progress("uncrossing the worst ops")
             self.uncross(ranked[:_SEEDS_UNCROSSED])
@@ -136,6 +141,12 @@ class _Search:
                 break
             if self.gap() > gap // 2:  # small steps use up the work too
                 share *= _GROWTH
+
+    def face(self, rivals: Iterable[Order]) -> None:
+        """Take the best of other orders if none as good was found."""
+        if self.gap():
+            for order in rivals:
+                self.take(order)
 
     def rank(self, peaks: Sequence[int]) -> tuple[int, int]:
         """Return what orders are compared by: bytes over the limits, then the sum of the peaks."""
@@ -159,9 +170,11 @@ class _Search:
         """Return the bytes between the best order and the bound, over all spaces."""
         return sum(self.peaks) - sum(bound.peak_bytes for bound in self.bounds)
 
-    def settle_tree(self) -> None:
-        """Take the best order of a graph that is a tree; its peak is the bound as well."""
+    def settle(self) -> None:
+        """Take the best order of a graph that is a tree or series-parallel; its peak is the bound as well."""
         order = tree_order(self.problem)
+        if order is None:
+            order = series_parallel_order(self.problem)
         if order is None:
             return
         self.keep(order)
