@@ -9,12 +9,15 @@ from lowtide.graph import Graph, Lifetime
 from lowtide.plan.versions import ABSENT, Versions, program_versions
 
 State = tuple[int, tuple[int, ...]]
-"""How many ops ran for the first time (in program order), and the version of every buffer."""
+"""The ops that ran, as the bits of an int, and the version of every buffer."""
 
 
-def least_extra_cost(problem: Problem, budget: int) -> float:
-    """Return the least extra cost of any plan in program order whose peak in space 0 is within the budget, infinity
-    where there is none; any op that is pure and unordered and writes only what it allocates may run at any time."""
+def least_extra_cost(problem: Problem, budget: int, *, any_order: bool = False) -> float:
+    """Return the least extra cost of any plan whose peak in space 0 is within the budget, infinity where there is none.
+
+    First runs are in program order, or in `any_order` that keeps the dependences; any op that is pure and unordered and
+    writes only what it allocates may run at any time.
+    """
     graph = problem.graph
     versions = program_versions(graph)
     transient = [int(needed) for needed in problem.transient[:, 0]]
@@ -52,6 +55,10 @@ def least_extra_cost(problem: Problem, budget: int) -> float:
     if live(start[1]) > budget:
         return float("inf")
     n_ops, costs = graph.n_ops, graph.cost.tolist()
+    all_ops = (1 << n_ops) - 1
+    waits_for = [sum(1 << earlier for earlier in row) for row in graph.structure.predecessors]
+    if not any_order:
+        waits_for = [(1 << op) - 1 for op in range(n_ops)]
     keeps = [b for b in range(graph.n_buffers) if not freeable[b] or graph.lifetimes[b] == Lifetime.OUTPUT]
     best: dict[State, float] = {start: 0.0}
     queue = [(0.0, start)]
@@ -60,17 +67,17 @@ def least_extra_cost(problem: Problem, budget: int) -> float:
         if cost > best[state]:
             continue
         done, resident = state
-        if done == n_ops and all(resident[b] == versions.final[b] for b in keeps):
+        if done == all_ops and all(resident[b] == versions.final[b] for b in keeps):
             return cost
         following: list[tuple[float, State]] = []
         for buffer, version in enumerate(resident):
             if version != ABSENT and freeable[buffer]:
                 following.append((cost, (done, (*resident[:buffer], ABSENT, *resident[buffer + 1 :]))))
-        if done < n_ops:
-            following += [(cost, (done + 1, then)) for then in after_run(resident, done)]
-        for op in range(done):
-            if again[op]:
+        for op in range(n_ops):
+            if done >> op & 1 and again[op]:
                 following += [(cost + costs[op], (done, then)) for then in after_run(resident, op)]
+            elif not done >> op & 1 and waits_for[op] & ~done == 0:
+                following += [(cost, (done | 1 << op, then)) for then in after_run(resident, op)]
         for reached, state in following:
             if reached < best.get(state, float("inf")):
                 best[state] = reached
