@@ -61,7 +61,7 @@ def least_extra_cost(problem: Problem, budget: int, *, any_order: bool = False) 
         waits_for = [(1 << op) - 1 for op in range(n_ops)]
     keeps = [b for b in range(graph.n_buffers) if not freeable[b] or graph.lifetimes[b] == Lifetime.OUTPUT]
     best: dict[State, float] = {start: 0.0}
-    queue = [(0.0, start)]
+    queue: list[tuple[float, State]] = [(0.0, start)]
     while queue:
         cost, state = heapq.heappop(queue)
         if cost > best[state]:
