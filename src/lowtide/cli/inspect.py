@@ -5,6 +5,7 @@ import click
 from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
+from lowtide.effort import EffortName
 from lowtide.opening import open_model
 from lowtide.report.inspection import Inspection
 
@@ -14,14 +15,17 @@ from lowtide.report.inspection import Inspection
 @options.dims
 @options.trust
 @options.in_place
+@options.effort
 @options.json
-def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, as_json: bool) -> None:
+def command(
+    model: str, dims: dict[str, int], trust: bool, in_place: bool, effort: EffortName, as_json: bool
+) -> None:
     """Show the peak of MODEL as it stands, who holds memory there, and what is not modeled."""
     with Progress() as progress:
         progress(f"reading {model}")
         graph = open_model(model, dims, trust=trust).graph
         progress(f"inspecting {graph.n_ops} ops")
-        inspection = Inspection.of(graph, in_place=in_place)
+        inspection = Inspection.of(graph, in_place=in_place, effort=effort, progress=progress)
     if as_json:
         print_json(inspection.to_json())
     else:

@@ -11,6 +11,7 @@ from lowtide.documents import read_document
 from lowtide.errors import FingerprintError, MalformedInputError, UsageError, VerificationError
 from lowtide.files import write_bytes
 from lowtide.graph import Graph
+from lowtide.plan.claim import Claim, Evidence, Figure, PlanClass
 from lowtide.plan.plan import Address, Plan, Status
 from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step
 from lowtide.plan.verify import verify
@@ -79,6 +80,19 @@ class CalleeRecord(_PlanFileRecord):
     peak_bytes: _BytesBySpace = {}
 
 
+class ClaimRecord(_PlanFileRecord):
+    """What no plan of a class has less of; see `lowtide.plan.claim`."""
+
+    figure: Figure
+    space: str | None
+    over: PlanClass
+    at_least: _Bytes | Annotated[float, msgspec.Meta(ge=0)]
+    in_place: bool
+    in_chunks: bool
+    shown_by: Evidence
+    base_order: str | None = None
+
+
 class PlanRecord(_PlanFileRecord):
     """A whole plan file."""
 
@@ -90,6 +104,7 @@ class PlanRecord(_PlanFileRecord):
     lower_bound_bytes: _BytesBySpace = {}
     arena_bytes: _BytesBySpace = {}
     addresses: list[AddressRow] = []
+    claims: list[ClaimRecord] = []
     callees: dict[str, CalleeRecord] = {}
 
 
@@ -125,6 +140,8 @@ def write_plan_file(plan: Plan, path: str | Path, graph: Graph) -> None:
     content: dict[str, Any] = {"lowtide_plan": 1, "graph": plan.graph_fingerprint, "status": plan.status, **claims}
     content["steps"] = [_step_to_row(step, spaces) for step in plan.steps()]
     content["addresses"] = [[a.buffer, a.first_step, a.last_step, spaces[a.space], a.offset] for a in plan.addresses]
+    if plan.claims:
+        content["claims"] = plan.claims
     callees: dict[str, dict[str, Any]] = {}
     _add_callees(plan, graph, callees, set())
     if callees:
@@ -160,6 +177,7 @@ def _from_record(record: PlanRecord, graph: Graph) -> Plan:
         lower_bound_bytes=record.lower_bound_bytes,
         arena_bytes=record.arena_bytes,
         addresses=addresses,
+        claims=tuple(Claim(**msgspec.structs.asdict(row)) for row in record.claims),
     )
 
 

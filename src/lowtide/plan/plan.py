@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.graph import Graph, Rows
+from lowtide.plan.claim import Claim
 from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step, StepKind
 
 Status = Literal["optimal", "feasible", "infeasible", "stopped_by_work", "interrupted"]
@@ -46,6 +47,8 @@ class Plan:
     lower_bound_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     arena_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     addresses: tuple[Address, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    """What no plan of some class can do better, as whoever made the plan says."""
     callees: Mapping[str, "Plan"] = field(default_factory=dict[str, "Plan"])
 
     @property
@@ -89,8 +92,9 @@ class Plan:
         lower_bound_bytes: Mapping[str, int],
         arena_bytes: Mapping[str, int],
         addresses: tuple[Address, ...],
+        claims: tuple[Claim, ...] = (),
     ) -> "Plan":
-        """Return the same steps with figures and addresses attached."""
+        """Return the same steps with figures, addresses and claims attached."""
         return replace(
             self,
             status=status,
@@ -98,6 +102,7 @@ class Plan:
             lower_bound_bytes=lower_bound_bytes,
             arena_bytes=arena_bytes,
             addresses=addresses,
+            claims=claims,
         )
 
     @classmethod

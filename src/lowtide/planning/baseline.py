@@ -39,6 +39,7 @@ def baseline(graph: Graph, settings: PlanSettings, untouched: Graph | None = Non
         budget=budget,
         prices=settings.prices(graph),
         untouched_peak_bytes=peak,
+        in_chunks=untouched is not None,
         plan=plan,
         problem=Problem(graph, plan.callees, in_place=settings.takes_pairs),
     )

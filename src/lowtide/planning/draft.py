@@ -11,9 +11,11 @@ from lowtide.costs import Prices
 from lowtide.graph import Graph
 from lowtide.packing import Packing
 from lowtide.plan import Plan, Status
+from lowtide.plan.claim import PlanClass
 from lowtide.planning.settings import PlanSettings
 from lowtide.progress import Report
 from lowtide.search import Proof
+from lowtide.techniques import NEED_BUDGET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,6 +29,8 @@ class Draft:
     prices: Prices
     untouched_peak_bytes: Mapping[str, int]
     """Peak of the program as it stands, which percentages are of."""
+    in_chunks: bool = False
+    """Whether the graph is the program in chunks, rather than the one as it stands."""
 
     plan: Plan
     """The best so far; its `peak_bytes` are set."""
@@ -51,6 +55,13 @@ class Draft:
     """Why the budget is not met, in one sentence."""
     interrupted: bool = False
     """Whether Ctrl-C ended the search: what is left is done as quickly as can be."""
+
+    @property
+    def bounds_hold_for(self) -> PlanClass:
+        """The class of plans that the bounds are of: as wide as the techniques, and as what was shown, allow."""
+        if self.proof is not None or not self.settings.techniques & NEED_BUDGET:
+            return "orders"
+        return "copies" if "offload" in self.settings.techniques else "reruns"
 
     @property
     def fits(self) -> bool:

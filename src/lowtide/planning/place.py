@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from lowtide.packing import pack_plan
+from lowtide.planning.claims import claims_of
 from lowtide.planning.draft import Draft, stage
 from lowtide.progress import Report
 
@@ -26,5 +27,6 @@ def place(draft: Draft, report: Report) -> Draft:
         lower_bound_bytes={bound.space: bound.peak_bytes for bound in draft.bounds},
         arena_bytes=packing.arena_bytes,
         addresses=packing.addresses,
+        claims=claims_of(draft, packing),
     )
     return replace(draft, plan=plan, packing=packing, interrupted=interrupted)

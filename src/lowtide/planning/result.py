@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from lowtide.analysis.budget import Budget
 from lowtide.plan import Plan, Status
+from lowtide.plan.claim import Claim
 from lowtide.planning.draft import Draft
 from lowtide.recompute.unrolled import first_runs
 from lowtide.search import Proof, moved_ops
@@ -19,6 +20,8 @@ class Result:
     budget: Budget
     """What the plan had to stay within, per memory space."""
     status: Status
+    """Optimal where a claim for the widest class that the settings allow is met: of the peak, or within a budget of the
+    extra cost."""
     scheduler: str
     """The order that was chosen, by name; "fit" for one made to fit the budget, "baseline" for the program as it is."""
     moved_ops: int
@@ -30,7 +33,7 @@ class Result:
     arena_lower_bound_bytes: Mapping[str, int]
     """What no placement of this plan's buffers can beat, as far as it is known."""
     lower_bound_bytes: Mapping[str, int]
-    """What no plan can beat with the allowed techniques."""
+    """What no plan of the class can beat that the claim of the peak names."""
     proof: Proof | None
     """What shows that no order can beat the bound, for `lowtide.search.check_proof`; None when Ctrl-C came first."""
     persistent_bytes: Mapping[str, int]
@@ -48,6 +51,9 @@ class Result:
     """How many runs are repeated ones."""
     transfers: Transfers
     """What is copied to other memory spaces and back, and what waits for it."""
+    claims: tuple[Claim, ...]
+    """What is known of how good the plan is: every bound with the class of plans it holds for. The bounds above are
+    the figures of these."""
     seconds: float
     """What planning took."""
     shortfall: str | None
@@ -78,6 +84,7 @@ def result_of(draft: Draft, seconds: float) -> Result:
         costs=draft.prices.profile,
         reruns=len(order) - graph.n_ops,
         transfers=transfers_of(graph, plan, draft.prices),
+        claims=plan.claims,
         seconds=seconds,
         shortfall=draft.shortfall,
     )

@@ -79,6 +79,8 @@ def _cheapest(draft: Draft, most: int, report: Report) -> tuple[str, RecomputeRe
 
 
 def _status(result: RecomputeResult, impossible: bool, reorder: bool) -> Status:
+    """Return what a result is worth among all plans that may be made: the bound of its cost is of one base order."""
     if result.fits:
-        return "optimal" if result.status == "optimal" else "feasible"
+        cannot_cost_less = result.extra_cost == 0 or (result.status == "optimal" and not reorder)
+        return "optimal" if cannot_cost_less else "feasible"
     return "infeasible" if impossible or (result.status == "infeasible" and not reorder) else "feasible"

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.analysis.lower_bounds import lower_bounds
-from lowtide.analysis.problem import Problem
 from lowtide.graph import Graph
+from lowtide.plan.claim import Claim, strongest
+from lowtide.planning.claims import peak_claims
+from lowtide.report.claims import caption, claims_to_json
 from lowtide.report.figures import format_by_space, format_ratio
 from lowtide.report.printable import printable
 from lowtide.report.table import format_table
@@ -18,18 +19,20 @@ class Comparison:
 
     graph: Graph
     rows: list[Candidate]
-    lower_bound_bytes: dict[str, int]
+    claims: list[Claim]
+    """What no order can beat, per memory space."""
+
+    @property
+    def lower_bound_bytes(self) -> dict[str, int]:
+        """The figures of the claims, 0 where nothing is shown."""
+        return {space.name: 0 for space in self.graph.spaces} | strongest(self.claims)
 
     @classmethod
     def of(cls, graph: Graph, rows: list[Candidate], *, in_place: bool) -> "Comparison":
         """Put candidates side by side with the bound that holds for all of them."""
-        problem = Problem(graph, in_place=in_place)
-        bounds = lower_bounds(problem, [row.plan.order() for row in rows])
-        proven = [*bounds, *(bound for row in rows for bound in row.bounds)]
-        best = {space.name: 0 for space in graph.spaces}
-        for bound in proven:
-            best[bound.space] = max(best[bound.space], bound.peak_bytes)
-        return cls(graph=graph, rows=rows, lower_bound_bytes=best)
+        searched = next(row for row in rows if row.proof is not None)
+        bounds = {bound.space: bound.peak_bytes for bound in searched.bounds}
+        return cls(graph=graph, rows=rows, claims=peak_claims(bounds, searched.proof, "orders", in_place=in_place))
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of the JSON object."""
@@ -40,6 +43,7 @@ class Comparison:
                 for row in self.rows
             ],
             "lower_bound_bytes": self.lower_bound_bytes,
+            "claims": claims_to_json(self.claims),
         }
 
     def to_text(self) -> str:
@@ -58,4 +62,5 @@ class Comparison:
             ["lower bound", format_by_space(self.lower_bound_bytes), format_ratio(self.lower_bound_bytes, best), ""]
         )
         title = f"{printable(self.graph.name)}: {self.graph.n_ops} ops, {self.graph.n_buffers} buffers"
-        return f"{title}\n{format_table(['order', 'peak', 'of best', 'seconds'], rows, [False, True, True, True])}"
+        table = format_table(["order", "peak", "of best", "seconds"], rows, [False, True, True, True])
+        return f"{title}\n{table}\nlower bound: {caption(self.claims)}"

@@ -7,12 +7,18 @@ from lowtide.analysis.bound_holders import BoundHolder, bound_holders
 from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
 from lowtide.analysis.lower_bounds import LowerBound, lower_bounds
 from lowtide.analysis.problem import Problem
+from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.graph import Graph
 from lowtide.packing import pack_plan
 from lowtide.plan import Plan
+from lowtide.plan.claim import Claim, strongest
+from lowtide.planning.claims import peak_claims
+from lowtide.progress import Report
+from lowtide.report.claims import caption, claims_to_json
 from lowtide.report.figures import format_by_space, fragmentation
 from lowtide.report.printable import printable
 from lowtide.report.table import format_table
+from lowtide.schedule import make_candidate
 from lowtide.units import format_bytes
 
 _MOST_HOLDERS = 20
@@ -27,23 +33,35 @@ class Inspection:
     peak_bytes: dict[str, int]
     arena_bytes: dict[str, int]
     arena_lower_bound_bytes: dict[str, int]
-    bounds: list[LowerBound]
+    cuts: list[LowerBound]
+    """What single ops need whatever the order, per memory space."""
+    claims: list[Claim]
+    """What no order can beat, per memory space: what the cuts show, or what the search of all orders shows above it."""
     bound_holders: list[BoundHolder]
-    """What is live where the bounds are attained; sizes add up to them."""
+    """What is live where the cuts are attained; sizes add up to them."""
     holders: list[Holder]
 
     @property
     def lower_bound_bytes(self) -> dict[str, int]:
         """What no order of this program can beat, per space."""
-        return {bound.space: bound.peak_bytes for bound in self.bounds}
+        return {space.name: 0 for space in self.graph.spaces} | strongest(self.claims)
 
     @classmethod
-    def of(cls, graph: Graph, *, in_place: bool) -> "Inspection":
-        """Look at a graph in its given order, without optional in-place pairs; the bound may assume them."""
+    def of(
+        cls, graph: Graph, *, in_place: bool, effort: EffortName = DEFAULT_EFFORT, progress: Report | None = None
+    ) -> "Inspection":
+        """Look at a graph in its given order, without optional in-place pairs; the bound may assume them.
+
+        The bound is what the search for the best order shows, with as much effort as `plan` has.
+        """
         plan = Plan.baseline(graph)
         problem = Problem(graph, in_place=in_place)
         evaluation = Problem(graph, in_place=False).evaluate(problem.given_order())
-        bounds = lower_bounds(problem, [problem.given_order()])
+        searched = make_candidate("search", graph, in_place=in_place, effort=effort, progress=progress)
+        if searched.interrupted:
+            raise KeyboardInterrupt
+        bounds = {bound.space: bound.peak_bytes for bound in searched.bounds}
+        cuts = lower_bounds(problem, [problem.given_order(), searched.plan.order()])
         packing = pack_plan(graph, plan, problem.transient)
         if packing.interrupted:
             raise KeyboardInterrupt
@@ -52,8 +70,9 @@ class Inspection:
             peak_bytes=problem.peak_bytes(evaluation),
             arena_bytes=dict(packing.arena_bytes),
             arena_lower_bound_bytes=dict(packing.lower_bound_bytes),
-            bounds=bounds,
-            bound_holders=bound_holders(problem, bounds),
+            cuts=cuts,
+            claims=peak_claims(bounds, searched.proof, "orders", in_place=in_place),
+            bound_holders=bound_holders(problem, cuts),
             holders=holders_at_peak(graph, plan),
         )
 
@@ -67,9 +86,9 @@ class Inspection:
             "arena_lower_bound_bytes": self.arena_lower_bound_bytes,
             "fragmentation_bytes": fragmentation(self.arena_bytes, self.peak_bytes),
             "lower_bound_bytes": self.lower_bound_bytes,
-            "bound_op": {
-                bound.space: None if bound.op is None else self.graph.op_names[bound.op] for bound in self.bounds
-            },
+            "claims": claims_to_json(self.claims),
+            "cut_bytes": {cut.space: cut.peak_bytes for cut in self.cuts},
+            "bound_op": {cut.space: None if cut.op is None else self.graph.op_names[cut.op] for cut in self.cuts},
             "bound_holders": [asdict(holder) for holder in self.bound_holders],
             "holders": [asdict(holder) for holder in self.holders],
             "unmodeled": list(self.graph.unmodeled),
@@ -83,7 +102,7 @@ class Inspection:
             f"  peak         {format_by_space(self.peak_bytes)}   (given order, persistent buffers apart)",
             f"  arena        {format_by_space(self.arena_bytes)}   (with addresses; "
             f"fragmentation {format_by_space(fragmentation(self.arena_bytes, self.peak_bytes))})",
-            f"  lower bound  {format_by_space(self.lower_bound_bytes)}   ({self._reason()})",
+            f"  lower bound  {format_by_space(self.lower_bound_bytes)}   ({caption(self.claims)})",
             f"  persistent   {format_by_space(graph.persistent_bytes())}",
             "",
             f"Held at the peak, largest first ({len(self.holders)} in all):",
@@ -99,25 +118,22 @@ class Inspection:
         lines.extend(f"  {printable(sentence)}" for sentence in graph.unmodeled)
         return "\n".join(lines)
 
-    def _reason(self) -> str:
-        bound = max(self.bounds, key=lambda bound: bound.peak_bytes)
-        if bound.op is None:
-            return "the inputs or the outputs alone"
-        return f"op {printable(self.graph.op_names[bound.op])} cannot run with less"
-
     def _why_not_lower(self) -> list[str]:
         lines: list[str] = []
-        for bound in self.bounds:
-            here = [holder for holder in self.bound_holders if holder.space == bound.space]
-            when = "before the first op, or after the last one" if bound.op is None else "while it runs"
-            who = "" if bound.op is None else f" ({printable(self.graph.op_names[bound.op])})"
-            lines.append(f"Why {printable(bound.space)} cannot need less than {format_bytes(bound.peak_bytes)}{who}:")
+        for cut in self.cuts:
+            here = [holder for holder in self.bound_holders if holder.space == cut.space]
+            when = "before the first op, or after the last one" if cut.op is None else "while it runs"
+            who = "" if cut.op is None else f" ({printable(self.graph.op_names[cut.op])})"
+            lines.append(f"Why {printable(cut.space)} cannot need less than {format_bytes(cut.peak_bytes)}{who}:")
             lines.append(f"at best, these are live {when}:")
             shown, rest = here[:_MOST_BOUND_HOLDERS], here[_MOST_BOUND_HOLDERS:]
             lines += [f"  {format_bytes(holder.size_bytes):>10}  {printable(holder.name)}" for holder in shown]
             if rest:
                 total = format_bytes(sum(holder.size_bytes for holder in rest))
                 lines.append(f"  {total:>10}  in {len(rest)} more")
+            bound = self.lower_bound_bytes[cut.space]
+            if bound > cut.peak_bytes:
+                lines.append(f"A search of all orders shows that none does with less than {format_bytes(bound)}.")
         return lines
 
     def _holders_table(self) -> str:

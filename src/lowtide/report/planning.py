@@ -4,6 +4,7 @@ from typing import Any
 
 from lowtide.frameworks.model import Measurement
 from lowtide.planning.result import Result
+from lowtide.report.claims import caption, claims_to_json
 from lowtide.report.figures import format_by_space, format_ratio, fragmentation
 from lowtide.report.printable import printable
 from lowtide.units import format_bytes
@@ -31,6 +32,7 @@ def result_to_json(result: Result, measured: Measurement | None = None) -> dict[
         "offloaded_bytes": result.transfers.bytes_out,
         "stall_seconds": result.transfers.stall_seconds,
         "hidden_seconds": result.transfers.hidden_seconds,
+        "claims": claims_to_json(result.claims),
         "seconds": result.seconds,
         "shortfall": result.shortfall,
     }
@@ -56,7 +58,7 @@ def result_to_text(name: str, result: Result, measured: Measurement | None = Non
         f"{printable(name)}: {result.status}, order {result.scheduler}, planned in {result.seconds:.1f} s",
         f"  baseline peak    {format_by_space(result.baseline_peak_bytes)}",
         f"  planned peak     {format_by_space(result.peak_bytes)}   ({ratio} of the baseline{where})",
-        f"  lower bound      {format_by_space(result.lower_bound_bytes)}   (no order can do with less)",
+        f"  lower bound      {format_by_space(result.lower_bound_bytes)}   ({caption(result.claims)})",
         f"  arena            {format_by_space(result.arena_bytes)}   (with addresses; "
         f"fragmentation {format_by_space(fragmentation(result.arena_bytes, result.peak_bytes))})",
         f"  persistent       {format_by_space(result.persistent_bytes)}   (apart from all of the above)",

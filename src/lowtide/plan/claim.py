@@ -1,0 +1,73 @@
+"""What is claimed of a plan: a figure, the class of plans that none of has less, and what shows it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Figure = Literal["peak", "arena", "extra cost"]
+"""What is bounded: bytes without addresses, bytes with them, or the cost of what runs again and waits."""
+PlanClass = Literal["placements", "orders", "reruns", "copies", "reruns of one order", "copies of one order"]
+"""Over which plans: placements of this plan's buffers; all orders; all orders, whatever runs again; the same with
+copies to the host; or the last two with first runs in one base order, and within the budget."""
+Evidence = Literal["cut", "tree", "search", "needs", "packing", "solver"]
+"""What shows it: what an op needs in any order; the least peak of a tree; a search of all orders; what an op touches
+and allocates; the search for placements; the bound of the solver that chose what runs again."""
+
+FIGURES: tuple[Figure, ...] = get_args(Figure)
+_WIDER: Mapping[PlanClass, int] = {"orders": 0, "reruns": 1, "copies": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """No plan of a class has less of a figure."""
+
+    figure: Figure
+    space: str | None
+    """The memory space; None for a cost."""
+    over: PlanClass
+    at_least: float
+    """Bytes, persistent buffers not counted; or cost, in the unit of the ops' costs."""
+    in_place: bool
+    """Whether plans of the class may take optional in-place pairs."""
+    in_chunks: bool
+    """Whether the program is the one in chunks, rather than the one as it stands."""
+    shown_by: Evidence
+    base_order: str | None = None
+    """The order of first runs, by name, where the class has one order."""
+
+    @property
+    def sentence(self) -> str:
+        """What no plan can do, for people: the class in full, the figure left out."""
+        program = "the program in chunks" if self.in_chunks else "the program as it stands"
+        pairs = "" if self.in_place or self.over == "placements" else ", without in-place pairs"
+        match self.over:
+            case "placements":
+                return "no placement of this plan's buffers needs less"
+            case "orders":
+                return f"no order of {program} can do with less{pairs}"
+            case "reruns":
+                return f"no plan for {program} can do with less, whatever runs again{pairs}"
+            case "copies":
+                what = "whatever runs again or visits the host, inputs apart"
+                return f"no plan for {program} can do with less, {what}{pairs}"
+            case "reruns of one order" | "copies of one order":
+                copies = ", with or without copies" if self.over == "copies of one order" else ""
+                return (
+                    f"no plan for {program} within the budget costs less with first runs in order "
+                    f"{self.base_order}{copies}{pairs}"
+                )
+
+    def holds_for(self, *, reruns: bool, copies: bool, pairs: bool) -> bool:
+        """Tell whether a plan that runs ops again, copies buffers or takes in-place pairs is of the class."""
+        if self.over not in _WIDER:
+            return True
+        return _WIDER[self.over] >= (2 if copies else 1 if reruns else 0) and (self.in_place or not pairs)
+
+
+def strongest(claims: Iterable[Claim], figure: Figure = "peak") -> dict[str, int]:
+    """Return, per memory space, the most bytes that any of the claims shows for a figure."""
+    most: dict[str, int] = {}
+    for claim in claims:
+        if claim.figure == figure and claim.space is not None:
+            most[claim.space] = max(most.get(claim.space, 0), int(claim.at_least))
+    return most

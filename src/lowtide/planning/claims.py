@@ -1,0 +1,75 @@
+"""What planning claims of a plan: every bound that it found, with its class and what shows it."""
+
+from collections.abc import Iterator, Mapping
+
+from lowtide.packing import Packing
+from lowtide.plan.claim import Claim, Evidence, PlanClass
+from lowtide.planning.draft import Draft
+from lowtide.search import Proof
+
+
+def claims_of(draft: Draft, packing: Packing) -> tuple[Claim, ...]:
+    """Return what the stages before the last one have shown of a draft: its peaks, its arenas and its extra cost."""
+    return (*_of_peaks(draft), *_of_arenas(draft, packing), *_of_cost(draft))
+
+
+def peak_claims(
+    bounds: Mapping[str, int], proof: Proof | None, over: PlanClass, *, in_place: bool, in_chunks: bool = False
+) -> list[Claim]:
+    """Return the claim for every memory space that its peak is bounded; bounds without bytes claim nothing."""
+    return [
+        Claim(
+            figure="peak",
+            space=space,
+            over=over,
+            at_least=least,
+            in_place=in_place,
+            in_chunks=in_chunks,
+            shown_by="needs" if over != "orders" else _evidence(proof, space),
+        )
+        for space, least in bounds.items()
+        if least > 0
+    ]
+
+
+def _evidence(proof: Proof | None, space: str) -> Evidence:
+    """Return what shows the bound of a space; a cut alone needs no proof beside it."""
+    for known in () if proof is None else proof.spaces:
+        if known.space == space and known.bound_bytes > known.cut_bytes:
+            return "tree" if known.bound_bytes == known.tree_bytes else "search"
+    return "cut"
+
+
+def _of_peaks(draft: Draft) -> list[Claim]:
+    bounds = {bound.space: bound.peak_bytes for bound in draft.bounds}
+    return peak_claims(
+        bounds, draft.proof, draft.bounds_hold_for, in_place=draft.settings.takes_pairs, in_chunks=draft.in_chunks
+    )
+
+
+def _of_arenas(draft: Draft, packing: Packing) -> Iterator[Claim]:
+    for space, least in packing.lower_bound_bytes.items():
+        if least > 0:
+            yield Claim(
+                figure="arena",
+                space=space,
+                over="placements",
+                at_least=least,
+                in_place=draft.settings.takes_pairs,
+                in_chunks=draft.in_chunks,
+                shown_by="packing",
+            )
+
+
+def _of_cost(draft: Draft) -> Iterator[Claim]:
+    if draft.base_order is not None and draft.extra_cost_bound is not None:
+        yield Claim(
+            figure="extra cost",
+            space=None,
+            over="copies of one order" if "offload" in draft.settings.techniques else "reruns of one order",
+            at_least=draft.extra_cost_bound,
+            in_place=draft.settings.takes_pairs,
+            in_chunks=draft.in_chunks,
+            shown_by="solver",
+            base_order=draft.base_order,
+        )
