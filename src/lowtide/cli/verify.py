@@ -9,9 +9,10 @@ from lowtide.cli import host, options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
 from lowtide.opening import open_model, read_plan
+from lowtide.report.claims import claims_to_json
 from lowtide.report.figures import format_by_space
 from lowtide.report.printable import printable
-from lowtide.search import CheckedBound, check_proof, read_proof_file
+from lowtide.search import CheckedBound, CheckedClaim, check_certificate, read_proof_file
 from lowtide.units import format_bytes
 
 
@@ -22,20 +23,22 @@ from lowtide.units import format_bytes
 @options.trust
 @click.option("--proof", "proof_path", type=click.Path(path_type=Path), help="Check this proof of the bound, too.")
 @options.over_budget
+@click.option("--strict", is_flag=True, help="Exit with 1 unless every claim of the plan is shown here.")
 @host.options
 @options.json
 def command(
     plan: Path,
     model: str,
     proof_path: Path | None,
+    strict: bool,
     host_bandwidth: int | None,
     host_capacity: int | None,
     over_budget: bool,
     dims: dict[str, int],
     trust: bool,
     as_json: bool,
-) -> None:
-    """Check that PLAN computes what MODEL computes, within the memory it claims.
+) -> int:
+    """Check that PLAN computes what MODEL computes, within the memory it claims, and which of its claims are shown.
 
     A plan that was made with a host is one for MODEL and that host: name the same one. A plan that says itself that it
     is infeasible fails, unless that is allowed.
@@ -45,24 +48,42 @@ def command(
         opened = open_model(model, dims, host.host_of(host_bandwidth, host_capacity), trust=trust)
         progress(f"verifying {plan}")
         graph, loaded = read_plan(plan, opened, over_budget=over_budget)
-        checked: list[CheckedBound] = []
+        proof = None
         if proof_path is not None:
             progress(f"checking {proof_path}")
-            checked = check_proof(graph, read_proof_file(proof_path))
+            proof = read_proof_file(proof_path)
+        claims, bounds = check_certificate(graph, loaded, proof)
+    code = 1 if strict and not all(checked.is_shown for checked in claims) else 0
     if as_json:
         fields: dict[str, Any] = {
             "valid": True,
             "peak_bytes": loaded.peak_bytes,
             "arena_bytes": loaded.arena_bytes,
+            "claims": [
+                {**one, "shown": checked.is_shown}
+                for one, checked in zip(claims_to_json(each.claim for each in claims), claims, strict=True)
+            ],
         }
         if proof_path is not None:
-            fields["confirmed_bound_bytes"] = {bound.space: bound.confirmed_bytes for bound in checked}
-            fields["not_rechecked"] = sum(len(bound.not_rechecked) for bound in checked)
+            fields["confirmed_bound_bytes"] = {bound.space: bound.confirmed_bytes for bound in bounds}
+            fields["not_rechecked"] = sum(len(bound.not_rechecked) for bound in bounds)
         print_json(fields)
-        return
+        return code
     click.echo(f"{plan}: valid for {printable(graph.name)}, peak {format_by_space(loaded.peak_bytes)}")
-    for bound in checked:
+    for checked in claims:
+        click.echo(f"  {_claimed(checked)}")
+    for bound in bounds:
         click.echo(f"{proof_path}: no order needs less than {_confirmed(bound)}")
+    return code
+
+
+def _claimed(checked: CheckedClaim) -> str:
+    """Say what is claimed, and whether it is shown."""
+    claim = checked.claim
+    figure = f"{claim.at_least:.6g}" if claim.space is None else format_bytes(int(claim.at_least))
+    where = "" if claim.space is None else f" in {printable(claim.space)}"
+    how = "shown" if checked.is_shown else "claimed, not shown here"
+    return f"{claim.figure}{where} at least {figure}: {claim.sentence} ({how})"
 
 
 def _confirmed(bound: CheckedBound) -> str:

@@ -1,7 +1,5 @@
 """The verifier: proves a plan correct for a graph, trusting no algorithm that made it."""
 
-from collections.abc import Mapping
-
 from lowtide.errors import FingerprintError, VerificationError
 from lowtide.graph import Graph
 from lowtide.graph.transient import transient_bytes
@@ -9,6 +7,7 @@ from lowtide.plan.plan import Plan
 from lowtide.plan.steps import StepKind
 from lowtide.plan.verify_addresses import verify_addresses
 from lowtide.plan.verify_arrays import verify_arrays
+from lowtide.plan.verify_claims import verify_claims
 from lowtide.plan.verify_execution import Peak, verify_execution
 
 _Verified = dict[tuple[int, int], dict[str, int]]
@@ -37,7 +36,7 @@ def _verify(graph: Graph, plan: Plan, check_capacity: bool, verified: _Verified)
     if check_capacity:
         _check_capacity(graph, plan, peaks)
     peak_bytes = {space.name: peak.bytes for space, peak in zip(graph.spaces, peaks, strict=True)}
-    _check_claims(plan, peak_bytes)
+    verify_claims(plan, graph.n_ops, peak_bytes)
     if plan.addresses:
         verify_addresses(graph, plan)
     return peak_bytes
@@ -83,25 +82,3 @@ def _where(graph: Graph, plan: Plan, step: int) -> str:
     if plan.kinds[step] == StepKind.RUN:
         return f"step {step}, op {graph.op_names[plan.targets[step]]!r}"
     return f"step {step}, buffer {graph.buffer_names[plan.targets[step]]!r}"
-
-
-def _check_claims(plan: Plan, peak_bytes: Mapping[str, int]) -> None:
-    """Check the figures a plan claims: the peak exactly, the bound and the arena against it."""
-    peaks, bounds, arenas = plan.peak_bytes, plan.lower_bound_bytes, plan.arena_bytes
-    for what, claimed in (("peak_bytes", peaks), ("lower_bound_bytes", bounds), ("arena_bytes", arenas)):
-        for space in claimed:
-            if space not in peak_bytes:
-                raise VerificationError(f"the plan claims {what} for {space!r}, which is no memory space of the graph")
-    for space, peak in peak_bytes.items():
-        wrong: str | None = None
-        if peaks.get(space, peak) != peak:
-            wrong = f"peak_bytes {peaks[space]}"
-        elif bounds.get(space, peak) > peak:
-            wrong = f"lower_bound_bytes {bounds[space]}"
-        elif arenas.get(space, peak) < peak:
-            wrong = f"arena_bytes {arenas[space]}"
-        if wrong:
-            raise VerificationError(
-                f"the plan claims {wrong} in memory space {space!r}, but its steps reach a peak of {peak}; "
-                "correct the claim"
-            )

@@ -1,5 +1,6 @@
 """The best order, with proof: cuts that bound the peak, moves that follow them, and exact search within a budget."""
 
+from lowtide.search.certificate import CheckedClaim, check_certificate
 from lowtide.search.check_proof import CheckedBound, check_proof
 from lowtide.search.equal_orders import equal_orders
 from lowtide.search.fit import Fit, find_fit
@@ -10,12 +11,14 @@ from lowtide.search.solve import Solution, solve
 
 __all__ = [
     "CheckedBound",
+    "CheckedClaim",
     "Fit",
     "FittedOrder",
     "Proof",
     "RefutedBudget",
     "Solution",
     "SpaceProof",
+    "check_certificate",
     "check_proof",
     "equal_orders",
     "find_fit",

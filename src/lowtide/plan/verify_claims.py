@@ -1,0 +1,77 @@
+"""Whether what a plan claims can be true together: its figures, its bounds with their classes, its status."""
+
+from collections.abc import Mapping
+
+from lowtide.errors import VerificationError
+from lowtide.plan.claim import Claim, strongest
+from lowtide.plan.plan import Plan
+from lowtide.plan.steps import StepKind
+
+
+def verify_claims(plan: Plan, n_ops: int, peak_bytes: Mapping[str, int]) -> None:
+    """Return if nothing that a plan claims contradicts its steps, which reach `peak_bytes`, or another claim.
+
+    The peak must be the claimed one. No bound may be above the figure of this plan where the plan is of its class. The
+    plain bounds are those of the claims. A plan that is optimal meets its bounds, or claims one of its extra cost,
+    which nothing here can weigh. Raises VerificationError for the first contradiction. O(steps + claims).
+    """
+    _check_figures(plan, peak_bytes)
+    for claim in plan.claims:
+        _check_claim(plan, claim, n_ops, peak_bytes)
+    bounds = {space: least for space, least in plan.lower_bound_bytes.items() if least}
+    claimed = strongest(plan.claims)
+    if plan.claims and bounds != claimed:
+        raise VerificationError(f"the plan says lower_bound_bytes {bounds}, but claims {claimed}; correct one of them")
+    is_priced = any(claim.figure == "extra cost" for claim in plan.claims)
+    if plan.status == "optimal" and not is_priced:
+        for space, peak in peak_bytes.items():
+            bound = plan.lower_bound_bytes.get(space, 0)
+            if bound != peak:
+                raise VerificationError(
+                    f"the plan calls itself optimal, but needs {peak} bytes in memory space {space!r} and claims only "
+                    f"that {bound} are needed; call it feasible"
+                )
+
+
+def is_of_class(plan: Plan, claim: Claim, n_ops: int) -> bool:
+    """Tell whether a plan is one of those that a claim is about."""
+    return claim.holds_for(
+        reruns=int((plan.kinds == StepKind.RUN).sum()) > n_ops,
+        copies=bool((plan.kinds == StepKind.COPY_OUT).any()),
+        pairs=len(plan.pairs.values) > 0,
+    )
+
+
+def _check_figures(plan: Plan, peak_bytes: Mapping[str, int]) -> None:
+    peaks, bounds, arenas = plan.peak_bytes, plan.lower_bound_bytes, plan.arena_bytes
+    for what, claimed in (("peak_bytes", peaks), ("lower_bound_bytes", bounds), ("arena_bytes", arenas)):
+        for space in claimed:
+            if space not in peak_bytes:
+                raise VerificationError(f"the plan claims {what} for {space!r}, which is no memory space of the graph")
+    for space, peak in peak_bytes.items():
+        wrong: str | None = None
+        if peaks.get(space, peak) != peak:
+            wrong = f"peak_bytes {peaks[space]}"
+        elif bounds.get(space, peak) > peak:
+            wrong = f"lower_bound_bytes {bounds[space]}"
+        elif arenas.get(space, peak) < peak:
+            wrong = f"arena_bytes {arenas[space]}"
+        if wrong:
+            raise VerificationError(
+                f"the plan claims {wrong} in memory space {space!r}, but its steps reach a peak of {peak}; "
+                "correct the claim"
+            )
+
+
+def _check_claim(plan: Plan, claim: Claim, n_ops: int, peak_bytes: Mapping[str, int]) -> None:
+    if claim.figure == "extra cost":
+        return
+    if claim.space is None or claim.space not in peak_bytes:
+        raise VerificationError(f"the plan claims something of {claim.space!r}, which is no memory space of the graph")
+    peak = peak_bytes[claim.space]
+    figure = peak if claim.figure == "peak" else plan.arena_bytes.get(claim.space, peak)
+    if claim.at_least > figure and is_of_class(plan, claim, n_ops):
+        raise VerificationError(
+            f"the plan claims that {claim.sentence} than {claim.at_least} bytes of {claim.figure} in memory space "
+            f"{claim.space!r}, but needs {figure} itself; correct the claim"
+        )

@@ -1,0 +1,120 @@
+"""A plan and its proof as one certificate: which claims of the plan are shown, and that none contradicts the proof."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lowtide.errors import ProofError
+from lowtide.graph import Graph, Lifetime
+from lowtide.graph.transient import transient_bytes
+from lowtide.plan import Plan
+from lowtide.plan.claim import Claim
+from lowtide.plan.verify_claims import is_of_class
+from lowtide.search.check_proof import CheckedBound, check_proof
+from lowtide.search.plain_program import PlainProgram
+from lowtide.search.proof import Proof
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedClaim:
+    """A claim of a plan, and whether it was shown again without the code that found it."""
+
+    claim: Claim
+    is_shown: bool
+
+
+def check_certificate(
+    graph: Graph, plan: Plan, proof: Proof | None
+) -> tuple[list[CheckedClaim], Sequence[CheckedBound]]:
+    """Check the claims of a verified plan, against its proof where there is one; returns both with what was shown.
+
+    A claim of all orders is shown by the proof. One of all reruns is shown by adding up what every op needs. One of an
+    arena is shown where the peak says as much, one of an extra cost where it claims nothing. Whatever else a plan
+    claims is not shown, which is no error.
+    Raises ProofError where plan and proof contradict one another: in their setting of in-place pairs, in a bound, or
+    because the plan needs less than the proof says that any can; and what `check_proof` raises. Complexity: that of
+    `check_proof`.
+    """
+    checked: Sequence[CheckedBound] = ()
+    if proof is not None:
+        checked = check_proof(graph, proof)
+        _contradict(graph, plan, proof)
+    shown = {bound.space: bound.confirmed_bytes for bound in checked}
+    claims = [CheckedClaim(claim=claim, is_shown=_is_shown(graph, plan, claim, shown)) for claim in plan.claims]
+    return claims, checked
+
+
+def _contradict(graph: Graph, plan: Plan, proof: Proof) -> None:
+    """Raise ProofError where plan and proof cannot both be right."""
+    if not proof.in_place and len(plan.pairs.values):
+        raise ProofError("the proof is of plans without in-place pairs, but the plan takes some; prove it with them")
+    by_order = {claim.space: claim for claim in _of_orders(graph, plan, proof)}
+    for space, bound in proof.bound_bytes.items():
+        claim = by_order.get(space)
+        if claim is None:
+            continue
+        if claim.in_place != proof.in_place:
+            raise ProofError(
+                f"the plan claims something of plans {_pairs(claim.in_place)}, the proof shows something of plans "
+                f"{_pairs(proof.in_place)}; make both with the same setting"
+            )
+        if claim.at_least != bound:
+            raise ProofError(
+                f"the plan claims that no order needs less than {claim.at_least} bytes in memory space {space!r}, the "
+                f"proof shows {bound}; one of them is wrong, make both again"
+            )
+        if is_of_class(plan, claim, graph.n_ops) and plan.peak_bytes.get(space, bound) < bound:
+            raise ProofError(
+                f"the plan needs {plan.peak_bytes[space]} bytes in memory space {space!r}, less than the {bound} that "
+                "the proof says every order needs; the proof is wrong, make it again"
+            )
+
+
+def _of_orders(graph: Graph, plan: Plan, proof: Proof) -> Iterator[Claim]:
+    """Yield what a plan claims of all orders; a plan without claims means its plain bounds, if it is of that class."""
+    yield from (claim for claim in plan.claims if claim.over == "orders")
+    if not plan.claims:
+        for space, least in plan.lower_bound_bytes.items():
+            claim = Claim(
+                figure="peak",
+                space=space,
+                over="orders",
+                at_least=least,
+                in_place=proof.in_place,
+                in_chunks=False,
+                shown_by="cut",
+            )
+            if is_of_class(plan, claim, graph.n_ops):
+                yield claim
+
+
+def _pairs(taken: bool) -> str:
+    return "with in-place pairs" if taken else "without in-place pairs"
+
+
+def _is_shown(graph: Graph, plan: Plan, claim: Claim, by_proof: dict[str, int]) -> bool:
+    """Return whether a claim follows from what was checked, or from the graph alone."""
+    if claim.figure == "extra cost":
+        return claim.at_least == 0
+    space = claim.space or ""
+    if claim.figure == "arena":
+        return claim.at_least <= plan.peak_bytes.get(space, 0)
+    if claim.over == "orders" and claim.at_least <= by_proof.get(space, -1):
+        return True
+    return not graph.subgraphs and claim.at_least <= _needed_in_any_plan(graph, space, claim.in_place)
+
+
+def _needed_in_any_plan(graph: Graph, space: str, in_place: bool) -> int:
+    """Return the most that the start, the end or one op needs, whatever the order and whatever runs again.
+
+    Inputs that stay are there all the time; an op also needs what it touches and what it allocates, less what may be
+    written into an operand.
+    """
+    position = [each.name for each in graph.spaces].index(space)
+    program = PlainProgram(graph, transient_bytes(graph, {}), in_place, position)
+    most, always = program.at_the_edges(), program.bytes_of(Lifetime.INPUT)
+    for op in range(program.n_ops):
+        own = {*program.touches[op], *program.allocates[op]}
+        needed = sum(program.sizes[buffer] for buffer in own if program.lifetimes[buffer] != Lifetime.INPUT)
+        saved = sum(program.sizes[written] for written in {written for _, written in program.pairs[op]})
+        most = max(most, always + needed - saved + program.transient[op])
+    return most
