@@ -56,3 +56,13 @@ def test_plans_rank_by_bytes_over_any_limit_first_and_by_all_bytes_then() -> Non
     fits, device_over, host_over = ({"device": d, "host": h} for d, h in ((200, 20), (201, 0), (0, 22)))
     assert limit.rank(fits) == (0, 220)
     assert limit.rank(fits) < limit.rank(device_over) < limit.rank(host_over)
+
+
+def test_a_transient_budget_leaves_persistent_buffers_out() -> None:
+    graph = _graph()
+    beside = parse_budget(1000, graph, {"device": 100}, transient=True)
+    persistent = graph.persistent_bytes()["device"]
+    assert beside == parse_budget(1000 + persistent, graph, {"device": 100})
+    for budget in (None, "70%"):
+        with pytest.raises(UsageError, match="transient"):
+            parse_budget(budget, graph, {"device": 100}, transient=True)

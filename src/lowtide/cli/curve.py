@@ -14,8 +14,8 @@ from lowtide.techniques import refuse_ignored
 
 def show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, trust: bool, as_json: bool) -> None:
     """Print the frontier of memory and time of MODEL; raises UsageError for settings that it has no use for."""
-    if settings.budget is not None or settings.scheduler is not None:
-        raise UsageError("--curve makes plans for budgets of its own; leave out --budget and --scheduler")
+    if settings.budget is not None or settings.transient or settings.scheduler is not None:
+        raise UsageError("--curve makes plans for budgets of its own; leave out --budget, --transient and --scheduler")
     refuse_ignored(settings.techniques, {"offload"}, "--curve knows recomputation only", "leave --curve out")
     if settings.host is not None:
         raise UsageError("--curve knows recomputation only; leave the host out")

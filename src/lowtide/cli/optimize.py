@@ -13,6 +13,7 @@ from lowtide.errors import UsageError
 from lowtide.opening import check_output, open_model, save_applied
 from lowtide.plan import write_plan_file
 from lowtide.planning.chunked import plan_model
+from lowtide.planning.next_technique import next_technique
 from lowtide.planning.settings import PlanSettings
 from lowtide.report.planning import result_to_json, result_to_text
 
@@ -52,14 +53,15 @@ def command(
                 return plan_file
 
             save(output, lambda path: save_applied(opened, result.plan, path), rescue)
+        offer = next_technique(graph, result, settings, progress)
         measured = None
         if measure:
             progress("measuring: running the program before and after")
             measured = opened.measure(result.plan)
     if as_json:
-        print_json(result_to_json(result, measured))
+        print_json(result_to_json(result, measured, offer))
     else:
-        click.echo(result_to_text(graph.name, result, measured))
+        click.echo(result_to_text(graph.name, result, measured, offer))
     if measured is not None and not measured.outputs_equal:
         return 1
     return exit_code(result)

@@ -55,6 +55,7 @@ over_budget = click.option(
 )
 force = click.option("--force", is_flag=True, help="Let an output replace a file that is read.")
 budget = _setting("budget", "--budget", metavar="SIZE")
+transient = _setting("transient", "--transient", is_flag=True)
 techniques = _setting("techniques", "--allow", metavar="TECHNIQUES", callback=_parse_techniques)
 in_place = _setting("in_place", "--in-place/--no-in-place")
 scheduler = _setting("scheduler", "--scheduler", metavar="NAME")
@@ -75,7 +76,9 @@ def planning(command: Command) -> Command:
             {"-o": given["output"], "--proof": given.get("proof_path")},
             force=given.pop("force"),
         )
-        asked = {name: given.pop(name) for name in ("budget", "techniques", "in_place", "scheduler", "effort")}
+        asked = {
+            name: given.pop(name) for name in ("budget", "transient", "techniques", "in_place", "scheduler", "effort")
+        }
         settings = PlanSettings(
             **asked,
             costs=_pricing(given.pop("costs"), asked["techniques"]),
@@ -83,7 +86,10 @@ def planning(command: Command) -> Command:
         )
         return command(settings=settings, **given)
 
-    for option in (json, effort, costs, scheduler, in_place, techniques, budget, trust, force, dims, host.options):
+    for option in (
+        *(json, effort, costs, scheduler, in_place, techniques, transient, budget),
+        *(trust, force, dims, host.options),
+    ):
         collected = option(collected)
     return collected  # pyright: ignore
 

@@ -15,6 +15,7 @@ from lowtide.files import check_writable
 from lowtide.opening import check_output, open_model
 from lowtide.plan import write_plan_file
 from lowtide.planning.chunked import plan_model
+from lowtide.planning.next_technique import next_technique
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
 from lowtide.report.planning import result_to_json, result_to_text
@@ -71,8 +72,9 @@ def command(
             if proof_path is not None and proof is not None:
                 progress(f"writing {proof_path}")
                 save(proof_path, lambda path: write_proof_file(proof, path))
+        offer = next_technique(graph, result, settings, progress)
     if as_json:
-        print_json(result_to_json(result))
+        print_json(result_to_json(result, offer=offer))
     else:
-        click.echo(result_to_text(graph.name, result))
+        click.echo(result_to_text(graph.name, result, offer=offer))
     return exit_code(result)

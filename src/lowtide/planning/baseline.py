@@ -22,7 +22,7 @@ def baseline(graph: Graph, settings: PlanSettings, untouched: Graph | None = Non
     plan = Plan.baseline(graph)
     plan = replace(plan, peak_bytes=simulate(graph, plan).peak_bytes)
     peak = plan.peak_bytes if untouched is None else simulate(untouched, Plan.baseline(untouched)).peak_bytes
-    budget = parse_budget(settings.budget, graph, peak)
+    budget = parse_budget(settings.budget, graph, peak, transient=settings.transient)
     if all(most is None for most in budget.allowed.values()):
         refuse_without_budget(settings.techniques)
     if find_link(graph, 0) is None:

@@ -11,11 +11,13 @@ from lowtide.units import parse_bytes
 _PERCENT = re.compile(r"\s*(\d{1,6})(?:\.(\d{1,6}))?\s*%\s*", re.ASCII)
 
 
-def parse_budget(budget: str | int | None, graph: Graph, baseline_peak: Mapping[str, int]) -> Budget:
+def parse_budget(
+    budget: str | int | None, graph: Graph, baseline_peak: Mapping[str, int], *, transient: bool = False
+) -> Budget:
     """Combine a budget for the first space with the capacities of all.
 
-    Bytes ("8 GiB", 1048576) hold persistent buffers too; a percentage ("70%") is of the baseline's peak, which
-    leaves them out. Raises UsageError for anything else.
+    Bytes ("8 GiB", 1048576) hold persistent buffers too, unless they are `transient`; a percentage ("70%") is of the
+    baseline's peak, which leaves them out. Raises UsageError for anything else, and for `transient` without bytes.
     """
     persistent = graph.persistent_bytes()
     allowed: dict[str, int | None] = {
@@ -23,6 +25,8 @@ def parse_budget(budget: str | int | None, graph: Graph, baseline_peak: Mapping[
         for space in graph.spaces
     }
     limited_by = dict.fromkeys(allowed, "its capacity")
+    if transient and (budget is None or (isinstance(budget, str) and "%" in budget)):
+        raise UsageError("transient says that a budget in bytes leaves persistent buffers out; give one, or leave it")
     if budget is not None:
         first = graph.spaces[0].name
         percent = _PERCENT.fullmatch(budget) if isinstance(budget, str) else None
@@ -32,7 +36,7 @@ def parse_budget(budget: str | int | None, graph: Graph, baseline_peak: Mapping[
         elif isinstance(budget, str) and "%" in budget:
             raise UsageError(f"cannot read {budget!r} as a budget; write it like 8GiB or 70%")
         else:
-            asked = parse_bytes(budget) - persistent[first]
+            asked = parse_bytes(budget) - (0 if transient else persistent[first])
         capacity = allowed[first]
         if capacity is None or asked <= capacity:
             allowed[first], limited_by[first] = asked, "the budget"

@@ -24,6 +24,7 @@ def minimize(
     graph: Graph,
     *,
     budget: str | int | None = PlanSettings.budget,
+    transient: bool = PlanSettings.transient,
     allow: Iterable[str] = PlanSettings.techniques,
     in_place: bool = PlanSettings.in_place,
     scheduler: str | None = PlanSettings.scheduler,
@@ -34,9 +35,10 @@ def minimize(
 ) -> Result:
     """Find the plan with the least peak, or one within a budget: the best of all orders, in-place pairs, and addresses.
 
-    `budget` is what the first memory space must hold, persistent buffers included, in bytes ("8 GiB"), or a percentage
-    of the baseline's peak ("70%"), persistent buffers not included. With a budget the plan is not the one of least
-    peak, but one that fits and moves few ops of the program, none where the program fits as it stands. Where nothing
+    `budget` is what the first memory space must hold, persistent buffers included unless it is `transient`, in bytes
+    ("8 GiB"), or a percentage of the baseline's peak ("70%"), persistent buffers not included. With a budget the plan
+    is not the one of least peak, but one that fits and moves few ops of the program, none where the program fits as it
+    stands. Where nothing
     fits it is the one of least peak, which `scheduler="search"` asks for in any case.
     `allow` names the techniques: "reorder" (another order than the given one), "share" (in-place pairs), "recompute"
     (ops may run again, at the least extra cost, where no order fits the budget; see `recompute.compose`), "offload"
@@ -46,12 +48,14 @@ def minimize(
     do: "fast", "balanced" or "max". `untouched` is the program as it stands, where the graph is another way to compute
     the same: percentages and the baseline's peak are that program's.
 
-    The plan is verified before it is returned. The status is optimal when the peak meets the lower bound, infeasible
-    when the bound or a capacity proves that no plan fits, interrupted when Ctrl-C ended the search with the best plan
+    The plan is verified before it is returned. The status is optimal when the peak meets the lower bound, or within a
+    budget the extra cost what any allowed plan costs; `claims` says which plans each bound is of. It is infeasible when
+    the bound or a capacity proves that no plan fits, interrupted when Ctrl-C ended the search with the best plan
     so far, else feasible. A plan is returned in every case. Raises UsageError for a bad call.
     """
     settings = PlanSettings(
         budget=budget,
+        transient=transient,
         techniques=checked_techniques(allow),
         in_place=in_place,
         scheduler=scheduler,

@@ -33,6 +33,9 @@ class PlanSettings:
             'untouched peak without them ("70%").'
         ),
     )
+    transient: bool = field(
+        default=False, metadata=_says("Whether a budget in bytes leaves persistent buffers out, as every peak does.")
+    )
     techniques: Techniques = field(
         default=COST_NOTHING,
         metadata=_says(

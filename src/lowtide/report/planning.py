@@ -1,8 +1,10 @@
 """What `plan` and `optimize` say: before, after, the bound, and what was measured."""
 
+from dataclasses import asdict
 from typing import Any
 
 from lowtide.frameworks.model import Measurement
+from lowtide.planning.next_technique import NextTechnique
 from lowtide.planning.result import Result
 from lowtide.report.claims import caption, claims_to_json
 from lowtide.report.figures import format_by_space, format_ratio, fragmentation
@@ -10,7 +12,9 @@ from lowtide.report.printable import printable
 from lowtide.units import format_bytes
 
 
-def result_to_json(result: Result, measured: Measurement | None = None) -> dict[str, Any]:
+def result_to_json(
+    result: Result, measured: Measurement | None = None, offer: NextTechnique | None = None
+) -> dict[str, Any]:
     """Return the fields of the JSON object."""
     fields: dict[str, Any] = {
         "status": result.status,
@@ -35,6 +39,7 @@ def result_to_json(result: Result, measured: Measurement | None = None) -> dict[
         "claims": claims_to_json(result.claims),
         "seconds": result.seconds,
         "shortfall": result.shortfall,
+        "next_technique": None if offer is None else asdict(offer),
     }
     if measured is not None:
         fields["measured_before_bytes"] = measured.before_bytes
@@ -47,7 +52,9 @@ def result_to_json(result: Result, measured: Measurement | None = None) -> dict[
     return fields
 
 
-def result_to_text(name: str, result: Result, measured: Measurement | None = None) -> str:
+def result_to_text(
+    name: str, result: Result, measured: Measurement | None = None, offer: NextTechnique | None = None
+) -> str:
     """Return the page for people."""
     after, before, where = result.peak_bytes, result.baseline_peak_bytes, ""
     if result.transfers.bytes_out:  # what leaves a memory space counts in another one
@@ -79,6 +86,9 @@ def result_to_text(name: str, result: Result, measured: Measurement | None = Non
             lines.insert(-1, f"  on the host      {format_bytes(measured.host_bytes)}   (measured)")
     if result.shortfall is not None:
         lines.append(f"  budget NOT met   {result.shortfall}")
+    if offer is not None:
+        more = f"{offer.extra_cost / offer.base_cost:.2%} more time" if offer.base_cost else "more time"
+        lines.append(f"  less yet         {format_bytes(offer.peak_bytes)} for {more}: {offer.settings}")
     return "\n".join(lines)
 
 

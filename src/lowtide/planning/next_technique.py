@@ -1,0 +1,78 @@
+"""What the next technique would give where an order alone has done what it can: a lower peak, and its price."""
+
+import math
+from dataclasses import dataclass
+
+from lowtide.analysis.problem import Problem
+from lowtide.costs import carries_costs, price
+from lowtide.graph import Graph
+from lowtide.planning.result import Result
+from lowtide.planning.settings import PlanSettings
+from lowtide.progress import Report, silent
+from lowtide.recompute import plan_curve
+from lowtide.recompute.floor import floor_of
+from lowtide.recompute.program import Program
+from lowtide.techniques import NEED_BUDGET
+
+MOST_OPS = 5_000
+"""Larger graphs are not asked: their plans within budgets take longer than the order did."""
+_LITTLE_TIME = 0.01
+"""Share of the run time that anybody would give for less memory."""
+_STEPS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextTechnique:
+    """A plan with recomputation that was found and verified, as an offer."""
+
+    space: str
+    peak_bytes: int
+    extra_cost: float
+    base_cost: float
+    costs: str
+    """The profile that priced the ops."""
+    budget: str
+    """The budget that asks for it."""
+
+    @property
+    def settings(self) -> str:
+        """What to give to `lowtide plan` and `lowtide optimize`."""
+        return f"--budget {self.budget} --allow reorder,share,recompute --costs {self.costs}"
+
+
+def next_technique(
+    graph: Graph, result: Result, settings: PlanSettings, progress: Report | None = None
+) -> NextTechnique | None:
+    """Return what recomputation would give beyond a result for the graph; None where it was allowed or gives nothing.
+
+    Of three budgets from the result's peak down to its floor, the least that costs 1 % more time at most; where none
+    does, the cheapest. Little effort is spent: a call with that budget finds the same or better. None too for a result
+    that had a budget or was interrupted, and for graphs of more than `MOST_OPS` ops.
+    """
+    is_asked = settings.budget is not None or bool(settings.techniques & NEED_BUDGET)
+    if is_asked or result.status == "interrupted" or not 0 < graph.n_ops <= MOST_OPS:
+        return None
+    (progress or silent)("looking at what recomputation would give")
+    prices = settings.prices(graph) if settings.costs != "given" or carries_costs(graph) else price(graph, "eager")
+    problem = Problem(graph, result.plan.callees, settings.takes_pairs)
+    space, order = graph.spaces[0].name, result.plan.order()
+    peak, floor = result.peak_bytes[space], floor_of(Program(problem, order, prices.seconds, 0)).peak_bytes
+    budgets = sorted({peak - (peak - floor) * step // _STEPS for step in range(1, _STEPS + 1)})
+    baseline = result.baseline_peak_bytes[space]
+    if len(budgets) < _STEPS or not baseline:
+        return None
+    points = plan_curve(problem, order, budgets, cost=prices.seconds, effort="fast", exact=False).points
+    lower = [point for point in points if point.fits and point.peak_bytes < peak]
+    if not lower:
+        return None
+    base = float(prices.seconds.sum())
+    cheap = [point for point in lower if point.extra_cost <= _LITTLE_TIME * base]
+    taken = min(cheap, key=lambda point: point.peak_bytes) if cheap else min(lower, key=lambda point: point.extra_cost)
+    return NextTechnique(
+        space=space,
+        peak_bytes=taken.peak_bytes,
+        extra_cost=taken.extra_cost,
+        base_cost=base,
+        costs=prices.profile,
+        budget=f"{math.ceil(taken.peak_bytes * 10_000 / baseline) / 100:.2f}%",
+    )

@@ -1,0 +1,39 @@
+"""What recomputation would give is offered where it was not asked for, and is what asking for it gives."""
+
+import pytest
+
+from lowtide import minimize
+from lowtide.planning.next_technique import NextTechnique, next_technique
+from lowtide.planning.result import Result
+from lowtide.planning.settings import PlanSettings
+from lowtide.techniques import checked_techniques
+from tests.oracles.residual_chain import residual_chain
+
+GRAPH = residual_chain(12)
+
+
+def offered(settings: PlanSettings) -> tuple[Result, NextTechnique | None]:
+    """A result, and what is offered beyond it."""
+    result = minimize(GRAPH, budget=settings.budget, allow=settings.techniques)
+    return result, next_technique(GRAPH, result, settings)
+
+
+def test_what_is_offered_is_what_asking_for_it_gives() -> None:
+    result, offer = offered(PlanSettings())
+    assert offer is not None
+    assert offer.peak_bytes < result.peak_bytes[offer.space]
+    asked = minimize(GRAPH, budget=offer.budget, allow=("reorder", "share", "recompute"), costs="eager")
+    assert asked.shortfall is None
+    assert asked.extra_cost <= offer.extra_cost
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        PlanSettings(budget="90%"),
+        PlanSettings(budget="90%", techniques=checked_techniques(("reorder", "share", "recompute"))),
+    ],
+)
+def test_nothing_is_offered_where_a_budget_was_given(settings: PlanSettings) -> None:
+    _, offer = offered(settings)
+    assert offer is None
