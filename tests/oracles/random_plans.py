@@ -119,7 +119,7 @@ class _Writer:
 
 
 def _rerunnable(graph: Graph, versions: Versions) -> list[bool]:
-    """Per op, whether it may run again at any time: it is pure, and all it touches is written once and can be had."""
+    """Per op, whether it may run again any time: it may run twice, and what it touches is written once and at hand."""
     result: list[bool] = []
     for op, (allocates, touches) in enumerate(zip(graph.structure.allocates, graph.structure.touches, strict=True)):
         record = op_of(graph, op)
@@ -129,5 +129,6 @@ def _rerunnable(graph: Graph, versions: Versions) -> list[bool]:
             or (graph.structure.producers[buffer] >= 0 and result[graph.structure.producers[buffer]])
             for buffer in touches
         )
-        result.append(record.pure and not record.mutates and set(record.writes) == set(allocates) and once and sources)
+        own = bool(record.writes) and not record.mutates and set(record.writes) == set(allocates)
+        result.append(record.pure and not record.ordered and own and once and sources)
     return result

@@ -1,6 +1,7 @@
 """Every rule of the verifier, each broken once in a plan that is right otherwise; the message says where and what."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from lowtide.analysis import simulate
 from lowtide.errors import FingerprintError, PlanError, VerificationError
 from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.graph.reruns import may_run_twice
 from lowtide.plan import Address, CopyIn, CopyOut, Free, Plan, Run, Step, StepKind, verify
 from tests.golden.every_feature import every_feature_graph, every_feature_plan
 from tests.oracles.plans import claim
@@ -301,3 +303,23 @@ def test_graphs_that_call_one_another_in_every_way_are_verified_once_each() -> N
     plan = Plan.baseline(graphs[-1])
     verify(graphs[-1], replace(plan, peak_bytes={"device": 40}))
     assert simulate(graphs[-1], plan).peak_bytes == {"device": 40}
+
+
+@pytest.mark.parametrize(
+    ("op", "why"),
+    [
+        ({"pure": False}, "is not pure"),
+        ({"ordered": True}, "keeps its place among the ordered ops"),
+        ({"mutates": [0]}, "changes a buffer that is there already"),
+        ({"writes": []}, "makes nothing that could be made again"),
+    ],
+)
+def test_an_op_that_may_not_run_twice_is_refused_with_the_reason(op: dict[str, Any], why: str) -> None:
+    """The rule is the planners' own: `may_run_twice` leaves the same op out."""
+    builder = GraphBuilder("rerun")
+    read, written = builder.add_buffer("x", 8, Lifetime.INPUT), builder.add_buffer("y", 8, Lifetime.OUTPUT)
+    builder.add_op("op", "f", **{"reads": [read], "writes": [written], **op})
+    graph = builder.build()
+    assert not may_run_twice(graph).any()
+    with pytest.raises(VerificationError, match=f"op 'op' runs a second time, but {why}"):
+        verify(graph, Plan.from_steps(graph, [Run(0), Run(0)]))

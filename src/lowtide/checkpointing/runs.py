@@ -6,25 +6,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.graph import Graph, Lifetime
+from lowtide.graph.reruns import may_run_twice
 from lowtide.plan import Free, Plan, Run, Step
 
 
 def rerunnable_ops(graph: Graph) -> NDArray[np.bool_]:
     """Return, per op, whether it can run again whenever what it reads is resident. O(n + e).
 
-    It must be pure, not bound to its place among ordered ops, and write only buffers that it allocates; nothing may
-    write what it reads or writes after it.
+    It must be one that may run twice at all (`graph.reruns`), and nothing may write what it reads or writes after it.
     """
     last_writer = np.full(graph.n_buffers, -1, np.int64)
     for rows in (graph.writes, graph.mutates):
         np.maximum.at(last_writer, rows.values, rows.owners())
-    result = graph.pure & ~graph.ordered & (np.diff(graph.mutates.offsets) == 0)
-    for rows, is_write in ((graph.structure.touches, False), (graph.writes, True)):
+    result = may_run_twice(graph)
+    for rows in (graph.structure.touches, graph.writes):
         owners = rows.owners()
-        stable = last_writer[rows.values] <= owners
-        if is_write:
-            stable &= graph.structure.producers[rows.values] == owners
-        result[owners[~stable]] = False
+        result[owners[last_writer[rows.values] > owners]] = False
     return result
 
 

@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.graph import Graph
+from lowtide.graph.reruns import may_run_twice
 from lowtide.index_spaces import SpaceId
 from lowtide.recompute.program import Program
-from lowtide.recompute.rules import may_run_twice
 
 
 def offloadable_buffers(program: Program) -> NDArray[np.bool_]:

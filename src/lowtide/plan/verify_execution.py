@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from lowtide.errors import VerificationError
 from lowtide.graph import Graph, Lifetime
+from lowtide.graph.reruns import may_run_twice, why_not_twice
 from lowtide.plan.plan import HOME, Plan
 from lowtide.plan.steps import StepKind
 from lowtide.plan.versions import ABSENT, describe_version, program_versions
@@ -55,7 +56,7 @@ class _Execution:
         self._sizes = graph.sizes.tolist()
         self._homes = graph.buffer_spaces.tolist()
         self._lifetimes = graph.lifetimes.tolist()
-        self._pure = graph.pure.tolist()
+        self._may_run_twice = may_run_twice(graph).tolist()
         self._ordered = graph.ordered.tolist()
         self._after, self._after_first = graph.after.values.tolist(), graph.after.offsets.tolist()
         self._transient = {int(op): transient[op].tolist() for op in np.flatnonzero(transient.any(axis=1))}
@@ -73,8 +74,9 @@ class _Execution:
     def run(self, step: int, op: int, pairs: list[int]) -> None:
         """Run an op: check what it needs, allocate, read the peak, drop what it replaced."""
         if self._has_run[op]:
-            if not self._pure[op]:
-                self._fail(step, f"op {self._op(op)} runs a second time, but is not pure; run it once")
+            if not self._may_run_twice[op]:
+                why = why_not_twice(self._graph, op)
+                self._fail(step, f"op {self._op(op)} runs a second time, but {why}; run it once")
         else:
             self._check_first_run(step, op)
             self._has_run[op] = 1

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from lowtide.analysis.lower_bounds import LowerBound, with_callee_floors
 from lowtide.analysis.problem import Problem
 from lowtide.graph import Graph, Lifetime
+from lowtide.graph.reruns import may_run_twice
 from lowtide.index_spaces import BufferId, OpId, SpaceId
 from lowtide.recompute.program import Program
-from lowtide.recompute.rules import may_run_twice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,8 @@ def floor_of(program: Program) -> Floor:
     While an op runs, all that it touches and allocates is resident, and so is every buffer that exists already, is
     used later and cannot be made again (inputs that stay, donated inputs, what random or ordered ops wrote). Before the
     first op all inputs are there, after the last one all outputs. Callees count with bounds of their own.
-    Holds for every plan whose first runs keep this order and that runs nothing again but what `rules.may_run_twice`
-    allows. O(n + e).
+    Holds for every plan whose first runs keep this order and that runs nothing again but what `may_run_twice` allows.
+    O(n + e).
     """
     graph = program.problem.graph
     needs = needs_by_place(program)

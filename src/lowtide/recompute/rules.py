@@ -1,24 +1,11 @@
-"""Which ops may run a second time."""
+"""Until when in a base order an op may run a second time."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.analysis.problem import Order
 from lowtide.graph import Graph
-
-
-def may_run_twice(graph: Graph) -> NDArray[np.bool_]:
-    """Return a mask over ops: those that may run again in the plans that bounds hold for.
-
-    Such an op is pure and unordered and writes only what it allocates. Random draws, collectives, opaque ops and
-    mutations run once. O(n + e).
-    """
-    writes_only_own = np.ones(graph.n_ops, np.bool_)
-    writes_only_own[graph.mutates.owners()] = False
-    foreign = graph.structure.producers[graph.writes.values] != graph.writes.owners()
-    writes_only_own[graph.writes.owners()[foreign]] = False
-    allocates = np.diff(graph.structure.allocates.offsets) > 0
-    return graph.pure & ~graph.ordered & writes_only_own & allocates
+from lowtide.graph.reruns import may_run_twice
 
 
 def rerun_until(graph: Graph, order: Order) -> NDArray[np.int32]:

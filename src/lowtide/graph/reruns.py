@@ -1,0 +1,37 @@
+"""The one rule of what may run again: planners, bounds, the verifier and its messages all ask here."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.graph.graph import Graph
+from lowtide.index_spaces import OpId
+
+
+def may_run_twice(graph: Graph) -> NDArray[np.bool_]:
+    """Return a mask over ops: those that may run a second time.
+
+    Such an op is pure and unordered, mutates nothing, and writes only what it allocates, which is something. Random
+    draws, collectives, opaque ops and mutations run once. O(n + e).
+    """
+    allocates = np.diff(graph.structure.allocates.offsets) > 0
+    return graph.pure & ~graph.ordered & ~_changes_what_exists(graph) & allocates
+
+
+def why_not_twice(graph: Graph, op: OpId) -> str:
+    """Say why an op may not run a second time, in a few words; for ops that `may_run_twice` leaves out."""
+    if not graph.pure[op]:
+        return "is not pure"
+    if graph.ordered[op]:
+        return "keeps its place among the ordered ops"
+    if _changes_what_exists(graph)[op]:
+        return "changes a buffer that is there already"
+    return "makes nothing that could be made again"
+
+
+def _changes_what_exists(graph: Graph) -> NDArray[np.bool_]:
+    """Return a mask over ops: those that mutate a buffer, or write one that another op allocates."""
+    changes = np.zeros(graph.n_ops, np.bool_)
+    changes[graph.mutates.owners()] = True
+    foreign = graph.structure.producers[graph.writes.values] != graph.writes.owners()
+    changes[graph.writes.owners()[foreign]] = True
+    return changes
