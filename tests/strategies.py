@@ -40,7 +40,7 @@ def rematerializing_plan(graph: Graph, random: Random) -> Plan:
             continue
         op = graph.op(step.op)
         fresh = graph.structure.allocates[step.op].tolist()
-        writes_only_own = bool(fresh) and not op.mutates and set(op.writes) == set(fresh)
+        writes_only_own = not op.mutates and set(op.writes) == set(fresh)
         if op.pure and not op.ordered and writes_only_own and random.random() < 0.4:
             steps.extend(Free(buffer) for buffer in fresh if random.random() < 0.5)
             steps.append(Run(step.op))

@@ -113,7 +113,7 @@ def play(graph: Graph, steps: Sequence[Step]) -> Peaks:
         match step:
             case Run(op, pairs):
                 record = op_of(graph, op)
-                own = bool(fresh[op]) and not record.mutates and set(record.writes) <= fresh[op]
+                own = not record.mutates and set(record.writes) <= fresh[op]
                 _require(op not in ran or (record.pure and not record.ordered and own))
                 _require(op in ran or set(record.after) <= set(ran))
                 _require(op in ran or not record.ordered or not any(op_of(graph, o).ordered and o > op for o in ran))

@@ -129,6 +129,6 @@ def _rerunnable(graph: Graph, versions: Versions) -> list[bool]:
             or (graph.structure.producers[buffer] >= 0 and result[graph.structure.producers[buffer]])
             for buffer in touches
         )
-        own = bool(record.writes) and not record.mutates and set(record.writes) == set(allocates)
+        own = not record.mutates and set(record.writes) == set(allocates)
         result.append(record.pure and not record.ordered and own and once and sources)
     return result

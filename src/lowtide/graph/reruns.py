@@ -10,11 +10,10 @@ from lowtide.index_spaces import OpId
 def may_run_twice(graph: Graph) -> NDArray[np.bool_]:
     """Return a mask over ops: those that may run a second time.
 
-    Such an op is pure and unordered, mutates nothing, and writes only what it allocates, which is something. Random
-    draws, collectives, opaque ops and mutations run once. O(n + e).
+    Such an op is pure and unordered, mutates nothing, and writes only what it allocates. Random draws, collectives,
+    opaque ops and mutations run once. O(n + e).
     """
-    allocates = np.diff(graph.structure.allocates.offsets) > 0
-    return graph.pure & ~graph.ordered & ~_changes_what_exists(graph) & allocates
+    return graph.pure & ~graph.ordered & ~_changes_what_exists(graph)
 
 
 def why_not_twice(graph: Graph, op: OpId) -> str:
@@ -23,9 +22,7 @@ def why_not_twice(graph: Graph, op: OpId) -> str:
         return "is not pure"
     if graph.ordered[op]:
         return "keeps its place among the ordered ops"
-    if _changes_what_exists(graph)[op]:
-        return "changes a buffer that is there already"
-    return "makes nothing that could be made again"
+    return "changes a buffer that is there already"
 
 
 def _changes_what_exists(graph: Graph) -> NDArray[np.bool_]:

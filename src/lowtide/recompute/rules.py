@@ -46,4 +46,5 @@ def _until(graph: Graph, order: Order, lost: NDArray[np.bool_]) -> NDArray[np.in
         found &= lost[buffers]
         moments = 2 * writes[after[found], 1] + 1
         np.minimum.at(until, owners[found], moments if rows is graph.reads else 0)
-    return np.where(may_run_twice(graph), until, 0).astype(np.int32)
+    makes_something = np.diff(graph.structure.allocates.offsets) > 0
+    return np.where(may_run_twice(graph) & makes_something, until, 0).astype(np.int32)
