@@ -16,6 +16,7 @@ from tests.frameworks.torch.compile.edge_inputs import INPUTS
 from tests.frameworks.torch.compile.edge_programs import BIT_EQUAL, WIDTH, Layers, parameter
 
 pytestmark = [
+    pytest.mark.usefixtures("quick_inductor"),
     pytest.mark.filterwarnings("ignore:lowtide. .* (does not fit|more than) its budget"),  # floors are high here
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),  # TorchDynamo looks at it
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),
@@ -39,11 +40,9 @@ WITHOUT_BUDGET = (
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
     """What Inductor draws are PyTorch's own random numbers."""
-    torch._dynamo.reset()
     logging.getLogger("torch._logging").setLevel(logging.ERROR)
     with config.patch(fallback_random=True):
         yield
-    torch._dynamo.reset()
 
 
 def _values(name: str, **options: Any) -> list[Any]:

@@ -1,8 +1,5 @@
 """A step compiled by Inductor computes what eager does, to rounding, within the predicted memory."""
 
-import os
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,18 +11,12 @@ import lowtide.torch as lt
 from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # Inductor's own
+pytestmark = [
+    pytest.mark.usefixtures("quick_inductor"),
+    pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning"),  # Inductor's own
+]
 N_STEPS = 4
 WIDTH = 64
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Compile in this process, into a folder of this test's own."""
-    monkeypatch.setitem(os.environ, "TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    with torch._inductor.config.patch(compile_threads=1):
-        yield
-    torch._dynamo.reset()
 
 
 def make_model() -> nn.Module:

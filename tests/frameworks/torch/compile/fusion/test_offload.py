@@ -1,12 +1,11 @@
 """Copies to the host under Inductor: extern kernels in the plan's order, the gradients of eager, less memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from torch._inductor import config
 from torch._inductor.utils import run_and_get_code
 
 from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
@@ -16,10 +15,11 @@ from lowtide.plan import StepKind
 
 CPU = torch.device("cpu")
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"
-)
-"""Inductor's own; lowtide's warnings still end a test."""
+pytestmark = [
+    pytest.mark.usefixtures("quick_inductor"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),
+]
+"""The warnings are Inductor's own; lowtide's still end a test."""
 
 
 class Layers(nn.Module):
@@ -37,13 +37,11 @@ class Layers(nn.Module):
 
 
 @pytest.fixture(name="model")
-def model_fixture() -> Iterator[nn.Module]:
-    """Give a model; nothing comes from a cache."""
-    torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+def model_fixture() -> nn.Module:
+    """Give a model."""
     forget_programs()
     torch.manual_seed(3)
-    with config.patch(fx_graph_cache=False):
-        yield Layers()
+    return Layers()
 
 
 def _gradients(model: nn.Module, run: Callable[..., Any], batch: torch.Tensor) -> list[torch.Tensor]:

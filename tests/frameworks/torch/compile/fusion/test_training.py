@@ -19,10 +19,11 @@ from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 
 LAYERS, WIDTH = 6, 64
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"
-)
-"""Inductor's own; lowtide's warnings still end a test."""
+pytestmark = [
+    pytest.mark.usefixtures("quick_inductor"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),
+]
+"""The warnings are Inductor's own; lowtide's still end a test."""
 
 
 class Layers(nn.Module):
@@ -40,11 +41,10 @@ class Layers(nn.Module):
 
 @pytest.fixture(name="model")
 def model_fixture() -> Iterator[nn.Module]:
-    """Give a model; what Inductor draws are PyTorch's own random numbers, and nothing comes from a cache."""
-    torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+    """Give a model; what Inductor draws are PyTorch's own random numbers."""
     forget_programs()
     torch.manual_seed(3)
-    with config.patch(fallback_random=True, fx_graph_cache=False):
+    with config.patch(fallback_random=True):
         yield Layers().train()
 
 
