@@ -17,9 +17,7 @@ from lowtide.report.inspection import Inspection
 @options.in_place
 @options.effort
 @options.json
-def command(
-    model: str, dims: dict[str, int], trust: bool, in_place: bool, effort: EffortName, as_json: bool
-) -> None:
+def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effort: EffortName, as_json: bool) -> None:
     """Show the peak of MODEL as it stands, who holds memory there, and what is not modeled."""
     with Progress() as progress:
         progress(f"reading {model}")

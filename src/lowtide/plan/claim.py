@@ -10,8 +10,9 @@ PlanClass = Literal["placements", "orders", "reruns", "copies", "reruns of one o
 """Over which plans: placements of this plan's buffers; all orders; all orders, whatever runs again; the same with
 copies to the host; or the last two with first runs in one base order, and within the budget."""
 Evidence = Literal["cut", "tree", "search", "needs", "packing", "solver"]
-"""What shows it: what an op needs in any order; the least peak of a tree; a search of all orders; what an op touches
-and allocates; the search for placements; the bound of the solver that chose what runs again."""
+"""What shows it: what an op needs in any order; the least peak of a tree or a series-parallel graph; a search of all
+orders; what an op touches and allocates; the search for placements; the bound of the solver that chose what runs
+again."""
 
 FIGURES: tuple[Figure, ...] = get_args(Figure)
 _WIDER: Mapping[PlanClass, int] = {"orders": 0, "reruns": 1, "copies": 2}
