@@ -94,3 +94,12 @@ def test_the_least_arena_does_not_depend_on_the_order_of_the_buffers(seed: int, 
 def test_no_buffers_need_no_bytes(capacity: int | None) -> None:
     packed = pack(Buffers([], [], []), capacity=capacity)
     assert (packed.arena_bytes, packed.status, packed.conflict) == (0, "optimal", ())
+
+
+@pytest.mark.parametrize("seed", [75, 83, 101])
+def test_a_capacity_that_is_missed_never_makes_the_arena_larger(seed: int) -> None:
+    buffers = plain_buffers(seed, 40)
+    free = pack(buffers, effort="fast")
+    assert free.lower_bound_bytes < free.arena_bytes
+    for capacity in {free.lower_bound_bytes, (free.lower_bound_bytes + free.arena_bytes) // 2}:
+        assert pack(buffers, capacity=capacity, effort="fast").arena_bytes <= free.arena_bytes

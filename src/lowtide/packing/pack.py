@@ -43,8 +43,9 @@ def pack(
     "best-fit-by-breadth", "first-fit-by-size", "first-fit-by-birth". `effort` is how much work the search may do; it is
     counted, not timed, so that every machine finds the same. Without a `method`, many buffers stay where their hints
     ask, within `capacity` if given and else within the smallest arena found (see `keep_hints`). `validate` checks the
-    result. A packing is returned in every case: after Ctrl-C or the end of the work it is the best one so far, and its
-    status says so.
+    result. Where a capacity is neither met nor proven too small, the search goes on as if none were given, with as much
+    work again, so that the arena is never above the one found without it. A packing is returned in every case: after
+    Ctrl-C or the end of the work it is the best one so far, and its status says so.
 
     Raises UsageError for an unknown method or effort or a negative capacity, MalformedInputError for buffers that
     contradict one another.
@@ -63,6 +64,10 @@ def pack(
             raise KeyboardInterrupt
         if method is None:
             search.run()
+            if search.may_still_fit:
+                free = PackSearch(layout.items, None, PACKING_EFFORTS[effort], progress or silent)
+                free.run()
+                search.take_from(free)
             _keep_hints(buffers, layout, search, capacity, PACKING_EFFORTS[effort])
         else:
             search.offer(RULES[method](layout.items), method)

@@ -53,6 +53,11 @@ class PackSearch:
         return self.height <= self._goal or self.bound.size_bytes > self._goal
 
     @property
+    def may_still_fit(self) -> bool:
+        """Whether there is a capacity that neither was met nor is proven too small."""
+        return self._capacity is not None and not self._done()
+
+    @property
     def _goal(self) -> int:
         return self.bound.size_bytes if self._capacity is None else self._capacity
 
@@ -65,6 +70,13 @@ class PackSearch:
     def replace(self, offsets: Ints, method: str) -> None:
         """Take another packing, as high as need be."""
         self.offsets, self.height, self.method = offsets, self.items.height(offsets), method
+
+    def take_from(self, other: "PackSearch") -> None:
+        """Take over what another search for the same items found and proved, where it is better, and its work."""
+        self.offer(other.offsets, other.method)
+        if other.bound.size_bytes > self.bound.size_bytes:
+            self.bound = other.bound
+        self.work += other.work
 
     def offer_anything(self) -> None:
         """Keep a packing that is quick to make, if there is none yet."""
