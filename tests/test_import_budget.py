@@ -21,5 +21,6 @@ def test_planning_a_graph_loads_no_framework_and_no_terminal_library() -> None:
 
 
 def test_the_command_line_loads_no_framework_for_a_graph_file_and_no_verb_it_does_not_run() -> None:
-    loaded = _loaded_after("import lowtide.cli; assert 'lowtide.cli.plan' not in sys.modules")
+    assert _loaded_after("import lowtide.cli") == []
+    loaded = _loaded_after("import lowtide.cli.command; assert 'lowtide.cli.plan' not in sys.modules")
     assert loaded == ["click"]
