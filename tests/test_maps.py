@@ -1,21 +1,11 @@
 """The maps of the house are true: every room has a layer, and the page shows the layers that are checked."""
 
-import importlib.util
 import tomllib
 from pathlib import Path
-from types import ModuleType
+
+from tests.scripts import load_script
 
 ROOT = Path(__file__).parents[1]
-SCRIPT = ROOT / "scripts" / "write_rooms.py"
-
-
-def _rooms() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("write_rooms", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_every_room_has_a_layer() -> None:
@@ -28,6 +18,6 @@ def test_every_room_has_a_layer() -> None:
 
 def test_the_page_shows_the_layers_that_are_checked() -> None:
     """When this fails, run scripts/write_rooms.py."""
-    rooms = _rooms()
+    rooms = load_script("write_rooms")
     written = rooms.PAGE.read_text(encoding="utf-8")
     assert rooms.page(written) == written

@@ -9,7 +9,7 @@ from lowtide.cli import host, options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
 from lowtide.opening import open_model, read_plan
-from lowtide.report.claims import claims_to_json
+from lowtide.report.claims import claim_to_json
 from lowtide.report.figures import format_by_space
 from lowtide.report.printable import printable
 from lowtide.search import CheckedBound, CheckedClaim, check_certificate, read_proof_file
@@ -59,10 +59,7 @@ def command(
             "valid": True,
             "peak_bytes": loaded.peak_bytes,
             "arena_bytes": loaded.arena_bytes,
-            "claims": [
-                {**one, "shown": checked.is_shown}
-                for one, checked in zip(claims_to_json(each.claim for each in claims), claims, strict=True)
-            ],
+            "claims": [{**claim_to_json(checked.claim), "shown": checked.is_shown} for checked in claims],
         }
         if proof_path is not None:
             fields["confirmed_bound_bytes"] = {bound.space: bound.confirmed_bytes for bound in bounds}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 Figure = Literal["peak", "arena", "extra cost"]
 """What is bounded: bytes without addresses, bytes with them, or the cost of what runs again and waits."""
@@ -14,7 +14,6 @@ Evidence = Literal["cut", "tree", "search", "needs", "packing", "solver"]
 orders; what an op touches and allocates; the search for placements; the bound of the solver that chose what runs
 again."""
 
-FIGURES: tuple[Figure, ...] = get_args(Figure)
 _WIDER: Mapping[PlanClass, int] = {"orders": 0, "reruns": 1, "copies": 2}
 
 

@@ -7,9 +7,14 @@ from typing import Any
 from lowtide.plan.claim import Claim, Figure
 
 
+def claim_to_json(claim: Claim) -> dict[str, Any]:
+    """Return a claim as a JSON object, with its sentence."""
+    return {**asdict(claim), "sentence": claim.sentence}
+
+
 def claims_to_json(claims: Iterable[Claim]) -> list[dict[str, Any]]:
-    """Return claims as JSON objects, each with its sentence."""
-    return [{**asdict(claim), "sentence": claim.sentence} for claim in claims]
+    """Return claims as JSON objects."""
+    return [claim_to_json(claim) for claim in claims]
 
 
 def caption(claims: Iterable[Claim], figure: Figure = "peak") -> str:
