@@ -12,11 +12,12 @@ from lowtide.errors import FingerprintError, MalformedInputError, UsageError, Ve
 from lowtide.files import write_bytes
 from lowtide.graph import Graph
 from lowtide.plan.claim import Claim, Evidence, Figure, PlanClass
-from lowtide.plan.plan import Address, Plan, Status
+from lowtide.plan.plan import BEFORE_THE_FIRST_STEP, Address, Plan, Status
 from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step
 from lowtide.plan.verify import verify
 
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+_FirstStep = Annotated[int, msgspec.Meta(ge=BEFORE_THE_FIRST_STEP, le=2**31 - 1)]
 _Bytes = Annotated[int, msgspec.Meta(ge=0)]
 _BytesBySpace = dict[str, _Bytes]
 
@@ -57,10 +58,13 @@ class CopyInRow(_Row, tag="copy_in"):
 
 
 class AddressRow(_Row):
-    """Where one residency lies: steps half-open, memory space by name, offset in bytes."""
+    """Where one residency lies: steps half-open, memory space by name, offset in bytes.
+
+    The first step is -1 where the first step of the plan frees an input.
+    """
 
     buffer: _Id
-    first_step: _Id
+    first_step: _FirstStep
     last_step: _Id
     space: str
     offset: _Bytes

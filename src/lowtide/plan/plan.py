@@ -14,11 +14,16 @@ from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step, StepKind
 Status = Literal["optimal", "feasible", "infeasible", "stopped_by_work", "interrupted"]
 HOME = -1
 """Stored in place of a space where a step means the buffer's home space."""
+BEFORE_THE_FIRST_STEP = -1
+"""The first step of an address whose buffer is there when a plan begins, and freed by its step 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where one residency of a buffer lies; steps are positions in the plan, half-open; offset is in bytes."""
+    """Where one residency of a buffer lies; steps are positions in the plan, half-open; offset is in bytes.
+
+    Inputs are there from step 0, those that step 0 frees from `BEFORE_THE_FIRST_STEP`.
+    """
 
     buffer: int
     first_step: int
@@ -68,11 +73,11 @@ class Plan:
 
     def steps(self) -> Iterator[Step]:
         """Iterate the steps as objects."""
-        for step, (kind, target, space) in enumerate(
-            zip(self.kinds.tolist(), self.targets.tolist(), self.spaces.tolist(), strict=True)
+        for kind, target, space, flat in zip(
+            self.kinds.tolist(), self.targets.tolist(), self.spaces.tolist(), self.pairs, strict=True
         ):
             if kind == StepKind.RUN:
-                yield Run(target, self._pairs_of(step))
+                yield Run(target, tuple(zip(flat[::2], flat[1::2], strict=True)) if flat else ())
             elif kind == StepKind.FREE:
                 yield Free(target, None if space == HOME else space)
             elif kind == StepKind.COPY_OUT:
