@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from lowtide.graph.graph import Graph
 from lowtide.graph.op import Op
+from lowtide.index_spaces import BufferId, OpId
 
 
 def format_graph(graph: Graph) -> str:
@@ -29,7 +30,7 @@ def _format_own(graph: Graph) -> list[str]:
     return lines
 
 
-def _format_op(number: int, op: Op) -> str:
+def _format_op(number: OpId, op: Op) -> str:
     parts = [f"#{number} {op.name}: {_buffers(op.writes)} = {op.kind}({_buffers(op.reads)})"]
     if op.mutates:
         parts.append(f"mutates {_buffers(op.mutates)}")
@@ -48,5 +49,5 @@ def _format_op(number: int, op: Op) -> str:
     return ", ".join(parts)
 
 
-def _buffers(ids: Iterable[int]) -> str:
+def _buffers(ids: Iterable[BufferId]) -> str:
     return " ".join(f"%{buffer}" for buffer in ids) or "-"
