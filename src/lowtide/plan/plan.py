@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.graph import Graph, Rows
+from lowtide.index_spaces import BufferId, OpId, Place, SpaceId, StepIndex
 from lowtide.plan.claim import Claim
 from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step, StepKind
 
@@ -20,10 +21,10 @@ HOME = -1
 class Address:
     """Where one residency of a buffer lies; steps are positions in the plan, half-open; offset is in bytes."""
 
-    buffer: int
-    first_step: int
-    last_step: int
-    space: int
+    buffer: BufferId
+    first_step: StepIndex
+    last_step: StepIndex
+    space: SpaceId
     offset: int
 
 
@@ -60,7 +61,7 @@ class Plan:
         """Return the ops in the order they run, rematerializations included."""
         return self.targets[self.kinds == StepKind.RUN]
 
-    def taken_pairs(self) -> Iterator[tuple[int, int, tuple[tuple[int, int], ...]]]:
+    def taken_pairs(self) -> Iterator[tuple[Place, OpId, tuple[tuple[BufferId, BufferId], ...]]]:
         """Iterate (position among the runs, op, in-place pairs) over the runs that take any."""
         runs = np.cumsum(self.kinds == StepKind.RUN) - 1
         for step in np.flatnonzero(np.diff(self.pairs.offsets)).tolist():
@@ -80,7 +81,7 @@ class Plan:
             else:
                 yield CopyIn(target, space)
 
-    def _pairs_of(self, step: int) -> tuple[tuple[int, int], ...]:
+    def _pairs_of(self, step: StepIndex) -> tuple[tuple[BufferId, BufferId], ...]:
         flat = self.pairs[step].tolist()
         return tuple(zip(flat[::2], flat[1::2], strict=True))
 
@@ -110,10 +111,10 @@ class Plan:
         """Build a plan from step objects; it is not checked, `verify` does that."""
         kinds: list[int] = []
         targets: list[int] = []
-        spaces: list[int] = []
-        pairs: list[Sequence[int]] = []
+        spaces: list[SpaceId] = []
+        pairs: list[Sequence[BufferId]] = []
         for step in steps:
-            flat: list[int] = []
+            flat: list[BufferId] = []
             match step:
                 case Run(target, taken):
                     kind, space = StepKind.RUN, HOME

@@ -5,36 +5,40 @@ from dataclasses import dataclass
 
 from lowtide.errors import VerificationError
 from lowtide.graph import Graph, Lifetime
+from lowtide.index_spaces import BufferId, SpaceId, StepIndex
 from lowtide.plan.plan import HOME, Address, Plan
 from lowtide.plan.steps import StepKind
 from lowtide.plan.versions import program_versions
+
+_Key = tuple[BufferId, SpaceId, StepIndex]
+"""What tells residencies apart: the buffer, where it stays, and the step that allocates it."""
 
 
 @dataclass(slots=True)
 class _Residency:
     """One stay of a buffer in a memory space, steps half-open."""
 
-    buffer: int
-    space: int
-    first_step: int
-    last_step: int
+    buffer: BufferId
+    space: SpaceId
+    first_step: StepIndex
+    last_step: StepIndex
     continues: "_Residency | None" = None
     """The residency whose storage this one takes over."""
 
     @property
-    def key(self) -> tuple[int, int, int]:
+    def key(self) -> _Key:
         return self.buffer, self.space, self.first_step
 
 
 def verify_addresses(graph: Graph, plan: Plan) -> None:
     """Raise VerificationError unless the addresses of an executable plan are complete, aligned and free of overlaps.
 
-    There must be exactly one address for every residency that the peak counts and that has a size: from the step
-    that allocates it (0 for inputs) to the step that frees it, to the run that takes over its storage, or to the number
-    of steps. Where a rerun writes a buffer that is still resident, the replaced residency ends one step after the new
-    one starts. O(k log k) comparisons for k addresses.
+    Every residency that has bytes and that the peak counts needs exactly one address. It starts at the step that
+    allocates the buffer, at 0 for inputs. It ends at the step that frees the buffer, at the run that takes over its
+    storage, or at the number of steps. Where a rerun writes a buffer that is still resident, the old residency ends
+    one step after the new one starts. O(k log k) comparisons for k addresses.
     """
-    given: dict[tuple[int, int, int], Address] = {}
+    given: dict[_Key, Address] = {}
     for address in plan.addresses:
         key = (address.buffer, address.space, address.first_step)
         if not 0 <= address.buffer < graph.n_buffers or not 0 <= address.space < len(graph.spaces):
@@ -59,15 +63,15 @@ def _residencies(graph: Graph, plan: Plan) -> list[_Residency]:
     versions = program_versions(graph)
     sizes, homes, lifetimes = graph.sizes.tolist(), graph.buffer_spaces.tolist(), graph.lifetimes.tolist()
     found: list[_Residency] = []
-    present: dict[tuple[int, int], _Residency] = {}
+    present: dict[tuple[BufferId, SpaceId], _Residency] = {}
 
-    def start(buffer: int, space: int, step: int, continues: _Residency | None = None) -> None:
+    def start(buffer: BufferId, space: SpaceId, step: StepIndex, continues: _Residency | None = None) -> None:
         if sizes[buffer] == 0 or (lifetimes[buffer] == Lifetime.PERSISTENT and space == homes[buffer]):
             return
         present[buffer, space] = _Residency(buffer, space, step, plan.n_steps, continues)
         found.append(present[buffer, space])
 
-    def end(buffer: int, space: int, step: int) -> _Residency | None:
+    def end(buffer: BufferId, space: SpaceId, step: StepIndex) -> _Residency | None:
         residency = present.pop((buffer, space), None)
         if residency is not None:
             residency.last_step = step
@@ -92,7 +96,7 @@ def _residencies(graph: Graph, plan: Plan) -> list[_Residency]:
     return found
 
 
-def _check_residency(graph: Graph, residency: _Residency, given: dict[tuple[int, int, int], Address]) -> None:
+def _check_residency(graph: Graph, residency: _Residency, given: dict[_Key, Address]) -> None:
     address = given.get(residency.key)
     name = repr(graph.buffer_names[residency.buffer])
     steps = f"[{residency.first_step}, {residency.last_step})"
@@ -148,7 +152,7 @@ def _check_overlaps(graph: Graph, addresses: list[Address]) -> None:
         live.insert(place, address)
 
 
-def _first_instant(graph: Graph, address: Address) -> int:
+def _first_instant(graph: Graph, address: Address) -> StepIndex:
     """Return the step at which an address is first in use; -1 for inputs, which are all there before the first step."""
     at_start = address.first_step == 0 and address.space == graph.buffer_spaces[address.buffer]
     return -1 if at_start and graph.lifetimes[address.buffer] <= Lifetime.DONATED else address.first_step
