@@ -123,13 +123,12 @@ class FusionTimeline:
         """Return when a buffer is there, with some ops moved; fused ops do not store what only they use."""
         graph = self._graph
         producer, users = int(graph.structure.producers[buffer]), graph.structure.users[buffer].tolist()
-        lifetime = graph.lifetimes[buffer]
-        if moved and lifetime == Lifetime.INTERMEDIATE and producer in moved and all(op in moved for op in users):
+        only_here = producer in moved and all(op in moved for op in users)
+        if only_here and graph.lifetimes[buffer] == Lifetime.INTERMEDIATE:
             return None
         places = [moved.get(op, self._place[op]) for op in (producer, *users) if op >= 0]
         start = 0 if producer < 0 else moved.get(producer, self._place[producer])
-        held = lifetime not in (Lifetime.DONATED, Lifetime.INTERMEDIATE)
-        return start, graph.n_ops - 1 if held else max(places, default=start)
+        return start, max(places, default=start) if graph.freeable[buffer] else graph.n_ops - 1
 
 
 def _add(live: NDArray[np.int64], start: int, interval: _Interval, size: int) -> None:
