@@ -78,9 +78,19 @@ class PlannedStep:
         return self._programs[0].applied.captured
 
     @property
+    def graph(self) -> Graph:
+        """The graph of `captured`, as it was read; with "offload" the host is one of its memory spaces."""
+        return self._programs[0].model.graph_for(self.plan)
+
+    @property
     def untouched(self) -> Captured:
         """The graph of the last call's program as it was captured."""
         return self._programs[0].model.captured
+
+    @property
+    def untouched_graph(self) -> Graph:
+        """The graph of `untouched`, as it was read; with "offload" the host is one of its memory spaces."""
+        return self._programs[0].model.graph
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Run one step; raises UnsupportedError where a call of a new form cannot be captured."""
