@@ -9,6 +9,7 @@ import numpy as np
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import graph_of_kernels
 from lowtide.frameworks.torch.internals.kernels import KernelNode, becomes_cpp, end_cpu_functions_after
 from lowtide.graph import Graph
+from lowtide.index_spaces import BufferId
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,7 @@ class CpuFunctions:
     """The functions that kernels in a given order become; kernels on a GPU stay single."""
 
     peak_bytes: int
-    """What is alive at most, where a function's results are all there before it starts and its arguments until its
-    end."""
+    """The most bytes alive: a function's results are all there before it starts, its arguments all until its end."""
     last_kernels: tuple[KernelNode, ...]
     """The kernels after which a function must end, since with the next one it would need too much."""
 
@@ -68,9 +68,9 @@ def _memory(graph: Graph) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], n
     return np.concatenate([[start], after[:-1]]), made, after
 
 
-def _taken_over(graph: Graph) -> dict[int, int]:
-    """Return the buffers that are written over others, by what they are written over."""
-    found: dict[int, int] = {}
+def _taken_over(graph: Graph) -> dict[BufferId, BufferId]:
+    """Return, per buffer that is written over another one, that other one."""
+    found: dict[BufferId, BufferId] = {}
     for op in range(graph.n_ops):
         pairs = graph.in_place[op].tolist()
         for given, made in zip(pairs[::2], pairs[1::2], strict=True):
