@@ -160,15 +160,14 @@ def training_step(
 
     `loss_function(model, *batch)` returns the scalar loss (None: the model does). `budget`, `allow` and `effort` are
     those of `lowtide.minimize`; left out, `allow` is "reorder" and "share", with a budget "recompute" as well. With
-    "offload" what a plan chooses visits the host, which holds `host_capacity` and copies at `host_bandwidth` each way
-    ("25 GB/s"; by default 1/64 of the speed of the device's memory, as PCIe is beside a GPU's).
-    With the compiler "inductor" kernels are fused, then ordered for least memory; results equal those of eager to
-    rounding.
-    Gradients are clipped as `torch.nn.utils` does, then handed to `before_update(parameters)`; `after_update(model)`
-    runs last, for instance an averaged model's `update_parameters`. With `accumulate`, so many calls make a step: their
-    gradients, of the loss divided by that number, wait in `.grad`, and the last call updates. A
-    `grad_scaler` scales the loss, skips updates and updates its scale, before clipping gradients are unscaled.
-    With the compiler "eager" results equal the plain step's bit for bit.
+    "offload" a plan may copy buffers to the host, which holds `host_capacity` and copies at `host_bandwidth` each way
+    ("25 GB/s"; by default 1/64 of the speed of the device's memory, as PCIe is beside a GPU's). With the compiler
+    "inductor" kernels are fused, then ordered for least memory; results equal those of eager to rounding. Gradients are
+    clipped as `torch.nn.utils` does, then handed to `before_update(parameters)`; `after_update(model)` runs last, for
+    instance an averaged model's `update_parameters`. With `accumulate`, so many calls make a step: their gradients, of
+    the loss divided by that number, wait in `.grad`, and the last call updates. A `grad_scaler` scales the loss, skips
+    updates and updates its scale, before clipping gradients are unscaled. With the compiler "eager" results equal the
+    plain step's bit for bit.
 
     Raises UnsupportedError for a step that no graph can hold, with what to do instead; UsageError for a bad call.
     """
