@@ -34,7 +34,7 @@ class MeasuredStep:
     """What one call of a step took, and what its plan said it would."""
 
     measured_peak_bytes: int
-    """The most bytes allocated at once during a call, the batch counted, all else that was there before left out."""
+    """The most bytes allocated at once during a call. The batch counts; all else that was there before does not."""
     measured_host_bytes: int
     """The most bytes that copies to the host held there at once."""
     predicted_peak_bytes: int | None
