@@ -86,9 +86,9 @@ class TorchModel:
         return graph if self.host is None else self.host.added_to(graph)
 
     def apply(self, plan: Plan, *, verified: bool = False) -> Applied:
-        """Return the program as a callable that follows the plan, one for its graph or for that in chunks.
+        """Return the program as a callable that follows a plan, which is for its graph or for that in chunks.
 
-        A plan is verified once, or not at all where it is `verified` already, as `minimize` does with those it makes.
+        A plan is verified once; with `verified`, the caller says that it was, as `minimize` verifies those it makes.
         Raises FingerprintError for a plan of another graph, VerificationError for one that is wrong.
         """
         reading, graph = self._planned_by(plan)
