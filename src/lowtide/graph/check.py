@@ -121,10 +121,10 @@ def _check_ops(graph: Graph) -> None:
 def _check_ids(graph: Graph, what: str, rows: Rows) -> None:
     wrong = rows.values >= graph.n_buffers
     if wrong.any():
-        place = int(wrong.argmax())
-        op = graph.op_names[int(rows.owners()[place])]
+        first = int(wrong.argmax())
+        op = graph.op_names[int(rows.owners()[first])]
         raise GraphError(
-            f"graph {graph.name!r}: op {op!r} {what} buffer {rows.values[place]}, but there are only "
+            f"graph {graph.name!r}: op {op!r} {what} buffer {rows.values[first]}, but there are only "
             f"{graph.n_buffers} buffers, counted from 0"
         )
 

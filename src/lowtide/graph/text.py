@@ -23,8 +23,8 @@ def _format_own(graph: Graph) -> list[str]:
         lines.append(f"  space {space.name} {capacity} align {space.alignment}")
     for number in range(graph.n_buffers):
         buffer = graph.buffer(number)
-        place = graph.spaces[buffer.space].name
-        lines.append(f"  %{number} {buffer.name}: {buffer.size_bytes} B {buffer.lifetime.name.lower()} in {place}")
+        home = graph.spaces[buffer.space].name
+        lines.append(f"  %{number} {buffer.name}: {buffer.size_bytes} B {buffer.lifetime.name.lower()} in {home}")
     lines.extend(f"  {_format_op(number, op)}" for number, op in enumerate(graph.ops()))
     lines.extend(f"  not modeled: {sentence}" for sentence in graph.unmodeled)
     return lines

@@ -32,8 +32,8 @@ def nodes_of(graph: Graph) -> Nodes:
         inputs.append(list(dict.fromkeys(earlier + after)))
         for node in inputs[-1]:
             outputs[node].append(op)
-        for place, buffer in enumerate(reads):
-            readers[buffer].append((op, place))
+        for read, buffer in enumerate(reads):
+            readers[buffer].append((op, read))
         for buffer in dict.fromkeys((*mutates, *writes)):
             writers[buffer].append(op)
     return Nodes(inputs, outputs, readers, writers)

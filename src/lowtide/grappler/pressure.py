@@ -46,8 +46,8 @@ def pressure_of(graph: Graph, plan: Plan, space: SpaceId, capacity_bytes: int) -
     seconds[1:][runs] = graph.cost[plan.targets[runs]]
     starts: list[float] = np.cumsum(seconds).tolist()
     ends = [0.0] * graph.n_ops
-    for place in np.flatnonzero(runs).tolist():
-        ends[plan.targets[place]] = starts[place + 1] + (_INSTANT if place >= step else 0.0)
+    for run in np.flatnonzero(runs).tolist():
+        ends[plan.targets[run]] = starts[run + 1] + (_INSTANT if run >= step else 0.0)
     ranges = footprint.ranges
     rows = (ranges.spaces == space) & (ranges.first_steps <= step) & (ranges.last_steps > step)
     buffers: list[BufferId] = ranges.buffers[rows].tolist()

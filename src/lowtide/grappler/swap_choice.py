@@ -43,7 +43,7 @@ def choose_swaps(graph: Graph, nodes: Nodes, pressure: Pressure, skipped: Skippe
         if too_small or not skipped.ops.isdisjoint(nodes.writers[buffer]) or not is_swappable(graph, nodes, buffer):
             continue
         uses = [use for use in nodes.readers[buffer] if pressure.ends[use[0]] > pressure.peak_at]
-        if uses and not any(op in skipped.ops or (op, place) in skipped.reads for op, place in uses):
+        if uses and not any(op in skipped.ops or (op, read) in skipped.reads for op, read in uses):
             to_next_use = min(pressure.ends[op] for op, _ in uses) - pressure.peak_at
             fitness = to_next_use**2 / len(uses) ** 2 + (live.allocated_at - pressure.peak_at) ** 2
             candidates.append(_Candidate(buffer, fitness, uses))

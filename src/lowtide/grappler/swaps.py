@@ -37,19 +37,19 @@ def make_swaps(
         if op in skipped.ops:
             continue
         reads: list[BufferId] = graph.reads[op].tolist()
-        buffers = [reads[place] for place in chosen[op]]
+        buffers = [reads[read] for read in chosen[op]]
         generators = {nodes.writers[buffer][-1] for buffer in buffers if nodes.writers[buffer]}
         seconds = sum(int(graph.sizes[buffer]) for buffer in buffers) / bytes_per_second
         in_trigger = swap_in_trigger(graph, nodes, ends, op, generators, seconds)
         if in_trigger is None:
             skipped.ops.add(op)
             continue
-        for place, buffer in zip(chosen[op], buffers, strict=True):
-            if (op, place) in skipped.reads:
+        for read, buffer in zip(chosen[op], buffers, strict=True):
+            if (op, read) in skipped.reads:
                 continue
-            skipped.reads.add((op, place))
+            skipped.reads.add((op, read))
             out_trigger = swap_out_trigger(nodes, ends, op, buffer)
             if out_trigger is not None and is_swappable(graph, nodes, buffer):
-                swap = Swap(op=op, read=place, buffer=buffer, in_trigger=in_trigger, out_trigger=out_trigger)
+                swap = Swap(op=op, read=read, buffer=buffer, in_trigger=in_trigger, out_trigger=out_trigger)
                 swaps.append(swap)
     return swaps

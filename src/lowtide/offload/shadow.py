@@ -91,7 +91,7 @@ def shadow_of(
     ops: list[OpId] = []
     loaded: list[BufferId] = []
     first: list[OpId] = []
-    """Per op, its place among the new ones."""
+    """Per op, its id in the new program."""
     for op, (record, allocates) in enumerate(zip(graph.ops(), graph.structure.allocates, strict=True)):
         goes = [buffer for buffer in allocates if buffer in copy_of]
         first.append(len(records))

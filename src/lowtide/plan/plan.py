@@ -119,8 +119,8 @@ class Plan:
                 case Run(target, taken):
                     kind, space = StepKind.RUN, HOME
                     flat = [buffer for pair in taken for buffer in pair]
-                case Free(target, place):
-                    kind, space = StepKind.FREE, HOME if place is None else place
+                case Free(target, where):
+                    kind, space = StepKind.FREE, HOME if where is None else where
                 case CopyOut(target, space):
                     kind = StepKind.COPY_OUT
                 case CopyIn(target, space):
@@ -165,9 +165,9 @@ class Plan:
         kinds[free_at], targets[free_at] = StepKind.FREE, freed
 
         lengths = np.zeros(n_runs + n_frees + 1, np.int64)
-        place = np.empty(graph.n_ops, np.int64)
-        place[order] = run_at
-        np.add.at(lengths, place[taken[:, 0]] + 1, 2)
+        step_of = np.empty(graph.n_ops, np.int64)
+        step_of[order] = run_at
+        np.add.at(lengths, step_of[taken[:, 0]] + 1, 2)
         return cls(
             graph_fingerprint=graph.fingerprint,
             kinds=kinds,
