@@ -6,11 +6,14 @@ import numpy as np
 
 from lowtide.errors import VerificationError
 from lowtide.graph import Graph, Lifetime
+from lowtide.index_spaces import BufferId, SpaceId, StepIndex
 from lowtide.plan.plan import BEFORE_THE_FIRST_STEP, HOME, Address, Plan
 from lowtide.plan.sorted_ranks import SortedRanks
 from lowtide.plan.steps import StepKind
 from lowtide.plan.versions import program_versions
 
+_Key = tuple[BufferId, SpaceId, StepIndex]
+"""What tells residencies apart: the buffer, where it stays, and the step that allocates it."""
 _LAST_ADDRESS = 2**62
 
 
@@ -18,28 +21,28 @@ _LAST_ADDRESS = 2**62
 class _Residency:
     """One stay of a buffer in a memory space, steps half-open."""
 
-    buffer: int
-    space: int
-    first_step: int
-    last_step: int
+    buffer: BufferId
+    space: SpaceId
+    first_step: StepIndex
+    last_step: StepIndex
     continues: "_Residency | None" = None
     """The residency whose storage this one takes over."""
 
     @property
-    def key(self) -> tuple[int, int, int]:
+    def key(self) -> _Key:
         return self.buffer, self.space, self.first_step
 
 
 def verify_addresses(graph: Graph, plan: Plan) -> None:
     """Raise VerificationError unless the addresses of an executable plan are complete, aligned and free of overlaps.
 
-    There must be exactly one address for every residency that the peak counts and that has a size. It covers the steps
-    from the one that allocates it to the one that frees it, or to the run that takes over its storage, or to the number
-    of steps. Inputs are there from step 0, those that go with step 0 from `BEFORE_THE_FIRST_STEP`. Where a rerun writes
-    a buffer that is still resident, the replaced residency ends one step after the new one starts. O(k log k)
+    Every residency that has bytes and that the peak counts needs exactly one address. It starts at the step that
+    allocates the buffer; inputs are there from step 0, those that go with step 0 from `BEFORE_THE_FIRST_STEP`. It ends
+    at the step that frees the buffer, at the run that takes over its storage, or at the number of steps. Where a rerun
+    writes a buffer that is still resident, the old residency ends one step after the new one starts. O(k log k)
     comparisons for k addresses.
     """
-    given: dict[tuple[int, int, int], Address] = {}
+    given: dict[_Key, Address] = {}
     for address in plan.addresses:
         key = (address.buffer, address.space, address.first_step)
         if not 0 <= address.buffer < graph.n_buffers or not 0 <= address.space < len(graph.spaces):
@@ -64,15 +67,15 @@ def _residencies(graph: Graph, plan: Plan) -> list[_Residency]:
     versions = program_versions(graph)
     sizes, homes, lifetimes = graph.sizes.tolist(), graph.buffer_spaces.tolist(), graph.lifetimes.tolist()
     found: list[_Residency] = []
-    present: dict[tuple[int, int], _Residency] = {}
+    present: dict[tuple[BufferId, SpaceId], _Residency] = {}
 
-    def start(buffer: int, space: int, step: int, continues: _Residency | None = None) -> None:
+    def start(buffer: BufferId, space: SpaceId, step: StepIndex, continues: _Residency | None = None) -> None:
         if sizes[buffer] == 0 or (lifetimes[buffer] == Lifetime.PERSISTENT and space == homes[buffer]):
             return
         present[buffer, space] = _Residency(buffer, space, step, plan.n_steps, continues)
         found.append(present[buffer, space])
 
-    def end(buffer: int, space: int, step: int) -> _Residency | None:
+    def end(buffer: BufferId, space: SpaceId, step: StepIndex) -> _Residency | None:
         residency = present.pop((buffer, space), None)
         if residency is not None:
             residency.last_step = step
@@ -100,7 +103,7 @@ def _residencies(graph: Graph, plan: Plan) -> list[_Residency]:
     return found
 
 
-def _check_residency(graph: Graph, residency: _Residency, given: dict[tuple[int, int, int], Address]) -> None:
+def _check_residency(graph: Graph, residency: _Residency, given: dict[_Key, Address]) -> None:
     address = given.get(residency.key)
     name = repr(graph.buffer_names[residency.buffer])
     steps = f"[{residency.first_step}, {residency.last_step})"
