@@ -8,6 +8,7 @@ from typing import Any
 
 from lowtide.errors import FingerprintError, LowtideError, UsageError, VerificationError, one_line
 from lowtide.files import check_writable
+from lowtide.frameworks.content import kind_of_file
 from lowtide.frameworks.graph_file import GraphModel, open_graph_file
 from lowtide.frameworks.model import CopiesToHost, Measurement, Model
 from lowtide.frameworks.plan_files_only import PlanFilesOnly
@@ -130,9 +131,9 @@ def _graph_of(plan: Plan, model: Model) -> Graph:
 
 def _open_name(name: str, dims: Mapping[str, int], trust: bool) -> Model:
     lower = name.lower()
-    if lower.endswith((".json", ".json.gz")):
+    if lower.endswith((".json", ".json.gz")) or kind_of_file(name) == "json":
         return _without_dims(open_graph_file(name), dims)
-    framework = framework_of_file(lower)
+    framework = framework_of_file(name)
     if framework is not None:
         return framework.load(trust=trust)(name, dims)
     module, colon, attribute = name.partition(":")
