@@ -27,7 +27,9 @@ def apply_plan(net: NetDef, translation: Translation, plan: Plan) -> NetDef:
     if plan.graph_fingerprint != graph.fingerprint:
         raise FingerprintError("the plan was made for another graph; plan this net with the same shapes")
     if (plan.kinds > StepKind.FREE).any():
-        raise UnsupportedError("the plan copies buffers to a host, which a NetDef cannot say; write a plan (.plan.json)")
+        raise UnsupportedError(
+            "the plan copies buffers to a host, which a NetDef cannot say; write a plan (.plan.json)"
+        )
     order = plan.order()
     if len(order) != graph.n_ops or len(np.unique(order)) != len(order):
         raise UnsupportedError("the plan runs some ops twice, which a NetDef cannot say; allow only reorder and share")

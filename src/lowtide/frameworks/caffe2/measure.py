@@ -22,9 +22,7 @@ class NetRun:
     """What the blobs held in the end that were asked for."""
 
 
-def run_once(
-    net: Any, inputs: Mapping[str, Array], results: Iterable[str], parameters: Collection[str] = ()
-) -> NetRun:
+def run_once(net: Any, inputs: Mapping[str, Array], results: Iterable[str], parameters: Collection[str] = ()) -> NetRun:
     """Run a net on the CPU in the order of its ops, in NumPy, whatever its type says.
 
     A blob is held until an op `Free` ends it. Raises UnsupportedError for ops without a kernel here.

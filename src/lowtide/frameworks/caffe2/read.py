@@ -12,9 +12,7 @@ from lowtide.frameworks.caffe2.shapes.known import Known, KnownBlobs, known_blob
 from lowtide.frameworks.caffe2.shapes.tensor_type import CAFFE2_TYPES, TensorType
 
 
-def known_of(
-    net: Any, init_net: Any | None, known: Known, dims: Mapping[str, int]
-) -> KnownBlobs:
+def known_of(net: Any, init_net: Any | None, known: Known, dims: Mapping[str, int]) -> KnownBlobs:
     """Return what is known of a net's blobs: by its init net, by itself, by the caller, and by bound dimensions.
 
     Raises UsageError for entries and dimensions that fit no blob.

@@ -34,7 +34,7 @@ def named_ops(net: Any) -> tuple[NamedOp, ...]:
         ops.append(
             NamedOp(
                 kind=op.type,
-                name=f"{op.name}:{op.engine}" if op.engine else op.name,
+                name=op.engine,
                 inputs=tuple(op.input),
                 outputs=tuple(op.output),
                 device=device_of(op, net),

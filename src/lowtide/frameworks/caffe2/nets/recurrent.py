@@ -42,7 +42,9 @@ def ties_of(op: Any) -> Ties:
     states, starts = settings.texts("recurrent_states"), settings.integers("initial_recurrent_state_ids")
     sources, rows = settings.texts("alias_src"), settings.integers("alias_offset")
     if not (len(inner) == len(outer) == len(offsets) and len(states) == len(starts) and len(sources) == len(rows)):
-        raise MalformedInputError(f"op {op.name or op.type!r}: links, states or aliases have no partner; write one each")
+        raise MalformedInputError(
+            f"op {op.name or op.type!r}: links, states or aliases have no partner; write one each"
+        )
     if any(not 0 <= start < len(op.input) for start in starts) or not set(sources) <= set(states):
         raise MalformedInputError(f"op {op.name or op.type!r}: a state begins with no input, or an alias has no state")
     return Ties(

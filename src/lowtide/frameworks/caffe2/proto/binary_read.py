@@ -25,11 +25,11 @@ def read_binary(kind: type[AnyMessage], content: bytes, where: str) -> AnyMessag
     Fields that the message does not have are kept as they are. Raises MalformedInputError with the place in the file.
     """
     message = kind()
-    _Reader(content, where).read(message, 0, len(content), 0)
+    _BinaryReader(content, where).read(message, 0, len(content), 0)
     return message
 
 
-class _Reader:
+class _BinaryReader:
     def __init__(self, content: bytes, where: str) -> None:
         self._content = content
         self._where = where

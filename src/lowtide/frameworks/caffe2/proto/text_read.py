@@ -23,13 +23,13 @@ def read_text(kind: type[AnyMessage], text: str, where: str) -> AnyMessage:
     Fields that the message does not have are kept as they are. Raises MalformedInputError with the line.
     """
     message = kind()
-    reader = _Reader(Tokens(text, where), where)
+    reader = _TextReader(Tokens(text, where), where)
     reader.read(message, "", 0)
     message.source = Source(text, 0, len(text))
     return message
 
 
-class _Reader:
+class _TextReader:
     def __init__(self, tokens: Tokens, where: str) -> None:
         self._tokens = tokens
         self._where = where
@@ -151,7 +151,11 @@ class _Reader:
         try:
             if word.kind == "name" and text not in ("inf", "infinity", "nan"):
                 raise ValueError
-            value = float(int(text, 16)) if text.startswith("0x") else float(text if word.kind == "name" else text.rstrip("f"))
+            value = (
+                float(int(text, 16))
+                if text.startswith("0x")
+                else float(text if word.kind == "name" else text.rstrip("f"))
+            )
         except (ValueError, OverflowError):
             self._tokens.fail(f"{word.text!r} is no value of {field.name}")
         if field.kind == "float":

@@ -35,9 +35,7 @@ def translate(
 
 
 class _Translator:
-    def __init__(
-        self, net: Any, named: NamedNet, known: KnownBlobs, parameters: Collection[str], where: str
-    ) -> None:
+    def __init__(self, net: Any, named: NamedNet, known: KnownBlobs, parameters: Collection[str], where: str) -> None:
         self._net = net
         self._named = named
         self._known = known

@@ -30,7 +30,9 @@ class Workspace:
         """Return what a blob holds; raises UnsupportedError where it was never written, or freed."""
         home = self._home(name)
         if home not in self._blobs:
-            raise UnsupportedError(f"{who} reads {name!r}, which holds nothing; give a value for it, or write it before")
+            raise UnsupportedError(
+                f"{who} reads {name!r}, which holds nothing; give a value for it, or write it before"
+            )
         return self._blobs[home]
 
     def write(self, name: str, array: Array) -> None:

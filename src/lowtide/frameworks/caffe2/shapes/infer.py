@@ -28,7 +28,9 @@ def infer_types(net: Any, known: Mapping[str, TensorType]) -> list[OpTypes]:
             if kind is None:
                 types.pop(name, None)
             elif prod(kind.shape) > _MOST_ELEMENTS or min(kind.shape, default=0) < 0:
-                raise GraphError(f"op {position} ({op.type}): blob {name!r} of shape {list(kind.shape)} fits no machine")
+                raise GraphError(
+                    f"op {position} ({op.type}): blob {name!r} of shape {list(kind.shape)} fits no machine"
+                )
             else:
                 types[name] = kind
     return result

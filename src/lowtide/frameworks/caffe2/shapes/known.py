@@ -44,9 +44,13 @@ def known_blobs(known: Known, dims: Mapping[str, int], blobs: Iterable[str]) -> 
     for blob, sizes in bound.items():
         given = result.types.get(blob)
         rank = max(max(sizes) + 1, len(given.shape) if given else 0)
-        merged = [sizes.get(axis, given.shape[axis] if given and axis < len(given.shape) else -1) for axis in range(rank)]
+        merged = [
+            sizes.get(axis, given.shape[axis] if given and axis < len(given.shape) else -1) for axis in range(rank)
+        ]
         if -1 in merged:
-            raise UsageError(f"dimension {blob}.{merged.index(-1)} has no size and {blob}.{rank - 1} has; give them all")
+            raise UsageError(
+                f"dimension {blob}.{merged.index(-1)} has no size and {blob}.{rank - 1} has; give them all"
+            )
         result.types[blob] = TensorType(tuple(merged), given.dtype if given else "float32")
     return result
 
@@ -79,7 +83,9 @@ def _entry(blob: str, value: Any) -> TensorType | int:
     kind = ONNX_TYPES.get(kind, kind) if isinstance(kind, int) else kind
     is_shape = isinstance(shape, Sequence) and not isinstance(shape, str | bytes)
     if not is_shape or kind not in BYTES_OF or not all(_is_size(size) for size in cast("Sequence[Any]", shape)):
-        raise UsageError(f"blob {blob!r}: {value!r} is neither a shape, nor [type, shape], nor bytes; give one of these")
+        raise UsageError(
+            f"blob {blob!r}: {value!r} is neither a shape, nor [type, shape], nor bytes; give one of these"
+        )
     return TensorType(tuple(int(size) for size in cast("Sequence[int]", shape)), kind)
 
 
