@@ -108,7 +108,12 @@ def main(folder: str, records_path: str) -> None:
         sizes = {blob: rng.choice((1, 2, 3, 8, 10, 50)) for blob in blobs} if rng.random() < 0.67 else None
         static = [blob for blob in blobs if rng.random() < 0.1]
         never_share = list(dict.fromkeys([*net.external_input, *net.external_output, *static]))
-        record = {"net": encoded(net), "text": str(net) if seed < 100 else None, "sizes": sizes, "never_share": never_share}
+        record = {
+            "net": encoded(net),
+            "text": str(net) if seed < 100 else None,
+            "sizes": sizes,
+            "never_share": never_share,
+        }
         records.append(record | {"answers": answers(net, sizes, never_share, memonger, pb2)})
     lines = ",\n".join(json.dumps(record, separators=(",", ":"), default=int) for record in records)
     Path(records_path).write_bytes(gzip.compress(f"[\n{lines}\n]\n".encode(), mtime=0))

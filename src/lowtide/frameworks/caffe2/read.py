@@ -37,7 +37,7 @@ def parameters_of(net: Any, init_net: Any | None, parameters: Iterable[str]) -> 
     if missing:
         raise UsageError(f"the net reads no blob {missing[0]!r}, which is named as a parameter; name external inputs")
     made = [blob for op in init_net.op for blob in op.output] if init_net is not None else []
-    return outer.intersection((*made, *parameters))
+    return frozenset(outer.intersection((*made, *parameters)))
 
 
 def read_net_graph(net: Any, known: KnownBlobs, parameters: frozenset[str], where: str) -> Translation:

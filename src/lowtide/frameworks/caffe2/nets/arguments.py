@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from lowtide.errors import MalformedInputError
-from lowtide.frameworks.caffe2.proto.netdef import Argument, NetDef
+from lowtide.frameworks.caffe2.proto.netdef import NetDef
 from lowtide.frameworks.caffe2.proto.text_read import decoded_text, read_text
 
 
@@ -89,6 +89,3 @@ def check_op(op: Any, where: str) -> None:
     """Raise MalformedInputError for an op without a type."""
     if not op.type:
         raise MalformedInputError(f"{where} has no type, so that nobody knows what it does; is this a NetDef?")
-
-
-__all__ = ["Argument", "Arguments", "StepNet", "check_op", "is_text", "like", "step_nets"]

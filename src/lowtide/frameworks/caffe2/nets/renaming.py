@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lowtide.frameworks.caffe2.nets.arguments import is_text, like, step_nets
+from lowtide.frameworks.caffe2.proto.netdef import NetDef
 from lowtide.frameworks.caffe2.proto.text_write import write_text
 
 
@@ -42,7 +43,7 @@ def rename_steps(op: Any, renames: Mapping[str, str]) -> None:
             for place, name in enumerate(names):
                 if renames.get(name, name) != name:
                     names[place] = renames[name]
-        if is_text(argument):
+        if isinstance(inner, NetDef) and is_text(argument):
             argument.s = write_text(inner).encode()
     for blob in dict.fromkeys((*op.input, *op.output)):
         if renames.get(blob, blob) != blob:

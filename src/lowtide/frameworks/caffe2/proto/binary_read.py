@@ -44,7 +44,7 @@ class _BinaryReader:
             number, wire = tag >> 3, tag & 7
             if number == 0 or tag >= _LARGEST_TAG:
                 self._fail(begins, "there is no field of this number")
-            field = message.NUMBERED.get(number)
+            field = message.fields_by_number.get(number)
             if field is None:
                 at = self._skip(wire, number, at, stop, depth)
                 unknown.append(self._content[begins:at])

@@ -49,8 +49,8 @@ class Message:
     """
 
     FIELDS: ClassVar[tuple[Field, ...]] = ()
-    NAMED: ClassVar[Mapping[str, Field]] = {}
-    NUMBERED: ClassVar[Mapping[int, Field]] = {}
+    fields_by_name: ClassVar[Mapping[str, Field]] = {}
+    fields_by_number: ClassVar[Mapping[int, Field]] = {}
     KINDS: ClassVar[dict[str, type["Message"]]] = {}
     """All messages by name."""
 
@@ -61,19 +61,19 @@ class Message:
     """The same, of a file in text format."""
 
     def __init_subclass__(cls) -> None:
-        cls.NAMED = {field.name: field for field in cls.FIELDS}
-        cls.NUMBERED = {field.number: field for field in cls.FIELDS}
+        cls.fields_by_name = {field.name: field for field in cls.FIELDS}
+        cls.fields_by_number = {field.number: field for field in cls.FIELDS}
         Message.KINDS[cls.__name__] = cls
 
     def __init__(self, **values: Any) -> None:
         for name, value in values.items():
-            if name not in self.NAMED:
+            if name not in self.fields_by_name:
                 raise TypeError(f"{type(self).__name__} has no field {name!r}")
-            setattr(self, name, list(value) if self.NAMED[name].repeated else value)
+            setattr(self, name, list(value) if self.fields_by_name[name].repeated else value)
 
     def __getattr__(self, name: str) -> Any:
         """Make an empty list or message where a field that holds one is first looked at."""
-        field = type(self).NAMED.get(name)
+        field = type(self).fields_by_name.get(name)
         if field is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         value: Any = [] if field.repeated else Message.KINDS[field.kind]()

@@ -42,7 +42,7 @@ class _TextReader:
                 break
             begins = tokens.next.start
             name = self._name()
-            field = message.NAMED.get(name)
+            field = message.fields_by_name.get(name)
             if field is None:
                 unknown.append(tokens.text[begins : self._skip_value(depth)])
             elif field.is_message:
@@ -56,14 +56,17 @@ class _TextReader:
         tokens = self._tokens
         if tokens.next.kind == "sign" and tokens.next.text == "[":
             begins = tokens.next.start
-            while not tokens.take_if("]"):
-                if tokens.next.kind == "end":
-                    tokens.fail("a name in brackets has no end")
+            while tokens.next.text != "]":
+                self._check_more("a name in brackets")
                 tokens.take()
-            return tokens.text[begins : tokens.next.start]
+            return tokens.text[begins : tokens.take().stop]
         if tokens.next.kind != "name":
             tokens.fail(f"{tokens.next.text!r} where the name of a field belongs")
         return tokens.take().text
+
+    def _check_more(self, what: str) -> None:
+        if self._tokens.next.kind == "end":
+            self._tokens.fail(f"{what} has no end")
 
     def _messages(self, message: Message, field: Field, depth: int) -> None:
         self._tokens.take_if(":")
@@ -176,8 +179,7 @@ class _TextReader:
             tokens.fail(f"{tokens.next.text!r} where ':' or '{{' belongs")
         if tokens.take_if("["):
             while not (tokens.next.kind == "sign" and tokens.next.text == "]"):
-                if tokens.next.kind == "end":
-                    tokens.fail("a list has no end")
+                self._check_more("a list")
                 if tokens.next.text in _CLOSED_BY:
                     self._skip_value(deeper(depth, self._where))
                 else:

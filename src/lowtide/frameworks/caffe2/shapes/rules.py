@@ -35,7 +35,7 @@ def _binary(types: Types, settings: Arguments, n: int) -> list[TensorType] | Non
     one, other = types[0].shape, types[1].shape
     if n != 1:
         return None
-    if settings.integer("broadcast") or len(other) <= len(one) and settings.integer("axis", -1) >= 0:
+    if settings.integer("broadcast") or (len(other) <= len(one) and settings.integer("axis", -1) >= 0):
         return [types[0]]
     rank = max(len(one), len(other))
     padded = [(1,) * (rank - len(shape)) + shape for shape in (one, other)]

@@ -85,7 +85,8 @@ def _max_pool_gradient(inputs: Sequence[Array], settings: Arguments, _n: int) ->
     x, _, dy = inputs
     window, size = _window(x, settings)
     columns = _columns(x, window, size, -np.inf)
-    chosen = columns.argmax(2)[:, :, None] == np.arange(columns.shape[2]).reshape(1, 1, -1, 1)
+    places = np.arange(columns.shape[2])[None, None, :, None]
+    chosen: Array = np.equal(columns.argmax(2)[:, :, None], places)
     return [_uncolumns(chosen * dy.reshape(*dy.shape[:2], 1, -1), x.shape, window, size).astype(x.dtype)]
 
 
