@@ -4,8 +4,8 @@ memonger.py was last shipped inside the torch 1.11.0 wheel; `record_memonger_sha
 
     memonger/bin/python tests/oracles/record_memonger_netdefs.py . tests/data/share/memonger_netdefs.json.gz
 
-Every record holds a net in binary format (the first hundred in text, too), sizes or null, blobs that never share (its externals are among them), and
-memonger's answers.
+Every record holds a net in binary format (the first hundred in text, too), sizes or null, blobs that never share (its
+externals are among them), and memonger's answers.
 """
 
 import gzip

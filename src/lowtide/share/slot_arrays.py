@@ -32,7 +32,8 @@ def greedy(intervals: Intervals, by_use: Moments | None = None) -> Moments:
     """Return a slot per blob: by last use, each in the compatible slot whose size is nearest, else in a new one.
 
     A slot is compatible when its last blob ends before the new one begins; ties go to the oldest slot. Blobs of equal
-    last use keep their order; `by_use` is another order to take them in. Source: Caffe2 memonger, compute_assignments_greedy. Complexity: O(n * slots).
+    last use keep their order; `by_use` is another order to take them in. Complexity: O(n * slots).
+    Source: Caffe2 memonger, compute_assignments_greedy.
     Guarantees: feasible; never more than the sum of all sizes.
     """
     count = 0

@@ -2,7 +2,7 @@
 
 import struct
 from array import array
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from lowtide.errors import MalformedInputError
 from lowtide.frameworks.caffe2.proto.message import Field, Message, Source, deeper
@@ -43,7 +43,7 @@ class _BinaryReader:
             tag, at = self._varint(at, stop)
             number, wire = tag >> 3, tag & 7
             if number == 0 or tag >= _LARGEST_TAG:
-                self._fail(begins, "there is no field of this number")
+                raise self._broken(begins, "there is no field of this number")
             field = message.fields_by_number.get(number)
             if field is None:
                 at = self._skip(wire, number, at, stop, depth)
@@ -57,7 +57,9 @@ class _BinaryReader:
             elif wire == BYTES and field.repeated and not field.is_message:
                 at = self._packed(message, field, at, stop)
             else:
-                self._fail(begins, f"{field.name} of a {type(message).__name__} is written as another kind of value")
+                raise self._broken(
+                    begins, f"{field.name} of a {type(message).__name__} is written as another kind of value"
+                )
         message.unknown_binary = tuple(unknown)
         if merged:
             message.source = None  # it stands in two pieces
@@ -82,7 +84,7 @@ class _BinaryReader:
             try:
                 return piece.decode(), at + size
             except UnicodeDecodeError:
-                self._fail(at, f"{field.name} of a {type(message).__name__} is no UTF-8 text")
+                raise self._broken(at, f"{field.name} of a {type(message).__name__} is no UTF-8 text") from None
         return piece, at + size
 
     def _packed(self, message: Message, field: Field, at: int, stop: int) -> int:
@@ -97,7 +99,7 @@ class _BinaryReader:
             return end
         numbers = array("f" if field.kind == "float" else "d")
         if size % numbers.itemsize:
-            self._fail(at, f"{field.name} of a {type(message).__name__} ends in the middle of a value")
+            raise self._broken(at, f"{field.name} of a {type(message).__name__} ends in the middle of a value")
         numbers.frombytes(self._content[at:end])
         values.extend(numbers)
         return end
@@ -110,7 +112,7 @@ class _BinaryReader:
             shift += 7
             if byte < 128:
                 return value & (2**64 - 1), place + 1
-        self._fail(at, "a number has no end")
+        raise self._broken(at, "a number has no end")
 
     def _skip(self, wire: int, number: int, at: int, stop: int, depth: int) -> int:
         if wire == VARINT:
@@ -122,7 +124,7 @@ class _BinaryReader:
         elif wire == START_GROUP:
             return self._skip_group(number, at, stop, deeper(depth, self._where))
         else:
-            self._fail(at, f"field {number} has a wire type that protocol buffers do not have")
+            raise self._broken(at, f"field {number} has a wire type that protocol buffers do not have")
         self._check_end(at, size, stop)
         return at + size
 
@@ -131,16 +133,16 @@ class _BinaryReader:
             tag, at = self._varint(at, stop)
             if tag & 7 == END_GROUP:
                 if tag >> 3 != number:
-                    self._fail(at, f"group {number} ends as another one")
+                    raise self._broken(at, f"group {number} ends as another one")
                 return at
             at = self._skip(tag & 7, tag >> 3, at, stop, depth)
 
     def _check_end(self, at: int, size: int, stop: int) -> None:
         if size > stop - at:
-            self._fail(at, f"{size} bytes are announced and {stop - at} are left")
+            raise self._broken(at, f"{size} bytes are announced and {stop - at} are left")
 
-    def _fail(self, at: int, what: str) -> NoReturn:
-        raise MalformedInputError(
+    def _broken(self, at: int, what: str) -> MalformedInputError:
+        return MalformedInputError(
             f"{self._where}: no valid NetDef at byte {at}: {what}; the file is damaged or something else"
         )
 

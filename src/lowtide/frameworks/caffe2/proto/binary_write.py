@@ -36,10 +36,8 @@ def write_binary(message: Message) -> bytes:
 def _value(field: Field, value: Any) -> bytes:
     if wire_type(field) != BYTES:
         return _scalar(field, value)
-    if field.is_message:
-        content = write_binary(value)
-    else:
-        content = value.encode() if isinstance(value, str) else bytes(value)
+    text = value.encode() if isinstance(value, str) else value
+    content = write_binary(value) if field.is_message else bytes(text)
     return _varint(len(content)) + content
 
 

@@ -37,7 +37,7 @@ class _TextReader:
     def read(self, message: Message, closing: str, depth: int) -> None:
         """Read fields up to the sign that closes the message, which is left to be taken."""
         tokens, unknown = self._tokens, list(message.unknown_text)
-        while not (tokens.next.kind == "sign" and tokens.next.text == closing):
+        while not self._closes(closing):
             if tokens.next.kind == "end" and not closing:
                 break
             begins = tokens.next.start
@@ -56,17 +56,20 @@ class _TextReader:
         tokens = self._tokens
         if tokens.next.kind == "sign" and tokens.next.text == "[":
             begins = tokens.next.start
-            while tokens.next.text != "]":
+            while not self._closes("]"):
                 self._check_more("a name in brackets")
                 tokens.take()
             return tokens.text[begins : tokens.take().stop]
         if tokens.next.kind != "name":
-            tokens.fail(f"{tokens.next.text!r} where the name of a field belongs")
+            raise tokens.error(f"{tokens.next.text!r} where the name of a field belongs")
         return tokens.take().text
+
+    def _closes(self, sign: str) -> bool:
+        return self._tokens.next.kind == "sign" and self._tokens.next.text == sign
 
     def _check_more(self, what: str) -> None:
         if self._tokens.next.kind == "end":
-            self._tokens.fail(f"{what} has no end")
+            raise self._tokens.error(f"{what} has no end")
 
     def _messages(self, message: Message, field: Field, depth: int) -> None:
         self._tokens.take_if(":")
@@ -79,7 +82,7 @@ class _TextReader:
         tokens = self._tokens
         opening = tokens.next
         if opening.text not in _CLOSED_BY:
-            tokens.fail(f"{opening.text!r} where {field.name} {{ ... }} belongs")
+            raise tokens.error(f"{opening.text!r} where {field.name} {{ ... }} belongs")
         tokens.take()
         inner: Message = Message.KINDS[field.kind]() if field.repeated else getattr(message, field.name)
         merged = not inner.is_unset()
@@ -92,7 +95,7 @@ class _TextReader:
     def _scalars(self, message: Message, field: Field) -> None:
         tokens = self._tokens
         if not tokens.take_if(":"):
-            tokens.fail(f"{tokens.next.text!r} where ':' and the value of {field.name} belong")
+            raise tokens.error(f"{tokens.next.text!r} where ':' and the value of {field.name} belong")
         if field.repeated:
             values: list[Any] = getattr(message, field.name)
             if tokens.take_if("["):
@@ -104,14 +107,14 @@ class _TextReader:
 
     def _list(self, read_one: Any, field: Field) -> None:
         if not field.repeated:
-            self._tokens.fail(f"{field.name} takes one value and gets a list")
+            raise self._tokens.error(f"{field.name} takes one value and gets a list")
         if self._tokens.take_if("]"):
             return
         read_one()
         while self._tokens.take_if(","):
             read_one()
         if not self._tokens.take_if("]"):
-            self._tokens.fail(f"{self._tokens.next.text!r} where ',' or ']' belongs")
+            raise self._tokens.error(f"{self._tokens.next.text!r} where ',' or ']' belongs")
 
     def _scalar(self, field: Field) -> Any:
         tokens = self._tokens
@@ -122,7 +125,7 @@ class _TextReader:
             try:
                 return content.decode()
             except UnicodeDecodeError:
-                tokens.fail(f"the {field.name} before it is no UTF-8 text")
+                raise tokens.error(f"the {field.name} before it is no UTF-8 text")
         negative = tokens.take_if("-")
         word = tokens.next
         if field.kind == "bool" and word.text in _WORDS_OF_BOOL | {"0": False} and not negative:
@@ -143,9 +146,9 @@ class _TextReader:
             base = 16 if word[:2].lower() == "0x" else 8 if word[:1] == "0" and len(word) > 1 else 10
             value = -int(word[:_LONGEST_NUMBER], base) if negative else int(word[:_LONGEST_NUMBER], base)
         except ValueError:
-            self._tokens.fail(f"{word!r} is no value of {field.name}")
+            raise self._tokens.error(f"{word!r} is no value of {field.name}")
         if len(word) >= _LONGEST_NUMBER or not lowest <= value < above or field.kind == "bool":
-            self._tokens.fail(f"{word!r} is out of range for {field.name}")
+            raise self._tokens.error(f"{word!r} is out of range for {field.name}")
         return value
 
     def _float(self, field: Field, negative: bool) -> float:
@@ -160,7 +163,7 @@ class _TextReader:
                 else float(text if word.kind == "name" else text.rstrip("f"))
             )
         except (ValueError, OverflowError):
-            self._tokens.fail(f"{word.text!r} is no value of {field.name}")
+            raise self._tokens.error(f"{word.text!r} is no value of {field.name}")
         if field.kind == "float":
             with np.errstate(over="ignore"):
                 value = float(np.float32(value))
@@ -176,9 +179,9 @@ class _TextReader:
             self.read(Message(), closing, deeper(depth, self._where))
             return tokens.take().stop
         if not has_colon:
-            tokens.fail(f"{tokens.next.text!r} where ':' or '{{' belongs")
+            raise tokens.error(f"{tokens.next.text!r} where ':' or '{{' belongs")
         if tokens.take_if("["):
-            while not (tokens.next.kind == "sign" and tokens.next.text == "]"):
+            while not self._closes("]"):
                 self._check_more("a list")
                 if tokens.next.text in _CLOSED_BY:
                     self._skip_value(deeper(depth, self._where))
@@ -193,7 +196,7 @@ class _TextReader:
         elif tokens.next.kind in ("name", "number"):
             tokens.take()
         else:
-            tokens.fail(f"{tokens.next.text!r} where a value belongs")
+            raise tokens.error(f"{tokens.next.text!r} where a value belongs")
         return end
 
 

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from typing import NoReturn
 
 from lowtide.errors import MalformedInputError
 
@@ -47,7 +46,7 @@ class Tokens:
             match = _WORD.match(self.text, self._at)
             if match is None:
                 self.next = Token("sign", self.text[self._at], self._at, self._at + 1)
-                self.fail(f"{self.text[self._at]!r} begins no word")
+                raise self.error(f"{self.text[self._at]!r} begins no word")
             self._at = match.end()
             if match.lastgroup != "space":
                 self.next = Token(str(match.lastgroup), match[0], match.start(), match.end())
@@ -62,15 +61,15 @@ class Tokens:
             self.take()
         return found
 
-    def fail(self, what: str) -> NoReturn:
-        """Raise MalformedInputError for the next word."""
+    def error(self, what: str) -> MalformedInputError:
+        """Return the error that something is wrong with the next word."""
         line = self.text.count("\n", 0, self.next.start) + 1
-        raise MalformedInputError(f"{self._where}: no valid NetDef in line {line}: {what}; correct the text")
+        return MalformedInputError(f"{self._where}: no valid NetDef in line {line}: {what}; correct the text")
 
     def string(self) -> bytes:
         """Take one string, or several in a row, and return the bytes they stand for."""
         if self.next.kind != "string":
-            self.fail(f"{self.next.text!r} where a text in quotes belongs")
+            raise self.error(f"{self.next.text!r} where a text in quotes belongs")
         pieces: list[bytes] = []
         while self.next.kind == "string":
             content = self.next.text[1:-1].encode("utf-8", "surrogatepass")
@@ -90,4 +89,4 @@ class Tokens:
                 return chr(number).encode()
         elif letter is not None and (letter in _LETTERS or letter in _LITERAL):
             return _LETTERS.get(letter, letter)
-        self.fail(f"{match[0].decode('utf-8', 'replace')!r} stands for no character")
+        raise self.error(f"{match[0].decode('utf-8', 'replace')!r} stands for no character")

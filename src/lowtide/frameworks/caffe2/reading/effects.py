@@ -9,9 +9,10 @@ from lowtide.frameworks.caffe2.shapes.rules import RULES
 FREE = "Free"
 IN_PLACE: Mapping[str, tuple[tuple[int, int], ...]] = {
     **dict.fromkeys(
-        "Relu Sigmoid Tanh Copy Sum Exp Log Sqrt Negative Abs Sqr LeakyRelu Elu Clip Scale Reshape Flatten".split(),
+        ("Relu", "Sigmoid", "Tanh", "Copy", "Sum", "Exp", "Log", "Sqrt", "Negative", "Abs", "Sqr", "LeakyRelu", "Elu"),
         ((0, 0),),
     ),
+    **dict.fromkeys(("Clip", "Scale", "Reshape", "Flatten"), ((0, 0),)),
     **dict.fromkeys(("Add", "Sub", "Mul", "Div"), ((0, 0), (1, 0))),
     **dict.fromkeys(("ReluGradient", "SigmoidGradient", "TanhGradient"), ((1, 0),)),
 }

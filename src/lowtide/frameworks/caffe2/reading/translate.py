@@ -25,7 +25,8 @@ def translate(
 
     An op that writes over one of its inputs mutates its buffer; another writer of a blob makes a new buffer, so that
     the planner sees no more dependences than there are. An alias is the buffer that it names. Ops that free blobs are
-    left out. A step net `borrows` its parameters from the net around it, whether or not it reads them. Raises MalformedInputError for a net that reads what it freed, GraphError for impossible sizes.
+    left out. A step net `borrows` its parameters from the net around it, whether or not it reads them.
+    Raises MalformedInputError for a net that reads what it freed, GraphError for impossible sizes.
     """
     translator = _Translator(net, named_net(net), known, parameters, where)
     translator.add_outer_blobs(parameters if borrows else ())

@@ -85,7 +85,7 @@ def _max_pool_gradient(inputs: Sequence[Array], settings: Arguments, _n: int) ->
     x, _, dy = inputs
     window, size = _window(x, settings)
     columns = _columns(x, window, size, -np.inf)
-    places = np.arange(columns.shape[2])[None, None, :, None]
+    places: Array = np.arange(columns.shape[2]).reshape([1, 1, columns.shape[2], 1])
     chosen: Array = np.equal(columns.argmax(2)[:, :, None], places)
     return [_uncolumns(chosen * dy.reshape(*dy.shape[:2], 1, -1), x.shape, window, size).astype(x.dtype)]
 
