@@ -10,6 +10,7 @@ from typing import Any
 from lowtide.frameworks.caffe2.measure import NetRun, run_once
 from lowtide.frameworks.caffe2.model import Caffe2Model
 from lowtide.frameworks.caffe2.nets.load import NetSource, load_net, write_net
+from lowtide.frameworks.caffe2.plan_net import NetPlan, plan
 from lowtide.frameworks.caffe2.proto.netdef import Argument, DeviceOption, NetDef, OperatorDef
 from lowtide.frameworks.caffe2.shapes.known import Known
 from lowtide.frameworks.model import Measurement
@@ -21,11 +22,13 @@ __all__ = [
     "Caffe2Model",
     "DeviceOption",
     "NetDef",
+    "NetPlan",
     "NetRun",
     "OperatorDef",
     "apply",
     "load_net",
     "measure",
+    "plan",
     "read",
     "run_once",
     "save",

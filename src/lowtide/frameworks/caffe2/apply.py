@@ -20,8 +20,8 @@ def apply_plan(net: NetDef, translation: Translation, plan: Plan) -> NetDef:
 
     Ops stand in the plan's order, a blob that takes over another one's storage has its name, and an op `Free` ends
     every blob where the plan frees it. Blobs keep their names where they can. A net that ran several ops at once
-    becomes a simple one, since only that keeps an order. Raises FingerprintError for a plan of another net, UnsupportedError
-    for one that runs ops twice or copies, VerificationError for one that breaks the program.
+    becomes a simple one, since only that keeps an order. Raises FingerprintError for a plan of another net,
+    UnsupportedError for one that runs ops twice or copies, VerificationError for one that breaks the program.
     """
     graph = translation.graph
     if plan.graph_fingerprint != graph.fingerprint:

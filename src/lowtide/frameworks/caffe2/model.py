@@ -1,5 +1,6 @@
 """A NetDef as lowtide sees it: read once, planned, written back, measured."""
 
+import copy
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from lowtide.files import write_bytes
 from lowtide.frameworks.caffe2.apply import apply_plan
 from lowtide.frameworks.caffe2.measure import equal_results, made_up_inputs, run_once
 from lowtide.frameworks.caffe2.nets.load import NetSource, in_kind_of, load_net, write_net
+from lowtide.frameworks.caffe2.nets.named import place_ops
 from lowtide.frameworks.caffe2.nets.side_files import init_file, known_file, read_known
 from lowtide.frameworks.caffe2.proto.netdef import NetDef
 from lowtide.frameworks.caffe2.read import known_of, parameters_of, read_net_graph
@@ -62,6 +64,28 @@ class Caffe2Model:
     def graph(self) -> Graph:
         """The net as a graph."""
         return self._translation.graph
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The blobs that are there before the net runs and stay: weights."""
+        return self._parameters
+
+    def net_without_frees(self) -> NetDef:
+        """Return a copy of the net without ops that free blobs; the others are those of the graph."""
+        kept = copy.deepcopy(self._net)
+        place_ops(kept, [op.position for op in self._translation.ops])
+        return kept
+
+    def blob_sizes(self) -> dict[str, int]:
+        """Return the bytes of every blob, the most where it is written anew."""
+        sizes: dict[str, int] = {}
+        for blob, size in zip(self._translation.blobs, self.graph.sizes.tolist(), strict=True):
+            sizes[blob] = max(size, sizes.get(blob, 0))
+        return sizes
+
+    def offsets(self, plan: Plan) -> dict[str, int]:
+        """Return where every buffer of a plan lies, in bytes from the begin of its memory; the names are the graph's."""
+        return {self.graph.buffer_names[address.buffer]: address.offset for address in plan.addresses}
 
     @property
     def in_chunks(self) -> None:

@@ -58,7 +58,7 @@ class _BinaryReader:
                 at = self._packed(message, field, at, stop)
             else:
                 raise self._broken(
-                    begins, f"{field.name} of a {type(message).__name__} is written as another kind of value"
+                    begins, f"{field.name} of a {type(message).__name__} is another kind of value"
                 )
         message.unknown_binary = tuple(unknown)
         if merged:

@@ -36,8 +36,7 @@ def write_binary(message: Message) -> bytes:
 def _value(field: Field, value: Any) -> bytes:
     if wire_type(field) != BYTES:
         return _scalar(field, value)
-    text = value.encode() if isinstance(value, str) else value
-    content = write_binary(value) if field.is_message else bytes(text)
+    content: bytes = write_binary(value) if field.is_message else value.encode() if field.kind == "string" else value
     return _varint(len(content)) + content
 
 

@@ -125,7 +125,7 @@ class _TextReader:
             try:
                 return content.decode()
             except UnicodeDecodeError:
-                raise tokens.error(f"the {field.name} before it is no UTF-8 text")
+                raise tokens.error(f"the {field.name} before it is no UTF-8 text") from None
         negative = tokens.take_if("-")
         word = tokens.next
         if field.kind == "bool" and word.text in _WORDS_OF_BOOL | {"0": False} and not negative:
@@ -146,7 +146,7 @@ class _TextReader:
             base = 16 if word[:2].lower() == "0x" else 8 if word[:1] == "0" and len(word) > 1 else 10
             value = -int(word[:_LONGEST_NUMBER], base) if negative else int(word[:_LONGEST_NUMBER], base)
         except ValueError:
-            raise self._tokens.error(f"{word!r} is no value of {field.name}")
+            raise self._tokens.error(f"{word!r} is no value of {field.name}") from None
         if len(word) >= _LONGEST_NUMBER or not lowest <= value < above or field.kind == "bool":
             raise self._tokens.error(f"{word!r} is out of range for {field.name}")
         return value
@@ -163,7 +163,7 @@ class _TextReader:
                 else float(text if word.kind == "name" else text.rstrip("f"))
             )
         except (ValueError, OverflowError):
-            raise self._tokens.error(f"{word.text!r} is no value of {field.name}")
+            raise self._tokens.error(f"{word.text!r} is no value of {field.name}") from None
         if field.kind == "float":
             with np.errstate(over="ignore"):
                 value = float(np.float32(value))

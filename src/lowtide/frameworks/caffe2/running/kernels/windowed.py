@@ -85,8 +85,8 @@ def _max_pool_gradient(inputs: Sequence[Array], settings: Arguments, _n: int) ->
     x, _, dy = inputs
     window, size = _window(x, settings)
     columns = _columns(x, window, size, -np.inf)
-    places: Array = np.arange(columns.shape[2]).reshape([1, 1, columns.shape[2], 1])
-    chosen: Array = np.equal(columns.argmax(2)[:, :, None], places)
+    places = list(range(columns.shape[2]))
+    chosen: Array = np.equal(columns.argmax(2)[..., None], places).swapaxes(2, 3)
     return [_uncolumns(chosen * dy.reshape(*dy.shape[:2], 1, -1), x.shape, window, size).astype(x.dtype)]
 
 
