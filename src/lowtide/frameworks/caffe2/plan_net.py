@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.effort import DEFAULT_EFFORT, EffortName
+from lowtide.effort import EffortName
 from lowtide.frameworks.caffe2.model import Caffe2Model
 from lowtide.frameworks.caffe2.nets.load import NetSource, in_kind_of
 from lowtide.frameworks.caffe2.nets.named import named_net, place_ops
@@ -68,7 +68,7 @@ def plan(
     init_net: NetSource | None = None,
     parameters: Iterable[str] = (),
     static_blobs: Iterable[str] = (),
-    effort: EffortName = DEFAULT_EFFORT,
+    effort: EffortName = "fast",
 ) -> NetPlan:
     """Plan a net that runs op by op: the best order, slots in it, and offsets.
 
