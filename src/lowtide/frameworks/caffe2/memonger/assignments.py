@@ -80,7 +80,7 @@ def _filled(slots: list[Slot], blobs: Sequence[tuple[str, LiveRange]], slot_of: 
     placed = zip(blobs, slot_of[len(slots) :], strict=True)
     for blob, slot in sorted(placed, key=lambda item: -_ALWAYS if item[0][1].defined is None else item[0][1].defined):
         by_slot.setdefault(slot, []).append(blob)
-    return [by_slot[slot] for slot in sorted(by_slot)]
+    return [*slots, *(by_slot[slot] for slot in sorted(by_slot.keys() - slot_of[: len(slots)]))]
 
 
 def _size(slot: Slot) -> int:
