@@ -114,7 +114,9 @@ class _Backward:
         """Let a gradient pass through unchanged."""
         self._parts[blob].append(grad)
 
-    def _op(self, kind: str, inputs: Sequence[str], outputs: Sequence[str], is_gradient: bool = True, **how: Any) -> str:
+    def _op(
+        self, kind: str, inputs: Sequence[str], outputs: Sequence[str], is_gradient: bool = True, **how: Any
+    ) -> str:
         made = self._builder.op(kind, inputs, outputs, **how)
         self._builder.net.op[-1].is_gradient_op = is_gradient
         return made

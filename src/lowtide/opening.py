@@ -27,8 +27,9 @@ def open_model(
 ) -> Model:
     """Read a program once, to plan it, apply the plan and measure.
 
-    `source` is a path (.graph.json[.gz], .onnx, .pt2), the name of a callable ("package.module:callable") that returns
-    one of the following, or an object: a Graph, an onnx ModelProto, a torch ExportedProgram, FX GraphModule, captured
+    `source` is a path (.graph.json[.gz], .onnx, .pt2, .pb, .pbtxt; the content decides where it tells), the name of a
+    callable ("package.module:callable") that returns
+    one of the following, or an object: a Graph, an onnx ModelProto, a caffe2 NetDef, a torch ExportedProgram, FX GraphModule, captured
     program, or a tuple (function or module, example inputs). `dims` gives sizes to dynamic
     dimensions by name. With `host`, plans may copy buffers there and back. A file runs code only with `trust`, and a
     .pt2 that would is refused without; naming a callable runs its module (docs/trust.md).

@@ -44,7 +44,9 @@ def random_netdef(rng: random.Random, n_ops: int) -> RandomNet:
             op = OperatorDef(type=rng.choice(TWO_INPUTS), input=read, output=[name])
         elif kind < 0.9:
             parts = [f"b{place}.{half}" for half in "ab"]
-            made.net.op.append(OperatorDef(type="Split", input=read[:1], output=parts, arg=[Argument(name="axis", i=1)]))
+            made.net.op.append(
+                OperatorDef(type="Split", input=read[:1], output=parts, arg=[Argument(name="axis", i=1)])
+            )
             name = f"b{place}"
             joined = rng.sample(parts, 2)
             op = OperatorDef(type="Concat", input=joined, output=[name, f"{name}.n"], arg=[Argument(name="axis", i=1)])

@@ -19,7 +19,9 @@ NETS = load_nets()
 random_nets = st.builds(random_netdef, st.randoms(use_true_random=False), st.integers(1, 14))
 
 
-def _stays_right(before: NetDef, after: Any, inputs: dict[str, np.ndarray], *, in_parallel: bool, seed: int = 0) -> None:
+def _stays_right(
+    before: NetDef, after: Any, inputs: dict[str, np.ndarray], *, in_parallel: bool, seed: int = 0
+) -> None:
     results = list(before.external_output)
     expected = run_one_by_one(before, inputs, results)
     assert same_bits(run_one_by_one(after, inputs, results), expected)
@@ -101,5 +103,7 @@ def test_the_executor_finds_branches_that_share() -> None:
 
 def _two_branches(second: str) -> NetDef:
     rows = [("Relu", ["x"], "a"), ("Tanh", ["a"], "c"), ("Tanh", ["x"], second), ("Relu", [second], "d")]
-    ops = [OperatorDef(type=kind, input=read, output=[write]) for kind, read, write in (*rows, ("Add", ["c", "d"], "y"))]
+    ops = [
+        OperatorDef(type=kind, input=read, output=[write]) for kind, read, write in (*rows, ("Add", ["c", "d"], "y"))
+    ]
     return NetDef(op=ops, external_input=["x"], external_output=["y"])

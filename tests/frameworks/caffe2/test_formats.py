@@ -132,7 +132,9 @@ def _fuzzed(content: bytes, rng: random.Random) -> bytes:
         elif kind < 0.6:
             del changed[place : place + rng.choice((1, 1, 4, 50))]
         elif kind < 0.8:
-            changed[place:place] = rng.choice((b"{", b"}", b'"', b"\xff" * 9, b"\x0b", b"op {", bytes(rng.randrange(9))))
+            changed[place:place] = rng.choice(
+                (b"{", b"}", b'"', b"\xff" * 9, b"\x0b", b"op {", bytes(rng.randrange(9)))
+            )
         else:
             changed[place:place] = changed[rng.randrange(len(changed) + 1) :][:40]
     return bytes(changed)

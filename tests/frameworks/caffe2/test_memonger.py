@@ -105,9 +105,12 @@ CONVS = _ops(
 
 
 def test_longer_paths_start_first() -> None:
-    for more, expected in ((), [0, 1, 2, 3]), (
-        _ops(("Copy", ["data1"], ["data2"]), ("Copy", ["data2"], ["data3"])),
-        [0, 1, 2, 3, 4, 5],
+    for more, expected in (
+        ((), [0, 1, 2, 3]),
+        (
+            _ops(("Copy", ["data1"], ["data2"]), ("Copy", ["data2"], ["data3"])),
+            [0, 1, 2, 3, 4, 5],
+        ),
     ):
         graph = memonger.compute_interference_graph([*CONVS, *more])
         assert memonger.topological_sort_traversal_longest_path(graph) == expected

@@ -11,11 +11,11 @@ from lowtide.frameworks.caffe2.naming import storage_names
 from lowtide.frameworks.caffe2.nets.renaming import rename_op
 from lowtide.frameworks.caffe2.proto.netdef import NetDef, OperatorDef
 from lowtide.frameworks.caffe2.reading.effects import FREE
-from lowtide.frameworks.caffe2.reading.translation import Translation
+from lowtide.frameworks.caffe2.reading.translation import NetTranslation
 from lowtide.plan import Free, Plan, Run, StepKind, verify
 
 
-def apply_plan(net: NetDef, translation: Translation, plan: Plan) -> NetDef:
+def apply_plan(net: NetDef, translation: NetTranslation, plan: Plan) -> NetDef:
     """Return a copy of a net that does what a plan says, step by step; the net stays as it is.
 
     Ops stand in the plan's order, a blob that takes over another one's storage has its name, and an op `Free` ends
@@ -49,7 +49,7 @@ def apply_plan(net: NetDef, translation: Translation, plan: Plan) -> NetDef:
     return applied
 
 
-def _renamed(op: Any, translation: Translation, number: int, names: Sequence[str]) -> Any:
+def _renamed(op: Any, translation: NetTranslation, number: int, names: Sequence[str]) -> Any:
     buffers = translation.ops[number]
     inner = {blob: names[buffer] for blob, buffer in buffers.inner.items()}
     is_alias = op.type == "Alias"
@@ -63,6 +63,6 @@ def _renamed(op: Any, translation: Translation, number: int, names: Sequence[str
     return op
 
 
-def _name(blob: str, buffer: int, translation: Translation, names: Sequence[str]) -> str:
+def _name(blob: str, buffer: int, translation: NetTranslation, names: Sequence[str]) -> str:
     """Return the new name of a blob; an alias, whose name is not its buffer's, keeps its own."""
     return names[buffer] if translation.blobs[buffer] == blob else blob

@@ -37,10 +37,9 @@ class Caffe2Model:
 
         A NetDef has no shapes. `shapes` says what is known of blobs: a shape, [type, shape], or bytes, at least for
         each blob from outside; the shapes of the others are inferred where their ops are known. `dims` gives single
-        sizes: "data.0". Beside
-        that, shapes are taken from an argument `shape_info` of the net, with a tensor without contents a blob.
-        Blobs that the `init_net` makes, and those in `parameters`, are parameters. Beside a file,
+        sizes: "data.0". Blobs that the `init_net` makes, and those in `parameters`, are parameters. Beside a file,
         NAME.value_info.json gives shapes; beside a predict_net also value_info.json, and init_net.pb the parameters.
+        A net may carry shapes itself, in an argument `shape_info` with a tensor without contents a blob.
         Raises MalformedInputError for a broken net, UnsupportedError where nothing is known of a blob from outside (it
         lists them), UsageError for entries that fit no blob, GraphError for sizes no machine can hold.
         """

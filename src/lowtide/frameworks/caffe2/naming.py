@@ -1,10 +1,10 @@
 """Names for the storage that a plan gives to buffers: single assignment taken back to blobs that are written again."""
 
-from lowtide.frameworks.caffe2.reading.translation import Translation
+from lowtide.frameworks.caffe2.reading.translation import NetTranslation
 from lowtide.plan import Free, Plan, Run
 
 
-def storage_names(translation: Translation, plan: Plan) -> list[str]:
+def storage_names(translation: NetTranslation, plan: Plan) -> list[str]:
     """Return the name of every buffer's storage under a plan.
 
     A buffer that takes over another one's storage has its name. What the caller looks for keeps its name, and so does
@@ -33,7 +33,7 @@ def storage_names(translation: Translation, plan: Plan) -> list[str]:
     return names
 
 
-def _stays(translation: Translation, plan: Plan) -> tuple[list[int], list[tuple[int, int]]]:
+def _stays(translation: NetTranslation, plan: Plan) -> tuple[list[int], list[tuple[int, int]]]:
     """Return per buffer the first one of its storage, and the steps from the first to the last that it is there."""
     n_buffers = translation.graph.n_buffers
     block = list(range(n_buffers))

@@ -104,7 +104,9 @@ def plan(
     )
 
 
-def _best_slots(net: NamedNet, never_share: Sequence[str], orders: Sequence[Sequence[int] | str]) -> InterferenceSharing:
+def _best_slots(
+    net: NamedNet, never_share: Sequence[str], orders: Sequence[Sequence[int] | str]
+) -> InterferenceSharing:
     """Return the smallest slots in any of some orders and the given one; in a large net, of the first order only."""
     n_ops = len(net.ops)
     asked = [orders[0]] if n_ops > _MOST_OPS_SEARCHED else [orders[0], list(range(n_ops)), *orders[1:]]

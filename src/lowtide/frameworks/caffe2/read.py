@@ -6,7 +6,7 @@ from typing import Any
 from lowtide.errors import UsageError
 from lowtide.frameworks.caffe2.nets.named import named_net
 from lowtide.frameworks.caffe2.reading.translate import translate
-from lowtide.frameworks.caffe2.reading.translation import Translation
+from lowtide.frameworks.caffe2.reading.translation import NetTranslation
 from lowtide.frameworks.caffe2.shapes.infer import infer_types
 from lowtide.frameworks.caffe2.shapes.known import Known, KnownBlobs, known_blobs, require_known
 from lowtide.frameworks.caffe2.shapes.tensor_type import CAFFE2_TYPES, TensorType
@@ -40,7 +40,7 @@ def parameters_of(net: Any, init_net: Any | None, parameters: Iterable[str]) -> 
     return frozenset(outer.intersection((*made, *parameters)))
 
 
-def read_net_graph(net: Any, known: KnownBlobs, parameters: frozenset[str], where: str) -> Translation:
+def read_net_graph(net: Any, known: KnownBlobs, parameters: frozenset[str], where: str) -> NetTranslation:
     """Read a net into a graph; raises UnsupportedError where nothing is known of a blob from outside."""
     written: set[str] = set()
     named = named_net(net)

@@ -8,7 +8,7 @@ from lowtide.frameworks.caffe2.nets.arguments import Arguments
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class RowLink:
     """A blob of the step net that is one row of a sequence outside."""
 
     inner: str
@@ -22,7 +22,7 @@ class Link:
 class Ties:
     """What a RecurrentNetwork says about its steps."""
 
-    links: tuple[Link, ...]
+    links: tuple[RowLink, ...]
     states: tuple[tuple[str, str], ...]
     """Every state with the input that it begins with; a state has one row more than there are steps."""
     aliases: tuple[tuple[str, int], ...]
@@ -48,7 +48,7 @@ def ties_of(op: Any) -> Ties:
     if any(not 0 <= start < len(op.input) for start in starts) or not set(sources) <= set(states):
         raise MalformedInputError(f"op {op.name or op.type!r}: a state begins with no input, or an alias has no state")
     return Ties(
-        links=tuple(Link(a, now(b), c) for a, b, c in zip(inner, outer, offsets, strict=True)),
+        links=tuple(RowLink(a, now(b), c) for a, b, c in zip(inner, outer, offsets, strict=True)),
         states=tuple((now(state), op.input[start]) for state, start in zip(states, starts, strict=True)),
         aliases=tuple((now(state), row) for state, row in zip(sources, rows, strict=True)),
         timestep=settings.text("timestep", "timestep"),

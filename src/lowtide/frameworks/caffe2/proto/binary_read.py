@@ -57,9 +57,7 @@ class _BinaryReader:
             elif wire == BYTES and field.repeated and not field.is_message:
                 at = self._packed(message, field, at, stop)
             else:
-                raise self._broken(
-                    begins, f"{field.name} of a {type(message).__name__} is another kind of value"
-                )
+                raise self._broken(begins, f"{field.name} of a {type(message).__name__} is another kind of value")
         message.unknown_binary = tuple(unknown)
         if merged:
             message.source = None  # it stands in two pieces

@@ -10,7 +10,7 @@ from lowtide.frameworks.caffe2.nets.named import named_net
 from lowtide.frameworks.caffe2.nets.recurrent import ties_of
 from lowtide.frameworks.caffe2.reading.effects import FREE, is_fixed, is_unknown, may_write_over
 from lowtide.frameworks.caffe2.reading.steps import step_types
-from lowtide.frameworks.caffe2.reading.translation import OpBuffers, Translation
+from lowtide.frameworks.caffe2.reading.translation import OpBuffers, NetTranslation
 from lowtide.frameworks.caffe2.shapes.infer import OpTypes, infer_types
 from lowtide.frameworks.caffe2.shapes.known import KnownBlobs
 from lowtide.frameworks.caffe2.shapes.tensor_type import TensorType
@@ -20,7 +20,7 @@ from lowtide.share import NamedNet
 
 def translate(
     net: Any, known: KnownBlobs, parameters: Collection[str], where: str, *, borrows: bool = False
-) -> Translation:
+) -> NetTranslation:
     """Return the net as a graph.
 
     An op that writes over one of its inputs mutates its buffer; another writer of a blob makes a new buffer, so that
@@ -116,7 +116,7 @@ class _Translator:
         inner = {blob: self._current[blob] for blob in (*reads, *self._named.writes[position])}
         self._ops.append(OpBuffers(position, inputs, outputs, inner if callees else {}))
 
-    def finish(self) -> Translation:
+    def finish(self) -> NetTranslation:
         """Build the graph; what is an external output in the end lives to the end."""
         for blob in self._net.external_output:
             buffer = self._current.get(blob)
@@ -130,7 +130,7 @@ class _Translator:
         for note in self._notes:
             self._builder.note(note)
         fixed = {buffer for buffer, lifetime in enumerate(self._lifetimes) if lifetime != Lifetime.INTERMEDIATE}
-        return Translation(self._builder.build(), tuple(self._ops), tuple(self._blobs), frozenset(fixed))
+        return NetTranslation(self._builder.build(), tuple(self._ops), tuple(self._blobs), frozenset(fixed))
 
     def _define(self, blob: str, size: int, lifetime: Lifetime) -> int:
         buffer = self._builder.add_buffer(self._unique(blob), size, lifetime)

@@ -21,7 +21,7 @@ class OpBuffers:
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
+class NetTranslation:
     """A lowtide graph and the net behind it."""
 
     graph: Graph
