@@ -130,7 +130,7 @@ class _Backward:
 def _layer(backward: _Backward, op: OperatorDef, grads: Sequence[str]) -> None:
     x, w, b = op.input
     names = [backward.grad(w), backward.grad(b)]
-    names += [backward.grad(x)] if x not in backward._builder.net.external_input else []  # noqa: SLF001
+    names += [backward.grad(x)] if x not in backward._builder.net.external_input else []
     backward.like(f"{op.type}Gradient", [x, w, grads[0]], names, op)
 
 
@@ -157,12 +157,12 @@ def _sum(backward: _Backward, op: OperatorDef, grads: Sequence[str]) -> None:
 
 def _concat(backward: _Backward, op: OperatorDef, grads: Sequence[str]) -> None:
     outputs = [backward.grad(blob) for blob in op.input]
-    backward._op("Split", [grads[0]], outputs, axis=1)  # noqa: SLF001
+    backward._op("Split", [grads[0]], outputs, axis=1)
 
 
 def _split(backward: _Backward, op: OperatorDef, grads: Sequence[str]) -> None:
     grad = backward.grad(op.input[0])
-    backward._op("Concat", list(grads), [grad, f"{grad}_lengths"], axis=1)  # noqa: SLF001
+    backward._op("Concat", list(grads), [grad, f"{grad}_lengths"], axis=1)
 
 
 def _mul(backward: _Backward, op: OperatorDef, grads: Sequence[str]) -> None:

@@ -10,8 +10,8 @@ from lowtide.files import read_blocks
 _TEXT_START = re.compile(rb"\A(?:\s|#[^\n]*\n)*(\w+)\s*(?::|\{|<)")
 _NET_FIELDS = b"name op type num_workers device_option arg external_input external_output partition_info".split()
 _VARINT, _BYTES = 0, 2
-_NETDEF = {1: _BYTES, 2: _BYTES, 3: _BYTES, 4: _VARINT, 5: _BYTES, 6: _BYTES, 7: _BYTES, 8: _BYTES, 9: _BYTES}
-_ONNX = {1: _VARINT, 2: _BYTES, 3: _BYTES, 4: _BYTES, 5: _VARINT, 6: _BYTES, 7: _BYTES, 8: _BYTES, 14: _BYTES}
+_NETDEF = {4: _VARINT, **dict.fromkeys((1, 2, 3, 5, 6, 7, 8, 9), _BYTES)}
+_ONNX = {1: _VARINT, 5: _VARINT, **dict.fromkeys((2, 3, 4, 6, 7, 8, 14, 20, 25, 26), _BYTES)}
 
 
 def is_json(head: bytes) -> bool:

@@ -118,7 +118,7 @@ def test_longer_paths_start_first() -> None:
 
 
 def test_orders_take_any_graph_with_nodes_and_edges() -> None:
-    Graph = namedtuple("Graph", ["nodes", "pairs"])  # noqa: PYI024
+    Graph = namedtuple("Graph", ["nodes", "pairs"])
 
     class Foreign(Graph):
         def __iter__(self) -> Any:

@@ -101,7 +101,7 @@ def test_shapes_that_say_nothing_are_one_line(value: Any) -> None:
 def test_missing_shapes_are_named_with_the_ways_to_give_them() -> None:
     with pytest.raises(UnsupportedError, match=r"'x'.*value_info\.json.*--dim"):
         read(_net(("Copy", ["x"], ["y"])))
-    with pytest.raises(UsageError, match="no dimension 'z.0'"):
+    with pytest.raises(UsageError, match=r"no dimension 'z\.0'"):
         read(_net(("Copy", ["x"], ["y"])), {"z.0": 4}, shapes={"x": [1]})
     with pytest.raises(UsageError, match=r"x\.0"):
         read(_net(("Copy", ["x"], ["y"])), {"x.1": 4})

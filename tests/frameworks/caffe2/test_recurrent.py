@@ -14,8 +14,8 @@ STEPS, BATCH, WIDTH = 3, 2, 4
 SHAPES = {
     "seq": [STEPS, BATCH, WIDTH],
     "h0": [1, BATCH, WIDTH],
-    **dict.fromkeys(("w", "r"), [WIDTH, WIDTH]),
-    **dict.fromkeys(("b", "c"), [WIDTH]),
+    **{name: [WIDTH, WIDTH] for name in "wr"},
+    **{name: [WIDTH] for name in "bc"},
 }
 
 

@@ -83,7 +83,7 @@ class Caffe2Model:
         return sizes
 
     def offsets(self, plan: Plan) -> dict[str, int]:
-        """Return where every buffer of a plan lies, in bytes from the begin of its memory; the names are the graph's."""
+        """Return where every buffer of a plan lies, by its name in the graph, in bytes from the begin of its memory."""
         return {self.graph.buffer_names[address.buffer]: address.offset for address in plan.addresses}
 
     @property

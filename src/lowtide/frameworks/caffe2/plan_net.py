@@ -10,7 +10,6 @@ from lowtide.frameworks.caffe2.model import Caffe2Model
 from lowtide.frameworks.caffe2.nets.load import NetSource, in_kind_of
 from lowtide.frameworks.caffe2.nets.named import named_net, place_ops
 from lowtide.frameworks.caffe2.nets.renaming import rename_net
-from lowtide.frameworks.caffe2.proto.netdef import NetDef
 from lowtide.frameworks.caffe2.shapes.known import Known
 from lowtide.planning.minimize import minimize
 from lowtide.planning.result import Result
@@ -85,7 +84,7 @@ def plan(
     never_share = tuple(static_blobs)
     memonger = share_by_interference(named, never_share)
     best = _best_slots(named, never_share, [result.plan.order().tolist(), "topological", "longest-path"])
-    shared: NetDef = copy.deepcopy(kept)
+    shared = copy.deepcopy(kept)
     place_ops(shared, best.order)
     rename_net(shared, best.shared.renames)
     return NetPlan(

@@ -28,6 +28,11 @@ def compute_ranges(linearized_ops: Iterable[Any], blob_sizes: Mapping[str, int] 
     after its last read has no last use. Raises UsageError for a blob whose size is not among `blob_sizes`.
     """
     net = NamedNet(ops=named_ops(NetDef(op=linearized_ops)), sizes=_sizes(blob_sizes))
+    return ranges_of(net, blob_sizes)
+
+
+def ranges_of(net: NamedNet, blob_sizes: Mapping[str, int] | None) -> dict[str, LiveRange]:
+    """Return `compute_ranges` of a net that is known by names already."""
     if blob_sizes:
         missing = [blob for blob in net.blobs if blob not in blob_sizes]
         if missing:

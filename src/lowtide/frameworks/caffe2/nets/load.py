@@ -77,5 +77,5 @@ def _check(net: Any, where: str, depth: int) -> None:
             raise MalformedInputError(f"{here} ({op.type}) names a blob with nothing; every blob needs a name")
         for argument, inner in step_nets(op):
             _check(inner, f"{here} ({op.type}), {argument.name}", deeper(depth, where))
-    if not net.op and depth == 0 and not (net.name or net.external_input or net.external_output):
-        raise InputError(f"{where}: the net has no ops and no blobs; is this a NetDef?")
+    if not net.op and depth == 0:
+        raise InputError(f"{where}: the net has no ops, so that there is nothing to plan; is this a NetDef?")

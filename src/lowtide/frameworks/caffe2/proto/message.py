@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, cast
 
 from lowtide.errors import MalformedInputError
 
@@ -102,6 +102,18 @@ class Message:
         return self._content() == other._content()
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy messages and lists; everything else in them never changes."""
+        made = type(self).__new__(type(self))
+        for name, value in self.__dict__.items():
+            if isinstance(value, list):
+                items = cast("list[Any]", value)
+                value = [item.__deepcopy__(memo) if isinstance(item, Message) else item for item in items]
+            elif isinstance(value, Message):
+                value = value.__deepcopy__(memo)
+            made.__dict__[name] = value
+        return made
 
     def __repr__(self) -> str:
         values = ", ".join(f"{field.name}={value!r}" for field, value in self.set_fields())

@@ -10,7 +10,7 @@ from lowtide.frameworks.caffe2.nets.named import named_net
 from lowtide.frameworks.caffe2.nets.recurrent import ties_of
 from lowtide.frameworks.caffe2.reading.effects import FREE, is_fixed, is_unknown, may_write_over
 from lowtide.frameworks.caffe2.reading.steps import step_types
-from lowtide.frameworks.caffe2.reading.translation import OpBuffers, NetTranslation
+from lowtide.frameworks.caffe2.reading.translation import NetTranslation, OpBuffers
 from lowtide.frameworks.caffe2.shapes.infer import OpTypes, infer_types
 from lowtide.frameworks.caffe2.shapes.known import KnownBlobs
 from lowtide.frameworks.caffe2.shapes.tensor_type import TensorType
@@ -75,7 +75,6 @@ class _Translator:
             return
         reads = {blob: self._read(blob, position) for blob in self._named.reads[position]}
         inputs = tuple(reads[blob] for blob in op.input)
-        known = dict(self._current)
         types = dict(zip(op.output, self._types[position], strict=True))
         name = self._unique(op.name or f"{op.type}:{next(iter(op.output), position)}")
         number = len(self._ops)
@@ -85,7 +84,7 @@ class _Translator:
         mutates: list[int] = []
         for blob in self._named.writes[position]:
             size = self._size(blob, types.get(blob), f"{op.type} {name!r}")
-            old = known.get(blob)
+            old = self._current.get(blob)
             in_place = blob in reads and old is not None and (self._sizes[old] == size or types.get(blob) is None)
             outer = old is not None and self._lifetimes[old] in (Lifetime.INPUT, Lifetime.PERSISTENT)
             if old is not None and (in_place or (outer and self._sizes[old] == size)):
