@@ -55,6 +55,14 @@ def test_an_alias_is_the_buffer_it_names_and_a_free_is_no_op() -> None:
         read(_net(("Relu", ["x"], ["a"]), ("Free", ["a"], ["a"]), ("Relu", ["a"], ["y"])), shapes={"x": [4]})
 
 
+def test_what_an_alias_looks_at_is_not_made_anew() -> None:
+    rows = [("Relu", ["x"], ["a"]), ("Alias", ["a"], ["z"]), ("Tanh", ["x"], ["a"]), ("Relu", ["z"], ["y"])]
+    model = Caffe2Model(_net(*rows), shapes={"x": [4]})
+    assert model.graph.buffer_names == ("x", "a", "y")
+    assert list(model.graph.mutates[2]) == [1]
+    assert model.measure(lowtide.minimize(model.graph).plan).outputs_equal
+
+
 def test_control_inputs_keep_their_order() -> None:
     net = _net(("Relu", ["x"], ["a"]), ("Relu", ["x"], ["b"]), ("Add", ["a", "b"], ["y"]))
     net.op[1].control_input.append("a")

@@ -51,6 +51,7 @@ class _Translator:
         self._lifetimes: list[Lifetime] = []
         self._names: set[str] = set()
         self._writer: dict[str, int] = {}  # per blob, the op of the graph that wrote or aliased it last
+        self._aliased_buffers: set[int] = set()
         self._ops: list[OpBuffers] = []
         self._notes: dict[str, None] = {}
 
@@ -86,11 +87,11 @@ class _Translator:
             size = self._size(blob, types.get(blob), f"{op.type} {name!r}")
             old = self._current.get(blob)
             in_place = blob in reads and old is not None and (self._sizes[old] == size or types.get(blob) is None)
-            outer = old is not None and self._lifetimes[old] in (Lifetime.INPUT, Lifetime.PERSISTENT)
-            if old is not None and (in_place or (outer and self._sizes[old] == size)):
+            if old is not None and (in_place or (self._is_seen_elsewhere(old) and self._sizes[old] == size)):
                 mutates.append(old)
             elif op.type == "Alias":
                 self._current[blob] = inputs[0]
+                self._aliased_buffers.add(inputs[0])
             else:
                 writes.append(self._define(blob, size, Lifetime.INTERMEDIATE))
             self._freed.pop(blob, None)
@@ -146,6 +147,10 @@ class _Translator:
                 f"{self._freed[blob]} freed; read it before"
             )
         return self._current[blob]
+
+    def _is_seen_elsewhere(self, buffer: int) -> bool:
+        """Whether a write to the blob of a buffer must go to that buffer: the caller or an alias looks at it."""
+        return self._lifetimes[buffer] in (Lifetime.INPUT, Lifetime.PERSISTENT) or buffer in self._aliased_buffers
 
     def _aliased(self, op: Any) -> set[str]:
         """Names that an op must wait for itself: control inputs, and aliases, which no op writes."""
