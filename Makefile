@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 NATIVE := CMakeLists.txt $(shell find native -type f)
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types layers import-budget plans results format bench clean
+.PHONY: help setup demo test sanitize check lint types layers import-budget plans results format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,24 @@ demo: $(VENV)/.demo  ## lower the measured peak of a GPT-2 training step
 test: $(VENV)/.test  ## run all tests
 	@echo "==> running the tests"
 	@$(BIN)/python -m pytest -n $(WORKERS)
+
+SANITIZED := .venv-sanitized
+# What needs the native core and no framework.
+NATIVE_TESTS := $(addprefix tests/,analysis graph packing recompute schedule search share test_documents.py) \
+  --ignore=tests/schedule/test_orders_against_inductor.py
+PRELOADED = $(shell $${CXX:-g++} -print-file-name=libasan.so) $(shell $${CXX:-g++} -print-file-name=libstdc++.so)
+
+$(SANITIZED)/.made: pyproject.toml constraints.txt $(NATIVE) $(shell find src -name '*.py')
+	@echo "==> building the native core with ASan and UBSan"
+	@test -d $(SANITIZED) || $(PYTHON) -m venv $(SANITIZED)
+	@$(SANITIZED)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
+	  --config-settings=cmake.define.LOWTIDE_SANITIZE=ON --config-settings=build-dir=build/sanitized '.[native-test]'
+	@touch $@
+
+sanitize: $(SANITIZED)/.made  ## run the tests of the native core under ASan and UBSan
+	@echo "==> running the tests of the native core under ASan and UBSan"
+	@LD_PRELOAD="$(PRELOADED)" ASAN_OPTIONS=detect_leaks=0 \
+	  $(SANITIZED)/bin/python -m pytest -n $(WORKERS) -p no:cacheprovider $(NATIVE_TESTS)
 
 check: lint types layers import-budget plans results  ## lint, types, layers, import budget, plans and results as recorded
 
@@ -73,4 +91,4 @@ bench: $(VENV)/.test  ## run the benchmarks and write benchmarks/RESULTS.md
 	@for script in benchmarks/bench_*.py; do echo "==> $$script"; $(BIN)/python $$script || exit 1; done
 
 clean:  ## remove everything that was built or installed
-	rm -rf $(VENV) build out src/lowtide/_native.pyi
+	rm -rf $(VENV) $(SANITIZED) build out src/lowtide/_native.pyi

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from onnx import TensorProto, helper, save_model
 
 from lowtide.caffe2 import NetDef, OperatorDef, write_net
 from lowtide.cli import main
@@ -135,6 +134,7 @@ def graph_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def onnx_file(tmp_path: Path) -> Path:
     """The same shape of program for ONNX, with a dynamic dimension "batch"."""
+    from onnx import TensorProto, helper, save_model  # most tests that share this file need no framework
 
     def tensor(name: str) -> object:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 16])

@@ -37,3 +37,11 @@ def test_what_is_offered_is_what_asking_for_it_gives() -> None:
 def test_nothing_is_offered_where_a_budget_was_given(settings: PlanSettings) -> None:
     _, offer = offered(settings)
     assert offer is None
+
+
+def test_ctrl_c_while_looking_ends_the_look_alone() -> None:
+    def press(_stage: str) -> None:
+        raise KeyboardInterrupt
+
+    result = minimize(GRAPH)
+    assert next_technique(GRAPH, result, PlanSettings(), press) is None

@@ -9,6 +9,7 @@ from lowtide.cli.output import print_json
 from lowtide.cli.outputs import save
 from lowtide.cli.plan import exit_code
 from lowtide.cli.progress import Progress
+from lowtide.cli.so_far import kept_beside
 from lowtide.errors import UsageError
 from lowtide.opening import check_output, open_model, save_applied
 from lowtide.plan import write_plan_file
@@ -44,16 +45,17 @@ def command(
         opened = open_model(model, dims, settings.host, trust=trust)
         if output is not None:
             check_output(output, opened)
-        graph, result = plan_model(opened, settings, progress)
-        if output is not None:
-            progress(f"writing {output}")
+        with kept_beside(output) as keep:
+            graph, result = plan_model(opened, settings, progress, keep)
+            if output is not None:
+                progress(f"writing {output}")
 
-            def rescue(folder: Path) -> Path:
-                plan_file = folder / "rescued.plan.json"
-                write_plan_file(result.plan, plan_file, graph)
-                return plan_file
+                def rescue(folder: Path) -> Path:
+                    plan_file = folder / "rescued.plan.json"
+                    write_plan_file(result.plan, plan_file, graph)
+                    return plan_file
 
-            save(output, lambda path: save_applied(opened, result.plan, path), rescue)
+                save(output, lambda path: save_applied(opened, result.plan, path), rescue)
         offer = next_technique(graph, result, settings, progress)
         measured = None
         if measure:

@@ -10,6 +10,7 @@ from lowtide.cli.interrupts import interrupted_code
 from lowtide.cli.output import print_json
 from lowtide.cli.outputs import save
 from lowtide.cli.progress import Progress
+from lowtide.cli.so_far import kept_beside
 from lowtide.errors import UsageError
 from lowtide.files import check_writable
 from lowtide.opening import check_output, open_model
@@ -62,16 +63,18 @@ def command(
         if proof_path is not None:
             check_writable(proof_path)
         progress(f"reading {model}")
-        graph, result = plan_model(open_model(model, dims, settings.host, trust=trust), settings, progress)
-        proof = result.proof
-        try:
-            if output is not None:
-                progress(f"writing {output}")
-                save(output, lambda path: write_plan_file(result.plan, path, graph))
-        finally:
-            if proof_path is not None and proof is not None:
-                progress(f"writing {proof_path}")
-                save(proof_path, lambda path: write_proof_file(proof, path))
+        opened = open_model(model, dims, settings.host, trust=trust)
+        with kept_beside(output) as keep:
+            graph, result = plan_model(opened, settings, progress, keep)
+            proof = result.proof
+            try:
+                if output is not None:
+                    progress(f"writing {output}")
+                    save(output, lambda path: write_plan_file(result.plan, path, graph))
+            finally:
+                if proof_path is not None and proof is not None:
+                    progress(f"writing {proof_path}")
+                    save(proof_path, lambda path: write_proof_file(proof, path))
         offer = next_technique(graph, result, settings, progress)
     if as_json:
         print_json(result_to_json(result, offer=offer))

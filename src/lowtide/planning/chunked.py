@@ -5,6 +5,7 @@ from typing import Protocol
 
 from lowtide.analysis.problem import Problem
 from lowtide.graph import Graph
+from lowtide.planning.draft import Keep
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
@@ -29,15 +30,18 @@ class Chunkable(Protocol):
         ...
 
 
-def plan_model(model: Chunkable, settings: PlanSettings, progress: Report | None = None) -> tuple[Graph, Result]:
+def plan_model(
+    model: Chunkable, settings: PlanSettings, progress: Report | None = None, keep: Keep | None = None
+) -> tuple[Graph, Result]:
     """Return what `find_plan` finds for a model, and the graph it is for: the model's own, or that in chunks.
 
     The program in chunks is planned too where an order alone does not do and what an op needs in any plan sets the
     peak; it is taken where it fits and the other does not, or costs less, or at equal cost needs less. Measured costs
-    are for the model's own graph alone. Percentages are of the program as it stands in any case.
+    are for the model's own graph alone. Percentages are of the program as it stands in any case. `keep` is handed the
+    best plan so far, and the graph it is for.
     """
     graph = model.graph
-    result = find_plan(graph, settings, progress=progress)
+    result = find_plan(graph, settings, progress=progress, keep=keep)
     is_searched = settings.chooses_order and result.costs != "measured"
     fits_for_nothing = settings.budget is not None and result.shortfall is None and result.extra_cost == 0
     if not is_searched or fits_for_nothing or result.status == "interrupted" or not _is_near_its_floor(graph, result):
@@ -45,6 +49,8 @@ def plan_model(model: Chunkable, settings: PlanSettings, progress: Report | None
     chunks = model.in_chunks
     if chunks is None:
         return graph, result
+    if keep is not None:
+        keep(graph, result.plan)
     other = find_plan(chunks, settings, graph, progress)
     graph, better = (chunks, other) if _rank(other) < _rank(result) else (graph, result)
     return graph, replace(better, seconds=result.seconds + other.seconds)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
+from typing import TypeAlias
 
 from lowtide.analysis.budget import Budget
 from lowtide.analysis.lower_bounds import LowerBound
@@ -10,12 +11,15 @@ from lowtide.analysis.problem import Problem
 from lowtide.costs import Prices
 from lowtide.graph import Graph
 from lowtide.packing import Packing
-from lowtide.plan import Plan, Status
+from lowtide.plan import Plan, Status, verify
 from lowtide.plan.claim import PlanClass
 from lowtide.planning.settings import PlanSettings
 from lowtide.progress import Report
 from lowtide.search import Proof
 from lowtide.techniques import NEED_BUDGET
+
+Keep: TypeAlias = Callable[[Graph, Plan], None]
+"""Takes a verified plan, and the graph it is for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,6 +57,8 @@ class Draft:
     """What the plan is worth; None until that is known."""
     shortfall: str | None = None
     """Why the budget is not met, in one sentence."""
+    keep: Keep | None = None
+    """Where the best plan so far goes while a stage takes long."""
     interrupted: bool = False
     """Whether Ctrl-C ended the search: what is left is done as quickly as can be."""
 
@@ -76,6 +82,12 @@ class Draft:
         """Return the draft with another plan, whose `peak_bytes` are set."""
         problem = Problem(self.graph, plan.callees, in_place=self.settings.takes_pairs)
         return replace(self, plan=plan, problem=problem, packing=packing)
+
+    def keep_so_far(self, plan: Plan) -> None:
+        """Hand a plan to whoever keeps the best so far, verified and marked interrupted, where it beats the draft's."""
+        if self.keep is not None and (plan is self.plan or self.is_beaten_by(plan)):
+            verify(self.graph, plan, check_capacity=False)
+            self.keep(self.graph, replace(plan, status="interrupted"))
 
 
 Stage = Callable[[Draft, Report], Draft]

@@ -9,7 +9,7 @@ from lowtide.effort import EffortName
 from lowtide.graph import Graph
 from lowtide.plan import verify
 from lowtide.planning.baseline import baseline
-from lowtide.planning.draft import Draft, stage
+from lowtide.planning.draft import Draft, Keep, stage
 from lowtide.planning.judge import judge
 from lowtide.planning.order import order
 from lowtide.planning.place import place
@@ -66,12 +66,19 @@ def minimize(
 
 
 def find_plan(
-    graph: Graph, settings: PlanSettings, untouched: Graph | None = None, progress: Report | None = None
+    graph: Graph,
+    settings: PlanSettings,
+    untouched: Graph | None = None,
+    progress: Report | None = None,
+    keep: Keep | None = None,
 ) -> Result:
-    """Find the plan that settings ask for; see `minimize`. A host must stand beside the graph already."""
+    """Find the plan that settings ask for; see `minimize`. A host must stand beside the graph already.
+
+    `keep` is handed the best plan so far before whatever may take long.
+    """
     started = time.perf_counter()
     report = progress or silent
-    draft = baseline(graph, settings, untouched)
+    draft = replace(baseline(graph, settings, untouched), keep=keep)
     draft = order(draft, report)
     draft = trade(draft, report)
     draft = judge(draft, report)

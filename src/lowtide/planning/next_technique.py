@@ -47,12 +47,20 @@ def next_technique(
 
     Of three budgets from the result's peak down to its floor, the least that costs 1 % more time at most; where none
     does, the cheapest. Little effort is spent: a call with that budget finds the same or better. None too for a result
-    that had a budget or was interrupted, and for graphs of more than `MOST_OPS` ops.
+    that had a budget or was interrupted, and for graphs of more than `MOST_OPS` ops. Ctrl-C ends this look alone: the
+    result stands, and None is returned.
     """
     is_asked = settings.budget is not None or bool(settings.techniques & NEED_BUDGET)
     if is_asked or result.status == "interrupted" or not 0 < graph.n_ops <= MOST_OPS:
         return None
-    (progress or silent)("looking at what recomputation would give")
+    try:
+        return _look_beyond(graph, result, settings, progress or silent)
+    except KeyboardInterrupt:
+        return None
+
+
+def _look_beyond(graph: Graph, result: Result, settings: PlanSettings, progress: Report) -> NextTechnique | None:
+    progress("looking at what recomputation would give")
     prices = settings.prices(graph) if settings.costs != "given" or carries_costs(graph) else price(graph, "eager")
     problem = Problem(graph, result.plan.callees, settings.takes_pairs)
     space, order = graph.spaces[0].name, result.plan.order()

@@ -21,11 +21,14 @@ def order(draft: Draft, report: Report) -> Draft:
     just_fit = settings.budget is not None and settings.chooses_order
     if just_fit and draft.fits:
         name, just_fit = "given", False
+    keep = draft.keep_so_far
     report(f"ordering {graph.n_ops} ops ({name})")
     if just_fit:
-        found = make_candidate_within(draft.budget, graph, in_place=in_place, effort=effort, progress=report)
+        found = make_candidate_within(draft.budget, graph, in_place=in_place, effort=effort, progress=report, keep=keep)
     else:
-        found = make_candidate(name, graph, in_place=in_place, effort=effort, budget=draft.budget, progress=report)
+        found = make_candidate(
+            name, graph, in_place=in_place, effort=effort, budget=draft.budget, progress=report, keep=keep
+        )
     draft = replace(draft, bounds=found.bounds, proof=found.proof, interrupted=found.interrupted)
     if not draft.is_beaten_by(found.plan):
         return draft

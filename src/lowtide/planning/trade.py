@@ -29,6 +29,7 @@ def trade(draft: Draft, report: Report) -> Draft:
     if not draft.settings.techniques & NEED_BUDGET or draft.interrupted or draft.fits:
         return draft
     graph = draft.graph
+    draft.keep_so_far(draft.plan)
     most = draft.budget.allowed[graph.spaces[0].name] or 0
     base, result = _cheapest(draft, most, report)
     bounds = bounds_with_reruns(draft.problem)

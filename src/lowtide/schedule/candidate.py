@@ -1,11 +1,13 @@
 """A plan that one scheduler made, and what making it took."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lowtide.analysis import Problem
 from lowtide.analysis.budget import Budget
 from lowtide.analysis.lower_bounds import LowerBound
+from lowtide.analysis.problem import Order
 from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.graph import Graph
 from lowtide.packing import Packing
@@ -47,18 +49,24 @@ def make_candidate(
     effort: EffortName = DEFAULT_EFFORT,
     budget: Budget | None = None,
     progress: Report | None = None,
+    keep: Callable[[Plan], None] | None = None,
 ) -> Candidate:
     """Plan a graph and its callees with the scheduler of this name; raises UsageError for an unknown name.
 
     `effort` is how much work a search may do. Only a search heeds a `budget`: its plan
-    stays within it first of all, if it can.
+    stays within it first of all, if it can. `keep` is handed the best plan so far where a search takes long.
     """
     chosen = scheduler(name)
     started = time.perf_counter()
     if isinstance(chosen, Search):
         chosen = replace(chosen, effort=effort)
         problem = settle_callees(graph, chosen, in_place=in_place)
-        solution = chosen.solve(problem, budget=budget, progress=progress)
+
+        def keep_order(order: Order) -> None:
+            if keep is not None:
+                keep(plan_of_order(problem, order))
+
+        solution = chosen.solve(problem, budget=budget, progress=progress, keep=keep_order)
         solved = (problem, solution)
         plan, bounds, interrupted = plan_of_order(problem, solution.order), solution.bounds, solution.interrupted
         proof = prove(problem, solution.cuts, solution.refuted, tree_bytes=solution.tree_bytes)

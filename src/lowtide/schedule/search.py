@@ -1,6 +1,6 @@
 """The search: the best order there is, as far as its work limit allows, with a proof."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from lowtide.analysis import Problem
@@ -40,8 +40,9 @@ class Search:
         *,
         budget: Budget | None = None,
         progress: Report | None = None,
+        keep: Callable[[Order], None] | None = None,
     ) -> Solution:
-        """Return the best order found with its proof; see `lowtide.search.solve` for the `budget`."""
+        """Return the best order found with its proof; see `lowtide.search.solve` for `budget` and `keep`."""
         return solve(
             problem,
             _seeds(problem, progress),
@@ -49,6 +50,7 @@ class Search:
             rivals=(scheduler(name).order(problem) for name in _RIVALS),
             budget=budget,
             progress=progress,
+            keep=keep,
         )
 
 

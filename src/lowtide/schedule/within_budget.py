@@ -1,10 +1,12 @@
 """A plan within a budget that stays close to the program order."""
 
 import time
+from collections.abc import Callable
 
 from lowtide.analysis.budget import Budget
 from lowtide.effort import SEARCH_EFFORTS, EffortName
 from lowtide.graph import Graph
+from lowtide.plan import Plan
 from lowtide.progress import Report
 from lowtide.schedule.callees import plan_of_order, settle_callees
 from lowtide.schedule.candidate import Candidate, make_candidate
@@ -20,18 +22,22 @@ def make_candidate_within(
     in_place: bool,
     effort: EffortName,
     progress: Report,
+    keep: Callable[[Plan], None] | None = None,
 ) -> Candidate:
     """Plan a graph within a budget, moving few ops; where nothing fits, for the least peak.
 
     The search for the least peak, which is slower and moves most ops, is asked only where `fit_order` finds nothing.
-    What it finds within the budget is brought nearer to the program order as well.
+    What it finds within the budget is brought nearer to the program order as well. `keep` is handed its best plan so
+    far where it takes long.
     """
     started = time.perf_counter()
     progress(f"fitting {graph.n_ops} ops into the budget")
     problem = settle_callees(graph, Search(effort=effort), in_place=in_place)
     found = fit_order(problem, budget, problem.given_order(), SEARCH_EFFORTS[effort])
     if found.order is None:
-        best = make_candidate("search", graph, in_place=in_place, effort=effort, budget=budget, progress=progress)
+        best = make_candidate(
+            "search", graph, in_place=in_place, effort=effort, budget=budget, progress=progress, keep=keep
+        )
         if best.interrupted or budget.excess_bytes(best.plan.peak_bytes):
             return best
         found = fit_order(problem, budget, problem.given_order(), SEARCH_EFFORTS[effort], known=[best.plan.order()])

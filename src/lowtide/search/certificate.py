@@ -1,7 +1,8 @@
 """A plan and its proof as one certificate: which claims of the plan are shown, and that none contradicts the proof."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from lowtide.errors import ProofError
 from lowtide.graph import Graph, Lifetime
@@ -39,7 +40,12 @@ def check_certificate(
         checked = check_proof(graph, proof)
         _contradict(graph, plan, proof)
     shown = {bound.space: bound.confirmed_bytes for bound in checked}
-    claims = [CheckedClaim(claim=claim, is_shown=_is_shown(graph, plan, claim, shown)) for claim in plan.claims]
+
+    @cache
+    def needed(space: str, in_place: bool) -> int:
+        return _needed_in_any_plan(graph, space, in_place)
+
+    claims = [CheckedClaim(claim=claim, is_shown=_is_shown(graph, plan, claim, shown, needed)) for claim in plan.claims]
     return claims, checked
 
 
@@ -91,7 +97,9 @@ def _pairs(taken: bool) -> str:
     return "with in-place pairs" if taken else "without in-place pairs"
 
 
-def _is_shown(graph: Graph, plan: Plan, claim: Claim, by_proof: dict[str, int]) -> bool:
+def _is_shown(
+    graph: Graph, plan: Plan, claim: Claim, by_proof: dict[str, int], needed: Callable[[str, bool], int]
+) -> bool:
     """Return whether a claim follows from what was checked, or from the graph alone."""
     if claim.figure == "extra cost":
         return claim.at_least == 0
@@ -100,7 +108,7 @@ def _is_shown(graph: Graph, plan: Plan, claim: Claim, by_proof: dict[str, int]) 
         return claim.at_least <= plan.peak_bytes.get(space, 0)
     if claim.over == "orders" and claim.at_least <= by_proof.get(space, -1):
         return True
-    return not graph.subgraphs and claim.at_least <= _needed_in_any_plan(graph, space, claim.in_place)
+    return not graph.subgraphs and claim.at_least <= needed(space, claim.in_place)
 
 
 def _needed_in_any_plan(graph: Graph, space: str, in_place: bool) -> int:

@@ -1,6 +1,6 @@
 """The search: from the best known order to the best there is, as far as the work allows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from lowtide.analysis.budget import UNLIMITED, Budget
@@ -55,6 +55,7 @@ def solve(
     rivals: Iterable[Order] = (),
     budget: Budget | None = None,
     progress: Report | None = None,
+    keep: Callable[[Order], None] | None = None,
 ) -> Solution:
     """Find an order of least peak, starting from `seeds`, at least one valid order; the result is never worse.
 
@@ -63,10 +64,11 @@ def solve(
     It goes through layers as long as there is a gap: the best seed, with ops moved to where they cost nothing; the
     min-cut bound; the best order of a tree or a series-parallel graph; uncrossing; what the first of several alike ops
     needs; exact search for budgets between the bound and the best order.
-    Bytes over the `budget` count before the sum of the peaks.
+    Bytes over the `budget` count before the sum of the peaks. `keep` is handed the best order so far before each step
+    that may take long, where it is another than the last time.
     Anytime: Ctrl-C ends it with the best so far. Deterministic.
     """
-    search = _Search(problem, effort, budget, progress or silent)
+    search = _Search(problem, effort, budget, progress or silent, keep)
     interrupted = False
     try:
         search.run(seeds)
@@ -81,11 +83,20 @@ def _best_first(known: Sequence[tuple[tuple[int, int], Order]]) -> list[Order]:
 
 
 class _Search:
-    def __init__(self, problem: Problem, effort: SearchEffort, budget: Budget | None, progress: Report) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        effort: SearchEffort,
+        budget: Budget | None,
+        progress: Report,
+        keep: Callable[[Order], None] | None,
+    ) -> None:
         self.problem = problem
         self.effort = effort
         self.limits = (UNLIMITED,) * len(problem.graph.spaces) if budget is None else budget.limits
         self.progress = progress
+        self.hand_over = keep
+        self.handed_over: Order | None = None
         self.order = problem.given_order()
         self.peaks: list[int] = problem.evaluate(self.order).peaks.tolist()
         self.bounds = [
@@ -166,6 +177,12 @@ class _Search:
         present = self.rank(self.peaks)
         return self.take(order) < present
 
+    def hand_over_the_best(self) -> None:
+        """Hand the best order to whoever keeps it, once."""
+        if self.hand_over is not None and self.handed_over is not self.order:
+            self.hand_over(self.order)
+            self.handed_over = self.order
+
     def gap(self) -> int:
         """Return the bytes between the best order and the bound, over all spaces."""
         return sum(self.peaks) - sum(bound.peak_bytes for bound in self.bounds)
@@ -233,6 +250,7 @@ class _Search:
             left = self.effort.fit_work - self.work
             if left <= 0:
                 return
+            self.hand_over_the_best()
             outcome = find_fit(self.problem, budget, self.order, min(most_work, left))
             self.work += outcome.work
             if outcome.fit == Fit.FOUND and outcome.order is not None:

@@ -1,6 +1,8 @@
 """A planned training step equals the plain one bit for bit, over several steps, for any valid order."""
 
 from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -138,6 +140,22 @@ def run_steps(
     return found
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A training step, captured, with what it starts from."""
+
+    step: lt.TrainingStep
+    start: dict[str, torch.Tensor]
+    batches: Callable[[int], tuple[torch.Tensor, ...]]
+    captured: Any
+
+    def restart(self) -> None:
+        """Take the model back to its first weights, and the optimizer to before its first step."""
+        self.step.model.load_state_dict(self.start)
+        self.step.optimizer.state.clear()
+        self.step.optimizer.zero_grad()
+
+
 CASES = [
     *(("mlp", name) for name in Optimizers),
     *((name, "adamw") for name in Models if name != "mlp"),
@@ -148,31 +166,40 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("model", "optimizer"), CASES)
-@pytest.mark.parametrize("clipped", [False, True])
-def test_every_order_gives_the_bits_of_the_plain_step(
-    model: str, optimizer: str, clipped: bool, plans_of: Any, digest: Any
-) -> None:
-    options = {"before_update": clip} if clipped else {}
-    batches = Models[model][1]
-    plain = make_step(model, optimizer, **options)
-    expected = run_steps(plain, plain, batches, digest)
-    step = make_step(model, optimizer, **options)
-    captured = lt.capture((step, batches(0)))
-    for plan in plans_of(lt.read(captured)):
-        step = make_step(model, optimizer, **options)
-        applied = lt.apply(plan, (step, batches(0)))
-        assert run_steps(applied, step, batches, digest) == expected
+def named(case: tuple[str, str, bool]) -> str:
+    """Return what a case is called."""
+    model, optimizer, clipped = case
+    return f"{model}-{optimizer}{'-clipped' * clipped}"
 
 
-@pytest.mark.parametrize(("model", "optimizer"), CASES)
-def test_measured_peak_is_the_simulated_one(model: str, optimizer: str, plans_of: Any) -> None:
-    step = make_step(model, optimizer)
-    captured = lt.capture((step, Models[model][1](0)))
-    graph = lt.read(captured)
+@pytest.fixture(scope="module")
+def prepared(request: pytest.FixtureRequest) -> Prepared:
+    """Give a step that was captured once: whatever runs it takes it back to its start first."""
+    model, optimizer, clipped = request.param
+    step = make_step(model, optimizer, **({"before_update": clip} if clipped else {}))
+    start = deepcopy(step.model.state_dict())
+    return Prepared(step, start, Models[model][1], lt.capture((step, Models[model][1](0))))
+
+
+@pytest.mark.parametrize(
+    "prepared", [(*case, clipped) for case in CASES for clipped in (False, True)], indirect=True, ids=named
+)
+def test_every_order_gives_the_bits_of_the_plain_step(prepared: Prepared, plans_of: Any, digest: Any) -> None:
+    step, batches = prepared.step, prepared.batches
+    prepared.restart()
+    expected = run_steps(step, step, batches, digest)
+    for plan in plans_of(lt.read(prepared.captured)):
+        prepared.restart()
+        assert run_steps(lt.apply(plan, prepared.captured), step, batches, digest) == expected
+
+
+@pytest.mark.parametrize("prepared", [(*case, False) for case in CASES], indirect=True, ids=named)
+def test_measured_peak_is_the_simulated_one(prepared: Prepared, plans_of: Any) -> None:
+    prepared.restart()
+    graph = lt.read(prepared.captured)
     for plan in plans_of(graph, 1):
         predicted = simulate(graph, plan).peak_bytes["cpu"]
-        measured = lt.measure_captured(captured, lt.apply(plan, captured)).peak_bytes
+        measured = lt.measure_captured(prepared.captured, lt.apply(plan, prepared.captured)).peak_bytes
         assert abs(measured - predicted) <= max(0.02 * predicted, 4096)
 
 

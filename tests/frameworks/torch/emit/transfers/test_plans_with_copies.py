@@ -141,11 +141,16 @@ def _with_trips(graph: Graph, plan: Plan, random: Random) -> Plan:
     return Plan.from_steps(graph, [*merged, *before.get(len(steps), ())])
 
 
+@pytest.fixture(scope="module", name="model")
+def model_fixture() -> TorchModel:
+    """Give a training step that was read once; measuring leaves it as it was."""
+    return TorchModel(_training_step(), host=HOST)
+
+
 @pytest.mark.parametrize("seed", range(6))
-def test_random_trips_change_no_bit(seed: int, plans_of: Callable[[Graph, int], list[Plan]]) -> None:
+def test_random_trips_change_no_bit(seed: int, model: TorchModel, plans_of: Callable[[Graph, int], list[Plan]]) -> None:
     """Nearly every buffer visits the host, in random orders with all in-place pairs: bits and peaks are the plan's."""
     random = Random(seed)
-    model = TorchModel(_training_step(), host=HOST)
     digests: set[str] = set()
     for plan in plans_of(model.graph, 1):
         travels = _with_trips(model.graph, plan, random)
@@ -160,9 +165,8 @@ def test_random_trips_change_no_bit(seed: int, plans_of: Callable[[Graph, int], 
 
 @pytest.mark.parametrize("allow", [("offload",), ("reorder", "share", "offload"), ("share", "recompute", "offload")])
 @pytest.mark.parametrize("budget", ["75%", "60%"])
-def test_measured_peaks_are_the_predicted_ones(allow: tuple[str, ...], budget: str) -> None:
+def test_measured_peaks_are_the_predicted_ones(model: TorchModel, allow: tuple[str, ...], budget: str) -> None:
     """A training step with dropout and tied weights: device and host hold what the plan says, no bit changes."""
-    model = TorchModel(_training_step(), host=HOST)
     result = minimize(model.graph, budget=budget, allow=allow)
     assert result.transfers.bytes_out > 0
     held = cpu_host.live_bytes
@@ -175,9 +179,7 @@ def test_measured_peaks_are_the_predicted_ones(allow: tuple[str, ...], budget: s
     assert cpu_host.live_bytes == held
 
 
-def test_a_plan_with_copies_is_for_the_host_it_was_made_with() -> None:
-    program = _training_step()
-    model = TorchModel(program, host=HOST)
+def test_a_plan_with_copies_is_for_the_host_it_was_made_with(model: TorchModel) -> None:
     plan = minimize(model.graph, budget="60%", allow={"offload"}).plan
     with pytest.raises(FingerprintError, match="host"):
         lt.apply(plan, model.captured)
