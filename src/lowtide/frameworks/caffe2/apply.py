@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lowtide.errors import FingerprintError, UnsupportedError
-from lowtide.frameworks.caffe2.naming import storage_names
+from lowtide.frameworks.caffe2.naming import single_names, storage_names
 from lowtide.frameworks.caffe2.nets.renaming import rename_op
 from lowtide.frameworks.caffe2.proto.netdef import NetDef, OperatorDef
 from lowtide.frameworks.caffe2.reading.effects import FREE
@@ -49,6 +49,21 @@ def apply_plan(net: NetDef, translation: NetTranslation, plan: Plan) -> NetDef:
     return applied
 
 
+def in_single_assignment(net: NetDef, translation: NetTranslation) -> tuple[NetDef, list[str]]:
+    """Return a copy of a net with a name of its own for every buffer, and those names; ops that free are left out.
+
+    What an op overwrites in place keeps its name, and so does what the caller looks for.
+    """
+    names = single_names(translation)
+    copied = copy.deepcopy(net)
+    ops = list(copied.op)
+    del copied.op[:]
+    copied.op.extend(
+        _renamed(ops[op.position], translation, number, names) for number, op in enumerate(translation.ops)
+    )
+    return copied, names
+
+
 def _renamed(op: Any, translation: NetTranslation, number: int, names: Sequence[str]) -> Any:
     buffers = translation.ops[number]
     inner = {blob: names[buffer] for blob, buffer in buffers.inner.items()}
@@ -58,8 +73,8 @@ def _renamed(op: Any, translation: NetTranslation, number: int, names: Sequence[
         blob if is_alias else _name(blob, buffer, translation, names)
         for blob, buffer in zip(op.output, buffers.outputs, strict=True)
     ]
-    if inputs != list(op.input) or outputs != list(op.output):
-        rename_op(op, inputs, outputs, inner)
+    controls = {blob: names[buffer] for blob, buffer in buffers.controls.items()}
+    rename_op(op, inputs, outputs, inner, controls)
     return op
 
 

@@ -1,6 +1,5 @@
 """A NetDef as lowtide sees it: read once, planned, written back, measured."""
 
-import copy
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,10 +7,9 @@ from typing import Any
 from lowtide.costs import Prices
 from lowtide.errors import UnsupportedError
 from lowtide.files import write_bytes
-from lowtide.frameworks.caffe2.apply import apply_plan
+from lowtide.frameworks.caffe2.apply import apply_plan, in_single_assignment
 from lowtide.frameworks.caffe2.measure import equal_results, made_up_inputs, run_once
 from lowtide.frameworks.caffe2.nets.load import NetSource, in_kind_of, load_net, write_net
-from lowtide.frameworks.caffe2.nets.named import place_ops
 from lowtide.frameworks.caffe2.nets.side_files import init_file, known_file, read_known
 from lowtide.frameworks.caffe2.proto.netdef import NetDef
 from lowtide.frameworks.caffe2.read import known_of, parameters_of, read_net_graph
@@ -69,11 +67,10 @@ class Caffe2Model:
         """The blobs that are there before the net runs and stay: weights."""
         return self._parameters
 
-    def net_without_frees(self) -> NetDef:
-        """Return a copy of the net without ops that free blobs; the others are those of the graph."""
-        kept = copy.deepcopy(self._net)
-        place_ops(kept, [op.position for op in self._translation.ops])
-        return kept
+    def in_single_assignment(self) -> tuple[NetDef, dict[str, int]]:
+        """Return a copy of the net in which no blob is written anew, without frees, and the bytes of its blobs."""
+        net, names = in_single_assignment(self._net, self._translation)
+        return net, dict(zip(names, self.graph.sizes.tolist(), strict=True))
 
     def blob_sizes(self) -> dict[str, int]:
         """Return the bytes of every blob, the most where it is written anew."""

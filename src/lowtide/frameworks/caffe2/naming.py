@@ -33,6 +33,20 @@ def storage_names(translation: NetTranslation, plan: Plan) -> list[str]:
     return names
 
 
+def single_names(translation: NetTranslation) -> list[str]:
+    """Return a name for every buffer that no other has; those that the caller looks for have their blob's."""
+    blobs, fixed = translation.blobs, translation.fixed
+    taken = {blobs[buffer] for buffer in fixed}
+    names = list(blobs)
+    for buffer, blob in enumerate(blobs):
+        number = 1
+        while buffer not in fixed and names[buffer] in taken:
+            names[buffer] = f"{blob}#{number}"
+            number += 1
+        taken.add(names[buffer])
+    return names
+
+
 def _stays(translation: NetTranslation, plan: Plan) -> tuple[list[int], list[tuple[int, int]]]:
     """Return per buffer the first one of its storage, and the steps from the first to the last that it is there."""
     n_buffers = translation.graph.n_buffers

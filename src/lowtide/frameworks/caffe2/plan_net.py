@@ -78,13 +78,12 @@ def plan(
     """
     model = Caffe2Model(net, dims, shapes=sizes, init_net=init_net, parameters=parameters)
     result = minimize(model.graph, scheduler="search", effort=effort)
-    kept = model.net_without_frees()
-    uncounted = model.parameters
-    named = named_net(kept, {blob: 0 if blob in uncounted else size for blob, size in model.blob_sizes().items()})
+    single, blob_bytes = model.in_single_assignment()
+    named = named_net(single, {blob: 0 if blob in model.parameters else size for blob, size in blob_bytes.items()})
     never_share = tuple(static_blobs)
     memonger = share_by_interference(named, never_share)
     best = _best_slots(named, never_share, [result.plan.order().tolist(), "topological", "longest-path"])
-    shared = copy.deepcopy(kept)
+    shared = copy.deepcopy(single)
     place_ops(shared, best.order)
     rename_net(shared, best.shared.renames)
     return NetPlan(

@@ -14,17 +14,24 @@ def rename_net(net: Any, renames: Mapping[str, str]) -> None:
     Source: Caffe2 memonger, apply_assignments.
     """
     for op in net.op:
-        rename_op(op, _all(op.input, renames), _all(op.output, renames), renames)
+        rename_op(op, _all(op.input, renames), _all(op.output, renames), renames, renames)
 
 
-def rename_op(op: Any, inputs: Sequence[str], outputs: Sequence[str], renames: Mapping[str, str]) -> None:
-    """Give the inputs and outputs of an op new names; in step nets of a recurrent op, blobs are renamed by a table.
+def rename_op(
+    op: Any, inputs: Sequence[str], outputs: Sequence[str], inner: Mapping[str, str], controls: Mapping[str, str]
+) -> None:
+    """Give the inputs and outputs of an op new names; in step nets of a recurrent op, and among control
+    inputs, blobs are renamed by tables.
 
     A recurrent op records the new names of its inputs and outputs in arguments `<blob>.rename`, by which the runtime
     finds them. Only what changes is touched.
     """
-    rename_steps(op, renames)
-    for names, changed in ((op.input, inputs), (op.output, outputs)):
+    rename_steps(op, inner)
+    for names, changed in (
+        (op.input, inputs),
+        (op.output, outputs),
+        (op.control_input, _all(op.control_input, controls)),
+    ):
         for place, name in enumerate(changed):
             if names[place] != name:
                 names[place] = name

@@ -81,6 +81,7 @@ class _Translator:
         number = len(self._ops)
         waits = sorted({self._writer[blob] for blob in (*op.control_input, *op.input) if blob in self._aliased(op)})
         callees = self._add_steps(op, name, position)
+        controls = {blob: self._current[blob] for blob in op.control_input if blob in self._current}
         writes: list[int] = []
         mutates: list[int] = []
         for blob in self._named.writes[position]:
@@ -114,7 +115,7 @@ class _Translator:
             device=device_of(op, self._net),
         )
         inner = {blob: self._current[blob] for blob in (*reads, *self._named.writes[position])}
-        self._ops.append(OpBuffers(position, inputs, outputs, inner if callees else {}))
+        self._ops.append(OpBuffers(position, inputs, outputs, controls, inner if callees else {}))
 
     def finish(self) -> NetTranslation:
         """Build the graph; what is an external output in the end lives to the end."""

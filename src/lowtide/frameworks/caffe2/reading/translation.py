@@ -16,6 +16,8 @@ class OpBuffers:
     """The buffer of every input, in their order."""
     outputs: tuple[int, ...]
     """The buffer of every output, in their order."""
+    controls: Mapping[str, int]
+    """Buffers of the blobs whose writers it waits for, by name."""
     inner: Mapping[str, int]
     """Buffers that step nets see by name, beside inputs and outputs."""
 
