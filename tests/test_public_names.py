@@ -35,6 +35,23 @@ PUBLIC = [
 ]
 
 FRAMEWORK_NAMES = {
+    "caffe2": [
+        "Argument",
+        "Caffe2Model",
+        "DeviceOption",
+        "NetDef",
+        "NetPlan",
+        "NetRun",
+        "OperatorDef",
+        "apply",
+        "load_net",
+        "measure",
+        "plan",
+        "read",
+        "run_once",
+        "save",
+        "write_net",
+    ],
     "onnx": ["MeasuredRun", "ModelSource", "OnnxModel", "apply", "measure", "measure_peak", "read", "save"],
     "torch": [
         "Applied",
@@ -82,7 +99,15 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "earlier", ["lowtide.cli.plan", "lowtide.planning.minimize", "lowtide.torch", "lowtide.onnx", "lowtide.opening"]
+    "earlier",
+    [
+        "lowtide.cli.plan",
+        "lowtide.planning.minimize",
+        "lowtide.torch",
+        "lowtide.onnx",
+        "lowtide.caffe2",
+        "lowtide.opening",
+    ],
 )
 def test_no_module_takes_the_place_of_a_public_function_when_it_is_loaded_first(earlier: str) -> None:
     """A submodule named like a public function would replace it in the package as soon as anything imports it."""

@@ -7,13 +7,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
-PUBLIC = ("lowtide", "lowtide.__main__", "lowtide.onnx", "lowtide.torch")
+PUBLIC = (
+    "lowtide",
+    "lowtide.__main__",
+    "lowtide.caffe2",
+    "lowtide.caffe2.memonger",
+    "lowtide.onnx",
+    "lowtide.torch",
+)
 """What people import or run, beside the scripts and entry points of pyproject.toml."""
 WAITING = {
     "lowtide.checkpointing": "plans by hand-made rules, for the TensorFlow framework to come and to compare with",
     "lowtide.grappler": "the rules of TensorFlow's memory optimizer, for the TensorFlow framework to come",
     "lowtide.rewrite": "sums as accumulations, for the TensorFlow framework to come",
-    "lowtide.share": "sharing of storage by name, for the Caffe2 framework to come",
 }
 """Packages whose users are still to come, with the reason why they are here already."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from lowtide.errors import FingerprintError, LowtideError, UsageError, VerificationError, one_line
 from lowtide.files import check_writable
+from lowtide.frameworks.content import kind_of_file
 from lowtide.frameworks.graph_file import GraphModel, open_graph_file
 from lowtide.frameworks.model import CopiesToHost, Measurement, Model
 from lowtide.frameworks.plan_files_only import PlanFilesOnly
@@ -26,9 +27,10 @@ def open_model(
 ) -> Model:
     """Read a program once, to plan it, apply the plan and measure.
 
-    `source` is a path (.graph.json[.gz], .onnx, .pt2), the name of a callable ("package.module:callable") that returns
-    one of the following, or an object: a Graph, an onnx ModelProto, a torch ExportedProgram, FX GraphModule, captured
-    program, or a tuple (function or module, example inputs). `dims` gives sizes to dynamic
+    `source` is a path (.graph.json[.gz], .onnx, .pt2, .pb, .pbtxt; where the content tells what it is, that counts and
+    not the name), the name of a callable ("package.module:callable") that returns one of the following, or an object:
+    a Graph, an onnx ModelProto, a Caffe2 NetDef, a torch ExportedProgram, FX GraphModule, captured program, or a tuple
+    (function or module, example inputs). `dims` gives sizes to dynamic
     dimensions by name. With `host`, plans may copy buffers there and back. A file runs code only with `trust`, and a
     .pt2 that would is refused without; naming a callable runs its module (docs/trust.md).
     Raises UsageError for a source of no known kind, InputError and its kinds for one that cannot be read.
@@ -130,9 +132,10 @@ def _graph_of(plan: Plan, model: Model) -> Graph:
 
 def _open_name(name: str, dims: Mapping[str, int], trust: bool) -> Model:
     lower = name.lower()
-    if lower.endswith((".json", ".json.gz")):
+    kind = kind_of_file(name)
+    if kind == "json" or (kind is None and lower.endswith((".json", ".json.gz"))):
         return _without_dims(open_graph_file(name), dims)
-    framework = framework_of_file(lower)
+    framework = framework_of_file(name)
     if framework is not None:
         return framework.load(trust=trust)(name, dims)
     module, colon, attribute = name.partition(":")

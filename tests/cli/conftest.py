@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lowtide.caffe2 import NetDef, OperatorDef, write_net
 from lowtide.cli import main
 from lowtide.graph import GraphBuilder, Lifetime, write_graph_file
 
@@ -149,6 +150,21 @@ def onnx_file(tmp_path: Path) -> Path:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     path = tmp_path / "branches.onnx"
     save_model(model, path)
+    return path
+
+
+@pytest.fixture
+def netdef_file(tmp_path: Path) -> Path:
+    """The same shape of program for Caffe2, with the shapes of what it reads beside it."""
+    ops = [
+        *(OperatorDef(type="Concat", input=["x"] * 4, output=[f"big{k}", f"n{k}"]) for k in range(2)),
+        *(OperatorDef(type="SumElements", input=[f"big{k}"], output=[f"small{k}"]) for k in range(2)),
+        OperatorDef(type="Sub", input=["small0", "small1"], output=["out"]),
+    ]
+    net = NetDef(name="branches", op=ops, external_input=["x"], external_output=["out"])
+    path = tmp_path / "branches.pb"
+    path.write_bytes(write_net(net, path.name))
+    (tmp_path / "branches.value_info.json").write_text('{"x": [1, [4, 16]]}')
     return path
 
 

@@ -39,7 +39,7 @@ def result_of(done: Finished) -> dict[str, Any]:
     return fields
 
 
-@pytest.fixture(params=["graph file", "ONNX file", "exported program", "callable"])
+@pytest.fixture(params=["graph file", "ONNX file", "NetDef", "exported program", "callable"])
 def model(request: pytest.FixtureRequest) -> list[object]:
     """A MODEL of every kind, with the options it needs."""
     match request.param:
@@ -47,6 +47,8 @@ def model(request: pytest.FixtureRequest) -> list[object]:
             return [request.getfixturevalue("graph_file")]
         case "ONNX file":
             return [request.getfixturevalue("onnx_file"), "--dim", "batch=4"]
+        case "NetDef":
+            return [request.getfixturevalue("netdef_file")]
         case "exported program":
             return [request.getfixturevalue("exported_file")]
         case _:

@@ -148,8 +148,48 @@ def _floats(size: int, divisor: int) -> np.ndarray:
     return np.arange(size, dtype=np.float32) / divisor
 
 
+def _caffe2(elements: int) -> Any:
+    from lowtide.caffe2 import Argument, NetDef, OperatorDef
+    from lowtide.frameworks.caffe2.proto.netdef import TensorProto
+
+    def tile(source: str, result: str) -> OperatorDef:
+        return OperatorDef(type="Tile", input=[source], output=[result], arg=[Argument(name="tiles", i=COPIES)])
+
+    ops = [
+        tile("x", "left"),
+        tile("z", "right"),
+        OperatorDef(type="SumElements", input=["left"], output=["a"]),
+        OperatorDef(type="SumElements", input=["right"], output=["b"]),
+        OperatorDef(type="Add", input=["a", "b"], output=["y"]),
+    ]
+    shapes = [TensorProto(name=name, dims=[elements], data_type=1) for name in ("x", "z")]
+    return NetDef(
+        name="branches",
+        op=ops,
+        arg=[Argument(name="shape_info", tensors=shapes)],
+        external_input=["x", "z"],
+        external_output=["y"],
+    )
+
+
+def _write_caffe2(program: Any, folder: Path) -> Path:
+    from lowtide.caffe2 import write_net
+
+    (folder / "program.pb").write_bytes(write_net(program, "program.pb"))
+    return folder / "program.pb"
+
+
+def _run_caffe2(program: Any) -> bytes:
+    from lowtide.caffe2 import run_once
+
+    size = program.arg[0].tensors[0].dims[0]
+    inputs = {"x": _floats(size, 7), "z": _floats(size, 9)}
+    return run_once(program, inputs, ["y"]).results["y"].tobytes()
+
+
 ENTRIES = [
     Entry(name="graph_file", make=_graph, write=_write_graph, run=None),
     Entry(name="onnx", make=_onnx, write=_write_onnx, run=_run_onnx),
     Entry(name="torch", make=_torch, write=_write_torch, run=_run_torch, times_single_ops=True, copies_to_host=True),
+    Entry(name="caffe2", make=_caffe2, write=_write_caffe2, run=_run_caffe2),
 ]

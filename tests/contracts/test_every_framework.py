@@ -201,7 +201,7 @@ def test_the_public_module_reads_and_applies_as_lowtide_does(entry: Entry) -> No
     assert entry.run(public.apply(_planned(entry).plan, program)) == entry.run(program)
 
 
-@every_framework
+@pytest.mark.parametrize("entry", [entry for entry in RUNNABLE if ROWS[entry.name].extra], ids=lambda entry: entry.name)
 def test_a_missing_extra_is_said_in_one_line_with_the_command_that_installs_it(entry: Entry, tmp_path: Path) -> None:
     """Its packages are hidden from the import system of a process of its own."""
     row = ROWS[entry.name]

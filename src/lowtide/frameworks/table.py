@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any, cast
 
 from lowtide.errors import MissingExtraError, one_line
+from lowtide.frameworks.content import kind_of_file
 from lowtide.frameworks.model import Model
 
 OpenModel = Callable[[Any, Mapping[str, int]], Model]
@@ -21,8 +22,8 @@ class Framework:
     """Also the name of its folder here and of its public module, `lowtide.NAME`."""
     model: str
     """Its model class, as "module:Class"."""
-    extra: str
-    """The extra of lowtide that installs it."""
+    extra: str | None
+    """The extra of lowtide that installs it; None where lowtide itself is enough."""
     file_endings: tuple[str, ...]
     """How names of its program files end, in lower case."""
     packages: tuple[str, ...]
@@ -49,6 +50,8 @@ class Framework:
         except MissingExtraError:
             raise
         except ImportError as error:
+            if self.extra is None:
+                raise
             raise MissingExtraError(self.extra, one_line(error)) from None
 
 
@@ -69,6 +72,13 @@ FRAMEWORKS = (
         packages=("torch",),
         reads_calls=True,
     ),
+    Framework(
+        name="caffe2",
+        model="lowtide.frameworks.caffe2.model:Caffe2Model",
+        extra=None,
+        file_endings=(".pb", ".pbtxt", ".prototxt"),
+        packages=("caffe2",),
+    ),
 )
 
 
@@ -80,13 +90,15 @@ def framework_of(source: Any) -> Framework | None:
 
 
 def framework_of_file(name: str) -> Framework | None:
-    """Return the framework that reads files of this name, None where there is none."""
-    return next((framework for framework in FRAMEWORKS if name.lower().endswith(framework.file_endings)), None)
+    """Return the framework that reads a file, by its content or else by its name; None where there is none."""
+    kind = kind_of_file(name)
+    known = next((framework for framework in FRAMEWORKS if framework.name == kind), None)
+    return known or next((framework for framework in FRAMEWORKS if name.lower().endswith(framework.file_endings)), None)
 
 
 def require(name: str) -> None:
     """Raise MissingExtraError unless the packages of a framework are installed; its folder calls this first."""
     framework = next(framework for framework in FRAMEWORKS if framework.name == name)
     for package in framework.packages:
-        if find_spec(package) is None:
+        if framework.extra is not None and find_spec(package) is None:
             raise MissingExtraError(framework.extra, f"there is no package {package}")

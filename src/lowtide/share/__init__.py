@@ -1,7 +1,4 @@
-"""Sharing storage by name: slots that hold blobs one after the other, for runtimes that know no addresses.
-
-For the Caffe2 framework to come.
-"""
+"""Sharing storage by name: slots that hold blobs one after the other, for runtimes that know no addresses."""
 
 from lowtide.share.blob_ranges import BlobRange, blob_ranges
 from lowtide.share.branch_safe import share_branch_safe

@@ -16,8 +16,12 @@ _MOST_WORK = 200_000_000
 
 def topological_order(net: NamedNet) -> list[OpId]:
     """Return the ops in the order in which they become ready, those ready at once in the order of the net. O(n + e)."""
-    before = predecessors(net)
-    after: list[list[OpId]] = [[] for _ in net.ops]
+    return topological_order_of(predecessors(net))
+
+
+def topological_order_of(before: Sequence[Sequence[OpId]]) -> list[OpId]:
+    """Return `topological_order` where all that is known is what each op waits for."""
+    after: list[list[OpId]] = [[] for _ in before]
     for op, others in enumerate(before):
         for other in others:
             after[other].append(op)
@@ -36,18 +40,23 @@ def longest_path_order(net: NamedNet) -> list[OpId]:
 
     Where its paths make no tree, or its ties take too much work, the result is that of `merged_path_order`.
     """
-    return _native.longest_path(_problem(net).native, _MOST_WORK).tolist()
+    return longest_path_order_of(predecessors(net))
+
+
+def longest_path_order_of(before: Sequence[Sequence[OpId]]) -> list[OpId]:
+    """Return `longest_path_order` where all that is known is what each op waits for: ops that come before it."""
+    return _native.longest_path(_problem(before).native, _MOST_WORK).tolist()
 
 
 def merged_path_order(net: NamedNet) -> list[OpId]:
     """Return the order by longest paths that always merge, ties in the order of the net. O(n log n + e)."""
-    return _native.longest_path_merged(_problem(net).native).tolist()
+    return _native.longest_path_merged(_problem(predecessors(net)).native).tolist()
 
 
-def _problem(net: NamedNet) -> Problem:
+def _problem(before: Sequence[Sequence[OpId]]) -> Problem:
     builder = GraphBuilder("net")
-    for position, before in enumerate(predecessors(net)):
-        builder.add_op(str(position), "op", after=before)
+    for position, others in enumerate(before):
+        builder.add_op(str(position), "op", after=others)
     return Problem(builder.build())
 
 

@@ -60,6 +60,8 @@ def sharing_statistics(net: NamedNet, renames: Mapping[str, str]) -> Statistics:
 
 
 def _renamed(op: NamedOp, renames: Mapping[str, str]) -> NamedOp:
+    if not op.step_nets and renames.keys().isdisjoint((*op.inputs, *op.outputs)):
+        return op
     record = op.renames
     if op.step_nets:
         touched = dict.fromkeys((*op.inputs, *op.outputs))

@@ -28,18 +28,19 @@ def total_bytes(intervals: Intervals, slot_of: Integers) -> int:
     return sum(largest.tolist())
 
 
-def greedy(intervals: Intervals) -> Integers:
+def greedy(intervals: Intervals, by_use: Integers | None = None) -> Integers:
     """Return a slot per blob: by last use, each in the compatible slot whose size is nearest, else in a new one.
 
     A slot is compatible when its last blob ends before the new one begins; ties go to the oldest slot. Blobs of equal
-    last use keep their order. Source: Caffe2 memonger, compute_assignments_greedy. Complexity: O(n * slots).
+    last use keep their order; `by_use` is another order to take them in. Complexity: O(n * slots).
+    Source: Caffe2 memonger, compute_assignments_greedy.
     Guarantees: feasible; never more than the sum of all sizes.
     """
     count = 0
     free_from = np.zeros(len(intervals), np.int64)
     largest = np.zeros(len(intervals), np.int64)
     slot_of = np.zeros(len(intervals), np.int64)
-    for blob in np.argsort(intervals.ends, kind="stable").tolist():
+    for blob in (np.argsort(intervals.ends, kind="stable") if by_use is None else by_use).tolist():
         size = intervals.sizes[blob]
         compatible = np.flatnonzero(free_from[:count] < intervals.begins[blob])
         if len(compatible):

@@ -8,7 +8,7 @@ import numpy as np
 
 from lowtide.errors import UsageError
 from lowtide.share.blob_ranges import BlobRange, settled
-from lowtide.share.slot_arrays import Intervals, greedy
+from lowtide.share.slot_arrays import Intervals
 from lowtide.share.slot_search import FoundSlots, search
 
 WORK_LIMIT = 5_000_000
@@ -39,9 +39,7 @@ class SlotAssignment:
 def greedy_slots(ranges: Iterable[BlobRange]) -> SlotAssignment:
     """Assign slots by last use, each blob to the free slot whose size is nearest; see `slot_arrays.greedy`."""
     blobs = settled(ranges)
-    intervals = _intervals(blobs)
-    bound = search(intervals, 0).lower_bound_bytes
-    return _assignment(blobs, FoundSlots(greedy(intervals), bound, optimal=False, work=0))
+    return _assignment(blobs, search(_intervals(blobs), 0))
 
 
 def optimal_slots(ranges: Iterable[BlobRange], *, work_limit: int = WORK_LIMIT) -> SlotAssignment:

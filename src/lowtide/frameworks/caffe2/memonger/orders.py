@@ -1,0 +1,95 @@
+"""The graph of ops that memonger orders, and its two orders."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from lowtide.errors import UsageError
+from lowtide.frameworks.caffe2.nets.named import named_ops
+from lowtide.frameworks.caffe2.proto.netdef import NetDef
+from lowtide.share import NamedNet, NamedOp, interference_edges
+from lowtide.share.net_orders import longest_path_order_of, topological_order_of
+
+
+class Edges:
+    """The edges of a graph: to walk, to call, and by edge with the blobs that it stands for."""
+
+    def __init__(self, ops: tuple[NamedOp, ...]) -> None:
+        self._ops = ops
+        self._pairs = interference_edges(NamedNet(ops=ops))
+
+    def __call__(self) -> list[tuple[int, int]]:
+        return self._pairs
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def __getitem__(self, edge: tuple[int, int]) -> dict[str, set[str]]:
+        before, after = edge
+        return {"deps": {*self._ops[before].outputs} & {*self._ops[after].inputs}}
+
+
+class InterferenceGraph:
+    """Ops by position and which of them must wait for which, with the names that a networkx graph has for that."""
+
+    def __init__(self, ops: Iterable[Any]) -> None:
+        listed = list(ops)
+        self.nodes: dict[int, dict[str, Any]] = {position: {"op": op} for position, op in enumerate(listed)}
+        """Per position, its op."""
+        self.edges = Edges(named_ops(NetDef(op=listed)))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def successors(self, node: int) -> list[int]:
+        """Return the ops that wait for one."""
+        return [after for before, after in self.edges if before == node]
+
+    def predecessors(self, node: int) -> list[int]:
+        """Return the ops that one waits for."""
+        return [before for before, after in self.edges if after == node]
+
+
+def compute_interference_graph(ops: Iterable[Any]) -> InterferenceGraph:
+    """Return which ops must wait for which, in time proportional to the edges; see `share.interference_edges`.
+
+    memonger looks at every pair of ops, and checks for cycles after each edge.
+    """
+    return InterferenceGraph(ops)
+
+
+def topological_sort_traversal(g: Any) -> list[Any]:
+    """Return the nodes in the order in which they become ready, those ready at once in the order of the graph.
+
+    `g` is an interference graph, or any with nodes to walk and a method `edges`, such as one of networkx.
+    """
+    nodes, before = _waits(g)
+    order = topological_order_of(before)
+    if len(order) < len(nodes):
+        raise UsageError("the graph has a cycle, so that no order is valid; give an acyclic one")
+    return [nodes[place] for place in order]
+
+
+def topological_sort_traversal_longest_path(g: Any) -> list[Any]:
+    """Return the order that starts the sources with the longest paths first, ties as in memonger.
+
+    Where its paths make no tree, memonger fails; here they are merged. `g` is as for `topological_sort_traversal`.
+    """
+    nodes, before = _waits(g)
+    if all(other < place for place, others in enumerate(before) for other in others):
+        return [nodes[place] for place in longest_path_order_of(before)]
+    raise UsageError("an edge leads to an earlier node; number the nodes so that edges lead forward")
+
+
+def _waits(g: Any) -> tuple[list[Any], list[list[int]]]:
+    nodes = list(g)
+    places = {node: place for place, node in enumerate(nodes)}
+    before: list[list[int]] = [[] for _ in nodes]
+    for former, latter in sorted((places[former], places[latter]) for former, latter in g.edges()):
+        before[latter].append(former)
+    return nodes, before

@@ -1,0 +1,182 @@
+"""Nets whose blobs share storage: memonger's functions from net to net."""
+
+import copy
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+from lowtide.errors import VerificationError
+from lowtide.frameworks.caffe2.memonger.assignments import AssignmentAlgorithm
+from lowtide.frameworks.caffe2.memonger.live_ranges import Slot, get_updated_ranges, ranges_of
+from lowtide.frameworks.caffe2.memonger.orders import compute_interference_graph, topological_sort_traversal
+from lowtide.frameworks.caffe2.nets.arguments import like
+from lowtide.frameworks.caffe2.nets.load import proto_of
+from lowtide.frameworks.caffe2.nets.named import named_net, place_ops
+from lowtide.frameworks.caffe2.nets.renaming import rename_net, rename_steps
+from lowtide.share import (
+    NamedNet,
+    SharedNet,
+    release_when_used,
+    share_by_interference,
+    share_gradients,
+    share_inference,
+    share_inference_fast,
+    verify_equality,
+    verify_in_place,
+)
+
+
+class Optimization(NamedTuple):
+    """A net whose blobs share, and how."""
+
+    net: Any
+    assignments: list[Slot]
+    """Slots; blobs that never share come last, alone."""
+    blob_assignments: dict[str, str]
+    """The new name of every blob that shares."""
+
+
+def share_grad_blobs(
+    net: Any,
+    losses: Iterable[Any],
+    param_grads: Iterable[Any],
+    namescope: str,
+    dont_share_blobs: Iterable[str] | None = None,
+    share_activations: bool = False,
+    blob_shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Any:
+    """Return the net with the gradients that layers hand on sharing storage; see `share.share_gradients`.
+
+    `net` has a method `Proto`, or is a NetDef. Right whatever a dag net runs at once.
+    """
+    proto = proto_of(net)
+    sizes = {blob: prod(int(size) for size in shape) for blob, shape in (blob_shapes or {}).items()}
+    shared = share_gradients(
+        named_net(proto, sizes),
+        _names(losses),
+        _names(param_grads),
+        namescope,
+        never_share=_names(dont_share_blobs or ()),
+        share_activations=share_activations,
+    )
+    return _renamed(proto, shared)
+
+
+def optimize_inference_for_dag(net: Any, input_blobs: Iterable[Any], namescope: str = "") -> Any:
+    """Return the net with all blobs sharing that are no external inputs or outputs; see `share.share_inference`.
+
+    `net` has a method `Proto`, or is a NetDef. Right whatever a dag net runs at once. Raises UnsupportedError for a net
+    with gradient ops, GraphError where an op reads what nobody produced.
+    """
+    proto = proto_of(net)
+    return _renamed(proto, share_inference(named_net(proto), _names(input_blobs), namescope))
+
+
+def optimize_inference_fast(net: Any, static_blobs: Iterable[Any]) -> Any:
+    """Return the net, whose ops run one after the other, with blobs sharing; see `share.share_inference_fast`."""
+    return _renamed(net, share_inference_fast(named_net(net), _names(static_blobs)))
+
+
+def optimize_interference(
+    net: Any,
+    static_blobs: Collection[Any],
+    ordering_function: Callable[[Any], Sequence[int]] = topological_sort_traversal,
+    blob_sizes: Mapping[str, int] | None = None,
+    algo: AssignmentAlgorithm = AssignmentAlgorithm.GREEDY,
+) -> Optimization:
+    """Return the net with its ops in an order and blobs sharing that are never live together in it.
+
+    `ordering_function` takes the interference graph to op positions. External inputs and outputs, blobs of different
+    devices and `static_blobs` never share; see `share.share_by_interference`.
+    """
+    order = [int(position) for position in ordering_function(compute_interference_graph(net.op))]
+    named = named_net(net, blob_sizes)
+    found = share_by_interference(
+        named,
+        _names(static_blobs),
+        order=order,
+        algorithm="greedy" if algo == AssignmentAlgorithm.GREEDY else "optimal",
+    )
+    optimized = copy.deepcopy(net)
+    place_ops(optimized, order)
+    rename_net(optimized, found.shared.renames)
+    ranges = dict(get_updated_ranges(ranges_of(named.reordered(order), blob_sizes).items()))
+    slots = [[(blob.name, ranges[blob.name]) for blob in slot] for slot in found.slots]
+    return Optimization(optimized, slots, dict(found.shared.renames))
+
+
+def apply_assignments(net: Any, blob_assignments: Mapping[str, str]) -> None:
+    """Rename the blobs of a net in place, and those of the step nets inside it."""
+    rename_net(net, blob_assignments)
+
+
+def apply_recurrent_blob_assignments(
+    op: Any, blob_assignments: Mapping[str, str], canonical_name: Callable[[str], str]
+) -> None:
+    """Rename the blobs in the step nets of a recurrent op in place, and record what its own blobs become.
+
+    A blob among `blob_assignments` becomes what `canonical_name` says.
+    """
+    rename_steps(op, {blob: canonical_name(blob) for blob in blob_assignments})
+
+
+def release_blobs_when_used(
+    netproto: Any, dont_free_blobs: Iterable[str], selector_fun: Callable[[str], bool] | None = None
+) -> Any:
+    """Return the net with an op `Free` behind the last use of every blob; see `share.release_when_used`.
+
+    External inputs and outputs, both names of an alias, and what `selector_fun` says no to stay.
+    """
+    named = named_net(netproto)
+    released = release_when_used(named, _names(dont_free_blobs), selected=selector_fun)
+    result = copy.deepcopy(netproto)
+    ops = list(result.op)
+    del result.op[:]
+    place = 0
+    for op in released.ops:
+        if place < len(ops) and (op.kind, op.inputs, op.outputs) == _touched(named, place):
+            result.op.append(ops[place])
+            place += 1
+        else:
+            result.op.append(like(ops[0], type=op.kind, input=list(op.inputs), output=list(op.outputs)))
+    return result
+
+
+def verify_graph_equality(net_a: Any, net_b: Any) -> bool:
+    """Whether two nets compute the same, op by op, whatever names their blobs have; see `share.verify_equality`.
+
+    Where both have the same external inputs and outputs, those must end up the same, too.
+    """
+    one, other = named_net(net_a), named_net(net_b)
+    if one.externals != other.externals:
+        one, other = NamedNet(ops=one.ops), NamedNet(ops=other.ops)
+    return _holds(verify_equality, one, other)
+
+
+def verify_inplace_blobs(net_a: Any, net_b: Any) -> bool:
+    """Whether the ops of two nets have the same kinds and use the same inputs in place."""
+    kinds = [[op.type for op in net.op] for net in (net_a, net_b)]
+    return kinds[0] == kinds[1] and _holds(verify_in_place, named_net(net_a), named_net(net_b))
+
+
+def _holds(check: Callable[[NamedNet, NamedNet], None], one: NamedNet, other: NamedNet) -> bool:
+    try:
+        check(one, other)
+    except VerificationError:
+        return False
+    return True
+
+
+def _touched(net: NamedNet, place: int) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    op = net.ops[place]
+    return op.kind, op.inputs, op.outputs
+
+
+def _renamed(proto: Any, shared: SharedNet) -> Any:
+    result = copy.deepcopy(proto)
+    rename_net(result, shared.renames)
+    return result
+
+
+def _names(blobs: Iterable[Any]) -> list[str]:
+    return [str(blob) for blob in blobs]

@@ -1,0 +1,61 @@
+"""Blobs under new names in a net, and in the step nets inside it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lowtide.frameworks.caffe2.nets.arguments import is_text, like, step_nets
+from lowtide.frameworks.caffe2.proto.netdef import NetDef
+from lowtide.frameworks.caffe2.proto.text_write import write_text
+
+
+def rename_net(net: Any, renames: Mapping[str, str]) -> None:
+    """Rename the blobs that the ops of a net touch; external inputs and outputs keep their names.
+
+    Source: Caffe2 memonger, apply_assignments.
+    """
+    for op in net.op:
+        rename_op(op, _all(op.input, renames), _all(op.output, renames), renames, renames)
+
+
+def rename_op(
+    op: Any, inputs: Sequence[str], outputs: Sequence[str], inner: Mapping[str, str], controls: Mapping[str, str]
+) -> None:
+    """Give the inputs and outputs of an op new names; in step nets of a recurrent op, and among control
+    inputs, blobs are renamed by tables.
+
+    A recurrent op records the new names of its inputs and outputs in arguments `<blob>.rename`, by which the runtime
+    finds them. Only what changes is touched.
+    """
+    rename_steps(op, inner)
+    for names, changed in (
+        (op.input, inputs),
+        (op.output, outputs),
+        (op.control_input, _all(op.control_input, controls)),
+    ):
+        for place, name in enumerate(changed):
+            if names[place] != name:
+                names[place] = name
+
+
+def rename_steps(op: Any, renames: Mapping[str, str]) -> None:
+    """Rename blobs in the step nets of a recurrent op, external inputs too, and record what its own blobs become.
+
+    Source: Caffe2 memonger, apply_recurrent_blob_assignments. Mended: step nets in text format, external outputs.
+    """
+    if not op.type.startswith("RecurrentNetwork"):
+        return
+    for argument, inner in step_nets(op):
+        rename_net(inner, renames)
+        for names in (inner.external_input, inner.external_output):
+            for place, name in enumerate(names):
+                if renames.get(name, name) != name:
+                    names[place] = renames[name]
+        if isinstance(inner, NetDef) and is_text(argument):
+            argument.s = write_text(inner).encode()
+    for blob in dict.fromkeys((*op.input, *op.output)):
+        if renames.get(blob, blob) != blob:
+            op.arg.append(like(op.arg[0], name=f"{blob}.rename", s=renames[blob].encode()))
+
+
+def _all(names: Any, renames: Mapping[str, str]) -> list[str]:
+    return [renames.get(name, name) for name in names]

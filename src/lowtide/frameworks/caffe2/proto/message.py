@@ -1,0 +1,138 @@
+"""What every message is: fields with names and numbers, what is unknown, and the piece of a file it was read from."""
+
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, cast
+
+from lowtide.errors import MalformedInputError
+
+DEEPEST = 100
+"""How deep messages may lie in one another, as in protocol buffers themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a message, as caffe2.proto declares it."""
+
+    name: str
+    number: int
+    kind: str
+    """string, bytes, float, double, int32, int64, uint32, bool, enum, or the name of a message."""
+    repeated: bool = False
+    packed: bool = False
+
+    @property
+    def is_message(self) -> bool:
+        """Whether its values are messages."""
+        return self.kind[0].isupper()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a message stands in the file that it was read from: in binary or in text."""
+
+    content: bytes | str
+    start: int
+    stop: int
+
+    def piece(self) -> bytes | str:
+        """Return what the message was read from."""
+        return self.content[self.start : self.stop]
+
+
+class Message:
+    """One message: an attribute a field, with the default where nothing was set.
+
+    Repeated fields are lists. A scalar is set once it was assigned; a message once something in it is, or where a file
+    has it.
+    """
+
+    FIELDS: ClassVar[tuple[Field, ...]] = ()
+    fields_by_name: ClassVar[Mapping[str, Field]] = {}
+    fields_by_number: ClassVar[Mapping[int, Field]] = {}
+    KINDS: ClassVar[dict[str, type["Message"]]] = {}
+    """All messages by name."""
+
+    source: Source | None = None
+    unknown_binary: tuple[bytes, ...] = ()
+    """Fields that no message here has, tag and content, as they stood."""
+    unknown_text: tuple[str, ...] = ()
+    """The same, of a file in text format."""
+
+    def __init_subclass__(cls) -> None:
+        cls.fields_by_name = {field.name: field for field in cls.FIELDS}
+        cls.fields_by_number = {field.number: field for field in cls.FIELDS}
+        Message.KINDS[cls.__name__] = cls
+
+    def __init__(self, **values: Any) -> None:
+        for name, value in values.items():
+            if name not in self.fields_by_name:
+                raise TypeError(f"{type(self).__name__} has no field {name!r}")
+            setattr(self, name, list(value) if self.fields_by_name[name].repeated else value)
+
+    def __getattr__(self, name: str) -> Any:
+        """Make an empty list or message where a field that holds one is first looked at."""
+        field = type(self).fields_by_name.get(name)
+        if field is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        value: Any = [] if field.repeated else Message.KINDS[field.kind]()
+        self.__dict__[name] = value
+        return value
+
+    def set_fields(self) -> Iterator[tuple[Field, Any]]:
+        """Yield every field that is set with its value, by number."""
+        held = self.__dict__
+        for field in sorted(self.FIELDS, key=lambda field: field.number):
+            if field.name not in held:
+                continue
+            value = held[field.name]
+            if (field.repeated and not value) or (field.is_message and not field.repeated and value.is_unset()):
+                continue
+            yield field, value
+
+    def is_unset(self) -> bool:
+        """Whether the message says nothing and stands in no file."""
+        unknown = self.unknown_binary or self.unknown_text
+        return self.source is None and not unknown and next(self.set_fields(), None) is None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message) or type(other) is not type(self):
+            return NotImplemented
+        return self._content() == other._content()
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Copy messages and lists; everything else in them never changes."""
+        made = type(self).__new__(type(self))
+        for name, value in self.__dict__.items():
+            if isinstance(value, list):
+                items = cast("list[Any]", value)
+                value = [item.__deepcopy__(memo) if isinstance(item, Message) else item for item in items]
+            elif isinstance(value, Message):
+                value = value.__deepcopy__(memo)
+            made.__dict__[name] = value
+        return made
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{field.name}={value!r}" for field, value in self.set_fields())
+        return f"{type(self).__name__}({values})"
+
+    def _content(self) -> tuple[object, ...]:
+        values = tuple((field.number, _exact(field, value)) for field, value in self.set_fields())
+        return values, self.unknown_binary, self.unknown_text
+
+
+def _exact(field: Field, value: Any) -> object:
+    """Return what compares equal only bit for bit: -0.0 is not 0.0, and a NaN is itself."""
+    if field.kind in ("float", "double"):
+        return array("d", value if field.repeated else [value]).tobytes()
+    return value
+
+
+def deeper(depth: int, where: str) -> int:
+    """Return the depth of the next message; raises MalformedInputError where no reader would follow."""
+    if depth >= DEEPEST:
+        raise MalformedInputError(f"{where}: messages lie more than {DEEPEST} deep in one another; the file is broken")
+    return depth + 1

@@ -1,0 +1,20 @@
+"""What is known of the blobs of a step net: rows of the sequences outside, and the blobs of the net around it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lowtide.frameworks.caffe2.nets.recurrent import Ties
+from lowtide.frameworks.caffe2.shapes.tensor_type import TensorType
+
+
+def step_types(ties: Ties, op: Any, outer: Mapping[str, TensorType]) -> dict[str, TensorType]:
+    """Return the types of blobs that a step net finds; `outer` are those of the net around it."""
+    states = dict(ties.states)
+    result = dict(outer)
+    for link in ties.links:
+        kind = outer.get(states.get(link.outer, link.outer))
+        if kind is not None and kind.shape:
+            rows = kind.shape[1:] if link.outer in op.input and link.outer not in states else kind.shape[-2:]
+            result[link.inner] = kind.with_shape(1, *rows)
+    result[ties.timestep] = TensorType((1,), "int32")
+    return result

@@ -1,0 +1,213 @@
+"""The ops of a net become ops of a graph, in single assignment: a buffer for each time that a blob is made anew."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from lowtide.errors import MalformedInputError
+from lowtide.frameworks.caffe2.nets.arguments import step_nets
+from lowtide.frameworks.caffe2.nets.devices import device_of
+from lowtide.frameworks.caffe2.nets.named import named_net
+from lowtide.frameworks.caffe2.nets.recurrent import ties_of
+from lowtide.frameworks.caffe2.reading.effects import FREE, is_fixed, is_unknown, may_write_over
+from lowtide.frameworks.caffe2.reading.steps import step_types
+from lowtide.frameworks.caffe2.reading.translation import NetTranslation, OpBuffers
+from lowtide.frameworks.caffe2.shapes.infer import OpTypes, infer_types
+from lowtide.frameworks.caffe2.shapes.known import KnownBlobs
+from lowtide.frameworks.caffe2.shapes.tensor_type import TensorType
+from lowtide.graph import GraphBuilder, Lifetime
+from lowtide.share import NamedNet
+
+
+def translate(
+    net: Any, known: KnownBlobs, parameters: Collection[str], where: str, *, borrows: bool = False
+) -> NetTranslation:
+    """Return the net as a graph.
+
+    An op that writes over one of its inputs mutates its buffer; another writer of a blob makes a new buffer, so that
+    the planner sees no more dependences than there are. An alias is the buffer that it names. Ops that free blobs are
+    left out. A step net `borrows` its parameters from the net around it, whether or not it reads them.
+    Raises MalformedInputError for a net that reads what it freed, GraphError for impossible sizes.
+    """
+    translator = _Translator(net, named_net(net), known, parameters, where)
+    translator.add_outer_blobs(parameters if borrows else ())
+    for position in range(len(net.op)):
+        translator.add_op(position)
+    return translator.finish()
+
+
+class _Translator:
+    def __init__(self, net: Any, named: NamedNet, known: KnownBlobs, parameters: Collection[str], where: str) -> None:
+        self._net = net
+        self._named = named
+        self._known = known
+        self._parameters = parameters
+        self._where = where
+        self._builder = GraphBuilder(net.name or "net")
+        self._types: Sequence[OpTypes] = infer_types(net, known.types)
+        self._current: dict[str, int] = {}
+        self._freed: dict[str, int] = {}
+        self._blobs: list[str] = []
+        self._sizes: list[int] = []
+        self._lifetimes: list[Lifetime] = []
+        self._names: set[str] = set()
+        self._writer: dict[str, int] = {}  # per blob, the op of the graph that wrote or aliased it last
+        self._aliased_buffers: set[int] = set()
+        self._ops: list[OpBuffers] = []
+        self._notes: dict[str, None] = {}
+
+    def add_outer_blobs(self, borrowed: Iterable[str]) -> None:
+        """Add what is there before the net runs: external inputs, and what ops read that nobody wrote."""
+        written: set[str] = set(borrowed)
+        outer = dict.fromkeys((*self._net.external_input, *borrowed))
+        for reads, writes in zip(self._named.reads, self._named.writes, strict=True):
+            outer.update(dict.fromkeys(blob for blob in reads if blob not in written))
+            written.update(writes)
+        touched = {*self._named.blobs, *self._net.external_output}
+        for blob in outer:
+            if blob in touched or blob in self._known.types or blob in self._known.sizes:
+                lifetime = Lifetime.PERSISTENT if blob in self._parameters else Lifetime.INPUT
+                self._define(blob, self._size(blob, self._known.types.get(blob), "the net's inputs"), lifetime)
+
+    def add_op(self, position: int) -> None:
+        """Add one op of the net."""
+        op = self._net.op[position]
+        if op.type == FREE:
+            self._freed.update(dict.fromkeys(op.output, position))
+            return
+        reads = {blob: self._read(blob, position) for blob in self._named.reads[position]}
+        inputs = tuple(reads[blob] for blob in op.input)
+        types = dict(zip(op.output, self._types[position], strict=True))
+        name = self._unique(op.name or f"{op.type}:{next(iter(op.output), position)}")
+        number = len(self._ops)
+        waits = sorted({self._writer[blob] for blob in (*op.control_input, *op.input) if blob in self._aliased(op)})
+        callees = self._add_steps(op, name, position)
+        controls = {blob: self._current[blob] for blob in op.control_input if blob in self._current}
+        writes: list[int] = []
+        mutates: list[int] = []
+        for blob in self._named.writes[position]:
+            size = self._size(blob, types.get(blob), f"{op.type} {name!r}")
+            old = self._current.get(blob)
+            in_place = blob in reads and old is not None and (self._sizes[old] == size or types.get(blob) is None)
+            if old is not None and (in_place or (self._is_seen_elsewhere(old) and self._sizes[old] == size)):
+                mutates.append(old)
+            elif op.type == "Alias":
+                self._current[blob] = inputs[0]
+                self._aliased_buffers.add(inputs[0])
+            else:
+                writes.append(self._define(blob, size, Lifetime.INTERMEDIATE))
+            self._freed.pop(blob, None)
+            self._writer[blob] = number
+        outputs = tuple(self._current[blob] for blob in op.output)
+        if is_unknown(op):
+            self._note(f"op {name!r} of kind {op.type} is unknown: it keeps its order and its workspace is not modeled")
+        fixed = is_fixed(op)
+        self._builder.add_op(
+            name,
+            op.type,
+            reads=list(dict.fromkeys(reads.values())),
+            writes=writes,
+            mutates=list(dict.fromkeys(mutates)),
+            after=waits,
+            in_place=self._pairs(op, inputs, outputs, writes),
+            pure=not fixed,
+            ordered=fixed,
+            callees=callees,
+            device=device_of(op, self._net),
+        )
+        inner = {blob: self._current[blob] for blob in (*reads, *self._named.writes[position])}
+        self._ops.append(OpBuffers(position, inputs, outputs, controls, inner if callees else {}))
+
+    def finish(self) -> NetTranslation:
+        """Build the graph; what is an external output in the end lives to the end."""
+        for blob in self._net.external_output:
+            buffer = self._current.get(blob)
+            if buffer is not None and self._lifetimes[buffer] == Lifetime.INTERMEDIATE:
+                self._builder.set_lifetime(buffer, Lifetime.OUTPUT)
+                self._lifetimes[buffer] = Lifetime.OUTPUT
+        if self._net.type not in ("", "simple"):
+            self._note(
+                f"a net of type {self._net.type!r} may run several ops at once; the figures are those of one at a time"
+            )
+        for note in self._notes:
+            self._builder.note(note)
+        fixed = {buffer for buffer, lifetime in enumerate(self._lifetimes) if lifetime != Lifetime.INTERMEDIATE}
+        return NetTranslation(self._builder.build(), tuple(self._ops), tuple(self._blobs), frozenset(fixed))
+
+    def _define(self, blob: str, size: int, lifetime: Lifetime) -> int:
+        buffer = self._builder.add_buffer(self._unique(blob), size, lifetime)
+        self._current[blob] = buffer
+        self._blobs.append(blob)
+        self._sizes.append(size)
+        self._lifetimes.append(lifetime)
+        return buffer
+
+    def _read(self, blob: str, position: int) -> int:
+        if blob in self._freed:
+            raise MalformedInputError(
+                f"{self._where}: op {position} ({self._net.op[position].type}) reads {blob!r}, which op "
+                f"{self._freed[blob]} freed; read it before"
+            )
+        return self._current[blob]
+
+    def _is_seen_elsewhere(self, buffer: int) -> bool:
+        """Whether a write to the blob of a buffer must go to that buffer: the caller or an alias looks at it."""
+        return self._lifetimes[buffer] in (Lifetime.INPUT, Lifetime.PERSISTENT) or buffer in self._aliased_buffers
+
+    def _aliased(self, op: Any) -> set[str]:
+        """Names that an op must wait for itself: control inputs, and aliases, which no op writes."""
+        aliases = {blob for blob in op.input if blob in self._writer and self._blobs[self._current[blob]] != blob}
+        return aliases | {blob for blob in op.control_input if blob in self._writer}
+
+    def _pairs(
+        self, op: Any, inputs: Sequence[int], outputs: Sequence[int], writes: Collection[int]
+    ) -> list[tuple[int, int]]:
+        return [
+            (inputs[source], outputs[target])
+            for source, target in may_write_over(op)
+            if source < len(inputs)
+            and target < len(outputs)
+            and outputs[target] in writes
+            and self._lifetimes[inputs[source]] == Lifetime.INTERMEDIATE
+            and inputs.count(inputs[source]) == 1
+            and 0 < self._sizes[inputs[source]] == self._sizes[outputs[target]]
+            and op.output[target] not in self._net.external_output
+        ]
+
+    def _add_steps(self, op: Any, name: str, position: int) -> list[str]:
+        callees: list[str] = []
+        for argument, inner in step_nets(op):
+            ties = ties_of(op)
+            known = KnownBlobs(step_types(ties, op, self._types_before(position)), {})
+            callee = f"{name}/{argument.name}"
+            borrowed = [*inner.external_input, *(link.inner for link in ties.links)]
+            graph = translate(inner, known, borrowed, f"{self._where}, {callee}", borrows=True).graph
+            self._builder.add_subgraph(callee, graph)
+            callees.append(callee)
+            self._notes.update(dict.fromkeys(graph.unmodeled))
+            self._note(f"op {name!r} counts one step of {argument.name!r}; in training the blobs of all steps stay")
+        return callees
+
+    def _types_before(self, position: int) -> Mapping[str, TensorType]:
+        types = dict(self._known.types)
+        for op, outputs in zip(self._net.op[:position], self._types, strict=False):
+            types.update((name, kind) for name, kind in zip(op.output, outputs, strict=True) if kind is not None)
+        return types
+
+    def _note(self, sentence: str) -> None:
+        self._notes[sentence] = None
+
+    def _size(self, blob: str, kind: TensorType | None, origin: str) -> int:
+        if kind is not None:
+            return kind.size_bytes
+        if blob in self._known.sizes:
+            return self._known.sizes[blob]
+        self._note(f"blob {blob!r} of {origin} counts as 0 bytes: its shape is not known")
+        return 0
+
+    def _unique(self, name: str) -> str:
+        wanted, number = name, 2
+        while name in self._names:
+            name = f"{wanted}#{number}"
+            number += 1
+        self._names.add(name)
+        return name

@@ -1,0 +1,1 @@
+"""What ops compute, on NumPy arrays: one function a kind of op."""

@@ -1,0 +1,50 @@
+"""The type of every blob after every op, as far as it can be told without running anything."""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from lowtide.errors import GraphError
+from lowtide.frameworks.caffe2.nets.arguments import Arguments
+from lowtide.frameworks.caffe2.shapes.rules import RULES
+from lowtide.frameworks.caffe2.shapes.tensor_type import TensorType
+
+_MOST_ELEMENTS = 2**59
+OpTypes = Sequence["TensorType | None"]
+"""The types of an op's outputs; None for those that are not known."""
+
+
+def infer_types(net: Any, known: Mapping[str, TensorType]) -> list[OpTypes]:
+    """Return per op the types of its outputs; `known` are those of the blobs that are there from the start.
+
+    An op in place keeps what its input was where its kind has no rule. Raises GraphError for sizes no machine can hold.
+    """
+    types: dict[str, TensorType] = dict(known)
+    result: list[OpTypes] = []
+    for position, op in enumerate(net.op):
+        outputs = _outputs(op, types)
+        result.append(outputs)
+        for name, kind in zip(op.output, outputs, strict=True):
+            if kind is None:
+                types.pop(name, None)
+            elif prod(kind.shape) > _MOST_ELEMENTS or min(kind.shape, default=0) < 0:
+                raise GraphError(
+                    f"op {position} ({op.type}): blob {name!r} of shape {list(kind.shape)} fits no machine"
+                )
+            else:
+                types[name] = kind
+    return result
+
+
+def _outputs(op: Any, types: Mapping[str, TensorType]) -> OpTypes:
+    rule = RULES.get(op.type)
+    inputs = [types.get(name) for name in op.input]
+    found: list[TensorType] | None = None
+    if rule is not None and None not in inputs:
+        try:
+            found = rule([kind for kind in inputs if kind is not None], Arguments(op), len(op.output))
+        except (IndexError, ValueError, KeyError):
+            found = None
+    if found is None or len(found) != len(op.output):
+        return [types.get(name) if name in op.input else None for name in op.output]
+    return found

@@ -1,0 +1,237 @@
+"""What each kind of op makes of the types of its inputs, one short rule a kind."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+from lowtide.frameworks.caffe2.nets.arguments import Arguments
+from lowtide.frameworks.caffe2.shapes.tensor_type import CAFFE2_TYPES, TensorType
+from lowtide.frameworks.caffe2.shapes.windows import window_of
+
+Types = Sequence[TensorType]
+Rule = Callable[[Types, Arguments, int], "list[TensorType] | None"]
+"""From the types of the inputs, the settings and the number of outputs to the types of the outputs.
+
+None where the rule does not cover the case; a rule may raise IndexError or ValueError for inputs it does not expect."""
+
+
+def _like(*inputs: int) -> Rule:
+    """Each output is like one input; outputs beyond that are not known."""
+    return lambda types, _settings, n: [types[place] for place in inputs[:n]] if n <= len(inputs) else None
+
+
+def _like_gradients(first: int = 0) -> Rule:
+    return lambda types, _settings, n: list(types[first : first + n])
+
+
+def _scalar(types: Types, _settings: Arguments, n: int) -> list[TensorType] | None:
+    return [types[0].with_shape()] if n == 1 else None
+
+
+def _rows(types: Types, _settings: Arguments, n: int) -> list[TensorType] | None:
+    return [types[0].with_shape(types[0].shape[0])] if n == 1 else None
+
+
+def _binary(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+    one, other = types[0].shape, types[1].shape
+    if n != 1:
+        return None
+    if settings.integer("broadcast") or (len(other) <= len(one) and settings.integer("axis", -1) >= 0):
+        return [types[0]]
+    rank = max(len(one), len(other))
+    padded = [(1,) * (rank - len(shape)) + shape for shape in (one, other)]
+    pairs = list(zip(*padded, strict=True))
+    if any(a != b and 1 not in (a, b) for a, b in pairs):
+        return None
+    return [types[0].with_shape(*(b if a == 1 else a for a, b in pairs))]
+
+
+def _fc(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+    axis = settings.integer("axis", 1)
+    return [types[0].with_shape(*types[0].shape[:axis], types[1].shape[0])] if n == 1 else None
+
+
+def _fc_gradient(types: Types, _settings: Arguments, n: int) -> list[TensorType] | None:
+    x, w = types[0], types[1]
+    return [w, w.with_shape(w.shape[0]), x][:n]
+
+
+def _matmul(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+    (rows, inner), (other, columns) = types[0].shape, types[1].shape
+    if settings.integer("trans_a"):
+        rows, inner = inner, rows
+    if settings.integer("trans_b"):
+        other, columns = columns, other
+    return [types[0].with_shape(rows, columns)] if n == 1 and inner == other else None
+
+
+def _conv(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+    out = _windowed(types[0], settings, types[1].shape[0])
+    return None if out is None or n != 1 else [out]
+
+
+def _conv_gradient(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+    x, w = types[0], types[1]
+    grads = [w] if settings.integer("no_bias") else [w, w.with_shape(w.shape[0])]
+    return [*grads, x][:n]
+
+
+def _pool(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+    is_last = settings.text("order", "NCHW") == "NHWC"
+    out = _windowed(types[0], settings, types[0].shape[-1 if is_last else 1])
+    return None if out is None or n != 1 else [out]
+
+
+def _windowed(image: TensorType, settings: Arguments, channels: int) -> TensorType | None:
+    if settings.text("order", "NCHW") == "NHWC":
+        batch, height, width, _ = image.shape
+    else:
+        batch, _, height, width = image.shape
+    size = window_of(settings, height, width).output(height, width)
+    if size is None:
+        return None
+    if settings.text("order", "NCHW") == "NHWC":
+        return image.with_shape(batch, *size, channels)
+    return image.with_shape(batch, channels, *size)
+
+
+def channel_axis(settings: Arguments, rank: int) -> int:
+    """Return the axis that Concat and Split work along."""
+    default = rank - 1 if settings.text("order", "NCHW") == "NHWC" else 1
+    axis = settings.integer("axis", default)
+    return axis + rank if axis < 0 else axis
+
+
+def _concat(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+    first = types[0].shape
+    if settings.integer("add_axis"):
+        axis = settings.integer("axis")
+        joined = (*first[:axis], len(types), *first[axis:])
+    else:
+        axis = channel_axis(settings, len(first))
+        joined = (*first[:axis], sum(kind.shape[axis] for kind in types), *first[axis + 1 :])
+    return [types[0].with_shape(*joined), TensorType((len(types),), "int32")][:n]
+
+
+def split_sizes(size: int, settings: Arguments, n: int) -> list[int]:
+    """Return how long each output of a Split is; raises ValueError where it is not told or does not add up."""
+    sizes = settings.integers("split")
+    if not sizes and size % n == 0:
+        sizes = [size // n] * n
+    if len(sizes) != n or sum(sizes) != size:
+        raise ValueError("the pieces do not add up")
+    return sizes
+
+
+def _split(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+    if len(types) != 1:
+        return None
+    shape = types[0].shape
+    axis = channel_axis(settings, len(shape))
+    sizes = split_sizes(shape[axis], settings, n)
+    return [types[0].with_shape(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
+
+
+def reshaped(shape: Sequence[int], asked: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape that Reshape gives: 0 keeps a size, -1 takes what is left; raises ValueError."""
+    result = [shape[place] if size == 0 else size for place, size in enumerate(asked)]
+    if -1 in result:
+        known = prod(size for size in result if size != -1)
+        result[result.index(-1)] = prod(shape) // known if known else 0
+    if prod(result) != prod(shape) or min(result, default=0) < 0:
+        raise ValueError("another number of elements")
+    return tuple(result)
+
+
+def _reshape(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+    if len(types) != 1 or "shape" not in settings:
+        return None
+    shape = reshaped(types[0].shape, settings.integers("shape"))
+    return [types[0].with_shape(*shape), TensorType((len(types[0].shape),), "int64")][:n]
+
+
+def _flatten(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+    shape, axis = types[0].shape, settings.integer("axis", 1)
+    return [types[0].with_shape(prod(shape[:axis]), prod(shape[axis:]))] if n == 1 else None
+
+
+def _transpose(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+    shape = types[0].shape
+    axes = settings.integers("axes") or list(reversed(range(len(shape))))
+    if sorted(axes) != list(range(len(shape))):
+        return None
+    return [types[0].with_shape(*(shape[axis] for axis in axes))] if n == 1 else None
+
+
+def _tile(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+    shape, axis = list(types[0].shape), settings.integer("axis")
+    shape[axis] *= settings.integer("tiles", 1)
+    return [types[0].with_shape(*shape)] if n == 1 and len(types) == 1 else None
+
+
+def _fill(dtype: str) -> Rule:
+    def rule(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+        kind = CAFFE2_TYPES.get(settings.integer("dtype"), dtype) if "dtype" in settings else dtype
+        if types and (settings.integer("input_as_shape") or settings.integers("extra_shape")):
+            return None
+        shape = types[0].shape if types else tuple(settings.integers("shape"))
+        return [TensorType(shape, kind)] if n == 1 else None
+
+    return rule
+
+
+def _softmax_with_loss(types: Types, _settings: Arguments, n: int) -> list[TensorType] | None:
+    return [types[0], types[0].with_shape()][:n]
+
+
+def _recurrent(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+    """Outputs are all steps of states, from one on or from behind: the last row alone."""
+    steps = types[0].shape[0]
+    starts = dict(
+        zip(settings.texts("recurrent_states"), settings.integers("initial_recurrent_state_ids"), strict=False)
+    )
+    outputs: list[TensorType] = []
+    for state, offset in zip(settings.texts("alias_src"), settings.integers("alias_offset"), strict=True):
+        row = types[starts[state]].shape[-2:]
+        outputs.append(types[0].with_shape(-offset if offset < 0 else steps + 1 - offset, *row))
+    return outputs[:n] if n <= len(outputs) else None
+
+
+_SAME = (
+    "Relu Sigmoid Tanh Softmax Copy Alias Exp Log Sqrt Negative Abs Sqr LeakyRelu Elu Clip Scale StopGradient Sum"
+    " WeightedSum CopyCPUToGPU CopyGPUToCPU CopyFromCPUInput CopyToCPU PRelu ChannelShuffle IndexFreeze"
+)
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(_SAME.split(), _like(0)),
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _binary),
+    **dict.fromkeys(("ReluGradient", "SigmoidGradient", "TanhGradient", "SoftmaxGradient"), _like(0)),
+    **dict.fromkeys(("LabelCrossEntropyGradient", "AveragedLossGradient", "SumElementsGradient"), _like(0)),
+    **dict.fromkeys(("MaxPoolGradient", "AveragePoolGradient", "SoftmaxWithLossGradient", "LRNGradient"), _like(0)),
+    **dict.fromkeys(("SumElements", "AveragedLoss"), _scalar),
+    **dict.fromkeys(("Conv", "ConvRelu"), _conv),
+    **dict.fromkeys(("MaxPool", "AveragePool"), _pool),
+    **dict.fromkeys(("XavierFill", "MSRAFill", "GaussianFill", "UniformFill", "GivenTensorFill"), _fill("float32")),
+    **dict.fromkeys(("UniformIntFill", "GivenTensorIntFill"), _fill("int32")),
+    "ConstantFill": _fill("float32"),
+    "GivenTensorInt64Fill": _fill("int64"),
+    "Dropout": lambda types, _settings, n: [types[0], TensorType(types[0].shape, "bool")][:n],
+    "LRN": _like(0, 0),
+    "LSTMUnit": _like(0, 1),
+    "SpatialBN": lambda types, _settings, n: [types[0], *[types[1]] * (n - 1)],
+    "Accuracy": lambda types, _settings, n: [TensorType(())] if n == 1 else None,
+    "FC": _fc,
+    "FCGradient": _fc_gradient,
+    "MatMul": _matmul,
+    "MulGradient": _like_gradients(1),
+    "ConvGradient": _conv_gradient,
+    "LabelCrossEntropy": _rows,
+    "SoftmaxWithLoss": _softmax_with_loss,
+    "Concat": _concat,
+    "DepthConcat": _concat,
+    "Split": _split,
+    "Reshape": _reshape,
+    "Flatten": _flatten,
+    "Transpose": _transpose,
+    "Tile": _tile,
+    "RecurrentNetwork": _recurrent,
+}
+"""Rules by kind of op; where the last output may be missing, the rule gives as many as are asked for."""
