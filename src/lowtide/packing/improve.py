@@ -1,4 +1,4 @@
-"""A lower packing of one part: exact search and the penalty loop by turns."""
+"""A lower packing of one part: two exact searches and the penalty loop by turns."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,9 +10,14 @@ from lowtide.effort import PackingEffort
 from lowtide.packing.buffers import FREE
 from lowtide.packing.items import Ints, Items
 
+Kernel = Callable[[int, int], tuple[int, Ints, int]]
+"""Takes a height and a limit of work; returns whether a packing was found, its offsets, and the work."""
 _FOUND, _IMPOSSIBLE = 0, 1
 _FIRST_TRIES = 10
 """The part of the work for the first try at the goal is one in so many; every other height gets half of that."""
+_SECOND_SHARE = 6
+"""The part of the work that the second exact search gets is one in so many; a first try at the goal takes the same part
+of that."""
 
 
 @dataclass(slots=True)
@@ -31,22 +36,38 @@ class Improvement:
 def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: bool) -> Iterator[None]:
     """Lower `state` in place until its height is at most `goal`, or its bound, or the work is used up.
 
-    Yields after every step, so that the caller can take what was found. Exact search tries the goal with little work,
-    then the penalty loop does. Then exact search goes on: with `only_goal` at the goal, else at heights between what
-    is refuted and what is found.
+    Yields after every step, so that the caller can take what was found. The second exact search tries the goal with
+    little work, as it is quick where it finds anything, then the first does, then the penalty loop. Then both go on, the
+    first before the second: with `only_goal` at the goal, else at heights between what is refuted and what is found.
+    What one proves or finds, the other need not. The limit of work is one for both.
     """
-    search = _ExactSearch(state, effort)
+    native, step = state.items.native(), _common_divisor(state.items)
+    work = effort.exact_work if len(state.items) <= effort.exact_items else 0
+    second_work = work // _SECOND_SHARE if state.items.plain else 0
+    first_work = work - work // _SECOND_SHARE
+    first = _ExactSearch(state, step, lambda height, limit: _native.pack_within(native, height, limit), first_work)
+    second = _ExactSearch(
+        state,
+        step,
+        lambda height, limit: _native.pack_within_canonically(native, state.items.steps, height, limit),
+        second_work,
+        "second-exact-search",
+    )
     steps: list[Callable[[], object]] = [
-        lambda: search.attempt(goal, effort.exact_work // _FIRST_TRIES),
+        lambda: second.attempt(goal, second_work // _SECOND_SHARE),
+        lambda: first.attempt(goal, first_work // _FIRST_TRIES),
         lambda: _penalty_loop(state, goal, effort.priority_work),
     ]
-    for step in [*steps, lambda: search.attempt(goal, search.left)] if only_goal else steps:
+    if only_goal:
+        steps += [lambda: second.attempt(goal, second.left), lambda: first.attempt(goal, first.left)]
+    for improve_once in steps:
         if state.height <= goal or goal < state.bound:
             break
-        step()
+        improve_once()
         yield
     if not only_goal:
-        yield from _close_in(state, goal, search, effort.exact_work // (2 * _FIRST_TRIES))
+        yield from _close_in(state, goal, first, first_work // (2 * _FIRST_TRIES))
+        yield from _close_in(state, goal, second, second_work // (2 * _SECOND_SHARE))
 
 
 def _close_in(state: Improvement, goal: int, search: "_ExactSearch", work: int) -> Iterator[None]:
@@ -76,23 +97,24 @@ def _penalty_loop(state: Improvement, goal: int, work: int) -> None:
 
 
 class _ExactSearch:
-    def __init__(self, state: Improvement, effort: PackingEffort) -> None:
+    def __init__(self, state: Improvement, step: int, kernel: Kernel, work: int, method: str = "exact-search") -> None:
         self._state = state
-        self._native = state.items.native()
-        self.step = _common_divisor(state.items)
-        self.left = effort.exact_work if len(state.items) <= effort.exact_items else 0
+        self._kernel = kernel
+        self._method = method
+        self.step = step
+        self.left = work
 
     def attempt(self, height: int, work: int) -> bool:
         """Search for a packing of a height; keep it, or what its refutation says of the bound."""
         work = min(work, self.left)
         if work <= 0:
             return False
-        fit, offsets, used = _native.pack_within(self._native, height, work)
+        fit, offsets, used = self._kernel(height, work)
         self.left -= max(used, 1)
         state = self._state
         state.work += used
         if fit == _FOUND:
-            state.offsets, state.height, state.method = offsets, state.items.height(offsets), "exact-search"
+            state.offsets, state.height, state.method = offsets, state.items.height(offsets), self._method
         elif fit == _IMPOSSIBLE:
             state.bound = max(state.bound, height // self.step * self.step + self.step)
         return fit == _FOUND
