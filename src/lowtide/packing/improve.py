@@ -14,10 +14,13 @@ Kernel = Callable[[int, int], tuple[int, Ints, int]]
 """Takes a height and a limit of work; returns whether a packing was found, its offsets, and the work."""
 _FOUND, _IMPOSSIBLE = 0, 1
 _FIRST_TRIES = 10
-"""The part of the work for the first try at the goal is one in so many; every other height gets half of that."""
-_SECOND_SHARE = 6
-"""The part of the work that the second exact search gets is one in so many; a first try at the goal takes the same part
-of that."""
+"""The part of the first search's work for a try at the goal is one in so many; every other height gets half of that."""
+_QUICK_LOOK = 100_000_000
+"""With at most so much of it the first search looks before the second one, as either may be far quicker."""
+_SECOND_SHARE = 8
+"""The part of all work that the second search gets is one in so many."""
+_SECOND_TRIES = 4
+"""The part of that for a try at the goal is one in so many; every other height gets half of that."""
 
 
 @dataclass(slots=True)
@@ -36,26 +39,17 @@ class Improvement:
 def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: bool) -> Iterator[None]:
     """Lower `state` in place until its height is at most `goal`, or its bound, or the work is used up.
 
-    Yields after every step, so that the caller can take what was found. The second exact search tries the goal with
-    little work, as it is quick where it finds anything, then the first does, then the penalty loop. Then both go on, the
-    first before the second: with `only_goal` at the goal, else at heights between what is refuted and what is found.
-    What one proves or finds, the other need not. The limit of work is one for both.
+    Yields after every step, so that the caller can take what was found. Both exact searches try the goal with little
+    work, then the penalty loop does. Then both go on, the first at the end of the second: with `only_goal` at the goal,
+    else at heights between what is refuted and what is found. What one finds or proves the other starts from, and the
+    limit of work is one for both.
     """
-    native, step = state.items.native(), _common_divisor(state.items)
-    work = effort.exact_work if len(state.items) <= effort.exact_items else 0
-    second_work = work // _SECOND_SHARE if state.items.plain else 0
-    first_work = work - work // _SECOND_SHARE
-    first = _ExactSearch(state, step, lambda height, limit: _native.pack_within(native, height, limit), first_work)
-    second = _ExactSearch(
-        state,
-        step,
-        lambda height, limit: _native.pack_within_canonically(native, state.items.steps, height, limit),
-        second_work,
-        "second-exact-search",
-    )
+    first, second = _exact_searches(state, effort)
+    quick = min(_QUICK_LOOK, first.work // _FIRST_TRIES)
     steps: list[Callable[[], object]] = [
-        lambda: second.attempt(goal, second_work // _SECOND_SHARE),
-        lambda: first.attempt(goal, first_work // _FIRST_TRIES),
+        lambda: first.attempt(goal, quick),
+        lambda: second.attempt(goal, second.work // _SECOND_TRIES),
+        lambda: quick == first.work // _FIRST_TRIES or first.attempt(goal, first.work // _FIRST_TRIES),
         lambda: _penalty_loop(state, goal, effort.priority_work),
     ]
     if only_goal:
@@ -66,8 +60,26 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
         improve_once()
         yield
     if not only_goal:
-        yield from _close_in(state, goal, first, first_work // (2 * _FIRST_TRIES))
-        yield from _close_in(state, goal, second, second_work // (2 * _SECOND_SHARE))
+        yield from _close_in(state, goal, first, first.work // (2 * _FIRST_TRIES))
+        yield from _close_in(state, goal, second, second.work // (2 * _SECOND_TRIES))
+
+
+def _exact_searches(state: Improvement, effort: PackingEffort) -> tuple["_ExactSearch", "_ExactSearch"]:
+    """Return both, with their parts of the work; the second one takes plain rectangles only."""
+    items, native = state.items, state.items.native()
+    work = effort.exact_work if len(items) <= effort.exact_items else 0
+
+    def canonically(height: int, limit: int) -> tuple[int, Ints, int]:
+        return _native.pack_within_canonically(native, items.steps, height, limit)
+
+    def in_any_form(height: int, limit: int) -> tuple[int, Ints, int]:
+        return _native.pack_within(native, height, limit)
+
+    second_work = work // _SECOND_SHARE
+    return (
+        _ExactSearch(state, in_any_form, work - second_work, "exact-search"),
+        _ExactSearch(state, canonically, second_work if items.plain else 0, "second-exact-search"),
+    )
 
 
 def _close_in(state: Improvement, goal: int, search: "_ExactSearch", work: int) -> Iterator[None]:
@@ -97,12 +109,12 @@ def _penalty_loop(state: Improvement, goal: int, work: int) -> None:
 
 
 class _ExactSearch:
-    def __init__(self, state: Improvement, step: int, kernel: Kernel, work: int, method: str = "exact-search") -> None:
+    def __init__(self, state: Improvement, kernel: Kernel, work: int, method: str) -> None:
         self._state = state
         self._kernel = kernel
         self._method = method
-        self.step = step
-        self.left = work
+        self.step = _common_divisor(state.items)
+        self.work = self.left = work
 
     def attempt(self, height: int, work: int) -> bool:
         """Search for a packing of a height; keep it, or what its refutation says of the bound."""
