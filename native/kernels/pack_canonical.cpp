@@ -213,6 +213,7 @@ class CanonicalSearch {
     if (nodes_ >= node_limit_ || work_ >= limits_.work) return PackFit::kStopped;
     if ((nodes_++ & 4095) == 0 && !limits_.go_on()) stopped_ = true;
     if (stopped_) return PackFit::kStopped;
+    if (infers(kPushUp) && !push_up_passed(part, level, last_rank)) return PackFit::kImpossible;
     const size_t begin = choices_.size();
     if (!find_choices(part, level, last_rank)) return PackFit::kFound;
     const size_t end = choices_.size();
@@ -224,6 +225,26 @@ class CanonicalSearch {
     }
     choices_.resize(begin);
     return fit;
+  }
+
+  // An item whose turn at its least offset is over must be pushed up by something unplaced; false when nothing can.
+  bool push_up_passed(const std::vector<int32_t>& part, int64_t level, int32_t last_rank) {
+    raised_.clear();
+    for (int32_t i : part)
+      if (offset_[i] < 0 && (least_[i] < level || (least_[i] == level && rank_[i] <= last_rank)))
+        if (const int64_t least = least_rise(i, level); least == kFar || !raise(i, least)) return false;
+    return settle();
+  }
+
+  // The least offset that something unplaced can push the item up to, when nothing goes below `level` any more.
+  int64_t least_rise(int32_t item, int64_t level) {
+    work_ += static_cast<int64_t>(conflicts_[item].size());
+    const int64_t top = least_[item] + items_.sizes[item];
+    int64_t least = kFar;
+    for (const Conflict& conflict : conflicts_[item])
+      if (offset_[conflict.other] < 0)
+        if (const int64_t at = std::max(least_[conflict.other], level); at < top) least = std::min(least, at + conflict.over);
+    return least;
   }
 
   // Appends what may be placed next, in canonical order; false when everything is placed.

@@ -13,7 +13,8 @@ enum CanonicalInference : int32_t {
   kNoAlternative = 16,  // an item that raises nothing where it lies has no alternatives
   kDecompose = 32,     // parts that no unplaced item joins are solved alone
   kRankParts = 64,     // such a part ranks its items anew, by what remains unplaced in it
-  kAllInferences = 127
+  kPushUp = 128,       // what was passed over lies on something that is still unplaced, or nowhere
+  kAllInferences = 255
 };
 
 // Depth first over items at their least offsets, in ascending (offset, rank): every packing, pushed down, is met in that

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lowtide import _native
 from lowtide.packing import Buffers
+from lowtide.packing.bound import lower_bound
 from lowtide.packing.csv_file import read_buffer_file
 from lowtide.packing.items import Items, items_of
 from lowtide.packing.validate import validate
@@ -16,8 +17,8 @@ from tests.oracles.brute_packing import least_arena
 from tests.oracles.canonical_packing import RANKS, first_packing
 
 FOUND, IMPOSSIBLE, STOPPED = 0, 1, 2
-ALL, DECOMPOSE, RANK_PARTS = 127, 32, 64
-INFERENCES = [1 << bit for bit in range(7)]
+ALL, DECOMPOSE, RANK_PARTS = 255, 32, 64
+INFERENCES = [1 << bit for bit in range(8)]
 SWITCHES = [ALL, 0, *(ALL & ~one for one in INFERENCES), *(one | 1 for one in INFERENCES)]
 """All, none, all but one, and one alone with the floors that another needs."""
 PLENTY = 10**8
@@ -78,11 +79,9 @@ def test_published_instances_fit_their_capacity_soon(name: str) -> None:
 
 
 def test_work_is_limited_and_the_same_on_every_run() -> None:
-    rng = np.random.default_rng(1)
-    first = rng.integers(0, 100, 200)
-    items = items_of(Buffers(first, first + rng.integers(1, 40, 200), rng.integers(1, 1000, 200))).items
-    live = max(int(items.sizes[(items.first <= s) & (s < items.last)].sum()) for s in range(items.n_sections))
-    answers = [_native.pack_within_canonically(items.native(), items.steps, live + 1, 1_000_000) for _ in range(2)]
+    items = items_of(read_buffer_file(PUBLISHED / "minimalloc_D.csv").buffers).items
+    least = lower_bound(items).size_bytes
+    answers = [_native.pack_within_canonically(items.native(), items.steps, least, 1_000_000) for _ in range(2)]
     assert [answer[0] for answer in answers] == [STOPPED] * 2
     assert answers[0][2] == answers[1][2] < 1_100_000
 

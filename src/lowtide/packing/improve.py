@@ -40,9 +40,9 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
     """Lower `state` in place until its height is at most `goal`, or its bound, or the work is used up.
 
     Yields after every step, so that the caller can take what was found. Both exact searches try the goal with little
-    work, then the penalty loop does. Then both go on, the first at the end of the second: with `only_goal` at the goal,
-    else at heights between what is refuted and what is found. What one finds or proves the other starts from, and the
-    limit of work is one for both.
+    work, then the penalty loop does. Then both go on: with `only_goal` at the goal, else one after the other at heights
+    between what is refuted and what is found. What one finds or proves the other starts from, and the limit of work is
+    one for both.
     """
     first, second = _exact_searches(state, effort)
     quick = min(_QUICK_LOOK, first.work // _FIRST_TRIES)
