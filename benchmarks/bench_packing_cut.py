@@ -163,7 +163,10 @@ def main() -> None:
         f"Rectangles of {HEIGHT} units cut into buffers (`benchmarks/cut_packings.py`); the most alive at once are the "
         f"capacity. Work is limited to a second or two an instance; minimalloc gets {LIMIT_SECONDS:.0f} s."
     )
-    heading = "The second exact search with each inference off in turn, on the published instances and the cut ones that it fits:"
+    heading = (
+        "The second exact search with each inference off in turn, on the published instances and the cut ones that "
+        "`pack` fits by it:"
+    )
     text = [lead, "", *verdicts(targets), "", *classes(cut), "", *each(known), "", heading, "", *told, "", *each(cut)]
     print("\n".join(verdicts(targets)))
     write_section("Packing cut rectangles", "python benchmarks/bench_packing_cut.py", "\n".join(text))

@@ -28,7 +28,7 @@ def cut_packing(seed: int) -> Instance:
     in_time, wheels, even = rng.uniform(0.3, 0.7), rng.choice([0.0, 0.1, 0.2]), int(rng.integers(1, 5))
     pieces: list[Rectangle] = [(0, STEPS, 0, HEIGHT)]
     while len(pieces) < n_kept / (1 - share):
-        drawn = rng.integers(0, len(pieces), even).tolist()
+        drawn: list[int] = rng.integers(0, len(pieces), even).tolist()
         chosen = max(drawn, key=lambda k: _area(pieces[k]))
         pieces[chosen : chosen + 1] = _cut(pieces[chosen], rng, in_time, wheels)
     columns = np.asarray(pieces)
