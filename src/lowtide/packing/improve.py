@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -15,8 +16,8 @@ Kernel = Callable[[int, int], tuple[int, Ints, int]]
 _FOUND, _IMPOSSIBLE = 0, 1
 _FIRST_TRIES = 10
 """The part of the first search's work for a try at the goal is one in so many; every other height gets half of that."""
-_QUICK_LOOK = 100_000_000
-"""With at most so much of it the first search looks before the second one, as either may be far quicker."""
+_LOOKS = (10_000_000, 100_000_000)
+"""With at most so much both searches look at the goal by turns before that, as either may be far quicker."""
 _SECOND_SHARE = 8
 """The part of all work that the second search gets is one in so many."""
 _SECOND_TRIES = 4
@@ -39,19 +40,17 @@ class Improvement:
 def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: bool) -> Iterator[None]:
     """Lower `state` in place until its height is at most `goal`, or its bound, or the work is used up.
 
-    Yields after every step, so that the caller can take what was found. Both exact searches try the goal with little
-    work, then the penalty loop does. Then both go on: with `only_goal` at the goal, else one after the other at heights
-    between what is refuted and what is found. What one finds or proves the other starts from, and the limit of work is
-    one for both.
+    Yields after every step, so that the caller can take what was found. Both exact searches try the goal by turns,
+    with more and more work, then the penalty loop does. Then both go on: with `only_goal` at the goal, else one after
+    the other at heights between what is refuted and what is found. What one finds or proves the other starts from, and
+    the limit of work is one for both.
     """
     first, second = _exact_searches(state, effort)
-    quick = min(_QUICK_LOOK, first.work // _FIRST_TRIES)
+    turns = [(search, min(look, search.tries)) for look in (*_LOOKS, first.work) for search in (first, second)]
     steps: list[Callable[[], object]] = [
-        lambda: first.attempt(goal, quick),
-        lambda: second.attempt(goal, second.work // _SECOND_TRIES),
-        lambda: quick == first.work // _FIRST_TRIES or first.attempt(goal, first.work // _FIRST_TRIES),
-        lambda: _penalty_loop(state, goal, effort.priority_work),
+        partial(search.attempt, goal, work) for k, (search, work) in enumerate(turns) if (search, work) not in turns[:k]
     ]
+    steps.append(lambda: _penalty_loop(state, goal, effort.priority_work))
     if only_goal:
         steps += [lambda: second.attempt(goal, second.left), lambda: first.attempt(goal, first.left)]
     for improve_once in steps:
@@ -60,8 +59,8 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
         improve_once()
         yield
     if not only_goal:
-        yield from _close_in(state, goal, first, first.work // (2 * _FIRST_TRIES))
-        yield from _close_in(state, goal, second, second.work // (2 * _SECOND_TRIES))
+        yield from _close_in(state, goal, first, first.tries // 2)
+        yield from _close_in(state, goal, second, second.tries // 2)
 
 
 def _exact_searches(state: Improvement, effort: PackingEffort) -> tuple["_ExactSearch", "_ExactSearch"]:
@@ -75,10 +74,10 @@ def _exact_searches(state: Improvement, effort: PackingEffort) -> tuple["_ExactS
     def in_any_form(height: int, limit: int) -> tuple[int, Ints, int]:
         return _native.pack_within(native, height, limit)
 
-    second_work = work // _SECOND_SHARE
+    second_work = work // _SECOND_SHARE if items.plain else 0
     return (
-        _ExactSearch(state, in_any_form, work - second_work, "exact-search"),
-        _ExactSearch(state, canonically, second_work if items.plain else 0, "second-exact-search"),
+        _ExactSearch(state, in_any_form, "exact-search", work - second_work, (work - second_work) // _FIRST_TRIES),
+        _ExactSearch(state, canonically, "second-exact-search", second_work, second_work // _SECOND_TRIES),
     )
 
 
@@ -109,12 +108,13 @@ def _penalty_loop(state: Improvement, goal: int, work: int) -> None:
 
 
 class _ExactSearch:
-    def __init__(self, state: Improvement, kernel: Kernel, work: int, method: str) -> None:
+    def __init__(self, state: Improvement, kernel: Kernel, method: str, work: int, tries: int) -> None:
         self._state = state
         self._kernel = kernel
         self._method = method
         self.step = _common_divisor(state.items)
         self.work = self.left = work
+        self.tries = tries
 
     def attempt(self, height: int, work: int) -> bool:
         """Search for a packing of a height; keep it, or what its refutation says of the bound."""
