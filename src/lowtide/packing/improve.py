@@ -17,8 +17,8 @@ _FOUND, _IMPOSSIBLE = 0, 1
 _FIRST_TRIES = 10
 """The part of the first search's work for a try at the goal is one in so many; every other height gets half of that."""
 _LOOKS = (10_000_000, 100_000_000)
-"""With at most so much both searches look at the goal by turns before that, as either may be far quicker."""
-_SECOND_SHARE = 8
+"""With so much both searches look at the goal by turns before that, as either may be far quicker; it comes on top."""
+_SECOND_SHARE = 6
 """The part of all work that the second search gets is one in so many."""
 _SECOND_TRIES = 4
 """The part of that for a try at the goal is one in so many; every other height gets half of that."""
@@ -46,10 +46,11 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
     the limit of work is one for both.
     """
     first, second = _exact_searches(state, effort)
-    turns = [(search, min(look, search.tries)) for look in (*_LOOKS, first.work) for search in (first, second)]
+    both = (first, second)
     steps: list[Callable[[], object]] = [
-        partial(search.attempt, goal, work) for k, (search, work) in enumerate(turns) if (search, work) not in turns[:k]
+        partial(search.look, goal, work) for work in _LOOKS for search in both if work < search.tries
     ]
+    steps += [partial(search.attempt, goal, search.tries) for search in both]
     steps.append(lambda: _penalty_loop(state, goal, effort.priority_work))
     if only_goal:
         steps += [lambda: second.attempt(goal, second.left), lambda: first.attempt(goal, first.left)]
@@ -113,7 +114,7 @@ class _ExactSearch:
         self._kernel = kernel
         self._method = method
         self.step = _common_divisor(state.items)
-        self.work = self.left = work
+        self.left = work
         self.tries = tries
 
     def attempt(self, height: int, work: int) -> bool:
@@ -121,15 +122,20 @@ class _ExactSearch:
         work = min(work, self.left)
         if work <= 0:
             return False
-        fit, offsets, used = self._kernel(height, work)
+        found, used = self.look(height, work)
         self.left -= max(used, 1)
+        return found
+
+    def look(self, height: int, work: int) -> tuple[bool, int]:
+        """Search as `attempt` does, with work that is not taken off what is left; return that work, too."""
+        fit, offsets, used = self._kernel(height, work)
         state = self._state
         state.work += used
         if fit == _FOUND:
             state.offsets, state.height, state.method = offsets, state.items.height(offsets), self._method
         elif fit == _IMPOSSIBLE:
             state.bound = max(state.bound, height // self.step * self.step + self.step)
-        return fit == _FOUND
+        return fit == _FOUND, used
 
 
 def _common_divisor(items: Items) -> int:
