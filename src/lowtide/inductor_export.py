@@ -8,7 +8,7 @@ from lowtide.frameworks.inductor_export.model import InductorExportModel
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
-__all__ = ["Export", "ExportSource", "InductorExportModel", "apply", "load_export", "read", "save"]
+__all__ = ["Export", "InductorExportModel", "apply", "load_export", "read", "save"]
 
 
 def read(export: ExportSource, dims: Mapping[str, int] | None = None) -> Graph:

@@ -22,7 +22,7 @@ def is_json(head: bytes) -> bool:
 
 
 def is_inductor_export(head: bytes) -> bool:
-    """Whether a file holds what Inductor exports for a simulator: JSON that begins with nodes, or buffers of two sizes."""
+    """Whether a file holds what Inductor exports for a simulator: JSON that begins with nodes or such buffers."""
     found = _EXPORT_START.match(head)
     return found is not None and (found[1] == b"nodes" or _EXPORT_SIZE.search(head) is not None)
 

@@ -30,9 +30,7 @@ class OrderOnly:
 
     def measure(self, plan: Plan) -> Measurement:
         """Raise UnsupportedError: there are no kernels to run."""
-        raise UnsupportedError(
-            f"{self._program} cannot be run, so there is nothing to measure; leave out --measure"
-        )
+        raise UnsupportedError(f"{self._program} cannot be run, so there is nothing to measure; leave out --measure")
 
     def measure_costs(self) -> Prices:
         """Raise UnsupportedError: there are no kernels to run."""

@@ -29,7 +29,7 @@ def read_export(export: Export) -> Graph:
         if part.freed_as is not None:
             freed[part.freed_as].append(buffer)
     for place, node in enumerate(export.nodes):
-        own = [name for name in node.buffer_names if name in known]
+        own = [name for name in dict.fromkeys(node.buffer_names) if name in known]
         deps = dict.fromkeys(dep for name in own for dep in known[name].deps)
         for dep in dict.fromkeys(dep for name in own for dep in known[name].unmet_deps):
             if dep not in known:

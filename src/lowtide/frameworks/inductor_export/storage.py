@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from lowtide.frameworks.inductor_export.export import ExportBuffer
 
+_DEEPEST_RESULT = 8
+"""How deep results may lie in results: elements of elements."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
@@ -23,7 +26,7 @@ def storage_of(buffers: Sequence[ExportBuffer]) -> tuple[list[Storage], list[str
 
     A buffer that frees more than it allocates is an element of a result: the rest lies in the nearest buffer it
     depends on, over buffers without bytes, that allocates more than it frees. What is left over there is never freed,
-    as in Inductor's own estimate. O(n + e) for exports of Inductor.
+    as in Inductor's own estimate. O(n + e).
     """
     known = {buffer.name: buffer for buffer in buffers}
     left = {buffer.name: max(0, buffer.size_alloc - buffer.size_free) for buffer in buffers if not buffer.is_input}
@@ -55,18 +58,13 @@ def _whole_of(
     buffer: ExportBuffer, missing: int, known: Mapping[str, ExportBuffer], left: Mapping[str, int]
 ) -> str | None:
     """Return the nearest buffer that has so many bytes left for an element, None where there is none."""
-    seen = {buffer.name}
-    near = [buffer.name]
-    while near:
-        further: list[str] = []
+    near = buffer.deps
+    for _ in range(_DEEPEST_RESULT):
         for name in near:
-            for before in known[name].deps:
-                if before in seen or before not in known:
-                    continue
-                seen.add(before)
-                if left.get(before, 0) >= missing:
-                    return before
-                if known[before].size_free == 0:
-                    further.append(before)
-        near = further
+            if left.get(name, 0) >= missing:
+                return name
+        inner = [known[name] for name in near if name in known and known[name].size_free == 0]
+        if len(inner) != 1:  # an element is of one result
+            return None
+        near = inner[0].deps
     return None

@@ -7,6 +7,7 @@ from typing import Any, Protocol, cast
 from lowtide.errors import GraphError, MalformedInputError, UsageError, one_line
 from lowtide.frameworks.table import GRAPH_INTERFACE
 
+
 class GraphInterface(Protocol):
     """The methods of `mesh_tensorflow.auto_mtf.graph_interface.GraphInterface` that are called here."""
 
@@ -111,5 +112,7 @@ def _n_entries(tensor: Any) -> int:
     if hasattr(tensor.shape, "to_integer_list"):
         return prod(tensor.shape.to_integer_list)
     if tensor.shape.rank is None or None in tensor.shape.as_list():
-        raise GraphError(f"tensor {tensor.name!r} has the shape {tensor.shape}, not all of it known; give it a full one")
+        raise GraphError(
+            f"tensor {tensor.name!r} has the shape {tensor.shape}, not all of it known; give it a full one"
+        )
     return prod(tensor.shape.as_list())

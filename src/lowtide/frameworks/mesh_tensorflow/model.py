@@ -39,12 +39,12 @@ class MeshTensorflowModel(OrderOnly):
         shape, MalformedInputError for one that fails when it is asked.
         """
         if dims:
-            raise UsageError("a graph of Mesh-TensorFlow has sizes already, there is no dimension to bind; leave dims out")
+            raise UsageError(
+                "a graph of Mesh-TensorFlow has sizes already, there is no dimension to bind; leave dims out"
+            )
         layout = None
         if partial_layout:
-            layout = Layout(
-                partial_layout=partial_layout, mesh_dimension_to_size=dict(mesh_dimension_to_size or {})
-            )
+            layout = Layout(partial_layout=partial_layout, mesh_dimension_to_size=dict(mesh_dimension_to_size or {}))
             layout.check()
         self._translation = read_interface(as_interface(source, final), layout)
         super().__init__(self._translation.graph, "a graph of Mesh-TensorFlow")
@@ -83,11 +83,10 @@ class MeshTensorflowModel(OrderOnly):
         ranges = live_ranges(self._graph, plan)
         begins: dict[int, list[str]] = {}
         ends: dict[int, list[str]] = {}
-        for buffer, first, last in zip(
-            ranges.buffers.tolist(), ranges.first_steps.tolist(), ranges.last_steps.tolist(), strict=True
-        ):
-            begins.setdefault(first, []).append(self._translation.tensor_names[buffer])
-            ends.setdefault(last, []).append(self._translation.tensor_names[buffer])
+        names = [self._translation.tensor_names[buffer] for buffer in ranges.buffers.tolist()]
+        for tensor, first, last in zip(names, ranges.first_steps.tolist(), ranges.last_steps.tolist(), strict=True):
+            begins.setdefault(first, []).append(tensor)
+            ends.setdefault(last, []).append(tensor)
         held: set[str] = set()
         contents: list[frozenset[str]] = []
         for step, is_run in enumerate((plan.kinds == StepKind.RUN).tolist()):

@@ -54,9 +54,9 @@ def read_interface(interface: GraphInterface, layout: Layout | None) -> Translat
     sizes are those on one device.
     Raises MalformedInputError for an interface that fails when it is asked, GraphError for one that holds no program.
     """
-    names = _ask(lambda: list(interface.get_all_operation_names()), "get_all_operation_names")
-    reads = [_ask(lambda: list(interface.get_operation_input_names(name)), f"inputs of {name!r}") for name in names]
-    writes = [_ask(lambda: list(interface.get_operation_output_names(name)), f"outputs of {name!r}") for name in names]
+    names: list[str] = _ask(_names, interface.get_all_operation_names)
+    reads: list[list[str]] = [_ask(_names, interface.get_operation_input_names, name) for name in names]
+    writes: list[list[str]] = [_ask(_names, interface.get_operation_output_names, name) for name in names]
     places = {name: place for place, name in enumerate(names)}
     waits = [[places[before] for before in _controls(interface, name) if before in places] for name in names]
 
@@ -69,7 +69,7 @@ def read_interface(interface: GraphInterface, layout: Layout | None) -> Translat
     inputs = dict.fromkeys(tensor for tensors in reads for tensor in tensors if tensor not in producers)
     buffers: dict[str, int] = {}
     for tensor in (*inputs, *producers):
-        is_final = tensor in producers and _ask(lambda: interface.is_tensor_final(tensor), f"is {tensor!r} final")
+        is_final = tensor in producers and _ask(interface.is_tensor_final, tensor)
         lifetime = Lifetime.INPUT if tensor in inputs else Lifetime.OUTPUT if is_final else Lifetime.INTERMEDIATE
         buffers[tensor] = builder.add_buffer(str(tensor), _size(interface, tensor, layout), lifetime)
 
@@ -85,9 +85,7 @@ def read_interface(interface: GraphInterface, layout: Layout | None) -> Translat
             after=sorted(ops[earlier] for earlier in set(waits[operation])),
             pure=False,  # an interface does not tell which operations may run twice
         )
-    return Translation(
-        graph=builder.build(), operation_ids=np.asarray(order, np.int32), tensor_names=tuple(buffers)
-    )
+    return Translation(graph=builder.build(), operation_ids=np.asarray(order, np.int32), tensor_names=tuple(buffers))
 
 
 def _controls(interface: Any, name: str) -> Iterable[str]:
@@ -97,26 +95,28 @@ def _controls(interface: Any, name: str) -> Iterable[str]:
 
 
 def _size(interface: GraphInterface, tensor: str, layout: Layout | None) -> int:
-    def ask() -> int:
-        if layout is None or not layout.partial_layout:
-            return interface.get_tensor_size(tensor)
-        return interface.get_tensor_size(tensor, layout.partial_layout, layout.mesh_dimension_to_size)
-
-    size = _ask(ask, f"size of {tensor!r}")
+    on_device = () if layout is None else (layout.partial_layout, layout.mesh_dimension_to_size)
+    size = _ask(interface.get_tensor_size, tensor, *on_device)
     if isinstance(size, float) or not hasattr(size, "__index__"):
         raise GraphError(f"tensor {tensor!r} has the size {size!r}; sizes are whole bytes")
     return int(size)
 
 
-def _ask(question: Callable[[], Answer], what: str) -> Answer:
+def _names(method: Callable[..., Iterable[str]], *arguments: str) -> list[str]:
+    return list(method(*arguments))
+
+
+def _ask(method: Callable[..., Answer], *arguments: Any) -> Answer:
     """Return an interface's answer; whatever it raises becomes one line."""
     try:
-        return question()
+        return method(*arguments)
     except LowtideError:
         raise
     except Exception as error:
+        about = [argument for argument in arguments if isinstance(argument, str)]
+        what = f"when asked about {about[0]!r}" if about else "when asked for its operations"
         raise MalformedInputError(
-            f"the graph does not answer ({what}): {type(error).__name__}: {one_line(error)}; mend its method"
+            f"the graph fails {what}: {type(error).__name__}: {one_line(error)}; mend its methods"
         ) from error
 
 
