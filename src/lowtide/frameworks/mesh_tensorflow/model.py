@@ -83,10 +83,10 @@ class MeshTensorflowModel(OrderOnly):
         ranges = live_ranges(self._graph, plan)
         begins: dict[int, list[str]] = {}
         ends: dict[int, list[str]] = {}
-        names = [self._translation.tensor_names[buffer] for buffer in ranges.buffers.tolist()]
-        for tensor, first, last in zip(names, ranges.first_steps.tolist(), ranges.last_steps.tolist(), strict=True):
-            begins.setdefault(first, []).append(tensor)
-            ends.setdefault(last, []).append(tensor)
+        buffers: list[int] = ranges.buffers.tolist()
+        for buffer, first, last in zip(buffers, ranges.first_steps.tolist(), ranges.last_steps.tolist(), strict=True):
+            begins.setdefault(first, []).append(self._translation.tensor_names[buffer])
+            ends.setdefault(last, []).append(self._translation.tensor_names[buffer])
         held: set[str] = set()
         contents: list[frozenset[str]] = []
         for step, is_run in enumerate((plan.kinds == StepKind.RUN).tolist()):
