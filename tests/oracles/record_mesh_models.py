@@ -166,8 +166,9 @@ def record(name: str, interface: Any, scheduler: Any) -> dict[str, Any]:
 
 def test_with_lowtide(scheduler: Any, interfaces: list[tuple[str, Any, Any, list[Any]]]) -> None:
     """Run Mesh-TensorFlow's test with lowtide's function, and lowtide on the real objects."""
-    import lowtide.mesh_tensorflow as ours
     from mesh_tensorflow.auto_mtf import scheduler_test  # pyright: ignore[reportMissingImports]
+
+    import lowtide.mesh_tensorflow as ours
 
     for name, graph, interface, results in interfaces:
         model = ours.MeshTensorflowModel(interface)
