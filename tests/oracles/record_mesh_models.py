@@ -4,8 +4,8 @@ It needs the environment of tests/oracles/record_mesh_tensorflow.py:
 
     mtf/bin/python tests/oracles/record_mesh_models.py tests/data/mesh_tensorflow_models.json.gz
 
-With lowtide installed there as well, `--test` runs Mesh-TensorFlow's own scheduler_test.py with lowtide's function in the
-place of its own, and compares what lowtide reads off the real objects with what they say themselves.
+With lowtide installed there as well, `--test` runs Mesh-TensorFlow's own scheduler_test.py with lowtide's function in
+the place of its own, and compares what lowtide reads off the real objects with what they say themselves.
 
 Every record holds a model's name, tensors as [name, bytes, bytes on one device of the mesh], the final tensors, ops as
 [name, input tensors, output tensors] by tensor number, the order of LIST, and the peaks of NAIVE and LIST by the sizes

@@ -14,6 +14,10 @@ from lowtide.inductor_export import InductorExportModel
 from lowtide.schedule import scheduler
 from tests.oracles.inductor_exports import Exported, Foo, exports_of
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"
+)  # Inductor's own
+
 
 def _overwrites(x: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
     product = x @ x

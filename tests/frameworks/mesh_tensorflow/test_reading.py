@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import lowtide
-from lowtide.errors import GraphError, InputError, LowtideError, MalformedInputError, UsageError
+from lowtide.errors import GraphError, LowtideError, MalformedInputError, UsageError
 from lowtide.mesh_tensorflow import MeshTensorflowModel, minimize_peak_memory
 from tests.frameworks.mesh_tensorflow.interfaces import Listed
 
@@ -187,8 +187,3 @@ def test_sizes_of_any_shape_are_products() -> None:
     dims = {"a": 2, "b": 3, "c": 5}
     graph = MeshGraph([Operation("x", [Tensor("x:0", MeshShape(dims))])])
     assert MeshTensorflowModel(graph).tensor_sizes() == {"x:0": 4 * prod(dims.values())}
-
-
-def test_errors_are_inputs_or_uses() -> None:
-    with pytest.raises(InputError):
-        minimize_peak_memory(_Fails(GOOD, SIZES), "LIST")
