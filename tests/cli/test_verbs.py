@@ -39,7 +39,9 @@ def result_of(done: Finished) -> dict[str, Any]:
     return fields
 
 
-@pytest.fixture(params=["graph file", "ONNX file", "NetDef", "exported program", "callable"])
+@pytest.fixture(
+    params=["graph file", "ONNX file", "NetDef", "Inductor export", "GraphInterface", "exported program", "callable"]
+)
 def model(request: pytest.FixtureRequest) -> list[object]:
     """A MODEL of every kind, with the options it needs."""
     match request.param:
@@ -49,6 +51,10 @@ def model(request: pytest.FixtureRequest) -> list[object]:
             return [request.getfixturevalue("onnx_file"), "--dim", "batch=4"]
         case "NetDef":
             return [request.getfixturevalue("netdef_file")]
+        case "Inductor export":
+            return [request.getfixturevalue("inductor_export_file")]
+        case "GraphInterface":
+            return [f"{request.getfixturevalue('interfaces')}:interface"]
         case "exported program":
             return [request.getfixturevalue("exported_file")]
         case _:
