@@ -11,7 +11,7 @@ from lowtide.analysis.live_ranges import live_ranges
 from lowtide.analysis.problem import Order
 from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.mesh_tensorflow.interface import as_interface
-from lowtide.frameworks.mesh_tensorflow.read import Layout, read_interface
+from lowtide.frameworks.mesh_tensorflow.read import MeshLayout, read_interface
 from lowtide.frameworks.order_only import OrderOnly
 from lowtide.graph.reorder import is_valid_order
 from lowtide.plan import Plan, StepKind
@@ -44,7 +44,9 @@ class MeshTensorflowModel(OrderOnly):
             )
         layout = None
         if partial_layout:
-            layout = Layout(partial_layout=partial_layout, mesh_dimension_to_size=dict(mesh_dimension_to_size or {}))
+            layout = MeshLayout(
+                partial_layout=partial_layout, mesh_dimension_to_size=dict(mesh_dimension_to_size or {})
+            )
             layout.check()
         self._translation = read_interface(as_interface(source, final), layout)
         super().__init__(self._translation.graph, "a graph of Mesh-TensorFlow")

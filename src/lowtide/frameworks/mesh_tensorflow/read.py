@@ -16,7 +16,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class MeshLayout:
     """How tensors lie on a mesh of devices."""
 
     partial_layout: Mapping[str, str]
@@ -36,7 +36,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Translation:
+class TranslatedInterface:
     """A graph, and what its ops stand for."""
 
     graph: Graph
@@ -46,7 +46,7 @@ class Translation:
     """Per buffer, the name of its tensor in the interface."""
 
 
-def read_interface(interface: GraphInterface, layout: Layout | None) -> Translation:
+def read_interface(interface: GraphInterface, layout: MeshLayout | None) -> TranslatedInterface:
     """Read a GraphInterface into a graph. O((n + e) log n).
 
     Operations are put into a valid order where they stand in none: of those that can run, the first. Tensors that no
@@ -85,7 +85,9 @@ def read_interface(interface: GraphInterface, layout: Layout | None) -> Translat
             after=sorted(ops[earlier] for earlier in set(waits[operation])),
             pure=False,  # an interface does not tell which operations may run twice
         )
-    return Translation(graph=builder.build(), operation_ids=np.asarray(order, np.int32), tensor_names=tuple(buffers))
+    return TranslatedInterface(
+        graph=builder.build(), operation_ids=np.asarray(order, np.int32), tensor_names=tuple(buffers)
+    )
 
 
 def _controls(interface: Any, name: str) -> Iterable[str]:
@@ -94,7 +96,7 @@ def _controls(interface: Any, name: str) -> Iterable[str]:
     return () if ask is None else ask(name)
 
 
-def _size(interface: GraphInterface, tensor: str, layout: Layout | None) -> int:
+def _size(interface: GraphInterface, tensor: str, layout: MeshLayout | None) -> int:
     on_device = () if layout is None else (layout.partial_layout, layout.mesh_dimension_to_size)
     size = _ask(interface.get_tensor_size, tensor, *on_device)
     if isinstance(size, float) or not hasattr(size, "__index__"):
