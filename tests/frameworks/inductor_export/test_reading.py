@@ -2,9 +2,12 @@
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import lowtide
 from lowtide.analysis import Problem
@@ -85,13 +88,45 @@ def test_every_step_holds_what_is_allocated_and_not_freed(document: dict[str, An
     assert model.graph.unmodeled == ()
     peak = Problem(model.graph, in_place=False).evaluate(Problem(model.graph).given_order()).peaks.tolist()[0]
     assert peak == max(_live(document))
-    for n_nodes in range(1, len(document["nodes"])):
-        first = {**document, "nodes": document["nodes"][:n_nodes]}
-        written = {name for node in first["nodes"] for name in node["buffer_names"]}
-        first["buffers"] = [b for b in document["buffers"] if b["is_input"] or b["name"] in written]
-        if all(b["size_alloc"] <= b["size_free"] for b in first["buffers"]):
-            graph = read(first)
-            assert lowtide.minimize(graph, allow=()).peak_bytes["device"] == max(_live(first))
+
+
+def _random_export(rng: Random) -> dict[str, Any]:
+    """Return an export with inputs, fused nodes, results with elements, overwritten buffers and outputs."""
+    buffers = [_buffer(f"in{k}", size, size, is_input=True) for k, size in enumerate(rng.choices(range(9), k=3))]
+    nodes: dict[str, list[str]] = {}
+    for _ in range(rng.randint(1, 12)):
+        deps = [b["name"] for b in buffers if (b["size_free"] or not b["size_alloc"]) and rng.random() < 0.3]
+        first, size = len(buffers), rng.randint(0, 9)
+        if rng.random() < 0.3:
+            sizes = rng.choices(range(1, 9), k=rng.randint(1, 3))
+            kept = rng.choice((0, 0, 5))
+            buffers.append(_buffer(f"b{first}", sum(sizes) + kept, 0, tuple(deps)))
+            nodes[f"n{first}"] = [f"b{first}"]
+            for place, element in enumerate(sizes, first + 1):
+                buffers.append(_buffer(f"b{place}", 0, element, (f"b{first}",), is_output=rng.random() < 0.2))
+                nodes[f"n{place}"] = [f"b{place}"]
+        elif rng.random() < 0.2:
+            names = [f"b{first}", f"b{first + 1}"]
+            buffers += [_buffer(name, size, size, tuple(deps)) for name in names]
+            nodes[f"n{first}"] = names
+        else:
+            size = rng.choice((0, size))
+            buffers.append(_buffer(f"b{first}", size, size, tuple(deps), is_output=rng.random() < 0.3))
+            nodes[f"n{first}"] = [f"b{first}"]
+    used = {dep for buffer in buffers for dep in buffer["deps"]}
+    for buffer in buffers[:3]:
+        buffer["is_output"] = buffer["name"] not in used or rng.random() < 0.3
+    return _export(*buffers, nodes=nodes)
+
+
+@given(st.randoms(use_true_random=False))
+def test_peaks_of_random_exports_are_those_of_a_slow_count_in_any_order(rng: Random) -> None:
+    document = _random_export(rng)
+    model = InductorExportModel(document)
+    assert model.graph.unmodeled == ()
+    for name in ("given", "dfs", "search"):
+        result = lowtide.minimize(model.graph, scheduler=name, in_place=False)
+        assert result.peak_bytes["device"] == max(_live(dict(model.apply(result.plan).document)))
 
 
 def test_what_frees_bytes_that_nothing_allocates_is_told() -> None:

@@ -35,13 +35,13 @@ def read_export(export: Export) -> Graph:
             if dep not in known:
                 raise GraphError(f"node {node.name!r} depends on {dep!r}, which is no buffer of the export")
         before = [writers[dep] for dep in deps if dep in writers and writers[dep] != place]
-        written = [buffer for name in own for buffer in allocated[name]]
+        written = dict.fromkeys(buffer for name in own for buffer in allocated[name])
         needed = [buffer for name in (*own, *deps) if name in known for buffer in freed[name]]
         builder.add_op(
             node.name,
             "node",
             reads=[buffer for buffer in dict.fromkeys(needed) if buffer not in written],
-            writes=written,
+            writes=list(written),
             after=sorted(set(before)),
             pure=False,  # an export does not tell what may run twice
         )

@@ -85,9 +85,8 @@ def read_interface(interface: GraphInterface, layout: MeshLayout | None) -> Tran
             after=sorted(ops[earlier] for earlier in set(waits[operation])),
             pure=False,  # an interface does not tell which operations may run twice
         )
-    return TranslatedInterface(
-        graph=builder.build(), operation_ids=np.asarray(order, np.int32), tensor_names=tuple(buffers)
-    )
+    ids = np.asarray(order, np.int32)
+    return TranslatedInterface(graph=builder.build(), operation_ids=ids, tensor_names=tuple(buffers))
 
 
 def _controls(interface: Any, name: str) -> Iterable[str]:
