@@ -37,6 +37,7 @@ class Listed:
     def get_tensor_size(self, tensor_name: str, partial_layout: Any = None, mesh_dimension_to_size: Any = None) -> Any:
         if partial_layout:
             assert self.on_device is not None
+            assert set(partial_layout.values()) == set(mesh_dimension_to_size)
             return self.on_device[tensor_name]
         return self.sizes[tensor_name]
 

@@ -19,7 +19,10 @@ from tests.frameworks.mesh_tensorflow.interfaces import Listed, of_case, of_mode
 
 MODELS = records("mesh_tensorflow_models.json.gz")
 ORDERS = records("mesh_tensorflow_orders.json.gz")
-LAYOUT: dict[str, Any] = {"partial_layout": {"batch": "rows"}, "mesh_dimension_to_size": {"rows": 4}}
+LAYOUT: dict[str, Any] = {
+    "partial_layout": {"batch": "rows", "heads": "columns", "d_ff": "columns", "vocab": "columns"},
+    "mesh_dimension_to_size": {"rows": 4, "columns": 2},
+}
 
 every_model = pytest.mark.parametrize("record", MODELS, ids=lambda record: record["model"])
 
