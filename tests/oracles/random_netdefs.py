@@ -8,7 +8,8 @@ import numpy as np
 from lowtide.caffe2 import Argument, NetDef, OperatorDef
 
 SIZE = 4
-ONE_INPUT = ("Relu", "Sigmoid", "Tanh", "Copy", "Softmax", "Negative")
+IN_PLACE = ("Relu", "Sigmoid", "Tanh", "Negative")
+ONE_INPUT = (*IN_PLACE, "Copy", "Softmax")
 TWO_INPUTS = ("Add", "Sub", "Mul", "Sum")
 
 
@@ -39,9 +40,12 @@ def random_netdef(rng: random.Random, n_ops: int) -> RandomNet:
         anew = written and rng.random() < 0.1
         name = read[0] if in_place else rng.choice(written) if anew else f"b{place}"
         if kind < 0.45:
-            op = OperatorDef(type=rng.choice(ONE_INPUT), input=read[:1], output=[name])
+            kinds = ONE_INPUT if name != read[0] else IN_PLACE
+            op = OperatorDef(type=rng.choice(kinds), input=read[:1], output=[name])
         elif kind < 0.8:
-            op = OperatorDef(type=rng.choice(TWO_INPUTS), input=read, output=[name])
+            read.sort(key=lambda blob: blob != name)  # a sum may write over its first input only
+            kinds = TWO_INPUTS if read[1] != name else TWO_INPUTS[:3]
+            op = OperatorDef(type=rng.choice(kinds), input=read, output=[name])
         elif kind < 0.9:
             parts = [f"b{place}.{half}" for half in "ab"]
             made.net.op.append(

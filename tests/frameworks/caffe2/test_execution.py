@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import lowtide
 from lowtide.caffe2 import Caffe2Model, NetDef, OperatorDef, memonger
+from lowtide.caffe2 import plan as plan_net
 from lowtide.frameworks.caffe2.nets.named import named_net
 from lowtide.share.dependences import predecessors
 from tests.frameworks.caffe2.benchmark_nets import load_nets
@@ -61,6 +62,7 @@ def test_plans_need_what_they_say_and_compute_the_same(made: RandomNet) -> None:
         assert measured.outputs_equal
         assert measured.after_bytes == plan.peak_bytes["device"]
         _stays_right(made.net, model.apply(plan), made.inputs(), in_parallel=False)
+    _stays_right(made.net, plan_net(made.net, made.shapes).net, made.inputs(), in_parallel=False)
 
 
 @pytest.mark.parametrize("name", ["two_losses", "unrolled_lstm", "inception", "residual"])

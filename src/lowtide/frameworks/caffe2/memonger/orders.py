@@ -1,32 +1,34 @@
 """The graph of ops that memonger orders, and its two orders."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lowtide.errors import UsageError
 from lowtide.frameworks.caffe2.nets.named import named_ops
 from lowtide.frameworks.caffe2.proto.netdef import NetDef
-from lowtide.share import NamedNet, interference_edges
+from lowtide.share import NamedNet, NamedOp, interference_edges
 from lowtide.share.net_orders import longest_path_order_of, topological_order_of
 
 
 class Edges:
     """The edges of a graph: to walk, to call, and by edge with the blobs that it stands for."""
 
-    def __init__(self, deps: Mapping[tuple[int, int], set[str]]) -> None:
-        self._deps = deps
+    def __init__(self, ops: tuple[NamedOp, ...]) -> None:
+        self._ops = ops
+        self._pairs = interference_edges(NamedNet(ops=ops))
 
     def __call__(self) -> list[tuple[int, int]]:
-        return list(self._deps)
+        return self._pairs
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        return iter(self._deps)
+        return iter(self._pairs)
 
     def __len__(self) -> int:
-        return len(self._deps)
+        return len(self._pairs)
 
     def __getitem__(self, edge: tuple[int, int]) -> dict[str, set[str]]:
-        return {"deps": self._deps[edge]}
+        before, after = edge
+        return {"deps": {*self._ops[before].outputs} & {*self._ops[after].inputs}}
 
 
 class InterferenceGraph:
@@ -34,15 +36,9 @@ class InterferenceGraph:
 
     def __init__(self, ops: Iterable[Any]) -> None:
         listed = list(ops)
-        named = named_ops(NetDef(op=listed))
         self.nodes: dict[int, dict[str, Any]] = {position: {"op": op} for position, op in enumerate(listed)}
         """Per position, its op."""
-        self.edges = Edges(
-            {
-                (before, after): {*named[before].outputs} & {*named[after].inputs}
-                for before, after in interference_edges(NamedNet(ops=named))
-            }
-        )
+        self.edges = Edges(named_ops(NetDef(op=listed)))
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.nodes)

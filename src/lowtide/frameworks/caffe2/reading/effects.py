@@ -9,14 +9,15 @@ from lowtide.frameworks.caffe2.shapes.rules import RULES
 FREE = "Free"
 IN_PLACE: Mapping[str, tuple[tuple[int, int], ...]] = {
     **dict.fromkeys(
-        ("Relu", "Sigmoid", "Tanh", "Copy", "Sum", "Exp", "Log", "Sqrt", "Negative", "Abs", "Sqr", "LeakyRelu", "Elu"),
-        ((0, 0),),
+        ("Relu", "Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Negative", "Sqr", "LeakyRelu", "Elu"), ((0, 0),)
     ),
-    **dict.fromkeys(("Clip", "Scale", "Reshape", "Flatten"), ((0, 0),)),
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), ((0, 0), (1, 0))),
+    **dict.fromkeys(("Clip", "Scale", "StopGradient", "Reshape", "Sum", "Div"), ((0, 0),)),
+    **dict.fromkeys(("Add", "Sub", "Mul"), ((0, 0), (1, 0))),
     **dict.fromkeys(("ReluGradient", "SigmoidGradient", "TanhGradient"), ((1, 0),)),
 }
-"""(input, output) pairs of kinds of ops whose kernels may write over an input, as Caffe2's schemas allow it."""
+"""(input, output) pairs of kinds of ops whose kernels may write over an input, as Caffe2's schemas allow it.
+
+MulGradient is not among them: its kernel gives wrong gradients in place."""
 _RANDOM = frozenset(("XavierFill", "MSRAFill", "GaussianFill", "UniformFill", "UniformIntFill"))
 _MUTATES_STATE = frozenset(("SpatialBN", "IndexFreeze"))
 
