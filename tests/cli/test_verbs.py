@@ -139,6 +139,17 @@ def test_optimize_writes_the_reordered_graph_file(
     assert result_of(lowtide("inspect", tmp_path / name, "--json"))["peak_bytes"] == {"device": 1211}
 
 
+def test_optimize_writes_the_export_of_inductor_in_the_best_order_and_cannot_measure_it(
+    lowtide: Command, inductor_export_file: Path, tmp_path: Path
+) -> None:
+    written = tmp_path / "better.json"
+    fields = result_of(lowtide("optimize", inductor_export_file, "-o", written, "--json"))
+    assert fields["peak_bytes"] == {"device": 98_320}
+    assert result_of(lowtide("inspect", written, "--json"))["peak_bytes"] == fields["peak_bytes"]
+    refused = lowtide("optimize", inductor_export_file, "--measure")
+    assert (refused.code, len(refused.complaints)) == (3, 1)
+
+
 def test_inspect_says_what_holds_memory_and_what_is_not_modeled(lowtide: Command, graph_file: Path) -> None:
     fields = result_of(lowtide("inspect", graph_file, "--json"))
     assert (fields["peak_bytes"], fields["persistent_bytes"]) == ({"device": 2210}, {"device": 5000})
