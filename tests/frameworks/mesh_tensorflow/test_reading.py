@@ -158,6 +158,7 @@ SIZES = {"x": 1, "y": 2}
         (_tensorflow_graph([None, 2]), {}, GraphError, "'x:0'"),
         (_tensorflow_graph(None), {}, GraphError, "'x:0'"),
         (MeshGraph([3]), {}, MalformedInputError, "operations"),  # pyright: ignore[reportArgumentType]
+        (MeshGraph([Operation("x"), Operation("x")]), {}, MalformedInputError, "unique"),
         (42, {}, UsageError, "int"),
         (None, {}, UsageError, "NoneType"),
     ],

@@ -60,11 +60,14 @@ class BareGraph:
 
     def __init__(self, operations: Iterable[Any], final: Iterable[str]) -> None:
         """Raise MalformedInputError for operations that have no names, inputs or outputs; UsageError for no tensor."""
+        listed = list(operations)
         try:
-            self._operations = {operation.name: operation for operation in operations}
+            self._operations = {operation.name: operation for operation in listed}
             self._tensors = {tensor.name: tensor for op in self._operations.values() for tensor in op.outputs}
         except AttributeError as error:
             raise MalformedInputError(f"the graph has something else than operations: {one_line(error)}") from None
+        if len(self._operations) < len(listed):
+            raise MalformedInputError("two operations of the graph have one name; names must be unique")
         self._final = set(final)
         unknown = sorted(self._final - self._tensors.keys())
         if unknown:
