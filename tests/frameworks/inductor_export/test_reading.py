@@ -135,6 +135,11 @@ def test_what_frees_bytes_that_nothing_allocates_is_told() -> None:
     assert graph.sizes.tolist() == [4, 1]
 
 
+def test_a_buffer_that_is_not_described_is_told() -> None:
+    graph = read(_export(_buffer("a", 4, 4), nodes={"op": ["a", "b"]}))
+    assert graph.unmodeled == ("buffer 'b' has a node that writes it and no size",)
+
+
 def test_fields_that_nobody_knows_stay() -> None:
     document = {"version": 3, **_export(_buffer("a", 4, 4, origin="mm"), _buffer("b", 4, 4))}
     document["nodes"][0]["stream"] = 7

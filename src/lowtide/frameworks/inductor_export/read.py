@@ -45,6 +45,8 @@ def read_export(export: Export) -> Graph:
             after=sorted(set(before)),
             pure=False,  # an export does not tell what may run twice
         )
+    undescribed = (name for node in export.nodes for name in dict.fromkeys(node.buffer_names) if name not in known)
+    unknown += [f"buffer {name!r} has a node that writes it and no size" for name in undescribed]
     for sentence in unknown:
         builder.note(sentence)
     return builder.build()
