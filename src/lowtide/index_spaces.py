@@ -6,7 +6,7 @@ All of them are plain ints that count from 0; a type checker does not tell them 
 from typing import TypeAlias
 
 OpId: TypeAlias = int
-"""An op of a graph: its position in program order."""
+"""An op of a graph, or of a net of named blobs: its position in program order."""
 BufferId: TypeAlias = int
 """A buffer of a graph: its position among the buffers."""
 SpaceId: TypeAlias = int

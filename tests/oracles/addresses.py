@@ -30,5 +30,5 @@ def _bytes(graph: Graph, row: Address) -> range:
 def _instants(graph: Graph, row: Address) -> set[int]:
     """Return the steps at which a row holds its bytes; inputs also hold them before the first step, at -1."""
     buffer = buffer_of(graph, row.buffer)
-    at_start = buffer.lifetime.exists_at_start and row.first_step == 0 and row.space == buffer.space
-    return {*range(row.first_step, row.last_step), *([-1] if at_start else [])}
+    at_start = buffer.lifetime.exists_at_start and row.first_step <= 0 and row.space == buffer.space
+    return {*range(max(row.first_step, 0), row.last_step), *([-1] if at_start else [])}

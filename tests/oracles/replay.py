@@ -59,7 +59,7 @@ class _Machine:
         self._arenas: list[Words] | None = None
         if addresses is not None:
             rows = list(addresses)
-            self._places = {(row.buffer, row.space, row.first_step): row.offset for row in rows}
+            self._places = {(row.buffer, row.space, max(row.first_step, 0)): row.offset for row in rows}
             ends = [0] * len(graph.spaces)
             for row in rows:
                 ends[row.space] = max(ends[row.space], row.offset + buffer_of(graph, row.buffer).size_bytes)

@@ -266,9 +266,18 @@ def test_inputs_that_are_freed_in_the_first_steps_hold_their_bytes_before_it() -
     graph = builder.build()
     plan = claim(graph, Plan.baseline(graph))
     assert plan.arena_bytes == {"device": 16}
+    assert all(row.first_step < row.last_step for row in plan.addresses)
     verify(graph, plan)
     with pytest.raises(VerificationError, match="overlaps"):
         verify(graph, replace(plan, addresses=tuple(replace(row, offset=0) for row in plan.addresses)))
+
+
+def test_an_address_beyond_all_memory_is_refused() -> None:
+    graph = _pair_graph()
+    plan = claim(graph, Plan.baseline(graph))
+    rows = (replace(plan.addresses[0], offset=2**63), *plan.addresses[1:])
+    with pytest.raises(VerificationError, match="where no memory reaches"):
+        verify(graph, replace(plan, addresses=rows, arena_bytes={}))
 
 
 def test_plans_of_callees_are_verified_and_their_peaks_count() -> None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from lowtide.analysis.lower_bounds import LowerBound, with_callee_floors
 from lowtide.analysis.problem import Problem
 from lowtide.graph import Graph, Lifetime
+from lowtide.index_spaces import BufferId, OpId, SpaceId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +22,12 @@ class BoundHolder:
 
 
 def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundHolder]:
-    """List what is live in every memory space where its bound is attained, largest first.
+    """List, per memory space, what is live where its bound is attained, largest first.
 
-    `bounds` are those of `lower_bounds`, one per memory space. While the op that sets a bound runs, what ran before it
-    in the best case is its minimum cut; what is live then adds up to the bound. A written buffer whose storage can be
-    taken over from an operand is left out; transient bytes are listed as "scratch of" the op. Where no op sets the
-    bound, what is listed is there before the first op or after the last one. O(n + e) per space.
+    `bounds` are those of `lower_bounds`, one per memory space. What is listed is live while the op that sets the bound
+    runs after exactly the ops of its minimum cut; it adds up to the bound. A written buffer that can take over the
+    storage of an operand is left out. Transient bytes are listed as "scratch of" the op. Where no op sets the bound,
+    the buffers before the first op or after the last one are listed. O(n + e) per space.
     """
     problem = with_callee_floors(problem)
     graph = problem.graph
@@ -45,12 +46,12 @@ def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundH
     return holders
 
 
-def _at_the_edges(graph: Graph, space: int) -> NDArray[np.bool_]:
+def _at_the_edges(graph: Graph, space: SpaceId) -> NDArray[np.bool_]:
     here = graph.buffer_spaces == space
     return max(graph.counted_at_start, graph.counted_at_end, key=lambda edge: int(graph.sizes[here & edge].sum()))
 
 
-def _at_op(problem: Problem, op: int, ran: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _at_op(problem: Problem, op: OpId, ran: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return per buffer whether it is live while the op runs when exactly `ran` has run."""
     graph, structure = problem.graph, problem.graph.structure
     exists = (structure.producers >= 0) & ran[structure.producers]
@@ -66,9 +67,9 @@ def _at_op(problem: Problem, op: int, ran: NDArray[np.bool_]) -> NDArray[np.bool
     return held
 
 
-def _is_taken_over(graph: Graph, op: int, written: int, ran: NDArray[np.bool_]) -> bool:
+def _is_taken_over(graph: Graph, op: OpId, written: BufferId, ran: NDArray[np.bool_]) -> bool:
     """Whether an op writes a buffer into the storage of an operand in the best case that the bound allows for."""
-    candidates: list[int] = []
+    candidates: list[BufferId] = []
     flat = graph.in_place[op].tolist()
     for read, target in zip(flat[::2], flat[1::2], strict=True):
         if (

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from lowtide.analysis.live_ranges import LiveRanges, live_ranges
 from lowtide.graph import Graph
 from lowtide.graph.transient import transient_bytes
+from lowtide.index_spaces import StepIndex
 from lowtide.plan import Plan, StepKind
 
 _KnownPeaks = dict[tuple[int, int], dict[str, int]]
@@ -32,7 +33,7 @@ class Footprint:
         return dict(zip(self.spaces, self.live.max(axis=0).tolist(), strict=True))
 
     @property
-    def peak_steps(self) -> dict[str, int]:
+    def peak_steps(self) -> dict[str, StepIndex]:
         """Per space, the first step that reaches the peak; -1 means before the first step."""
         return dict(zip(self.spaces, (self.live.argmax(axis=0) - 1).tolist(), strict=True))
 
@@ -63,7 +64,7 @@ def _simulate(graph: Graph, plan: Plan, known: _KnownPeaks) -> Footprint:
 def callee_peaks(
     graph: Graph, plans: Mapping[str, Plan], settled: Mapping[str, Mapping[str, int]] | None = None
 ) -> dict[str, Mapping[str, int]]:
-    """Return the peak of every callee by name: settled already, under its plan, or in its program order."""
+    """Return the peak of every callee by name: the settled one, else that of its plan, else of its program order."""
     return _callee_peaks(graph, plans, settled or {}, {})
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from lowtide.analysis.footprint import simulate
 from lowtide.analysis.live_ranges import LiveRanges
 from lowtide.graph import Graph, Lifetime
+from lowtide.index_spaces import BufferId, SpaceId, StepIndex
 from lowtide.plan import Plan, Run, StepKind
 
 _MOST_READERS = 3
@@ -29,8 +30,8 @@ class Holder:
     last_use: str | None
     """The last op that touches it before it is freed; None when none does."""
     kept_alive_by: tuple[str, ...]
-    """The next ops that still need it, up to three and how many more, or why it stays: "output", "the caller"; the op
-    that is just writing it where nothing reads it afterwards."""
+    """Why it is there: up to three ops that read it next, and how many more; then "output" or "the caller" where it
+    stays to the end. Where none of these is there, the op that touched it last."""
 
 
 def holders_at_peak(graph: Graph, plan: Plan) -> list[Holder]:
@@ -75,13 +76,13 @@ def holders_at_peak(graph: Graph, plan: Plan) -> list[Holder]:
 class _Use:
     """A run that allocates or touches a buffer."""
 
-    step: int
+    step: StepIndex
     reads: bool
-    until: int
+    until: StepIndex
     """The least end of a residency this use can belong to: a run that hands the storage on ends it at its own step."""
 
 
-def _resident_at(graph: Graph, ranges: LiveRanges, space: int, step: int) -> NDArray[np.intp]:
+def _resident_at(graph: Graph, ranges: LiveRanges, space: SpaceId, step: StepIndex) -> NDArray[np.intp]:
     """Return the rows of the residencies that hold bytes in a space at a step, or before the first one (-1)."""
     resident = (ranges.first_steps <= max(step, 0)) & (ranges.last_steps > step) & (ranges.spaces == space)
     if step < 0:
@@ -90,8 +91,8 @@ def _resident_at(graph: Graph, ranges: LiveRanges, space: int, step: int) -> NDA
     return np.flatnonzero(resident & (graph.sizes[ranges.buffers] > 0))
 
 
-def _uses_by_buffer(graph: Graph, plan: Plan, wanted: NDArray[np.int32]) -> dict[int, list[_Use]]:
-    uses: dict[int, list[_Use]] = {buffer: [] for buffer in wanted.tolist()}
+def _uses_by_buffer(graph: Graph, plan: Plan, wanted: NDArray[np.int32]) -> dict[BufferId, list[_Use]]:
+    uses: dict[BufferId, list[_Use]] = {buffer: [] for buffer in wanted.tolist()}
     allocates, touches = list(graph.structure.allocates), list(graph.structure.touches)
     for step, row in enumerate(plan.steps()):
         if isinstance(row, Run):
@@ -105,11 +106,13 @@ def _uses_by_buffer(graph: Graph, plan: Plan, wanted: NDArray[np.int32]) -> dict
     return uses
 
 
-def _holder(graph: Graph, plan: Plan, space: str, buffer: int, first: int, peak: int, uses: Sequence[_Use]) -> Holder:
+def _holder(
+    graph: Graph, plan: Plan, space: str, buffer: BufferId, first: StepIndex, peak: StepIndex, uses: Sequence[_Use]
+) -> Holder:
     lifetime = Lifetime(int(graph.lifetimes[buffer]))
     producer = int(graph.structure.producers[buffer])
 
-    def name_at(step: int) -> str:
+    def name_at(step: StepIndex) -> str:
         return graph.op_names[int(plan.targets[step])]
 
     later = [name_at(use.step) for use in uses if use.reads and use.step >= peak]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from lowtide import _native
 from lowtide.analysis.problem import Order, Problem
 from lowtide.graph import Graph
+from lowtide.index_spaces import OpId, SpaceId
 
 MOST_WORK = 200_000_000
 """Arcs that the flows of one bound may look at; a few seconds at most."""
@@ -20,7 +21,7 @@ class LowerBound:
 
     space: str
     peak_bytes: int
-    op: int | None
+    op: OpId | None
     """The op that cannot run with less; None when the inputs or the outputs alone need that much."""
     before: NDArray[np.bool_] | None = field(default=None, compare=False, repr=False)
     """Per op, whether it runs before that op in the case that needs least; None where there is no such op."""
@@ -48,12 +49,12 @@ class CalleeBounds:
 def lower_bounds(problem: Problem, orders: Iterable[Order], callees: CalleeBounds | None = None) -> list[LowerBound]:
     """Return, per memory space, the most that any single op needs while it runs, whatever the order.
 
-    What runs before an op is closed under predecessors, holds its ancestors and none of its descendants; live bytes
-    are submodular over such sets, so the least is a minimum cut (one flow over the ops incomparable with it). The
-    bound is the largest such value over all ops: ops are tried from the worst of the given orders on, and an op that
-    needs no more than the bound in some known order cannot raise it, so usually one flow is enough. Before the first
-    op all inputs are there, after the last one all outputs. With in-place pairs the best case is assumed where an op
-    can choose. Stops early, with a weaker bound, after `MOST_WORK` arcs. `callees` are the bounds found already.
+    What runs before an op is closed under predecessors, holds its ancestors and none of its descendants. Live bytes
+    are submodular over such sets, so the least is a minimum cut: one flow over the ops incomparable with it. The bound
+    is the largest such value over all ops. Ops are tried from the worst of the given orders on. An op that needs no
+    more than the bound in some known order cannot raise it, so usually one flow is enough. All inputs are there before
+    the first op, all outputs after the last one. Where an op can choose among in-place pairs, the best case is assumed.
+    After `MOST_WORK` arcs it stops early, with a weaker bound. `callees` are the bounds found already.
     """
     problem = with_callee_floors(problem, callees)
     profiles = [_profile_by_op(problem, order) for order in orders]
@@ -90,7 +91,7 @@ def _profile_by_op(problem: Problem, order: Order) -> np.ndarray[tuple[int, int]
     return profile
 
 
-def bytes_at_the_edges(graph: Graph, space: int) -> int:
+def bytes_at_the_edges(graph: Graph, space: SpaceId) -> int:
     """Return what a memory space holds before the first op or after the last one, whichever is more."""
     here = graph.buffer_spaces == space
     return max(int(graph.sizes[here & counted].sum()) for counted in (graph.counted_at_start, graph.counted_at_end))

@@ -38,7 +38,7 @@ class Problem:
     in_place: bool = True
     """Whether optional in-place pairs may be taken."""
     callee_peaks: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
-    """Bytes per space name that callees count with instead, by callee: what a bound knows where no plan is chosen."""
+    """By callee, bytes per space name that count in place of its plan's peak, for bounds: no plan is chosen there."""
 
     @cached_property
     def transient(self) -> NDArray[np.int64]:

@@ -7,13 +7,14 @@ from numpy.typing import NDArray
 
 from lowtide.graph import Graph, Lifetime
 from lowtide.graph.reruns import may_run_twice
+from lowtide.index_spaces import BufferId, OpId, Place
 from lowtide.plan import Free, Plan, Run, Step
 
 
 def rerunnable_ops(graph: Graph) -> NDArray[np.bool_]:
     """Return, per op, whether it can run again whenever what it reads is resident. O(n + e).
 
-    It must be one that may run twice at all (`graph.reruns`), and nothing may write what it reads or writes after it.
+    It must be one that may run twice at all (`graph.reruns`), and nothing after it may write what it reads or writes.
     """
     last_writer = np.full(graph.n_buffers, -1, np.int64)
     for rows in (graph.writes, graph.mutates):
@@ -27,16 +28,16 @@ def rerunnable_ops(graph: Graph) -> NDArray[np.bool_]:
 
 def plan_of_runs(
     graph: Graph,
-    runs: Sequence[int],
+    runs: Sequence[OpId],
     *,
-    before: Mapping[int, Sequence[Step]] | None = None,
-    after: Mapping[int, Sequence[Step]] | None = None,
+    before: Mapping[Place, Sequence[Step]] | None = None,
+    after: Mapping[Place, Sequence[Step]] | None = None,
 ) -> Plan:
     """Build the plan that runs ops in this sequence and frees each residency of a buffer right after its last use.
 
-    An op that occurs again writes its buffers anew; between the last use of the old contents and the rerun they take
-    no memory. Outputs stay from their first run on. `before` and `after` add steps around a position in `runs`, before
-    its run and after its frees. The plan is not checked, `verify` does that. O(runs + e).
+    An op that occurs again writes its buffers anew; from the last use of the old contents to the rerun they take no
+    memory. Outputs stay from their first run on. `before` and `after` add steps at a place in `runs`: before its run,
+    and after its frees. The plan is not checked, `verify` does that. O(runs + e).
     """
     frees = _frees(graph, runs)
     steps: list[Step] = [Free(buffer) for buffer in _never_used(graph)]
@@ -48,12 +49,12 @@ def plan_of_runs(
     return Plan.from_steps(graph, steps)
 
 
-def _frees(graph: Graph, runs: Sequence[int]) -> list[list[int]]:
+def _frees(graph: Graph, runs: Sequence[OpId]) -> list[list[BufferId]]:
     """Per position in `runs`, the buffers whose contents nobody reads after it; found from the last run backward."""
     allocates, touches = list(graph.structure.allocates), list(graph.structure.touches)
     freeable = graph.freeable.tolist()
     needed = [False] * graph.n_buffers
-    frees: list[list[int]] = [[] for _ in runs]
+    frees: list[list[BufferId]] = [[] for _ in runs]
     for position in range(len(runs) - 1, -1, -1):
         op = runs[position]
         for buffer in (*touches[op], *allocates[op]):
@@ -67,6 +68,6 @@ def _frees(graph: Graph, runs: Sequence[int]) -> list[list[int]]:
     return frees
 
 
-def _never_used(graph: Graph) -> list[int]:
+def _never_used(graph: Graph) -> list[BufferId]:
     used = np.diff(graph.structure.users.offsets) > 0
     return np.flatnonzero((graph.lifetimes == Lifetime.DONATED) & ~used).tolist()

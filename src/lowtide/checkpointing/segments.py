@@ -9,17 +9,18 @@ from lowtide.analysis import simulate
 from lowtide.checkpointing.runs import plan_of_runs, rerunnable_ops
 from lowtide.errors import UsageError
 from lowtide.graph import Graph
+from lowtide.index_spaces import OpId
 from lowtide.plan import Plan, verify
 
 
-def segment_plan(graph: Graph, *, backward_from: int | None = None, n_segments: int | None = None) -> Plan:
+def segment_plan(graph: Graph, *, backward_from: OpId | None = None, n_segments: int | None = None) -> Plan:
     """Return the verified plan that keeps only what segments of the forward pass hand on and runs the rest again.
 
-    `backward_from` is the first op of the backward pass, by default the op at the peak of the program: there a
-    training step turns. The ops before it are cut into `n_segments` of equal count, by default the square root of
-    that count, rounded up; the last one, which the backward pass reads at once, drops nothing. When the backward pass
-    first reads something that a segment dropped, all that it reads of this segment is computed again, in program
-    order. Ops that cannot run twice keep their results. Raises UsageError for numbers out of range.
+    `backward_from` is the first op of the backward pass, by default the op at the peak of the program, where a training
+    step turns. The ops before it are cut into `n_segments` with as many ops each, by default the square root of all of
+    them, rounded up. The last segment, which the backward pass reads at once, drops nothing. When the backward pass
+    first reads something that a segment dropped, all that it reads of this segment is computed again, in program order.
+    Ops that cannot run twice keep their results. Raises UsageError for numbers out of range.
 
     Source: Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost. O(n + e). On a chain of n equal ops the
     peak is in O(sqrt(n)) for one more forward pass; on other graphs nothing is guaranteed.
@@ -37,7 +38,7 @@ def segment_plan(graph: Graph, *, backward_from: int | None = None, n_segments: 
     return plan
 
 
-def _turn(graph: Graph) -> int:
+def _turn(graph: Graph) -> OpId:
     """Return the op at the peak of the program in the first memory space; the number of ops where inputs are the peak.
 
     Everything counts as forward pass then, and nothing is dropped.
@@ -48,12 +49,12 @@ def _turn(graph: Graph) -> int:
     return graph.n_ops if step < 0 else int(plan.targets[step])
 
 
-def _runs(graph: Graph, turn: int, segment_of: NDArray[np.int64]) -> list[int]:
+def _runs(graph: Graph, turn: OpId, segment_of: NDArray[np.int64]) -> list[OpId]:
     """Return the program with the dropped part of a segment run again where the backward pass first reads it."""
     again = _dropped_by_segment(graph, turn, segment_of)
-    producers: list[int] = graph.structure.producers.tolist()
+    producers: list[OpId] = graph.structure.producers.tolist()
     rerun = {op: segment for segment, ops in enumerate(again) for op in ops}
-    runs: list[int] = []
+    runs: list[OpId] = []
     done: set[int] = set()
     for op, touches in enumerate(graph.structure.touches):
         if op >= turn:
@@ -66,7 +67,7 @@ def _runs(graph: Graph, turn: int, segment_of: NDArray[np.int64]) -> list[int]:
     return runs
 
 
-def _dropped_by_segment(graph: Graph, turn: int, segment_of: NDArray[np.int64]) -> list[list[int]]:
+def _dropped_by_segment(graph: Graph, turn: OpId, segment_of: NDArray[np.int64]) -> list[list[OpId]]:
     """Per segment, the ops to run again: those whose results leave the segment only for the backward pass, and the
     ops of the segment that these need."""
     segments: list[int] = segment_of.tolist()
@@ -74,8 +75,8 @@ def _dropped_by_segment(graph: Graph, turn: int, segment_of: NDArray[np.int64]) 
     may_drop: list[bool] = (rerunnable_ops(graph) & (segment_of < last)).tolist()
     structure = graph.structure
     allocates, touches, users = list(structure.allocates), list(structure.touches), list(structure.users)
-    producers: list[int] = graph.structure.producers.tolist()
-    again: list[list[int]] = [[] for _ in range(max(segments, default=0) + 1)]
+    producers: list[OpId] = graph.structure.producers.tolist()
+    again: list[list[OpId]] = [[] for _ in range(max(segments, default=0) + 1)]
     wanted = [False] * graph.n_ops
     for op in range(turn - 1, -1, -1):
         readers = [user for buffer in allocates[op] for user in users[buffer]]

@@ -13,10 +13,9 @@ from lowtide.graph import Graph
 
 
 def eager_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
-    """Return the seconds of every op as its reader priced it, who knows shapes, else from sizes. O(n + e).
+    """Return the seconds of every op: the prices of the graph's reader, else an estimate from sizes. O(n + e).
 
-    From sizes: the larger of the time to move the op's buffers and the time for its arithmetic, plus the start of a
-    kernel.
+    The estimate is the start of a kernel plus the larger of two times: to move the op's buffers, and to compute.
     """
     if carries_costs(graph):
         return graph.cost
@@ -26,9 +25,8 @@ def eager_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
 def fused_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
     """Return the seconds of every op when a compiler fuses pointwise ops with their neighbors. O(n + e).
 
-    Of a pointwise op only the share of its arithmetic is left: it starts no kernel, and what it reads is there
-    already. All others cost what they cost eagerly. The share is the machine's, so that prices of a reader for
-    another machine shrink alike.
+    A pointwise op keeps only the share of its arithmetic: it starts no kernel, and what it reads is there already. Any
+    other op keeps its eager price. The share is that on `machine`, so that prices for another machine shrink alike.
     """
     seconds = eager_seconds(graph, machine).copy()
     for op, (kind, (traffic, flops)) in enumerate(zip(graph.op_kinds, work_of_ops(graph), strict=True)):
@@ -40,9 +38,8 @@ def fused_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
 def arithmetic_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
     """Return the seconds that every op's floating-point operations take; memory traffic and starts are free. O(n + e).
 
-    An op has the operations that the graph says it has, as a reader counts who knows shapes. Where the graph says
-    nothing they are estimated from sizes; an op of unknown kind, a copy among them, has one for every element of four
-    bytes that it writes, so that even what computes nothing does not run again in vain.
+    Operations are those that the graph's reader counted, else they are estimated from sizes. An op of unknown kind,
+    such as a copy, counts as one operation per four bytes it writes: if it were free, it would run again in vain.
     """
     counted: list[float] = graph.flops.tolist()
     for op, (read, written) in enumerate(operand_sizes(graph)):

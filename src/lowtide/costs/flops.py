@@ -15,8 +15,8 @@ def estimate_flops(kind: str, reads: Sequence[int], writes: Sequence[int]) -> fl
     """Estimate what an op computes from the sizes of what it reads and writes, in bytes and in argument order.
 
     Exact for a product of two matrices, whose three sizes determine its dimensions, and for a convolution with a bias.
-    Without a bias a convolution is taken for one with a 3 x 3 kernel and stride 1; a batched product is overestimated
-    by the square root of the batch. Kinds that are not known compute nothing beside their memory traffic.
+    A convolution without a bias is taken for one with a 3 x 3 kernel and stride 1. A batched product is overestimated
+    by the square root of the batch. Ops of unknown kind compute nothing.
     """
     name = plain_kind(kind)
     results = [size / ELEMENT_BYTES for size in writes if size]

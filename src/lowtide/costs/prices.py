@@ -21,7 +21,7 @@ class Prices:
     seconds: NDArray[np.float64]
     """One entry per op; a price covers one run of what the op calls."""
     callees: Mapping[str, "Prices"] = field(default_factory=dict[str, "Prices"])
-    """Prices of subgraphs by name, nested ones included; one without prices has its own costs."""
+    """Prices of subgraphs by name, nested ones included. A subgraph that is missing keeps its own costs."""
     device: str = ""
     """What was measured, in words; empty for estimates."""
     estimated: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Prices:
     def applied_to(self, graph: Graph) -> Graph:
         """Return the graph with these prices as its costs, for planners that read them there.
 
-        It has another fingerprint. A plan made for it is one for the original graph when it is given that fingerprint.
+        The result has another fingerprint. A plan made for it fits the original graph once it carries that graph's.
         """
         return replace(graph, cost=self.seconds)
 
@@ -45,5 +45,5 @@ def given_prices(graph: Graph) -> Prices:
 
 
 def carries_costs(graph: Graph) -> bool:
-    """Return whether whoever made the graph priced its ops: any cost but 1.0, which stands for unknown."""
+    """Return whether the graph's ops were priced: some cost is not 1.0, which stands for unknown."""
     return bool((graph.cost != 1.0).any())

@@ -11,7 +11,7 @@ from lowtide.graph.graph import Graph
 from lowtide.graph.lifetime import Lifetime
 from lowtide.graph.op import Op, op_columns
 from lowtide.graph.space import Space
-from lowtide.index_spaces import OpId
+from lowtide.index_spaces import BufferId, OpId, SpaceId
 
 
 class GraphBuilder:
@@ -27,7 +27,7 @@ class GraphBuilder:
         self._buffer_names: list[str] = []
         self._sizes: list[int] = []
         self._lifetimes: list[int] = []
-        self._buffer_spaces: list[int] = []
+        self._buffer_spaces: list[SpaceId] = []
         self._ops: list[Op] = []
         self._subgraphs: dict[str, Graph] = {}
         self._notes: list[str] = []
@@ -39,8 +39,8 @@ class GraphBuilder:
         capacity_bytes: int | None = None,
         alignment: int = 1,
         bandwidth_bytes_per_s: Mapping[str, float] | None = None,
-    ) -> int:
-        """Add a memory space and return its id; without any, buffers live in one space named "device"."""
+    ) -> SpaceId:
+        """Add a memory space and return its id. A graph that is given none has one, named "device"."""
         self._spaces.append(
             Space(
                 name=name,
@@ -52,8 +52,8 @@ class GraphBuilder:
         return len(self._spaces) - 1
 
     def add_buffer(
-        self, name: str, size_bytes: int, lifetime: Lifetime = Lifetime.INTERMEDIATE, *, space: int = 0
-    ) -> int:
+        self, name: str, size_bytes: int, lifetime: Lifetime = Lifetime.INTERMEDIATE, *, space: SpaceId = 0
+    ) -> BufferId:
         """Add a buffer and return its id."""
         self._buffer_names.append(name)
         self._sizes.append(size_bytes)
@@ -69,7 +69,7 @@ class GraphBuilder:
         self._lifetimes.extend(graph.lifetimes.tolist())
         self._buffer_spaces.extend(graph.buffer_spaces.tolist())
 
-    def set_lifetime(self, buffer: int, lifetime: Lifetime) -> None:
+    def set_lifetime(self, buffer: BufferId, lifetime: Lifetime) -> None:
         """Change the lifetime class of a buffer added before."""
         self._lifetimes[buffer] = lifetime
 
@@ -78,11 +78,11 @@ class GraphBuilder:
         name: str,
         kind: str,
         *,
-        reads: Sequence[int] = (),
-        writes: Sequence[int] = (),
-        mutates: Sequence[int] = (),
-        after: Sequence[int] = (),
-        in_place: Iterable[tuple[int, int]] = (),
+        reads: Sequence[BufferId] = (),
+        writes: Sequence[BufferId] = (),
+        mutates: Sequence[BufferId] = (),
+        after: Sequence[OpId] = (),
+        in_place: Iterable[tuple[BufferId, BufferId]] = (),
         scratch_bytes: int = 0,
         pure: bool = True,
         ordered: bool = False,
@@ -90,12 +90,12 @@ class GraphBuilder:
         flops: float | None = None,
         callees: Sequence[str] = (),
         device: str | None = None,
-    ) -> int:
+    ) -> OpId:
         """Add an op at the end of the program and return its id.
 
-        `mutates` are existing buffers the op writes into; `in_place` are (read buffer, written buffer) pairs the op
-        may use when the read one dies at it and both have one size; `flops` are floating-point operations, None where
-        they are not known.
+        `mutates` are existing buffers that the op writes into. `in_place` are pairs (read buffer, written buffer) of
+        one size, which the op may use where the read one dies at it. `cost` is in seconds, 1.0 where unknown; `flops`
+        are floating-point operations, None where unknown.
         """
         return self.add(
             Op(

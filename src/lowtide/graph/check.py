@@ -11,6 +11,7 @@ from lowtide.graph.graph import Graph
 from lowtide.graph.lifetime import Lifetime
 from lowtide.graph.rows import Rows
 from lowtide.graph.structure import ReadBeforeWriteError
+from lowtide.index_spaces import OpId
 
 _MOST_SUBGRAPHS = 4096
 _DEEPEST_CALL = 64
@@ -19,7 +20,7 @@ _MOST_AT_ONCE = 2**62
 
 
 def check_graph(graph: Graph) -> None:
-    """Raise GraphError for the first thing that makes the graph no valid program. O(n + e)."""
+    """Check that a graph is a valid program; raises GraphError for the first thing that is wrong. O(n + e)."""
     _check_names("memory space", [space.name for space in graph.spaces])
     _check_names("buffer", graph.buffer_names)
     _check_names("op", graph.op_names)
@@ -120,10 +121,10 @@ def _check_ops(graph: Graph) -> None:
 def _check_ids(graph: Graph, what: str, rows: Rows) -> None:
     wrong = rows.values >= graph.n_buffers
     if wrong.any():
-        place = int(wrong.argmax())
-        op = graph.op_names[int(rows.owners()[place])]
+        first = int(wrong.argmax())
+        op = graph.op_names[int(rows.owners()[first])]
         raise GraphError(
-            f"graph {graph.name!r}: op {op!r} {what} buffer {rows.values[place]}, but there are only "
+            f"graph {graph.name!r}: op {op!r} {what} buffer {rows.values[first]}, but there are only "
             f"{graph.n_buffers} buffers, counted from 0"
         )
 
@@ -173,7 +174,7 @@ def _check_spaces_match(graph: Graph, name: str, callee: Graph) -> None:
             raise GraphError(f"graph {name!r} uses memory space {space.name!r}, which its caller does not have")
 
 
-def _name(graph: Graph, op: int) -> str:
+def _name(graph: Graph, op: OpId) -> str:
     return repr(graph.op_names[op]) if op < graph.n_ops else f"number {op}"
 
 

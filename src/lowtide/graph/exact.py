@@ -1,4 +1,4 @@
-"""Numbers of any size as arrays, or a sentence that says which one no array can hold."""
+"""Numbers from outside as arrays. Where no array can hold one, the error names it."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from lowtide.errors import GraphError
 from lowtide.graph.rows import Rows
+from lowtide.index_spaces import SpaceId
 
 LARGEST = 2**63 - 1
 MOST_IDS = 2**31 - 1
@@ -24,7 +25,7 @@ def exact_sizes(values: Sequence[int], what: str, names: Sequence[str]) -> NDArr
     return np.asarray(values, np.int64)
 
 
-def exact_spaces(values: Sequence[int], names: Sequence[str]) -> NDArray[np.int16]:
+def exact_spaces(values: Sequence[SpaceId], names: Sequence[str]) -> NDArray[np.int16]:
     """Turn memory space ids into an array; raises GraphError for an id beyond any space."""
     for position, value in enumerate(values):
         if not 0 <= value < MOST_SPACES:

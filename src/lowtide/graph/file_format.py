@@ -40,7 +40,7 @@ class BufferRecord(_GraphFileRecord, rename={"lifetime": "class"}):
     space: str | None = None
 
     def __post_init__(self) -> None:
-        """Do nothing, in Python: there signals are looked at, so that Ctrl-C is heeded while millions are decoded."""
+        """Do nothing. Python looks at signals in its own calls, so Ctrl-C works while millions are decoded."""
 
 
 class GraphRecord(_GraphFileRecord):

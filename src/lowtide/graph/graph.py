@@ -13,6 +13,7 @@ from lowtide.graph.op import OpColumns
 from lowtide.graph.rows import Ids
 from lowtide.graph.space import Space
 from lowtide.graph.structure import Structure, derive_structure
+from lowtide.index_spaces import BufferId, SpaceId
 
 Mask = NDArray[np.bool_]
 
@@ -21,11 +22,11 @@ Mask = NDArray[np.bool_]
 class Buffer:
     """One buffer, as people look at it."""
 
-    id: int
+    id: BufferId
     name: str
     size_bytes: int
     lifetime: Lifetime
-    space: int
+    space: SpaceId
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -81,7 +82,7 @@ class Graph(OpColumns):
 
     @cached_property
     def exists_at_end(self) -> Mask:
-        """Per buffer, whether it is there after the last op, whatever the plan."""
+        """Per buffer, whether every plan must leave it there after the last op."""
         return self._in_classes(lambda lifetime: not lifetime.freeable)
 
     @cached_property
@@ -91,7 +92,7 @@ class Graph(OpColumns):
 
     @cached_property
     def counted_at_end(self) -> Mask:
-        """Per buffer, whether the peak counts it after the last op, whatever the plan."""
+        """Per buffer, whether every plan leaves it there after the last op and the peak counts it."""
         return self._in_classes(lambda lifetime: not lifetime.freeable and not lifetime.persistent)
 
     @cached_property
@@ -129,8 +130,11 @@ class Graph(OpColumns):
 
     @cached_property
     def most_bytes(self) -> int:
-        """What no plan can exceed at once, by far: every buffer twice, since a rerun writes beside what is there, and
-        the largest scratch and callee of any op."""
+        """Bytes that no plan can exceed, a loose bound.
+
+        It is every buffer twice, since a rerun writes beside the old copy, plus the most that an op's scratch and
+        callees take.
+        """
         transient = int(self.scratch.max(initial=0))
         for op, names in enumerate(self.callees):
             if names:
@@ -159,7 +163,7 @@ class Graph(OpColumns):
             digest.update(f"{name} {self.subgraphs[name].fingerprint}\n".encode())
         return digest.hexdigest()
 
-    def buffer(self, buffer: int) -> Buffer:
+    def buffer(self, buffer: BufferId) -> Buffer:
         """Return one buffer by id."""
         return Buffer(
             id=buffer,

@@ -21,11 +21,11 @@ class Op(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_def
 
     name: str
     kind: str
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    mutates: tuple[int, ...] = ()
-    after: tuple[int, ...] = ()
-    in_place: tuple[tuple[int, int], ...] = ()
+    reads: tuple[BufferId, ...]
+    writes: tuple[BufferId, ...]
+    mutates: tuple[BufferId, ...] = ()
+    after: tuple[OpId, ...] = ()
+    in_place: tuple[tuple[BufferId, BufferId], ...] = ()
     scratch_bytes: int = 0
     pure: bool = True
     ordered: bool = False
@@ -35,7 +35,7 @@ class Op(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_def
     device: str | None = None
 
     def __post_init__(self) -> None:
-        """Do nothing, in Python: there signals are looked at, so that Ctrl-C is heeded while millions are decoded."""
+        """Do nothing. Python looks at signals in its own calls, so Ctrl-C works while millions are decoded."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,7 +55,7 @@ class OpColumns:
     scratch: NDArray[np.int64]
     """Bytes every op needs while it runs, callees not counted."""
     pure: NDArray[np.bool_]
-    """Whether the op may run twice."""
+    """Whether the op computes the same from the same. `graph.reruns` says which ops may run twice."""
     ordered: NDArray[np.bool_]
     """Whether the op keeps its place among all ordered ops."""
     cost: NDArray[np.float64]
@@ -65,6 +65,7 @@ class OpColumns:
     callees: Sequence[tuple[str, ...]]
     """Names of the graphs that the op calls."""
     devices: Sequence[str | None]
+    """Where every op runs, by name; None where nobody said."""
 
     def op(self, op: OpId) -> Op:
         """Return one op by id."""
@@ -100,7 +101,7 @@ class OpColumns:
         return list(zip(flat[::2], flat[1::2], strict=True))
 
     def take_ops(self: OpColumnsT, order: Ids) -> OpColumnsT:
-        """Return the same program with the given ops in the given order; what they wait for keeps its old numbers."""
+        """Return the given ops as a program, in this order. `after` still holds their old ids."""
         taken: dict[str, Any] = {}
         for column in fields(OpColumns):
             values = getattr(self, column.name)

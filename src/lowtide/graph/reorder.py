@@ -21,7 +21,7 @@ def is_valid_order(graph: Graph, order: NDArray[np.integer]) -> bool:
 
 
 def reorder_graph(graph: Graph, order: NDArray[np.int32]) -> Graph:
-    """Return the graph with its ops in `order`, a permutation that respects all dependencies; buffers stay as they are.
+    """Return the graph with its ops in `order`, a permutation that respects all dependencies; buffers keep their ids.
 
     Raises GraphError when the order breaks a control edge or reads what is not written yet. O(n + e).
     """

@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 
 from lowtide import _native
 from lowtide.graph.rows import Ids, Rows
+from lowtide.index_spaces import BufferId, OpId
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Structure:
-    """Derived rows of a graph; every list is free of repeats and in ascending order unless it says otherwise."""
+    """What follows from a graph's program order; every list is ascending and without repeats."""
 
     allocates: Rows
     """Per op, the buffers it writes first."""
@@ -31,8 +32,8 @@ class Structure:
 class ReadBeforeWriteError(Exception):
     """An op touches a buffer that nothing has written yet."""
 
-    op: int
-    buffer: int
+    op: OpId
+    buffer: BufferId
 
 
 def derive_structure(

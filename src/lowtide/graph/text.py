@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from lowtide.graph.graph import Graph
 from lowtide.graph.op import Op
+from lowtide.index_spaces import BufferId, OpId
 
 
 def format_graph(graph: Graph) -> str:
@@ -22,14 +23,14 @@ def _format_own(graph: Graph) -> list[str]:
         lines.append(f"  space {space.name} {capacity} align {space.alignment}")
     for number in range(graph.n_buffers):
         buffer = graph.buffer(number)
-        place = graph.spaces[buffer.space].name
-        lines.append(f"  %{number} {buffer.name}: {buffer.size_bytes} B {buffer.lifetime.name.lower()} in {place}")
+        home = graph.spaces[buffer.space].name
+        lines.append(f"  %{number} {buffer.name}: {buffer.size_bytes} B {buffer.lifetime.name.lower()} in {home}")
     lines.extend(f"  {_format_op(number, op)}" for number, op in enumerate(graph.ops()))
     lines.extend(f"  not modeled: {sentence}" for sentence in graph.unmodeled)
     return lines
 
 
-def _format_op(number: int, op: Op) -> str:
+def _format_op(number: OpId, op: Op) -> str:
     parts = [f"#{number} {op.name}: {_buffers(op.writes)} = {op.kind}({_buffers(op.reads)})"]
     if op.mutates:
         parts.append(f"mutates {_buffers(op.mutates)}")
@@ -48,5 +49,5 @@ def _format_op(number: int, op: Op) -> str:
     return ", ".join(parts)
 
 
-def _buffers(ids: Iterable[int]) -> str:
+def _buffers(ids: Iterable[BufferId]) -> str:
     return " ".join(f"%{buffer}" for buffer in ids) or "-"

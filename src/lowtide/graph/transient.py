@@ -12,10 +12,10 @@ RESULT_IS_BODY_ROOT = frozenset({"while", "call", "conditional"})
 
 
 def transient_bytes(graph: Graph, callee_peaks: Mapping[str, Mapping[str, int]]) -> NDArray[np.int64]:
-    """Return bytes per op and memory space, shape (ops, spaces), that are needed beyond buffers while the op runs.
+    """Return the bytes that every op needs beside buffers while it runs, shape (ops, spaces).
 
-    `callee_peaks` holds, for every callee by name, its own peak per space name. The largest callee counts; for a
-    while, call or conditional it replaces the op's result instead of adding to it.
+    `callee_peaks` holds, by callee, its own peak per space name. Of several callees the largest counts. Where the op is
+    a while, call or conditional, the callee's peak contains the op's result, so the result is taken off.
     """
     result = np.zeros((graph.n_ops, len(graph.spaces)), np.int64)
     result[np.arange(graph.n_ops), graph.scratch_spaces] = graph.scratch

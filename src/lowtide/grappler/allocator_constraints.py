@@ -6,9 +6,9 @@ from lowtide.grappler.nodes import Nodes
 
 
 def relaxed_assignments(graph: Graph, nodes: Nodes) -> list[str]:
-    """Return the names of the assignments whose result may lie in any memory of their device: everything that depends
-    on them runs there too, and nothing of it sends.
+    """Return the names of the assignments whose result may lie in any memory of their device.
 
+    Such is an assignment where everything that depends on it runs on that device too, and none of it sends.
     Source: memory_optimizer.cc of TensorFlow, RelaxAllocatorConstraints. O(n + e).
     """
     stays = [True] * graph.n_ops

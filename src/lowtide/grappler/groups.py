@@ -7,6 +7,7 @@ from lowtide.checkpointing import rerunnable_ops
 from lowtide.graph import Graph
 from lowtide.grappler.hints import Hints
 from lowtide.grappler.nodes import Nodes
+from lowtide.index_spaces import OpId
 
 DEFAULT_SCOPE = "gradients/"
 """The name scope of the ops that may read recomputed values."""
@@ -14,10 +15,10 @@ DEFAULT_SCOPE = "gradients/"
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Ops that are computed again together, and the ops that read the copies; both in program order."""
+    """Ops that are computed again together, and the ops that read what they rematerialize; both in program order."""
 
-    ops: tuple[int, ...]
-    targets: tuple[int, ...]
+    ops: tuple[OpId, ...]
+    targets: tuple[OpId, ...]
 
 
 def target_ops(graph: Graph, scope: str) -> list[bool]:
@@ -28,7 +29,7 @@ def target_ops(graph: Graph, scope: str) -> list[bool]:
 def candidate_ops(graph: Graph, targets: Sequence[bool], cheap: Collection[str], hints: Hints) -> list[bool]:
     """Return, per op, whether it may be recomputed: cheap by kind or hinted, no target, not fed.
 
-    Beyond Grappler it must be able to run twice; recomputing a random op there gives other numbers.
+    Beyond Grappler it must be able to run twice. Grappler recomputes random ops too, which gives other numbers.
     """
     return [
         bool(may) and not target and name not in hints.fed and (kind in cheap or name in hints.recompute)
@@ -37,9 +38,9 @@ def candidate_ops(graph: Graph, targets: Sequence[bool], cheap: Collection[str],
 
 
 def recompute_groups(nodes: Nodes, candidates: Sequence[bool], targets: Sequence[bool]) -> list[Group]:
-    """Group candidates that are connected, where one of them feeds a target and reads none. O(n + e).
+    """Group connected candidates where one of them feeds a target and reads none. O(n + e).
 
-    Of a group, the ops that lead to a target are computed again. Source: memory_optimizer.cc of TensorFlow,
+    Of each group, the ops that lead to a target are computed again. Source: memory_optimizer.cc of TensorFlow,
     GetOpGroupsToRecompute.
     """
     groups: list[Group] = []
@@ -62,7 +63,7 @@ def recompute_groups(nodes: Nodes, candidates: Sequence[bool], targets: Sequence
     return groups
 
 
-def _reach(start: Iterable[int], nodes: Nodes, allowed: Sequence[bool], *, outputs_too: bool) -> list[int]:
+def _reach(start: Iterable[OpId], nodes: Nodes, allowed: Sequence[bool], *, outputs_too: bool) -> list[OpId]:
     """Return what can be reached over allowed neighbors, the start included, in program order."""
     found = set(start)
     stack = list(found)

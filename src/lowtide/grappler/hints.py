@@ -14,7 +14,7 @@ class Hints:
     recompute: frozenset[str] = frozenset()
     """`_recompute_hint`: ops that may be computed again."""
     swap: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
-    """`_swap_to_host`: per op, which of its reads (by place) shall come back from the host for it."""
+    """`_swap_to_host`: per op, which of its reads, counted from 0, shall come back from the host for it."""
     fed: frozenset[str] = frozenset()
     """Ops whose results the caller feeds; they are never computed again."""
 

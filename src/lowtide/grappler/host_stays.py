@@ -7,6 +7,7 @@ from itertools import accumulate
 from lowtide.checkpointing import plan_of_runs
 from lowtide.graph import Graph
 from lowtide.grappler.swaps import Swap
+from lowtide.index_spaces import BufferId, OpId, Place, SpaceId
 from lowtide.plan import CopyIn, CopyOut, Free, Plan, Step
 
 
@@ -14,31 +15,31 @@ from lowtide.plan import CopyIn, CopyOut, Free, Plan, Step
 class _Stay:
     """Places in the sequence of runs: the buffer is freed after one and comes back before another."""
 
-    buffer: int
-    written_at: int
-    freed_after: int
-    back_before: int
-    used_at: int
+    buffer: BufferId
+    written_at: Place
+    freed_after: Place
+    back_before: Place
+    used_at: Place
 
 
 def plan_with_swaps(
-    graph: Graph, runs: Sequence[int], swaps: Sequence[Swap], host: int, bytes_per_second: float
+    graph: Graph, runs: Sequence[OpId], swaps: Sequence[Swap], host: SpaceId, bytes_per_second: float
 ) -> Plan:
     """Build the plan of a sequence of runs in which swapped buffers visit the host between two uses. O(runs + e).
 
-    A buffer leaves right after it is written and is freed after its last use before the swapped read, or later, when
-    its copy is done. It comes back after the in-trigger, and not earlier than the transfer needs: where the trigger
-    lies before that, the position is enforced. A stay during which nothing runs is left out, and so are stays of
-    buffers that are written more than once.
+    A buffer is copied out right after it is written. It is freed after its last use before the swapped read, or later,
+    when its copy is done. It comes back after the in-trigger, and not earlier than the transfer needs: if the trigger
+    is earlier than that, the place is enforced. A stay during which nothing runs is left out, and so is any stay of a
+    buffer that is written more than once.
     """
     seconds = [float(graph.cost[op]) for op in runs]
     ends = list(accumulate(seconds))
     starts = [end - each for end, each in zip(ends, seconds, strict=True)]
     places = _places(graph, runs)
     stays = _stays(graph, swaps, places, starts, ends, bytes_per_second)
-    before: dict[int, list[Step]] = {}
-    after: dict[int, list[Step]] = {}
-    left: set[int] = set()
+    before: dict[Place, list[Step]] = {}
+    after: dict[Place, list[Step]] = {}
+    left: set[BufferId] = set()
     last_use = {stay.buffer: stay.used_at for stay in sorted(stays, key=lambda stay: stay.used_at)}
     for stay in stays:
         if stay.buffer not in left:
@@ -57,14 +58,14 @@ def plan_with_swaps(
 class _Places:
     """Where in the sequence ops run and buffers are touched."""
 
-    of_op: dict[int, list[int]]
-    touched: dict[int, list[int]]
+    of_op: dict[OpId, list[Place]]
+    touched: dict[BufferId, list[Place]]
 
 
-def _places(graph: Graph, runs: Sequence[int]) -> _Places:
+def _places(graph: Graph, runs: Sequence[OpId]) -> _Places:
     touches = list(graph.structure.touches)
-    of_op: dict[int, list[int]] = {}
-    touched: dict[int, list[int]] = {}
+    of_op: dict[OpId, list[Place]] = {}
+    touched: dict[BufferId, list[Place]] = {}
     for place, op in enumerate(runs):
         of_op.setdefault(op, []).append(place)
         for buffer in touches[op]:
@@ -82,18 +83,18 @@ def _stays(
 ) -> list[_Stay]:
     """Place every stay: leaving in the order of writing, coming back from the last use backward, so that copies in
     one direction follow one another."""
-    producers: list[int] = graph.structure.producers.tolist()
+    producers: list[OpId] = graph.structure.producers.tolist()
     found: list[_Stay] = []
     stream_free = 0.0
     written = {swap.buffer: places.of_op.get(producers[swap.buffer], [-1]) for swap in swaps}
     wanted = [swap for swap in swaps if len(written[swap.buffer]) == 1]
-    left_at: dict[int, float] = {}
+    left_at: dict[BufferId, float] = {}
     for buffer in sorted({swap.buffer for swap in wanted}, key=lambda buffer: (written[buffer][0], buffer)):
         place = written[buffer][0]
         stream_free = max(stream_free, ends[place] if place >= 0 else 0.0) + int(graph.sizes[buffer]) / bytes_per_second
         left_at[buffer] = stream_free
     needed_by = float("inf")
-    timed: set[tuple[int, int]] = set()
+    timed: set[tuple[BufferId, Place]] = set()
     for swap in sorted(wanted, key=lambda swap: (-places.of_op[swap.op][0], swap.read)):
         used_at = places.of_op[swap.op][0]
         if (swap.buffer, used_at) in timed:  # an op that reads one buffer twice

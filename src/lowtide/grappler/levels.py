@@ -61,8 +61,8 @@ def optimize_memory(
     Levels: no; default (scheduling and swapping); manual (what hints say); swapping; recomputation; scheduling;
     heuristics (all). Recomputation comes first, then at most 25 rounds of scheduling and swapping while something
     changes, sums before swaps. `capacity_bytes` is what the first space holds, persistent buffers included, by default
-    what the graph says; without it scheduling and swapping do nothing by themselves. Hinted swaps are made at every
-    level that swaps.
+    what the graph says. Without a capacity, scheduling and swapping do nothing but what is hinted: every level that
+    swaps makes the hinted swaps.
 
     The plan follows the program order. Nothing guarantees that its peak is lower, as in Grappler. Raises UsageError for
     an unknown level, hints that fit no op, a scope or bandwidth that is none, and swaps without a second space.

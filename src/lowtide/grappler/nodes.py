@@ -4,26 +4,27 @@ from dataclasses import dataclass
 
 from lowtide.graph import Graph
 from lowtide.grappler.kinds import FORWARDING_KINDS
+from lowtide.index_spaces import BufferId, OpId
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nodes:
     """The neighbors of every op, without repeats: inputs in argument order, then control; outputs in program order."""
 
-    inputs: list[list[int]]
-    outputs: list[list[int]]
-    readers: list[list[tuple[int, int]]]
+    inputs: list[list[OpId]]
+    outputs: list[list[OpId]]
+    readers: list[list[tuple[OpId, int]]]
     """Per buffer, (op, which of its reads) in program order."""
-    writers: list[list[int]]
+    writers: list[list[OpId]]
     """Per buffer, the ops that write or mutate it, in program order."""
 
 
 def nodes_of(graph: Graph) -> Nodes:
     """Derive the edges: an op's inputs are the last writers before it of what it reads or writes. O(n + e)."""
-    writers: list[list[int]] = [[] for _ in range(graph.n_buffers)]
-    inputs: list[list[int]] = []
-    outputs: list[list[int]] = [[] for _ in range(graph.n_ops)]
-    readers: list[list[tuple[int, int]]] = [[] for _ in range(graph.n_buffers)]
+    writers: list[list[OpId]] = [[] for _ in range(graph.n_buffers)]
+    inputs: list[list[OpId]] = []
+    outputs: list[list[OpId]] = [[] for _ in range(graph.n_ops)]
+    readers: list[list[tuple[OpId, int]]] = [[] for _ in range(graph.n_buffers)]
     for op, (reads, mutates, writes, after) in enumerate(
         zip(graph.reads, graph.mutates, graph.writes, graph.after, strict=True)
     ):
@@ -31,18 +32,18 @@ def nodes_of(graph: Graph) -> Nodes:
         inputs.append(list(dict.fromkeys(earlier + after)))
         for node in inputs[-1]:
             outputs[node].append(op)
-        for place, buffer in enumerate(reads):
-            readers[buffer].append((op, place))
+        for read, buffer in enumerate(reads):
+            readers[buffer].append((op, read))
         for buffer in dict.fromkeys((*mutates, *writes)):
             writers[buffer].append(op)
     return Nodes(inputs, outputs, readers, writers)
 
 
-def is_swappable(graph: Graph, nodes: Nodes, buffer: int) -> bool:
-    """Return whether Grappler would swap a buffer of the first memory space: it is not persistent, nor another name of
-    one that is.
+def is_swappable(graph: Graph, nodes: Nodes, buffer: BufferId) -> bool:
+    """Return whether Grappler would swap a buffer of the first memory space.
 
-    Beyond Grappler, which knows no other mutation than that of references, it must be written only once.
+    It must not be persistent, nor another name of one that is. Beyond Grappler, which knows no mutation but that of
+    references, it must be written only once.
     """
     writers = len(nodes.writers[buffer])
     if graph.buffer_spaces[buffer] or writers > 1 or (writers and graph.exists_at_start[buffer]):

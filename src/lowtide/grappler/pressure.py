@@ -7,16 +7,17 @@ import numpy as np
 
 from lowtide.analysis import simulate
 from lowtide.graph import Graph
+from lowtide.index_spaces import BufferId, SpaceId, StepIndex
 from lowtide.plan import Plan, StepKind
 
-_MOMENT = 1e-9
+_INSTANT = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class LiveBuffer:
     """A buffer at the peak; times in seconds."""
 
-    buffer: int
+    buffer: BufferId
     allocated_at: float
     freed_at: float
 
@@ -29,13 +30,13 @@ class Pressure:
     peak_at: float
     live: Sequence[LiveBuffer]
     ends: Sequence[float]
-    """When every op is done, the last time if it runs again; what runs at the peak or after it ends later than that."""
+    """When every op is done, for the last time where it reruns. What runs at the peak or later ends after `peak_at`."""
 
 
-def pressure_of(graph: Graph, plan: Plan, space: int, capacity_bytes: int) -> Pressure:
-    """Return the pressure of a plan, as the simulator sees it if only runs take time. O(steps + e).
+def pressure_of(graph: Graph, plan: Plan, space: SpaceId, capacity_bytes: int) -> Pressure:
+    """Return the pressure of a plan, by a clock on which only runs take time. O(steps + e).
 
-    Persistent buffers count against the capacity. Buffers stand in the order of their allocation.
+    Persistent buffers count against the capacity. Live buffers are listed in the order of their allocation.
     """
     footprint = simulate(graph, plan)
     name = graph.spaces[space].name
@@ -45,13 +46,13 @@ def pressure_of(graph: Graph, plan: Plan, space: int, capacity_bytes: int) -> Pr
     seconds[1:][runs] = graph.cost[plan.targets[runs]]
     starts: list[float] = np.cumsum(seconds).tolist()
     ends = [0.0] * graph.n_ops
-    for place in np.flatnonzero(runs).tolist():
-        ends[plan.targets[place]] = starts[place + 1] + (_MOMENT if place >= step else 0.0)
+    for run in np.flatnonzero(runs).tolist():
+        ends[plan.targets[run]] = starts[run + 1] + (_INSTANT if run >= step else 0.0)
     ranges = footprint.ranges
     rows = (ranges.spaces == space) & (ranges.first_steps <= step) & (ranges.last_steps > step)
-    buffers: list[int] = ranges.buffers[rows].tolist()
-    firsts: list[int] = ranges.first_steps[rows].tolist()
-    lasts: list[int] = ranges.last_steps[rows].tolist()
+    buffers: list[BufferId] = ranges.buffers[rows].tolist()
+    firsts: list[StepIndex] = ranges.first_steps[rows].tolist()
+    lasts: list[StepIndex] = ranges.last_steps[rows].tolist()
     live = [LiveBuffer(b, starts[first], starts[last]) for b, first, last in zip(buffers, firsts, lasts, strict=True)]
     excess = graph.persistent_bytes()[name] + footprint.peak_bytes[name] - capacity_bytes
     return Pressure(excess, starts[step], live, ends)

@@ -5,16 +5,17 @@ import numpy as np
 from lowtide.graph import Graph
 from lowtide.grappler.kinds import SUM_KINDS
 from lowtide.grappler.pressure import Pressure
+from lowtide.index_spaces import OpId
 from lowtide.rewrite import can_accumulate
 
 _NEAR_CAPACITY = 0.8
 
 
-def sums_near_capacity(graph: Graph, pressure: Pressure, capacity_bytes: int) -> list[int]:
-    """Return the sums of more than two values of which one is live at a peak over 80 % of the capacity. O(n + e).
+def sums_near_capacity(graph: Graph, pressure: Pressure, capacity_bytes: int) -> list[OpId]:
+    """Return the sums that become accumulations: over two values, one of them live at a peak over 80 % of the capacity.
 
     `can_accumulate` sees to it that sums stay in one memory space. Source: memory_optimizer.cc of TensorFlow,
-    SchedulingPass.
+    SchedulingPass. O(n + e).
     """
     if pressure.excess_bytes <= (_NEAR_CAPACITY - 1.0) * capacity_bytes:
         return []

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from lowtide.graph import Graph
 from lowtide.grappler.nodes import Nodes, is_swappable
 from lowtide.grappler.pressure import Pressure
+from lowtide.index_spaces import BufferId, OpId
 
 _SMALL_BYTES = 1024
 _SHORT_SECONDS = 1e-3
@@ -14,23 +15,23 @@ _SHORT_SECONDS = 1e-3
 class Skipped:
     """What was tried already and is left alone in later rounds."""
 
-    ops: set[int] = field(default_factory=set[int])
-    reads: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    ops: set[OpId] = field(default_factory=set[int])
+    reads: set[tuple[OpId, int]] = field(default_factory=set[tuple[int, int]])
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    buffer: int
+    buffer: BufferId
     fitness: float
-    uses: list[tuple[int, int]]
+    uses: list[tuple[OpId, int]]
     """What still reads it at or after the peak: (op, which of its reads)."""
 
 
-def choose_swaps(graph: Graph, nodes: Nodes, pressure: Pressure, skipped: Skipped) -> list[tuple[int, int]]:
+def choose_swaps(graph: Graph, nodes: Nodes, pressure: Pressure, skipped: Skipped) -> list[tuple[OpId, int]]:
     """Return reads (op, which of its reads) to swap until the excess is covered; best first.
 
-    Candidates are the buffers live at the peak that hold more than 1 KiB for more than 1 ms, are swappable, and whose
-    later reads were not tried before; best are those allocated long before the peak and next used long after it, with
+    Candidates are the swappable buffers that are live at the peak, hold more than 1 KiB for more than 1 ms, and whose
+    later reads were not tried before. Best are those allocated long before the peak and next used long after it, with
     few uses. Source: memory_optimizer.cc of TensorFlow, IdentifySwappingCandidates. O(e + k log k) for k candidates.
     """
     if pressure.excess_bytes <= 0:
@@ -42,11 +43,11 @@ def choose_swaps(graph: Graph, nodes: Nodes, pressure: Pressure, skipped: Skippe
         if too_small or not skipped.ops.isdisjoint(nodes.writers[buffer]) or not is_swappable(graph, nodes, buffer):
             continue
         uses = [use for use in nodes.readers[buffer] if pressure.ends[use[0]] > pressure.peak_at]
-        if uses and not any(op in skipped.ops or (op, place) in skipped.reads for op, place in uses):
+        if uses and not any(op in skipped.ops or (op, read) in skipped.reads for op, read in uses):
             to_next_use = min(pressure.ends[op] for op, _ in uses) - pressure.peak_at
             fitness = to_next_use**2 / len(uses) ** 2 + (live.allocated_at - pressure.peak_at) ** 2
             candidates.append(_Candidate(buffer, fitness, uses))
-    chosen: list[tuple[int, int]] = []
+    chosen: list[tuple[OpId, int]] = []
     left = pressure.excess_bytes
     for candidate in sorted(candidates, key=lambda candidate: -candidate.fitness):
         chosen += candidate.uses

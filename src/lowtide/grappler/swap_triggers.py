@@ -5,22 +5,23 @@ from collections.abc import Collection, Sequence
 from lowtide.graph import Graph
 from lowtide.grappler.kinds import BRANCH_KINDS, FRAME_KINDS
 from lowtide.grappler.nodes import Nodes
+from lowtide.index_spaces import BufferId, OpId
 
 
 def swap_in_trigger(
-    graph: Graph, nodes: Nodes, ends: Sequence[float], op: int, swapped: Collection[int], seconds: float
-) -> int | None:
-    """Return the op after which values come back for `op`: of the ancestors of its other inputs that end before the
-    transfer must start, the last to end; None where there is no such op.
+    graph: Graph, nodes: Nodes, ends: Sequence[float], op: OpId, swapped: Collection[OpId], seconds: float
+) -> OpId | None:
+    """Return the op after which values come back for `op`, or None where there is none.
 
-    `ends` are completion times, `swapped` the ops whose results are swapped, `seconds` what the transfer takes. The
-    search never goes past an op at the border of a loop or branch. Source: FindSwapInTrigger. O(n log n + e).
+    Of the ancestors of its other inputs that end before the transfer must start, it is the last to end. `ends` are
+    completion times, `swapped` the ops whose results are swapped, `seconds` what the transfer takes. The search never
+    goes past an op at the border of a loop or branch. Source: FindSwapInTrigger. O(n log n + e).
     """
     inputs = nodes.inputs[op]
     latest = max((ends[source] for source in inputs), default=0.0) - seconds
     waiting = [source for source in inputs if source not in swapped]
     seen = set(waiting)
-    found: int | None = None
+    found: OpId | None = None
     while waiting:
         source = waiting.pop()
         if graph.op_kinds[source] in FRAME_KINDS or graph.op_kinds[source] in BRANCH_KINDS:
@@ -34,8 +35,10 @@ def swap_in_trigger(
     return found
 
 
-def swap_out_trigger(nodes: Nodes, ends: Sequence[float], op: int, buffer: int) -> int | None:
-    """Return the other reader of a buffer that ends first, which waits until the buffer has left; None if there is
-    none. Source: FindSwapOutTrigger."""
+def swap_out_trigger(nodes: Nodes, ends: Sequence[float], op: OpId, buffer: BufferId) -> OpId | None:
+    """Return the other reader of a buffer that ends first, or None where there is none.
+
+    That reader waits until the buffer has left. Source: FindSwapOutTrigger.
+    """
     others = [reader for reader, _ in nodes.readers[buffer] if reader != op]
     return min(others, key=lambda reader: (ends[reader], reader), default=None)

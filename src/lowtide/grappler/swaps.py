@@ -8,6 +8,7 @@ from lowtide.grappler.completion_times import earliest_completion_times
 from lowtide.grappler.nodes import Nodes, is_swappable
 from lowtide.grappler.swap_choice import Skipped
 from lowtide.grappler.swap_triggers import swap_in_trigger, swap_out_trigger
+from lowtide.index_spaces import BufferId, OpId
 
 PCIE_BYTES_PER_SECOND = 16e9
 """What Grappler assumes of PCIe: 16 bytes per nanosecond."""
@@ -17,17 +18,17 @@ PCIE_BYTES_PER_SECOND = 16e9
 class Swap:
     """A read for which a buffer comes back from the host."""
 
-    op: int
+    op: OpId
     read: int
-    buffer: int
-    in_trigger: int
+    buffer: BufferId
+    in_trigger: OpId
     """The op after which the buffer may come back."""
-    out_trigger: int
+    out_trigger: OpId
     """The earliest other reader; the buffer has left by then, or leaves while it runs."""
 
 
 def make_swaps(
-    graph: Graph, nodes: Nodes, chosen: Mapping[int, Sequence[int]], skipped: Skipped, bytes_per_second: float
+    graph: Graph, nodes: Nodes, chosen: Mapping[OpId, Sequence[int]], skipped: Skipped, bytes_per_second: float
 ) -> list[Swap]:
     """Turn reads (op -> which of its reads) into swaps; what has no trigger is skipped from now on. O(n + e) per op."""
     ends = earliest_completion_times(graph, nodes)
@@ -35,20 +36,20 @@ def make_swaps(
     for op in sorted(chosen):
         if op in skipped.ops:
             continue
-        reads: list[int] = graph.reads[op].tolist()
-        buffers = [reads[place] for place in chosen[op]]
+        reads: list[BufferId] = graph.reads[op].tolist()
+        buffers = [reads[read] for read in chosen[op]]
         generators = {nodes.writers[buffer][-1] for buffer in buffers if nodes.writers[buffer]}
         seconds = sum(int(graph.sizes[buffer]) for buffer in buffers) / bytes_per_second
         in_trigger = swap_in_trigger(graph, nodes, ends, op, generators, seconds)
         if in_trigger is None:
             skipped.ops.add(op)
             continue
-        for place, buffer in zip(chosen[op], buffers, strict=True):
-            if (op, place) in skipped.reads:
+        for read, buffer in zip(chosen[op], buffers, strict=True):
+            if (op, read) in skipped.reads:
                 continue
-            skipped.reads.add((op, place))
+            skipped.reads.add((op, read))
             out_trigger = swap_out_trigger(nodes, ends, op, buffer)
             if out_trigger is not None and is_swappable(graph, nodes, buffer):
-                swap = Swap(op=op, read=place, buffer=buffer, in_trigger=in_trigger, out_trigger=out_trigger)
+                swap = Swap(op=op, read=read, buffer=buffer, in_trigger=in_trigger, out_trigger=out_trigger)
                 swaps.append(swap)
     return swaps

@@ -20,9 +20,9 @@ def choices(
     """Yield masks over buffers: what to offload. O(n log n) each.
 
     Only buffers that are idle at the peak of the untouched program are chosen, in two orders. One takes first what
-    costs most per byte to make again. The other takes the earliest first, whose transfers have most time, of all that
-    cost at least as much as anything that runs again in the plan `alone`. Each goes on until a share of the streams is
-    full, or `room_bytes` on the host are.
+    costs most per byte to make again. The other starts with what costs at least as much per byte as anything that runs
+    again in the plan `alone`; of these the earliest come first, since their transfers have most time. Each order is
+    followed until a share of the streams is full, or `room_bytes` on the host are.
     """
     idle = idle_at_peak(program, untouched)
     if not len(idle):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from lowtide.analysis import simulate
 from lowtide.graph import Graph
+from lowtide.index_spaces import BufferId, Place
 from lowtide.offload.host_space import Link
 from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run, Step
 
@@ -22,7 +23,7 @@ class CopyPlacer:
         self._graph, self._callees, self._link, self._budget = graph, callees, link, budget_bytes
         self._seconds: list[float] = seconds.tolist()
         self._sizes: list[int] = graph.sizes.tolist()
-        self._touches: list[list[int]] = list(graph.structure.touches)
+        self._touches: list[list[BufferId]] = list(graph.structure.touches)
 
     def plan(self, steps: Sequence[Step]) -> Plan:
         """Return steps as a plan."""
@@ -31,14 +32,13 @@ class CopyPlacer:
     def free_late(self, steps: Sequence[Step]) -> tuple[list[Step], list[float]]:
         """Put off the free of every buffer that is still being copied out.
 
-        It is freed where its copy is done, or before where its bytes are needed. If it is still there when it is to be
-        prefetched, it just stays. Returns the steps and, per run, when it starts if nothing waits for a prefetch.
-        O(steps).
+        It is freed where its copy is done, or earlier where its bytes are needed. If it is still there when it is to be
+        prefetched, it stays. Returns the steps and, per run, when it starts if nothing waits for a prefetch. O(steps).
         """
         live = self._live(steps)
         now = stream = 0.0
-        done: dict[int, float] = {}
-        leaving: dict[int, float] = {}  # in the order in which their copies end
+        done: dict[BufferId, float] = {}
+        leaving: dict[BufferId, float] = {}  # in the order in which their copies end
         extra = 0
         moved: list[Step] = []
         starts: list[float] = []
@@ -75,10 +75,9 @@ class CopyPlacer:
         run_live = np.asarray([need for step, need in zip(steps, live, strict=True) if isinstance(step, Run)], np.int64)
         run_starts = [*starts, float("inf")] if not starts else [*starts, starts[-1]]
         ordinal = 0
-        gone: dict[int, int] = {}
-        prefetches: list[
-            tuple[int, int, CopyIn]
-        ] = []  # the first run it may precede, the one it must precede, the copy
+        gone: dict[BufferId, Place] = {}
+        # per prefetch, the first run it may precede, the one it must precede, and the copy
+        prefetches: list[tuple[Place, Place, CopyIn]] = []
         for step in steps:
             match step:
                 case Run():
@@ -89,7 +88,7 @@ class CopyPlacer:
                     prefetches.append((gone.get(buffer, 0), ordinal, step))
                 case _:
                     pass
-        before: dict[int, list[Step]] = {}
+        before: dict[Place, list[Step]] = {}
         stream_start = float("inf")
         for earliest, needed, copy in reversed(prefetches):
             size = self._sizes[copy.buffer]
@@ -103,16 +102,16 @@ class CopyPlacer:
             before.setdefault(place, []).insert(0, copy)
         return self._merge(steps, before)
 
-    def _merge(self, steps: Sequence[Step], before: Mapping[int, Sequence[Step]]) -> list[Step]:
+    def _merge(self, steps: Sequence[Step], before: Mapping[Place, Sequence[Step]]) -> list[Step]:
         """Put prefetches before the runs that they belong to.
 
-        A copy on the host is freed after the run that uses what was prefetched last, so that nobody waits for it. A
+        The copy on the host is freed after the next run that touches the buffer, so that nobody waits for that. A
         buffer that is never prefetched is not copied out.
         """
         prefetched = {step.buffer for step in steps if isinstance(step, CopyIn)}
         merged: list[Step] = []
         ordinal = 0
-        unused: dict[int, Free] = {}
+        unused: dict[BufferId, Free] = {}
         for step in steps:
             match step:
                 case Run(op):

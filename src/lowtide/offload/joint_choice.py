@@ -28,7 +28,7 @@ class Joint:
     """What the solver proved."""
 
     bound: float = 0.0
-    """No plan is slower by less."""
+    """The least slow-down of any plan, in seconds."""
     work: int = 0
     places: tuple[Place, ...] = ()
     """Where memory was counted."""
@@ -37,10 +37,10 @@ class Joint:
 def solve_jointly(search: OffloadSearch, effort: RecomputeEffort, *, rerun: bool) -> Joint:
     """Offer plans that the joint model chooses, and return its bound.
 
-    The model counts memory only where the untouched program needs most, so that a copy that hides in it may wait in a
-    real schedule. So streams are full first, which gives the bound. Then some part of them and of the budget stays
-    free, and that part is halved or doubled by whether the plan kept what the model promised. Work is limited and
-    counted.
+    The model counts memory only where the untouched program needs most, so a copy that hides in the model may have to
+    wait in a real schedule. The first choice fills the streams, and gives the bound. Every later one leaves a part of
+    the streams and of the budget free; that part shrinks if the plan before kept what the model promised, else it
+    grows. Work is limited and counted.
     """
     program = search.program
     untouched = program.execute(Drops())

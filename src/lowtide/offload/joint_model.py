@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.index_spaces import BufferId, Place
+from lowtide.index_spaces import BufferId, OpId, Place
 from lowtide.offload.host_space import Link
 from lowtide.offload.offloadable import offloadable_buffers
 from lowtide.recompute.place_model import BuiltModel, ModelBuilder, PlaceModel
@@ -40,7 +40,7 @@ class JointModel:
         self.offloadable: list[bool] = offloadable_buffers(program).tolist()
         self.starts: list[float] = np.concatenate([[0.0], np.cumsum(seconds[program.order])]).tolist()
         """When the op at every place starts if nothing else takes time, then the end."""
-        uses: list[list[int]] = [[] for _ in self.offloadable]
+        uses: list[list[Place]] = [[] for _ in self.offloadable]
         for place, op in enumerate(self.model.order):
             for buffer in self.model.touches[op]:
                 uses[buffer].append(place)
@@ -67,7 +67,7 @@ class JointModelBuilder(ModelBuilder):
         self.joint = joint
         self.per_byte_out = 1 / (share * joint.link.out_bytes_per_s)
         self.per_byte_back = 1 / (share * joint.link.back_bytes_per_s)
-        self.prefetches: list[dict[int, int]] = []
+        self.prefetches: list[dict[BufferId, int]] = []
         """Per counted place, buffer -> column: prefetched after it."""
 
     def chosen(self, solution: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -78,7 +78,7 @@ class JointModelBuilder(ModelBuilder):
                 offloaded[buffer] |= solution[column] > 0.5
         return offloaded
 
-    def add_columns(self, number: int, wanted: tuple[list[int], list[int]]) -> None:
+    def add_columns(self, number: int, wanted: tuple[list[OpId], list[BufferId]]) -> None:
         """Add the columns of recomputation, then one per buffer that may be prefetched."""
         super().add_columns(number, wanted)
         self.prefetches.append(
@@ -115,7 +115,7 @@ class JointModelBuilder(ModelBuilder):
     def _add_copies_out(self, buffers: Sequence[BufferId]) -> None:
         """What is prefetched was copied out before; what is copied out before a place shares the stream up to there."""
         first = self.model.first
-        copied_out: list[dict[int, int]] = []
+        copied_out: list[dict[BufferId, int]] = []
         for number, place in enumerate(self.places):
             later = {buffer for columns in self.prefetches[number:] for buffer in columns}
             copied_out.append({b: self._continuous(0.0) for b in buffers if b in later and first[b] < place})
@@ -135,7 +135,7 @@ class JointModelBuilder(ModelBuilder):
         """What is prefetched after a place is there before the next base op that needs it."""
         uses = self.joint.uses
         for number, place in enumerate(self.places):
-            back: list[tuple[int, int, int]] = []
+            back: list[tuple[Place, BufferId, int]] = []
             for later in range(number, len(self.places)):
                 for buffer, column in self.prefetches[later].items():
                     use = bisect_right(uses[buffer], self.places[later])
@@ -145,7 +145,9 @@ class JointModelBuilder(ModelBuilder):
                 copies = [(column, b) for use, b, column in back if use <= latest]
                 self._add_stream_row(copies, self.per_byte_back, place + 1, latest)
 
-    def _add_stream_row(self, copies: Iterable[tuple[int, int]], per_byte: float, start: int, end: int) -> None:
+    def _add_stream_row(
+        self, copies: Iterable[tuple[int, BufferId]], per_byte: float, start: Place, end: Place
+    ) -> None:
         """Add a row: copies take no longer than what happens between the ops at two places.
 
         That is from the end of the op before `start` to the start of the op at `end`.
@@ -160,7 +162,7 @@ class JointModelBuilder(ModelBuilder):
         self.rows.add(terms, -np.inf, max(0.0, starts[end] - starts[start]) / unit + _SLACK)
 
 
-def _windows(copies: Sequence[tuple[int, int]], *, latest_first: bool) -> list[int]:
+def _windows(copies: Sequence[tuple[Place, int]], *, latest_first: bool) -> list[Place]:
     """Return the places where windows end, given a place and bytes per copy: at every so many bytes, and at the end."""
     total = sum(size for _, size in copies)
     places: list[Place] = []

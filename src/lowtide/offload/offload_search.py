@@ -60,8 +60,8 @@ class OffloadSearch:
         """Offer plans that offload no more than the given buffers and other results of the same ops.
 
         Without `rerun`, nothing runs again; with `exact`, the solver chooses what does. If a plan waits for copies,
-        others that leave some of the budget free for them are tried too. Planning one plays no more than `play_work`
-        accesses. Returns whether there was anything new to try.
+        others that leave some of the budget free for them are tried too. `play_work` limits the accesses played for
+        each. Returns whether there was anything new to try.
         """
         graph = self.program.problem.graph
         hidden, offloaded = offloaded, with_results_of_same_ops(graph, offloaded, offloadable_buffers(self.program))

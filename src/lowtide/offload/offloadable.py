@@ -13,8 +13,8 @@ def offloadable_buffers(program: Program) -> NDArray[np.bool_]:
     """Return a mask over buffers: those that a plan may copy to the host and back.
 
     Such a buffer lives in the space that the budget is for, has bytes, and is written once, by an op that may run
-    again. An op's results are offloaded all or not at all, so an op that keeps one of them elsewhere, calls graphs or
-    has its scratch in another space offloads none. O(n + e).
+    again. An op's results are offloaded all or not at all. So none are if one of them lies elsewhere, if the op calls
+    graphs, or if its scratch lies in another space. O(n + e).
     """
     graph = program.problem.graph
     accesses = np.zeros(graph.n_buffers, np.int64)
@@ -38,7 +38,7 @@ def _ops_confined_to(graph: Graph, space: SpaceId) -> NDArray[np.bool_]:
 def with_results_of_same_ops(
     graph: Graph, offloaded: NDArray[np.bool_], allowed: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Return a mask over buffers: the offloaded ones, and of the ops that write them whatever else is `allowed`."""
+    """Return a mask over buffers: all results that are `allowed`, of the ops that write the offloaded ones."""
     ops = np.zeros(graph.n_ops, np.bool_)
     ops[graph.structure.producers[offloaded]] = True
     allocates = graph.structure.allocates

@@ -5,15 +5,17 @@ producer leaves there. Whoever plans recomputation of this program plans offload
 prefetch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from lowtide.analysis.problem import Problem
-from lowtide.graph import Graph, Lifetime, Rows
-from lowtide.index_spaces import OpId, SpaceId
+from lowtide.graph import Graph, Lifetime, Op
+from lowtide.graph.op import op_columns
+from lowtide.index_spaces import BufferId, OpId, SpaceId
 from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run, Step
 from lowtide.recompute.program import Program
 
@@ -44,7 +46,7 @@ class Shadow:
         runs = np.bincount(plan.order(), minlength=len(self.ops))
         offloaded = set(self.loaded[(self.loaded >= 0) & (runs > 1)].tolist())
         ops, loaded, copies = self.ops.tolist(), self.loaded.tolist(), self.copies.tolist()
-        out: set[int] = set()
+        out: set[BufferId] = set()
         steps: list[Step] = []
         for step in plan.steps():
             match step:
@@ -78,74 +80,38 @@ def shadow_of(
 ) -> Shadow:
     """Return the program in which the offloaded buffers are loaded; all offloadable results of an op go together.
 
-    Copies of `hidden` ones are taken to hide behind compute, and cost next to nothing. Without `rerun`, nothing but
-    loads may run again. A producer has the bytes of what is loaded right after it as scratch; in-place pairs into those
-    are given up. O(n + e).
+    Copies of `hidden` buffers are taken to hide behind compute, and cost next to nothing. Without `rerun`, nothing but
+    loads may run again. A producer has the bytes of what is loaded right after it as scratch. In-place pairs into what
+    is loaded are given up. O(n + e).
     """
     graph = program.problem.graph
-    chosen = np.flatnonzero(offloaded).tolist()
+    chosen: list[BufferId] = np.flatnonzero(offloaded).tolist()
     copy_of = {buffer: graph.n_buffers + k for k, buffer in enumerate(chosen)}
+    records: list[Op] = []
     ops: list[OpId] = []
-    loaded: list[int] = []
-    for op, allocates in enumerate(graph.structure.allocates):
+    loaded: list[BufferId] = []
+    first: list[OpId] = []
+    """Per op, its id in the new program."""
+    for op, (record, allocates) in enumerate(zip(graph.ops(), graph.structure.allocates, strict=True)):
         goes = [buffer for buffer in allocates if buffer in copy_of]
+        first.append(len(records))
+        records.append(_producer(graph, record, copy_of, first, may_rerun=rerun and not goes))
+        records += [_load(graph, buffer, copy_of[buffer]) for buffer in goes]
         ops += [op, *(-1 for _ in goes)]
         loaded += [-1, *goes]
-    place = np.flatnonzero(np.asarray(ops) >= 0)
-    rows = _Lists(graph)
-    writes = [[copy_of.get(buffer, buffer) for buffer in row] for row in rows.writes]
-    in_place = [
-        [buffer for pair in zip(row[::2], row[1::2], strict=True) if pair[1] not in copy_of for buffer in pair]
-        for row in rows.in_place
-    ]
-    after = [[int(place[earlier]) for earlier in row] for row in rows.after]
-    scratch, pure, cost = graph.scratch.tolist(), graph.pure.tolist(), program.cost.tolist()
-    feeds = {int(graph.structure.producers[buffer]) for buffer in chosen}
-    sizes: list[int] = graph.sizes.tolist()
-
-    def spread(of_op: Sequence[list[int]], of_load: bool = False) -> Rows:
-        return Rows.from_lists(
-            [of_op[op] if op >= 0 else ([buffer] if of_load else []) for op, buffer in zip(ops, loaded, strict=True)]
-        )
-
     shadow = replace(
         graph,
         buffer_names=[*graph.buffer_names, *(f"{graph.buffer_names[buffer]} on the host" for buffer in chosen)],
         sizes=np.append(graph.sizes, graph.sizes[chosen]),
         lifetimes=np.append(graph.lifetimes, np.full(len(chosen), Lifetime.INTERMEDIATE, np.uint8)).astype(np.uint8),
         buffer_spaces=np.append(graph.buffer_spaces, np.full(len(chosen), host, np.int16)).astype(np.int16),
-        op_names=[
-            graph.op_names[op] if op >= 0 else f"load {graph.buffer_names[buffer]}"
-            for op, buffer in zip(ops, loaded, strict=True)
-        ],
-        op_kinds=[graph.op_kinds[op] if op >= 0 else "load" for op in ops],
-        reads=Rows.from_lists(
-            [rows.reads[op] if op >= 0 else [copy_of[buffer]] for op, buffer in zip(ops, loaded, strict=True)]
-        ),
-        writes=spread(writes, of_load=True),
-        mutates=spread(rows.mutates),
-        after=spread(after),
-        in_place=spread(in_place),
-        scratch=np.asarray(
-            [
-                scratch[op] + (sum(sizes[b] for b in rows.writes[op] if b in copy_of) if op in feeds else 0)
-                if op >= 0
-                else 0
-                for op in ops
-            ],
-            np.int64,
-        ),
-        pure=np.asarray([rerun and pure[op] and op not in feeds if op >= 0 else True for op in ops], np.bool_),
-        ordered=np.asarray([bool(graph.ordered[op]) if op >= 0 else False for op in ops], np.bool_),
-        cost=np.zeros(len(ops)),
-        flops=np.zeros(len(ops)),
-        callees=[graph.callees[op] if op >= 0 else () for op in ops],
-        devices=[graph.devices[op] if op >= 0 else None for op in ops],
+        **op_columns(records),
     )
     prices = (np.where(hidden, _LOAD_PRICE, _EXTRA_LOAD_PRICE) * seconds_per_byte * graph.sizes).tolist()
+    cost: list[float] = program.cost.tolist()
     costs = np.asarray([cost[op] if op >= 0 else prices[b] for op, b in zip(ops, loaded, strict=True)])
-    first: list[int] = [*place.tolist(), len(ops)]
-    base: list[int] = program.order.tolist()
+    first.append(len(ops))
+    base: list[OpId] = program.order.tolist()
     order = [each for op in base for each in range(first[op], first[op + 1])]
     problem = Problem(shadow, program.problem.callees, program.problem.in_place)
     return Shadow(
@@ -156,9 +122,24 @@ def shadow_of(
     )
 
 
-class _Lists:
-    """The rows of a graph as lists."""
+def _producer(
+    graph: Graph, record: Op, copy_of: Mapping[BufferId, BufferId], first: Sequence[OpId], *, may_rerun: bool
+) -> Op:
+    """Return an op that writes on the host what is loaded right after it; `first` has the new ids of the ops so far."""
+    goes = [buffer for buffer in record.writes if buffer in copy_of]
+    return structs.replace(
+        record,
+        writes=tuple(copy_of.get(buffer, buffer) for buffer in record.writes),
+        after=tuple(first[earlier] for earlier in record.after),
+        in_place=tuple(pair for pair in record.in_place if pair[1] not in copy_of),
+        scratch_bytes=record.scratch_bytes + sum(int(graph.sizes[buffer]) for buffer in goes),
+        pure=record.pure and may_rerun,
+        cost=0.0,
+        flops=0.0,
+    )
 
-    def __init__(self, graph: Graph) -> None:
-        self.reads, self.writes, self.mutates = list(graph.reads), list(graph.writes), list(graph.mutates)
-        self.after, self.in_place = list(graph.after), list(graph.in_place)
+
+def _load(graph: Graph, buffer: BufferId, copy: BufferId) -> Op:
+    """Return the op that loads a buffer from its copy on the host."""
+    name = f"load {graph.buffer_names[buffer]}"
+    return Op(name=name, kind="load", reads=(copy,), writes=(buffer,), cost=0.0, flops=0.0)

@@ -58,11 +58,11 @@ def plan_within_budget(
     """Return a verified plan of least slow-down whose peak in a memory space is within the budget.
 
     `order` is the order of first executions, `prices` what every op takes (default: the graph's own costs), `host` the
-    space that buffers are offloaded to (default: the first that copies go to and come from). What counts is the time
-    of the plan's timeline. The best of many plans is kept, those of one technique alone among them; if nothing can be
-    offloaded, that is recomputation alone. Deterministic: limits count work.
-    `alone` is what `recompute.plan_within_budget` gave for the same order, budget, prices and space, where known.
-    Raises UsageError for a budget below zero, another technique, bad prices, or a host that is no other memory space.
+    space that buffers are offloaded to (default: the first that copies go to and come from). `alone`, where known, is
+    what `recompute.plan_within_budget` gave for the same order, budget, prices and space. Slow-down is by the plan's
+    timeline. The best of many plans is kept, those of one technique alone among them; if nothing can be offloaded, that
+    is recomputation alone. Deterministic: limits count work. Raises UsageError for a budget below zero, another
+    technique, bad prices, or a host that is no other memory space.
     """
     graph = problem.graph
     if unknown := sorted(set(allow) - NEED_BUDGET):

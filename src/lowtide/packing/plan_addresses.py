@@ -21,6 +21,7 @@ from lowtide.packing.concurrent import (
 )
 from lowtide.packing.pack import pack
 from lowtide.plan import Address, Plan, StepKind
+from lowtide.plan.plan import BEFORE_THE_FIRST_STEP
 from lowtide.progress import Report
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def pack_plan(
         Address(*row)
         for row in zip(
             ranges.buffers.tolist(),
-            ranges.first_steps.tolist(),
+            np.where(ranges.first_steps < ranges.last_steps, ranges.first_steps, BEFORE_THE_FIRST_STEP).tolist(),
             ranges.last_steps.tolist(),
             ranges.spaces.tolist(),
             offsets[blocks.of_residency].tolist(),

@@ -7,12 +7,24 @@ from typing import Literal
 Figure = Literal["peak", "arena", "extra cost"]
 """What is bounded: bytes without addresses, bytes with them, or the cost of what runs again and waits."""
 PlanClass = Literal["placements", "orders", "reruns", "copies", "reruns of one order", "copies of one order"]
-"""Over which plans: placements of this plan's buffers; all orders; all orders, whatever runs again; the same with
-copies to the host; or the last two with first runs in one base order, and within the budget."""
+"""Over which plans the claim is made.
+
+- placements: addresses for this plan's buffers
+- orders: all orders
+- reruns: all orders, whatever runs again
+- copies: all orders, whatever runs again or is copied to the host
+- reruns of one order, copies of one order: the last two within the budget, with first runs in one base order
+"""
 Evidence = Literal["cut", "tree", "search", "needs", "packing", "solver"]
-"""What shows it: what an op needs in any order; the least peak of a tree or a series-parallel graph; a search of all
-orders; what an op touches and allocates; the search for placements; the bound of the solver that chose what runs
-again."""
+"""What shows the claim.
+
+- cut: what an op needs in any order
+- tree: the least peak of a tree or a series-parallel graph
+- search: a search of all orders
+- needs: what an op touches and allocates
+- packing: the search for placements
+- solver: the bound of the solver that chose what runs again
+"""
 
 _WIDER: Mapping[PlanClass, int] = {"orders": 0, "reruns": 1, "copies": 2}
 

@@ -11,12 +11,14 @@ from lowtide.documents import read_document
 from lowtide.errors import FingerprintError, MalformedInputError, UsageError, VerificationError
 from lowtide.files import write_bytes
 from lowtide.graph import Graph
+from lowtide.index_spaces import SpaceId
 from lowtide.plan.claim import Claim, Evidence, Figure, PlanClass
-from lowtide.plan.plan import Address, Plan, Status
+from lowtide.plan.plan import BEFORE_THE_FIRST_STEP, Address, Plan, Status
 from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step
 from lowtide.plan.verify import verify
 
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+_FirstStep = Annotated[int, msgspec.Meta(ge=BEFORE_THE_FIRST_STEP, le=2**31 - 1)]
 _Bytes = Annotated[int, msgspec.Meta(ge=0)]
 _BytesBySpace = dict[str, _Bytes]
 
@@ -25,7 +27,7 @@ class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """Base of what is written as a short list; one entry too many is an error."""
 
     def __post_init__(self) -> None:
-        """Do nothing, in Python: there signals are looked at, so that Ctrl-C is heeded while millions are decoded."""
+        """Do nothing. Python looks at signals in its own calls, so Ctrl-C works while millions are decoded."""
 
 
 class RunRow(_Row, tag="run"):
@@ -57,10 +59,13 @@ class CopyInRow(_Row, tag="copy_in"):
 
 
 class AddressRow(_Row):
-    """Where one residency lies: steps half-open, memory space by name, offset in bytes."""
+    """Where one residency lies: steps half-open, memory space by name, offset in bytes.
+
+    The first step is -1 where the first step of the plan frees an input.
+    """
 
     buffer: _Id
-    first_step: _Id
+    first_step: _FirstStep
     last_step: _Id
     space: str
     offset: _Bytes
@@ -197,7 +202,7 @@ def _plan_of_steps(
     return replace(Plan.from_steps(graph, _steps(rows, spaces)), callees=callees)
 
 
-def _steps(rows: list[StepRow], spaces: Mapping[str, int]) -> Iterator[Step]:
+def _steps(rows: list[StepRow], spaces: Mapping[str, SpaceId]) -> Iterator[Step]:
     for row in rows:
         match row:
             case RunRow(op, pairs):
@@ -210,7 +215,7 @@ def _steps(rows: list[StepRow], spaces: Mapping[str, int]) -> Iterator[Step]:
                 yield CopyIn(buffer, _space_id(space, spaces))
 
 
-def _space_id(name: str, spaces: Mapping[str, int]) -> int:
+def _space_id(name: str, spaces: Mapping[str, SpaceId]) -> SpaceId:
     if name not in spaces:
         raise MalformedInputError(f"memory space {name!r} is none of the graph's: {', '.join(map(repr, spaces))}")
     return spaces[name]

@@ -8,22 +8,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.graph import Graph, Rows
+from lowtide.index_spaces import BufferId, OpId, Place, SpaceId, StepIndex
 from lowtide.plan.claim import Claim
 from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step, StepKind
 
 Status = Literal["optimal", "feasible", "infeasible", "stopped_by_work", "interrupted"]
 HOME = -1
 """Stored in place of a space where a step means the buffer's home space."""
+BEFORE_THE_FIRST_STEP = -1
+"""The first step of an address whose buffer is there when a plan begins, and freed by its step 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where one residency of a buffer lies; steps are positions in the plan, half-open; offset is in bytes."""
+    """Where one residency of a buffer lies; steps are positions in the plan, half-open; offset is in bytes.
 
-    buffer: int
-    first_step: int
-    last_step: int
-    space: int
+    Inputs are there from step 0, those that step 0 frees from `BEFORE_THE_FIRST_STEP`.
+    """
+
+    buffer: BufferId
+    first_step: StepIndex
+    last_step: StepIndex
+    space: SpaceId
     offset: int
 
 
@@ -60,7 +66,7 @@ class Plan:
         """Return the ops in the order they run, rematerializations included."""
         return self.targets[self.kinds == StepKind.RUN]
 
-    def taken_pairs(self) -> Iterator[tuple[int, int, tuple[tuple[int, int], ...]]]:
+    def taken_pairs(self) -> Iterator[tuple[Place, OpId, tuple[tuple[BufferId, BufferId], ...]]]:
         """Iterate (position among the runs, op, in-place pairs) over the runs that take any."""
         runs = np.cumsum(self.kinds == StepKind.RUN) - 1
         for step in np.flatnonzero(np.diff(self.pairs.offsets)).tolist():
@@ -68,11 +74,11 @@ class Plan:
 
     def steps(self) -> Iterator[Step]:
         """Iterate the steps as objects."""
-        for step, (kind, target, space) in enumerate(
-            zip(self.kinds.tolist(), self.targets.tolist(), self.spaces.tolist(), strict=True)
+        for kind, target, space, flat in zip(
+            self.kinds.tolist(), self.targets.tolist(), self.spaces.tolist(), self.pairs, strict=True
         ):
             if kind == StepKind.RUN:
-                yield Run(target, self._pairs_of(step))
+                yield Run(target, tuple(zip(flat[::2], flat[1::2], strict=True)) if flat else ())
             elif kind == StepKind.FREE:
                 yield Free(target, None if space == HOME else space)
             elif kind == StepKind.COPY_OUT:
@@ -80,7 +86,7 @@ class Plan:
             else:
                 yield CopyIn(target, space)
 
-    def _pairs_of(self, step: int) -> tuple[tuple[int, int], ...]:
+    def _pairs_of(self, step: StepIndex) -> tuple[tuple[BufferId, BufferId], ...]:
         flat = self.pairs[step].tolist()
         return tuple(zip(flat[::2], flat[1::2], strict=True))
 
@@ -110,16 +116,16 @@ class Plan:
         """Build a plan from step objects; it is not checked, `verify` does that."""
         kinds: list[int] = []
         targets: list[int] = []
-        spaces: list[int] = []
-        pairs: list[Sequence[int]] = []
+        spaces: list[SpaceId] = []
+        pairs: list[Sequence[BufferId]] = []
         for step in steps:
-            flat: list[int] = []
+            flat: list[BufferId] = []
             match step:
                 case Run(target, taken):
                     kind, space = StepKind.RUN, HOME
                     flat = [buffer for pair in taken for buffer in pair]
-                case Free(target, place):
-                    kind, space = StepKind.FREE, HOME if place is None else place
+                case Free(target, where):
+                    kind, space = StepKind.FREE, HOME if where is None else where
                 case CopyOut(target, space):
                     kind = StepKind.COPY_OUT
                 case CopyIn(target, space):
@@ -164,9 +170,9 @@ class Plan:
         kinds[free_at], targets[free_at] = StepKind.FREE, freed
 
         lengths = np.zeros(n_runs + n_frees + 1, np.int64)
-        place = np.empty(graph.n_ops, np.int64)
-        place[order] = run_at
-        np.add.at(lengths, place[taken[:, 0]] + 1, 2)
+        step_of = np.empty(graph.n_ops, np.int64)
+        step_of[order] = run_at
+        np.add.at(lengths, step_of[taken[:, 0]] + 1, 2)
         return cls(
             graph_fingerprint=graph.fingerprint,
             kinds=kinds,

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+from lowtide.index_spaces import BufferId, OpId, SpaceId
+
 
 class StepKind(IntEnum):
     """What a step does; the numbers are how plans store it."""
@@ -17,8 +19,8 @@ class StepKind(IntEnum):
 class Run:
     """Run an op: allocate what it writes, run it. A second run of the same op is rematerialization."""
 
-    op: int
-    pairs: tuple[tuple[int, int], ...] = ()
+    op: OpId
+    pairs: tuple[tuple[BufferId, BufferId], ...] = ()
     """In-place pairs taken: the read buffer dies here, its storage becomes the written one's."""
 
 
@@ -26,24 +28,24 @@ class Run:
 class Free:
     """Free a buffer's copy in a memory space; None is the buffer's home space."""
 
-    buffer: int
-    space: int | None = None
+    buffer: BufferId
+    space: SpaceId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CopyOut:
     """Copy a buffer from its home space to another one."""
 
-    buffer: int
-    space: int
+    buffer: BufferId
+    space: SpaceId
 
 
 @dataclass(frozen=True, slots=True)
 class CopyIn:
     """Copy a buffer back to its home space from another one."""
 
-    buffer: int
-    space: int
+    buffer: BufferId
+    space: SpaceId
 
 
 Step = Run | Free | CopyOut | CopyIn

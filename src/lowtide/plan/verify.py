@@ -3,6 +3,7 @@
 from lowtide.errors import FingerprintError, VerificationError
 from lowtide.graph import Graph
 from lowtide.graph.transient import transient_bytes
+from lowtide.index_spaces import StepIndex
 from lowtide.plan.plan import Plan
 from lowtide.plan.steps import StepKind
 from lowtide.plan.verify_addresses import verify_addresses
@@ -14,7 +15,7 @@ _Verified = dict[tuple[int, int], dict[str, int]]
 
 
 def verify(graph: Graph, plan: Plan, *, check_capacity: bool = True) -> None:
-    """Return if a plan executes the graph's program exactly, with the memory it claims; plans of callees included.
+    """Prove that a plan executes the graph's program exactly, with the memory it claims; callees' plans included.
 
     Raises FingerprintError when the plan was made for another graph, else VerificationError for the first rule that
     a step, a claim or an address breaks. With `check_capacity`, persistent and live bytes together must fit every
@@ -76,7 +77,7 @@ def _check_capacity(graph: Graph, plan: Plan, peaks: list[Peak]) -> None:
             )
 
 
-def _where(graph: Graph, plan: Plan, step: int) -> str:
+def _where(graph: Graph, plan: Plan, step: StepIndex) -> str:
     if step < 0:
         return "before the first step"
     if plan.kinds[step] == StepKind.RUN:

@@ -1,40 +1,48 @@
 """The third stage of verification: one address for every residency, and no two live ones over the same bytes."""
 
-from bisect import bisect_left
 from dataclasses import dataclass
+
+import numpy as np
 
 from lowtide.errors import VerificationError
 from lowtide.graph import Graph, Lifetime
-from lowtide.plan.plan import HOME, Address, Plan
+from lowtide.index_spaces import BufferId, SpaceId, StepIndex
+from lowtide.plan.plan import BEFORE_THE_FIRST_STEP, HOME, Address, Plan
+from lowtide.plan.sorted_ranks import SortedRanks
 from lowtide.plan.steps import StepKind
 from lowtide.plan.versions import program_versions
+
+_Key = tuple[BufferId, SpaceId, StepIndex]
+"""What tells residencies apart: the buffer, where it stays, and the step that allocates it."""
+_LAST_ADDRESS = 2**62
 
 
 @dataclass(slots=True)
 class _Residency:
     """One stay of a buffer in a memory space, steps half-open."""
 
-    buffer: int
-    space: int
-    first_step: int
-    last_step: int
+    buffer: BufferId
+    space: SpaceId
+    first_step: StepIndex
+    last_step: StepIndex
     continues: "_Residency | None" = None
     """The residency whose storage this one takes over."""
 
     @property
-    def key(self) -> tuple[int, int, int]:
+    def key(self) -> _Key:
         return self.buffer, self.space, self.first_step
 
 
 def verify_addresses(graph: Graph, plan: Plan) -> None:
     """Raise VerificationError unless the addresses of an executable plan are complete, aligned and free of overlaps.
 
-    There must be exactly one address for every residency that the peak counts and that has a size: from the step
-    that allocates it (0 for inputs) to the step that frees it, to the run that takes over its storage, or to the number
-    of steps. Where a rerun writes a buffer that is still resident, the replaced residency ends one step after the new
-    one starts. O(k log k) comparisons for k addresses.
+    Every residency that has bytes and that the peak counts needs exactly one address. It starts at the step that
+    allocates the buffer; inputs are there from step 0, those that go with step 0 from `BEFORE_THE_FIRST_STEP`. It ends
+    at the step that frees the buffer, at the run that takes over its storage, or at the number of steps. Where a rerun
+    writes a buffer that is still resident, the old residency ends one step after the new one starts. O(k log k)
+    comparisons for k addresses.
     """
-    given: dict[tuple[int, int, int], Address] = {}
+    given: dict[_Key, Address] = {}
     for address in plan.addresses:
         key = (address.buffer, address.space, address.first_step)
         if not 0 <= address.buffer < graph.n_buffers or not 0 <= address.space < len(graph.spaces):
@@ -59,15 +67,15 @@ def _residencies(graph: Graph, plan: Plan) -> list[_Residency]:
     versions = program_versions(graph)
     sizes, homes, lifetimes = graph.sizes.tolist(), graph.buffer_spaces.tolist(), graph.lifetimes.tolist()
     found: list[_Residency] = []
-    present: dict[tuple[int, int], _Residency] = {}
+    present: dict[tuple[BufferId, SpaceId], _Residency] = {}
 
-    def start(buffer: int, space: int, step: int, continues: _Residency | None = None) -> None:
+    def start(buffer: BufferId, space: SpaceId, step: StepIndex, continues: _Residency | None = None) -> None:
         if sizes[buffer] == 0 or (lifetimes[buffer] == Lifetime.PERSISTENT and space == homes[buffer]):
             return
         present[buffer, space] = _Residency(buffer, space, step, plan.n_steps, continues)
         found.append(present[buffer, space])
 
-    def end(buffer: int, space: int, step: int) -> _Residency | None:
+    def end(buffer: BufferId, space: SpaceId, step: StepIndex) -> _Residency | None:
         residency = present.pop((buffer, space), None)
         if residency is not None:
             residency.last_step = step
@@ -89,10 +97,13 @@ def _residencies(graph: Graph, plan: Plan) -> list[_Residency]:
             end(target, homes[target] if space == HOME else space, step)
         else:
             start(target, space if kind == StepKind.COPY_OUT else homes[target], step)
+    for residency in found:
+        if residency.first_step == residency.last_step:
+            residency.first_step = BEFORE_THE_FIRST_STEP
     return found
 
 
-def _check_residency(graph: Graph, residency: _Residency, given: dict[tuple[int, int, int], Address]) -> None:
+def _check_residency(graph: Graph, residency: _Residency, given: dict[_Key, Address]) -> None:
     address = given.get(residency.key)
     name = repr(graph.buffer_names[residency.buffer])
     steps = f"[{residency.first_step}, {residency.last_step})"
@@ -118,6 +129,8 @@ def _check_offset(graph: Graph, plan: Plan, address: Address) -> None:
             f"alignment of memory space {space.name!r}; move it"
         )
     end, arena = address.offset + int(graph.sizes[address.buffer]), plan.arena_bytes.get(space.name)
+    if end > _LAST_ADDRESS:
+        raise VerificationError(f"{_describe(graph, address)} ends at {end}, where no memory reaches; move it")
     if arena is not None and end > arena:
         raise VerificationError(
             f"{_describe(graph, address)} ends at {end}, beyond the arena of {arena} bytes in memory space "
@@ -126,37 +139,29 @@ def _check_offset(graph: Graph, plan: Plan, address: Address) -> None:
 
 
 def _check_overlaps(graph: Graph, addresses: list[Address]) -> None:
-    """Sweep over the steps; what is live is kept sorted by offset, so that only neighbors can overlap."""
-    starts = sorted((_first_instant(graph, address), address.offset, at) for at, address in enumerate(addresses))
-    ends = sorted(addresses, key=lambda address: address.last_step)
-    offsets: list[int] = []
-    live: list[Address] = []
-    ended = 0
-    for first, offset, at in starts:
-        while ends[ended].last_step <= first:
-            place = bisect_left(offsets, ends[ended].offset)
-            del offsets[place], live[place]
-            ended += 1
-        address, place = addresses[at], bisect_left(offsets, offset)
-        for other in live[max(place - 1, 0) : place + 1]:
-            if _overlap(graph, address, other):
-                raise VerificationError(
-                    f"{_describe(graph, address)} overlaps {_describe(graph, other)} at step {max(first, 0)}; "
-                    "move one of them"
-                )
-        offsets.insert(place, offset)
-        live.insert(place, address)
-
-
-def _first_instant(graph: Graph, address: Address) -> int:
-    """Return the step at which an address is first in use; -1 for inputs, which are all there before the first step."""
-    at_start = address.first_step == 0 and address.space == graph.buffer_spaces[address.buffer]
-    return -1 if at_start and graph.lifetimes[address.buffer] <= Lifetime.DONATED else address.first_step
-
-
-def _overlap(graph: Graph, one: Address, other: Address) -> bool:
-    one_end = one.offset + int(graph.sizes[one.buffer])
-    return one.offset < other.offset + int(graph.sizes[other.buffer]) and other.offset < one_end
+    """Sweep over the steps; of what is live, only neighbors by offset can overlap."""
+    table = np.array([(a.buffer, a.space, a.first_step, a.last_step, a.offset) for a in addresses], np.int64)
+    buffers, spaces, firsts, lasts, offsets = table.reshape(-1, 5).T
+    # Inputs are all there before the first step, also those that step 0 frees.
+    at_start = (firsts == 0) & (spaces == graph.buffer_spaces[buffers]) & (graph.lifetimes[buffers] <= Lifetime.DONATED)
+    firsts = np.where(at_start, BEFORE_THE_FIRST_STEP, firsts)
+    by_offset = np.argsort(offsets, kind="stable")
+    starts, ends = offsets[by_offset].tolist(), (offsets + graph.sizes[buffers])[by_offset].tolist()
+    ranks = np.argsort(by_offset)
+    order = np.lexsort((offsets, firsts))
+    ending = np.argsort(lasts, kind="stable")
+    leaving, left_at, gone = ranks[ending].tolist(), lasts[ending].tolist(), 0
+    live = SortedRanks(len(addresses))
+    for rank, first in zip(ranks[order].tolist(), firsts[order].tolist(), strict=True):
+        while left_at[gone] <= first:
+            live.remove(leaving[gone])
+            gone += 1
+        lower, upper = live.below(rank), live.above(rank)
+        for other in (lower, upper):
+            if other is not None and starts[rank] < ends[other] and starts[other] < ends[rank]:
+                one, two = (_describe(graph, addresses[int(by_offset[each])]) for each in (rank, other))
+                raise VerificationError(f"{one} overlaps {two} at step {max(first, 0)}; move one of them")
+        live.add(rank)
 
 
 def _describe(graph: Graph, address: Address) -> str:

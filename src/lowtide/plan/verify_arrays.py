@@ -1,4 +1,4 @@
-"""The first stage of verification: are the arrays of a plan steps over this graph at all."""
+"""The first stage of verification: whether a plan's arrays are steps over this graph at all."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from lowtide.plan.steps import StepKind
 
 
 def verify_arrays(graph: Graph, plan: Plan) -> None:
-    """Raise VerificationError unless all arrays agree in length and every id lies in range. O(steps)."""
+    """Check that all arrays agree in length and every id lies in range; raises VerificationError. O(steps)."""
     lengths = {len(plan.kinds), len(plan.targets), len(plan.spaces), len(plan.pairs)}
     if len(lengths) != 1:
         raise VerificationError(f"the plan's arrays have lengths {sorted(lengths)}; every step needs one entry in each")

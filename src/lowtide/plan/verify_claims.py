@@ -9,11 +9,12 @@ from lowtide.plan.steps import StepKind
 
 
 def verify_claims(plan: Plan, n_ops: int, peak_bytes: Mapping[str, int]) -> None:
-    """Return if nothing that a plan claims contradicts its steps, which reach `peak_bytes`, or another claim.
+    """Check that a plan's claims contradict neither its steps, which reach `peak_bytes`, nor one another.
 
-    The peak must be the claimed one. No bound may be above the figure of this plan where the plan is of its class. The
-    plain bounds are those of the claims. A plan that is optimal meets its bounds, or claims one of its extra cost,
-    which nothing here can weigh. Raises VerificationError for the first contradiction. O(steps + claims).
+    The claimed peak must be that peak. If the plan is of a claim's class, its figure must not be below the bound. The
+    plain bounds must be those of the claims. If the plan calls itself optimal, it must meet its bounds, or claim a
+    bound of its extra cost, which nothing here can weigh. Raises VerificationError for the first contradiction.
+    O(steps + claims).
     """
     _check_figures(plan, peak_bytes)
     for claim in plan.claims:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from lowtide.errors import VerificationError
 from lowtide.graph import Graph, Lifetime
 from lowtide.graph.reruns import may_run_twice, why_not_twice
+from lowtide.index_spaces import BufferId, OpId, SpaceId, StepIndex
 from lowtide.plan.plan import HOME, Plan
 from lowtide.plan.steps import StepKind
 from lowtide.plan.versions import ABSENT, describe_version, program_versions
@@ -19,7 +20,7 @@ class Peak:
     """The most live bytes of one memory space, persistent buffers left out."""
 
     bytes: int
-    step: int
+    step: StepIndex
     """The first step that reaches it; -1 means before the first step."""
 
 
@@ -64,14 +65,14 @@ class _Execution:
         self._has_run = bytearray(graph.n_ops)
         self._last_ordered = -1
         self._at_home = [0 if lifetime <= Lifetime.DONATED else ABSENT for lifetime in self._lifetimes]
-        self._copies: dict[tuple[int, int], int] = {}
+        self._copies: dict[tuple[BufferId, SpaceId], int] = {}
         self._live = [0] * len(graph.spaces)
         for buffer, lifetime in enumerate(self._lifetimes):
             if lifetime in (Lifetime.INPUT, Lifetime.DONATED):
                 self._live[self._homes[buffer]] += self._sizes[buffer]
         self.peaks = [Peak(now, -1) for now in self._live]
 
-    def run(self, step: int, op: int, pairs: list[int]) -> None:
+    def run(self, step: StepIndex, op: OpId, pairs: list[BufferId]) -> None:
         """Run an op: check what it needs, allocate, read the peak, drop what it replaced."""
         if self._has_run[op]:
             if not self._may_run_twice[op]:
@@ -90,7 +91,7 @@ class _Execution:
             self._check_pairs(step, op, pairs)
         for read in pairs[::2]:
             live[self._homes[read]] -= self._sizes[read]
-        replaced: list[int] = []
+        replaced: list[BufferId] = []
         for access in range(first_write, end):
             buffer = versions.buffers[access]
             if versions.seen[access] == ABSENT:
@@ -106,7 +107,7 @@ class _Execution:
         for read in pairs[::2]:
             at_home[read] = ABSENT
 
-    def free(self, step: int, buffer: int, space: int) -> None:
+    def free(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
         """Free one copy of a buffer."""
         home = self._homes[buffer]
         if space in (HOME, home):
@@ -119,7 +120,7 @@ class _Execution:
         else:
             self._grow(step, buffer, space, -self._sizes[buffer])
 
-    def copy_out(self, step: int, buffer: int, space: int) -> None:
+    def copy_out(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
         """Copy a buffer from its home space to another."""
         if space == self._homes[buffer]:
             self._fail(step, f"buffer {self._buffer(buffer)} is copied out to its home space; name another one")
@@ -134,7 +135,7 @@ class _Execution:
         self._copies[buffer, space] = self._at_home[buffer]
         self._grow(step, buffer, space, self._sizes[buffer])
 
-    def copy_in(self, step: int, buffer: int, space: int) -> None:
+    def copy_in(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
         """Copy a buffer back to its home space."""
         version = self._copies.get((buffer, space))
         if version is None:
@@ -157,7 +158,7 @@ class _Execution:
                 what = f"{Lifetime(lifetime).name.lower()} buffer {self._buffer(buffer)}"
                 raise VerificationError(f"after the last step: {what} {self._difference(buffer, wanted, found)}")
 
-    def _check_first_run(self, step: int, op: int) -> None:
+    def _check_first_run(self, step: StepIndex, op: OpId) -> None:
         for earlier in self._after[self._after_first[op] : self._after_first[op + 1]]:
             if not self._has_run[earlier]:
                 self._fail(
@@ -169,7 +170,7 @@ class _Execution:
                 self._fail(step, f"ordered op {self._op(op)} runs after ordered op {later}; keep their program order")
             self._last_ordered = op
 
-    def _check_pairs(self, step: int, op: int, pairs: list[int]) -> None:
+    def _check_pairs(self, step: StepIndex, op: OpId, pairs: list[BufferId]) -> None:
         flat = self._graph.in_place[op].tolist()
         offered = list(zip(flat[::2], flat[1::2], strict=True))
         allocated = self._versions.allocated_by(op)
@@ -188,32 +189,32 @@ class _Execution:
             if written not in allocated or self._at_home[written] != ABSENT:
                 self._fail(step, f"{name}: the written buffer has storage already; it can take over none")
 
-    def _grow(self, step: int, buffer: int, space: int, size: int) -> None:
+    def _grow(self, step: StepIndex, buffer: BufferId, space: SpaceId, size: int) -> None:
         if self._lifetimes[buffer] == Lifetime.PERSISTENT and space == self._homes[buffer]:
             return  # counted apart, whether it is there or not
         self._live[space] += size
         if self._live[space] > self.peaks[space].bytes:
             self.peaks[space] = Peak(self._live[space], step)
 
-    def _fail_contents(self, step: int, op: int, buffer: int, wanted: int) -> NoReturn:
+    def _fail_contents(self, step: StepIndex, op: OpId, buffer: BufferId, wanted: int) -> NoReturn:
         difference = self._difference(buffer, wanted, self._at_home[buffer])
         self._fail(step, f"op {self._op(op)} touches buffer {self._buffer(buffer)}, which {difference}")
 
-    def _difference(self, buffer: int, wanted: int, found: int) -> str:
+    def _difference(self, buffer: BufferId, wanted: int, found: int) -> str:
         if found == ABSENT:
             return f"is not resident in {self._space(self._homes[buffer])}; write it, copy it in or free it later"
         wanted_as = describe_version(self._graph, buffer, wanted)
         found_as = describe_version(self._graph, buffer, found)
         return f"is needed {wanted_as}, but is there {found_as}; keep the program's order of reads and writes"
 
-    def _fail(self, step: int, what: str) -> NoReturn:
+    def _fail(self, step: StepIndex, what: str) -> NoReturn:
         raise VerificationError(f"step {step}: {what}")
 
-    def _op(self, op: int) -> str:
+    def _op(self, op: OpId) -> str:
         return repr(self._graph.op_names[op])
 
-    def _buffer(self, buffer: int) -> str:
+    def _buffer(self, buffer: BufferId) -> str:
         return repr(self._graph.buffer_names[buffer])
 
-    def _space(self, space: int) -> str:
+    def _space(self, space: SpaceId) -> str:
         return f"memory space {self._graph.spaces[space].name!r}"

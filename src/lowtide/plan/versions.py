@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lowtide.graph import Graph, Lifetime
+from lowtide.index_spaces import BufferId, OpId
 
 ABSENT = -1
 """The version of a buffer that is not resident, or that nothing has written yet."""
@@ -18,12 +19,12 @@ class Versions:
 
     first: Sequence[int]
     writes_from: Sequence[int]
-    buffers: Sequence[int]
+    buffers: Sequence[BufferId]
     seen: Sequence[int]
     final: Sequence[int]
     """Per buffer, the version after the whole program."""
 
-    def allocated_by(self, op: int) -> list[int]:
+    def allocated_by(self, op: OpId) -> list[BufferId]:
         """Return the buffers that an op allocates."""
         writes = range(self.writes_from[op], self.first[op + 1])
         return [self.buffers[access] for access in writes if self.seen[access] == ABSENT]
@@ -50,7 +51,7 @@ def program_versions(graph: Graph) -> Versions:
     return Versions(first, writes_from, buffers, seen, current)
 
 
-def describe_version(graph: Graph, buffer: int, version: int) -> str:
+def describe_version(graph: Graph, buffer: BufferId, version: int) -> str:
     """Say which write gave a buffer a version, for messages: "as op 'x' wrote it". O(n + e)."""
     versions = program_versions(graph)
     for op in range(graph.n_ops):

@@ -10,7 +10,7 @@ from lowtide.graph import Graph, GraphBuilder, Op
 from lowtide.index_spaces import OpId
 
 
-def can_accumulate(graph: Graph, op: int) -> bool:
+def can_accumulate(graph: Graph, op: OpId) -> bool:
     """Return whether an op can become an accumulation: pure, with one fresh result that is as large as each operand."""
     record = graph.op(op)
     fresh = graph.structure.allocates[op].tolist()
@@ -30,14 +30,13 @@ def can_accumulate(graph: Graph, op: int) -> bool:
     )
 
 
-def accumulate_sums(graph: Graph, sums: Collection[int]) -> Graph:
+def accumulate_sums(graph: Graph, sums: Collection[OpId]) -> Graph:
     """Return the graph in which each of the given sums starts from zero and adds every operand where it is written.
 
-    A sum `s` becomes `s/tmp_var_zeros`, which allocates the result after the first operand is there; one
-    `s/tmp_var_accum_<i>` per operand, which mutates it; and `s` itself, which hands it on. What had to come before the
-    sum comes before its zeros if it came before the first operand, else before `s`. Buffers keep their ids; the sum of
-    floating-point numbers is taken in the order in which operands are written. Raises UsageError for an op that
-    `can_accumulate` refuses.
+    A sum `s` becomes several ops: `s/tmp_var_zeros` allocates the result once the first operand is there, one
+    `s/tmp_var_accum_<i>` per operand mutates it, and `s` itself hands it on. If what had to come before the sum came
+    before the first operand, it comes before the zeros, else before `s`. Buffers keep their ids. Floating-point numbers
+    are added in the order in which operands are written. Raises UsageError for an op that `can_accumulate` refuses.
 
     Source: memory_optimizer.cc of TensorFlow, SchedulingPass. O(n + e). While the operands come into being one after
     the other, two of them are live instead of all.
@@ -61,16 +60,16 @@ class _Parts:
 
     def __init__(self, n_ops: int) -> None:
         self._behind: list[list[Op]] = [[] for _ in range(n_ops + 1)]
-        self.ends: dict[int, Op] = {}
+        self.ends: dict[OpId, Op] = {}
 
-    def insert(self, op: int, part: Op) -> None:
+    def insert(self, op: OpId, part: Op) -> None:
         self._behind[op + 1].append(part)
 
-    def behind(self, op: int) -> Sequence[Op]:
+    def behind(self, op: OpId) -> Sequence[Op]:
         return self._behind[op + 1]
 
 
-def _split(op: OpId, record: Op, writers: Sequence[int], parts: _Parts, names: set[str]) -> None:
+def _split(op: OpId, record: Op, writers: Sequence[OpId], parts: _Parts, names: set[str]) -> None:
     """Plan the parts of one sum; `writers` holds the last writer of each operand.
 
     What exists from the start (-1) is added with the first operand that is written.
@@ -118,20 +117,20 @@ def _split(op: OpId, record: Op, writers: Sequence[int], parts: _Parts, names: s
     )
 
 
-def _rebuild(graph: Graph, sums: Collection[int], parts: _Parts) -> Graph:
+def _rebuild(graph: Graph, sums: Collection[OpId], parts: _Parts) -> Graph:
     builder = GraphBuilder(graph.name)
     for name, subgraph in graph.subgraphs.items():
         builder.add_subgraph(name, subgraph)
     builder.copy_storage(graph)
-    place: dict[int, int] = {}
+    new_ids: dict[OpId, OpId] = {}
 
     def add(op: Op) -> OpId:
-        return builder.add(replace(op, after=tuple(place[earlier] for earlier in op.after)))
+        return builder.add(replace(op, after=tuple(new_ids[earlier] for earlier in op.after)))
 
     for part in parts.behind(-1):
         add(part)
     for op, record in enumerate(graph.ops()):
-        place[op] = add(parts.ends[op] if op in sums else record)
+        new_ids[op] = add(parts.ends[op] if op in sums else record)
         for part in parts.behind(op):
             add(part)
     for sentence in graph.unmodeled:

@@ -14,8 +14,8 @@ from lowtide.schedule.scheduler import Scheduler
 def settle_callees(graph: Graph, scheduler: Scheduler, *, in_place: bool = True) -> Problem:
     """Return the graph as a problem whose callees are all planned, inside-out, by this scheduler.
 
-    Every callee is ordered once, before its callers, and its own peak counts while they run it. `peak_bytes` of every
-    plan in `Problem.callees` is set; `in_place` allows the optional in-place pairs everywhere.
+    Every callee is ordered once, before its callers; its own peak counts while they run it. Every plan in
+    `Problem.callees` has its `peak_bytes`. `in_place` allows the optional in-place pairs, in callees too.
     Complexity: that of the scheduler, once per callee, plus O(n + e).
     """
     plans: dict[str, Plan] = {}

@@ -53,8 +53,8 @@ def make_candidate(
 ) -> Candidate:
     """Plan a graph and its callees with the scheduler of this name; raises UsageError for an unknown name.
 
-    `effort` is how much work a search may do. Only a search heeds a `budget`: its plan
-    stays within it first of all, if it can. `keep` is handed the best plan so far where a search takes long.
+    `effort` is how much work a search may do. Only a search heeds a `budget`: if it can, its plan stays within it.
+    Where a search takes long, `keep` is handed the best plan so far.
     """
     chosen = scheduler(name)
     started = time.perf_counter()

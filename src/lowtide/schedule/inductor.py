@@ -13,10 +13,10 @@ from lowtide.schedule.given import Given
 class Lpmf:
     """Run next the ready op that raises the peak so far least, then the one that leaves the fewest bytes live.
 
-    In order: the bytes an op allocates, if they would raise the peak so far, else 0; the bytes it allocates minus the
-    bytes it frees; program order. The peak so far starts at the donated inputs or the outputs, whichever are more.
-    Where `threshold_bytes` is positive and every ready op allocates more, the one whose first successor stands earliest
-    in the program runs instead; ties go to the op that became ready first.
+    Ready ops are compared by three figures in turn: the bytes an op allocates if they would raise the peak so far, else
+    0; the bytes it allocates minus the bytes it frees; program order. The peak so far starts at the donated inputs or
+    the outputs, whichever are more. If `threshold_bytes` is positive and every ready op allocates more, the op whose
+    first successor stands earliest in the program runs instead; ties go to the op that became ready first.
 
     Source: PyTorch Inductor, memory.py, topological_sort_lpmf, after "Buffer memory optimization for video codec
     application modeled in Simulink" (DAC 2006). The original scans all ready ops in every step; here a tournament tree
@@ -49,7 +49,7 @@ class Bfs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dfs:
-    """Visit the ops by rising bytes read and written, each after what it depends on, visited in the same order.
+    """Visit the ops by rising bytes read and written; before each, visit what it depends on, in the same order.
 
     Bytes read leave out persistent and kept inputs; ties go to program order.
 
@@ -64,10 +64,10 @@ class Dfs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InductorBest:
-    """The least peak of the given order, LPMF, breadth-first and depth-first, in this preference.
+    """Take the least peak of the given order, LPMF, breadth-first and depth-first; the earlier one wins a tie.
 
-    Source: PyTorch Inductor, memory.py, reorder_for_peak_memory. Mended: the estimate it decided by first freed the
-    graph's outputs before the first step; here, as in later versions, they stay to the end.
+    Source: PyTorch Inductor, memory.py, reorder_for_peak_memory. Mended: at first its estimate freed the
+    graph's outputs before the first step; here, as in its later versions, they stay to the end.
     Complexity: O((n + e) log n). Guarantees: never worse than the given order.
     """
 

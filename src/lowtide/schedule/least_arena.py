@@ -17,10 +17,10 @@ _MOST_OPS = 20_000
 
 
 def with_least_arena(candidate: Candidate) -> Candidate:
-    """Return the candidate with the plan of least arena among up to four of its peak, and with that packing.
+    """Return the candidate with the least arena among up to four orders of its peak, with the packing of that plan.
 
-    Nothing is tried where the arena is as small as the peak, which it cannot be below, nor where no search was done.
-    Ctrl-C ends it with the best so far, marked interrupted.
+    Where no search was done, nothing is tried. Where the arena is as small as the peak, which it cannot be below,
+    nothing more is tried. Ctrl-C ends it with the best so far, marked interrupted.
     """
     if candidate.solved is None or candidate.interrupted:
         return candidate

@@ -11,16 +11,17 @@ from lowtide.analysis.problem import Order
 class LongestPath:
     """Start the sources with the longest path to the end first, and run after each one what it makes possible.
 
-    All sinks are joined to one target; every source's longest path to it, merged, makes a tree; walking the tree from
-    the target, higher children first, meets the sources in the order in which they start.
+    All sinks are joined to one target. Every source has a longest path to it; merged, these paths make a tree. A walk
+    of the tree from the target, higher children first, meets the sources in the order in which they start. Ops that are
+    ready run before any new source.
 
-    Ties fall as they do in the original: among equal paths to the op that first gave the next one its final length in
-    a queue of improved ops, a new path a source; among equally high children to the one whose path was merged last.
-    What may run goes before any new source: first what follows the source listed last, and of that the op that stands
-    last in the hash set of what follows it.
+    Ties fall as they do in the original. Of equally long paths it takes the one whose op first gave the next op its
+    final length, in a queue of improved ops that starts anew for every source. Of equally high children it takes the
+    one whose path was merged last. Of ready ops it takes those that follow the source listed last, and of these the op
+    that stands last in the hash set of what follows that source.
 
     Source: Caffe2 memonger, topological_sort_traversal_longest_path, as torch 1.11.0 has it, with networkx 3. Mended:
-    where paths part and meet again, so that they make no tree, the original fails; there, and where ties need more than
+    where paths part and meet again, they make no tree, and the original fails. There, and where ties need more than
     `max_work`, the order is that of `LongestPathMerged`.
     Complexity: O(s n e) at worst for s sources; as a rule one walk, a source, of what follows it.
     Guarantees: none on the peak; sizes are not looked at.

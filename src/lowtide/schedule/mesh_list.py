@@ -12,14 +12,14 @@ from lowtide.schedule.compare import best_of
 class MeshList:
     """Run next the ready op that frees the most bytes; ties go to the smaller op name.
 
-    An op frees the buffers it is the last user of and takes the bytes of the outputs that stay after it. An output
-    that nothing uses and nobody asked for therefore counts as nothing, although it exists while the op runs: so does
-    the original, and its own test demands it. Scratch and callees are not looked at.
+    An op frees the buffers it is the last user of, and takes the bytes of its results that stay after it. So a result
+    that nothing uses counts as nothing unless it is an output, although it exists while the op runs: the original does
+    the same, and its own test demands it. Scratch and callees are not looked at. Donated inputs count as freed by their
+    last user; the original knows only tensors with a producer.
 
-    Source: Mesh-TensorFlow, auto_mtf/scheduler.py, method LIST. Mended: the original leaves an op's priority as it was
-    when the *output* of the op just run is final, where the input whose use count fell is meant; and an op that reads
-    a tensor twice as its only user frees it twice there.
-    Donated inputs count as freed by their last user; the original knows only tensors with a producer.
+    Source: Mesh-TensorFlow, auto_mtf/scheduler.py, method LIST. Mended, in two places. The original does not update an
+    op's priority where the *output* of the op just run is final; it means the input whose use count fell. And an op
+    that reads a tensor twice, as its only user, frees it twice there.
     Complexity: O((n + e) log n). Guarantees: none on the peak.
     """
 
@@ -37,7 +37,7 @@ class MeshList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeshBest:
-    """The lesser peak of the mended list order and the original's; the mended one where they are equal.
+    """Take the lesser peak of the mended list order and the original's; the mended one wins a tie.
 
     Source: Mesh-TensorFlow, auto_mtf/scheduler.py, method LIST, twice: see `MeshList`.
     Complexity: O((n + e) log n). Guarantees: never above `mesh-list`, nor above what the original's order needs.

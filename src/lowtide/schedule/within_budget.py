@@ -24,11 +24,11 @@ def make_candidate_within(
     progress: Report,
     keep: Callable[[Plan], None] | None = None,
 ) -> Candidate:
-    """Plan a graph within a budget, moving few ops; where nothing fits, for the least peak.
+    """Plan a graph within a budget, moving few ops; where nothing fits, plan for the least peak.
 
-    The search for the least peak, which is slower and moves most ops, is asked only where `fit_order` finds nothing.
-    What it finds within the budget is brought nearer to the program order as well. `keep` is handed its best plan so
-    far where it takes long.
+    Only where `fit_order` finds nothing is the search for the least peak asked, which is slower and moves most ops.
+    If what it finds is within the budget, that is brought nearer to the program order as well. Where it takes long,
+    `keep` is handed its best plan so far.
     """
     started = time.perf_counter()
     progress(f"fitting {graph.n_ops} ops into the budget")

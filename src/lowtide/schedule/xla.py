@@ -30,10 +30,10 @@ class XlaList:
 class XlaDfs:
     """Depth-first post-order that visits operands with many extra users first, then large ones, then by op name.
 
-    Extra users of an op are its users minus one plus those of all its operands; its size is what it allocates plus the
-    sizes of all its operands. Both count shared ancestors once per path and are capped, the one at the number of ops,
-    the other at the bytes seen so far. All sinks hang below one root, as the results of an XLA computation do below
-    its root tuple; control predecessors are visited among the operands but not summed.
+    Extra users of an op are its users minus one, plus those of all its operands. Its size is what it allocates, plus
+    the sizes of all its operands. Both count a shared ancestor once per path; extra users are capped at the number of
+    ops, sizes at the bytes seen so far. All sinks hang below one root, as the results of an XLA computation hang below
+    its root tuple. Control predecessors are visited among the operands, but not summed.
 
     Source: XLA, hlo_memory_scheduler.cc, DFSMemoryScheduler.
     Complexity: O(n log n + e). Guarantees: none on the peak.
@@ -64,7 +64,7 @@ class Postorder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XlaBest:
-    """The least peak of list, depth-first and post-order, in this preference.
+    """Take the least peak of list, depth-first and post-order; the earlier one wins a tie.
 
     Source: XLA, hlo_memory_scheduler.cc, DefaultMemoryScheduler. Where in-place pairs are allowed, the simulation that
     decides takes them, as XLA's heap simulator shares buffers.

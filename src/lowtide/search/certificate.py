@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lowtide.errors import ProofError
 from lowtide.graph import Graph, Lifetime
 from lowtide.graph.transient import transient_bytes
@@ -11,7 +14,6 @@ from lowtide.plan import Plan
 from lowtide.plan.claim import Claim
 from lowtide.plan.verify_claims import is_of_class
 from lowtide.search.check_proof import CheckedBound, check_proof
-from lowtide.search.plain_program import PlainProgram
 from lowtide.search.proof import Proof
 
 
@@ -112,17 +114,31 @@ def _is_shown(
 
 
 def _needed_in_any_plan(graph: Graph, space: str, in_place: bool) -> int:
-    """Return the most that the start, the end or one op needs, whatever the order and whatever runs again.
+    """Return the most that the start, the end or one op needs, whatever the order and whatever runs again. O(n + e).
 
     Inputs that stay are there all the time; an op also needs what it touches and what it allocates, less what may be
     written into an operand.
     """
     position = [each.name for each in graph.spaces].index(space)
-    program = PlainProgram(graph, transient_bytes(graph, {}), in_place, position)
-    most, always = program.at_the_edges(), program.bytes_of(Lifetime.INPUT)
-    for op in range(program.n_ops):
-        own = {*program.touches[op], *program.allocates[op]}
-        needed = sum(program.sizes[buffer] for buffer in own if program.lifetimes[buffer] != Lifetime.INPUT)
-        saved = sum(program.sizes[written] for written in {written for _, written in program.pairs[op]})
-        most = max(most, always + needed - saved + program.transient[op])
-    return most
+    structure, lifetimes = graph.structure, graph.lifetimes
+    sizes = np.where((graph.buffer_spaces == position) & ~graph.persistent, graph.sizes, 0)
+    at_start = int(sizes[(lifetimes == Lifetime.INPUT) | (lifetimes == Lifetime.DONATED)].sum())
+    at_end = int(sizes[(lifetimes == Lifetime.INPUT) | (lifetimes == Lifetime.OUTPUT)].sum())
+    comes_and_goes = np.where(lifetimes == Lifetime.INPUT, 0, sizes)
+    needed = transient_bytes(graph, {})[:, position].copy()
+    for rows in (structure.touches, structure.allocates):
+        np.add.at(needed, rows.owners(), comes_and_goes[rows.values])
+    if in_place:
+        written = _may_be_written_into_operands(graph, sizes)
+        np.subtract.at(needed, structure.producers[written], sizes[written])
+    return max(at_start, at_end, int(sizes[lifetimes == Lifetime.INPUT].sum()) + int(needed.max(initial=0)))
+
+
+def _may_be_written_into_operands(graph: Graph, sizes: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the buffers that their producer may write into an operand of equal size that can go by then."""
+    flat = graph.in_place.values.reshape(-1, 2)
+    owners = graph.in_place.owners()[::2]
+    read, written = flat[:, 0], flat[:, 1]
+    usable = graph.freeable[read] & (graph.structure.producers[written] == owners)
+    usable &= (sizes[read] == sizes[written]) & (sizes[written] > 0)
+    return np.unique(written[usable])

@@ -1,11 +1,11 @@
 """The order within a budget that moves the fewest ops, found by trying them in the order of moves."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
 
+from lowtide.analysis.budget import Budget
 from lowtide.analysis.problem import Order, Problem
 from lowtide.search.plain_program import PlainProgram
 
@@ -22,14 +22,15 @@ class FewestMoves:
     """No order within the budget moves fewer ops than this."""
 
 
-def fewest_moves(problem: Problem, budget: Sequence[int], given: Order, most_looks: int) -> FewestMoves:
-    """Find an order within `budget` (bytes per memory space) that moves the fewest ops from the given order.
+def fewest_moves(problem: Problem, budget: Budget, given: Order, most_looks: int) -> FewestMoves:
+    """Find an order within a budget that moves the fewest ops from the given order.
 
     Shortest paths (Dijkstra) over pairs of an executed set and the last op that kept its place. An op that comes after
     all kept ones in the given order may keep its place; whatever it overtakes has to move. Exact if it ends; gives up
     after about `most_looks` looks at an op.
     """
-    spaces = range(len(budget))
+    limits = budget.limits
+    spaces = range(len(limits))
     programs = [PlainProgram(problem.graph, problem.transient, problem.in_place, space) for space in spaces]
     order = given.tolist()
     everything = (1 << len(order)) - 1
@@ -53,7 +54,7 @@ def fewest_moves(problem: Problem, budget: Sequence[int], given: Order, most_loo
                 overtaken += place > last and not executed >> op & 1
                 continue
             after = [program.run(op, executed) for program in programs]
-            if all(now + more <= most for now, (more, _), most in zip(live, after, budget, strict=True)):
+            if all(now + more <= most for now, (more, _), most in zip(live, after, limits, strict=True)):
                 then = tuple(now + net for now, (_, net) in zip(live, after, strict=True))
                 ways = [(last, moved + (place > last))]
                 if place > last:

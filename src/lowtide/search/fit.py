@@ -42,19 +42,20 @@ class FitOutcome:
         return limited[0] if len(limited) == 1 else None
 
 
-def find_fit(problem: Problem, budget: Sequence[int], preference: Order, most_work: int) -> FitOutcome:
-    """Search for an order whose peak stays within `budget` bytes in every memory space.
+def find_fit(problem: Problem, limits: Sequence[int], preference: Order, most_work: int) -> FitOutcome:
+    """Search for an order whose peak stays within a limit in bytes in every memory space.
 
+    Callers try limits between a bound and a peak, which are no budget of the user's; `UNLIMITED` is no limit.
     First dependencies are added that every such order obeys; then executed sets are searched depth first, forward and
     backward, each at most once (see the native kernel `fit_search` for the rules that keep this exact). Ties follow
     `preference`. Exact; stops after about `most_work` units of work; deterministic. Ctrl-C raises KeyboardInterrupt.
     """
-    edges = np.array([bytes_at_the_edges(problem.graph, space) for space in range(len(budget))], np.int64)
-    asked = np.array(budget, np.int64)
+    edges = np.array([bytes_at_the_edges(problem.graph, space) for space in range(len(limits))], np.int64)
+    asked = np.array(limits, np.int64)
     if (edges > asked).any():
         return FitOutcome(
             fit=Fit.IMPOSSIBLE,
-            budget=tuple(budget),
+            budget=tuple(limits),
             order=None,
             next_budget=tuple(np.maximum(edges, asked).tolist()),
             states=0,
@@ -67,7 +68,7 @@ def find_fit(problem: Problem, budget: Sequence[int], preference: Order, most_wo
     fit = Fit(status)
     return FitOutcome(
         fit=fit,
-        budget=tuple(budget),
+        budget=tuple(limits),
         order=order if fit == Fit.FOUND else None,
         next_budget=tuple(following.tolist()),
         states=states,

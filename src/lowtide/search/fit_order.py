@@ -1,6 +1,6 @@
 """Fit mode: an order within a budget that stays close to the given one, or why there is none."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,14 +59,14 @@ def fit_order(
     ops move back to their given places as long as the budget holds. Deterministic. Ctrl-C raises KeyboardInterrupt
     until some order fits; after that it ends the search with the best order so far.
     """
-    within = _Within(problem, budget.limits)
+    within = _Within(problem, budget)
     if within.holds(given):
         return FittedOrder(fit=Fit.FOUND, order=given)
     cuts = ClosureCuts(problem)
     reason = within.reason(given, cuts, effort.cut_work)
     if reason is not None:
         return FittedOrder(fit=Fit.IMPOSSIBLE, reason=reason)
-    exact = fewest_moves(problem, budget.limits, given, _MOST_LOOKS if len(given) <= _MOST_OPS_BY_MOVES else 0)
+    exact = fewest_moves(problem, budget, given, _MOST_LOOKS if len(given) <= _MOST_OPS_BY_MOVES else 0)
     if exact.order is not None:
         return FittedOrder(fit=Fit.FOUND, order=exact.order, moved=exact.least_moved, least_moved=exact.least_moved)
     start = _repair(within, given, cuts, effort.cut_work)
@@ -86,23 +86,23 @@ def fit_order(
 class _Within:
     """A budget, and what can be asked about it."""
 
-    def __init__(self, problem: Problem, budget: Sequence[int]) -> None:
+    def __init__(self, problem: Problem, budget: Budget) -> None:
         self.problem = problem
-        self.budget = np.asarray(budget, np.int64)
+        self.limits = np.asarray(budget.limits, np.int64)
 
     def holds(self, order: Order) -> bool:
-        return bool((self.problem.evaluate(order).peaks <= self.budget).all())
+        return bool((self.problem.evaluate(order).peaks <= self.limits).all())
 
     def excess(self, order: Order) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
         """Return the bytes above the budget per place and space."""
         profile = _native.profile(self.problem.native, order, self.problem.in_place)
-        return np.maximum(profile.reshape(len(order), len(self.budget)) - self.budget, 0)
+        return np.maximum(profile.reshape(len(order), len(self.limits)) - self.limits, 0)
 
     def reason(self, order: Order, cuts: ClosureCuts, most_work: int) -> LowerBound | None:
         """Return why no order fits, as far as a single op or the edges show it: only ops above the budget can."""
         graph = self.problem.graph
         excess = self.excess(order)
-        for space, most in enumerate(self.budget.tolist()):
+        for space, most in enumerate(self.limits.tolist()):
             name = graph.spaces[space].name
             edges = bytes_at_the_edges(graph, space)
             if edges > most:

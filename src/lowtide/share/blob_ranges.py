@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from lowtide.errors import UsageError
+from lowtide.index_spaces import Place
 from lowtide.share.named_net import NamedNet, is_size
 
 
@@ -15,9 +16,9 @@ class BlobRange:
     """
 
     name: str
-    defined: int | None
+    defined: Place | None
     """None: it is there from the start."""
-    used: int | None
+    used: Place | None
     """None: nothing in the net uses it, so that it stays to the end."""
     size: int | None = None
     """In bytes; None counts as 1."""
@@ -27,7 +28,7 @@ class BlobRange:
             raise UsageError(f"blob {self.name!r}: size {self.size!r} is out of range; give bytes from 0 to 2**62 - 1")
 
     @property
-    def begins(self) -> int:
+    def begins(self) -> Place:
         """The first op during which the blob is live, -1 where it is there from the start."""
         return -1 if self.defined is None else self.defined
 
@@ -35,11 +36,11 @@ class BlobRange:
 def blob_ranges(net: NamedNet) -> list[BlobRange]:
     """Return the range of every blob that an op touches, in the order of first touches. O(n + e).
 
-    Source: Caffe2 memonger, compute_ranges. Mended: a blob that is read before it is written lives from the start, and
-    one that is written after its last read lives to the end, where there only first write and last read count.
+    Source: Caffe2 memonger, compute_ranges. Mended: there only first write and last read count; here a blob that is
+    read before it is written lives from the start, and one that is written after its last read lives to the end.
     """
-    defined: dict[str, int | None] = {}
-    used: dict[str, int | None] = {}
+    defined: dict[str, Place | None] = {}
+    used: dict[str, Place | None] = {}
     for position, (reads, writes) in enumerate(zip(net.reads, net.writes, strict=True)):
         for blob in reads:
             defined.setdefault(blob, None)
@@ -52,13 +53,14 @@ def blob_ranges(net: NamedNet) -> list[BlobRange]:
 
 
 def settled(ranges: Iterable[BlobRange]) -> list[BlobRange]:
-    """Return the ranges by last use, nothing in them unknown: those never used come last and end after all others.
+    """Return the ranges sorted by last use, with all that is unknown in them settled.
 
-    Equal ones keep their order. Never-defined ones are defined at -1; unknown sizes are 1.
+    Ranges never used come last and end after all others. Ranges never defined are defined at -1; unknown sizes are 1.
+    Equal ones keep their order.
     """
     by_use = sorted(ranges, key=lambda blob: (blob.used is None, -1 if blob.used is None else blob.used))
-    moments = [moment for blob in by_use for moment in (blob.used, blob.defined) if moment is not None]
-    end = max(moments, default=-1) + 1
+    places = [place for blob in by_use for place in (blob.used, blob.defined) if place is not None]
+    end = max(places, default=-1) + 1
     return [
         replace(
             blob,

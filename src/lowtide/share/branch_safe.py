@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain, count
 from operator import itemgetter
 
+from lowtide.index_spaces import OpId
 from lowtide.share.dependences import ancestors
 from lowtide.share.named_net import NamedNet
 from lowtide.share.rename import SharedNet, share_by
@@ -22,20 +23,20 @@ class _Slot:
 
 
 def share_branch_safe(
-    net: NamedNet, heads: Collection[str], ops: Collection[int], shareable: Collection[str], scope: str
+    net: NamedNet, heads: Collection[str], ops: Collection[OpId], shareable: Collection[str], scope: str
 ) -> SharedNet:
     """Let the shareable blobs of some ops take over one another's storage, whatever runs in parallel.
 
-    Walks the ops depth first, from those that read the heads and then from all other roots, entering an op once all
-    that it waits for was seen. A blob is free after its last reader, and an output seen for the first time takes a free
-    one whose every touch comes before this op in all executions: of two branches only the first finds it. Where sizes
-    are known, the smallest free slot that suffices is taken, else the largest; without sizes the one shared most.
-    Slots are named `<scope>__m<k>_shared`, or keep the name of a blob that no op of `ops` wrote. External inputs and
-    outputs, blobs that no op writes, and blobs of different devices never share. The result is verified.
+    The walk is depth first, from the ops that read the heads and then from all other roots. It enters an op once all
+    that the op waits for was seen. A slot is free after the last reader of its blob. An output seen for the first time
+    takes a free slot whose every touch comes before this op in all executions: so of two branches only the first finds
+    it. Where sizes are known, it takes the smallest free slot that suffices, else the largest; without sizes, the one
+    shared most. Slots are named `<scope>__m<k>_shared`, or keep the name of a blob that no op of `ops` wrote. External
+    inputs and outputs, blobs that no op writes, and blobs of different devices never share. The result is verified.
 
-    Source: Caffe2 memonger, compute_blob_recycling_for_dag. Mended: it tells branches by tokens, which ignore readers
-    outside `ops`; ancestors are exact. It enters an op that reads a head too early, stops at ops without inputs, and
-    overwrites external outputs. Complexity: O(n e / 64 + n * free slots) time, n * n / 8 bytes.
+    Source: Caffe2 memonger, compute_blob_recycling_for_dag. Mended: the original tells branches by tokens, which ignore
+    readers outside `ops`; ancestors are exact. It enters an op that reads a head too early, stops at ops without
+    inputs, and overwrites external outputs. Complexity: O(n e / 64 + n * free slots) time, n * n / 8 bytes.
     """
     written = {blob for writes in net.writes for blob in writes}
     walk = _BranchWalk(net, heads, ops, (written & set(shareable)) - net.externals)
@@ -60,7 +61,9 @@ def _size(entry: _FreeSlot) -> int:
 
 
 class _BranchWalk:
-    def __init__(self, net: NamedNet, heads: Collection[str], ops: Collection[int], shareable: Collection[str]) -> None:
+    def __init__(
+        self, net: NamedNet, heads: Collection[str], ops: Collection[OpId], shareable: Collection[str]
+    ) -> None:
         self._net = net
         self._ops = sorted(set(ops))
         self._heads = list(dict.fromkeys(heads))
@@ -75,7 +78,7 @@ class _BranchWalk:
         for before in self._ancestors:
             self._waited_for |= before
         self._touches: dict[str, int] = {}  # per blob, the ops that touch it, as bits
-        self._first: dict[str, int] = {}  # per blob, the op that writes it before anything else touches it
+        self._first: dict[str, OpId] = {}  # per blob, the op that writes it before anything else touches it
         for op, (reads, writes) in enumerate(zip(net.reads, net.writes, strict=True)):
             for blob in writes:
                 if blob not in reads and blob not in self._touches:
@@ -87,9 +90,9 @@ class _BranchWalk:
     def _link(self) -> None:
         """Find for every op the later ones that read what it wrote, and what they still wait for."""
         followed = self._shareable.union(self._heads)
-        self._readers: dict[str, list[int]] = {}
-        self._waits: dict[int, set[int]] = {op: set() for op in self._ops}
-        writers: dict[str, list[int]] = {}
+        self._readers: dict[str, list[OpId]] = {}
+        self._waits: dict[OpId, set[OpId]] = {op: set() for op in self._ops}
+        writers: dict[str, list[OpId]] = {}
         for op in self._ops:
             for blob in self._net.reads[op]:
                 if blob in followed:
@@ -100,7 +103,7 @@ class _BranchWalk:
         self._unread = {blob: len(readers) for blob, readers in self._readers.items()}
 
     def run(self) -> None:
-        seen: set[int] = set()
+        seen: set[OpId] = set()
         from_heads = (op for head in self._heads for op in self._readers.get(head, []))
         for root in (*from_heads, *self._ops):
             if root in seen or self._waits[root]:
@@ -115,7 +118,7 @@ class _BranchWalk:
                 if not self._waits[after] and after not in seen:
                     branches.append(self._enter(after, seen))
 
-    def _enter(self, op: int, seen: set[int]) -> Iterator[tuple[int, int]]:
+    def _enter(self, op: OpId, seen: set[OpId]) -> Iterator[tuple[OpId, OpId]]:
         """Place the outputs of an op, free what it is the last to read, and return the ways on from it."""
         seen.add(op)
         for blob in self._net.writes[op]:
@@ -129,7 +132,7 @@ class _BranchWalk:
         readers = [after for blob in self._net.writes[op] for after in self._readers.get(blob, []) if after > op]
         return ((op, after) for after in dict.fromkeys(readers))
 
-    def _put(self, blob: str, op: int) -> None:
+    def _put(self, blob: str, op: OpId) -> None:
         """Take the best free slot for a blob that an op defines, or a new one."""
         size, device, not_before = self._net.size_of(blob), self._net.devices[blob], ~self._ancestors[op]
         for place in self._by_preference(size):

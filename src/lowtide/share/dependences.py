@@ -2,10 +2,11 @@
 
 from collections import defaultdict
 
+from lowtide.index_spaces import OpId
 from lowtide.share.named_net import NamedNet
 
 
-def interference_edges(net: NamedNet) -> list[tuple[int, int]]:
+def interference_edges(net: NamedNet) -> list[tuple[OpId, OpId]]:
     """Return the edges (earlier op, later op) of a net, sorted, each once and none from an op to itself.
 
     A later op waits for every op that wrote what it reads or writes, for every op that read what it writes, and for
@@ -13,9 +14,9 @@ def interference_edges(net: NamedNet) -> list[tuple[int, int]]:
     so that an order could run a second writer of a blob before the readers of its first contents.
     Complexity: O(n + e); a blob with k writers adds up to k edges per touch.
     """
-    readers: defaultdict[str, list[int]] = defaultdict(list)
-    writers: defaultdict[str, list[int]] = defaultdict(list)
-    edges: set[tuple[int, int]] = set()
+    readers: defaultdict[str, list[OpId]] = defaultdict(list)
+    writers: defaultdict[str, list[OpId]] = defaultdict(list)
+    edges: set[tuple[OpId, OpId]] = set()
     for position, (op, reads, writes) in enumerate(zip(net.ops, net.reads, net.writes, strict=True)):
         before = [writers[blob] for blob in (*reads, *writes)] + [readers[blob] for blob in writes]
         edges.update((other, position) for others in (*before, op.after) for other in others)
@@ -26,9 +27,9 @@ def interference_edges(net: NamedNet) -> list[tuple[int, int]]:
     return sorted(edges)
 
 
-def predecessors(net: NamedNet) -> list[list[int]]:
+def predecessors(net: NamedNet) -> list[list[OpId]]:
     """Return per op the ops with an edge to it, ascending."""
-    result: list[list[int]] = [[] for _ in net.ops]
+    result: list[list[OpId]] = [[] for _ in net.ops]
     for before, after in interference_edges(net):
         result[after].append(before)
     return result
@@ -48,7 +49,7 @@ def ancestors(net: NamedNet) -> list[int]:
     return result
 
 
-def is_valid_order(net: NamedNet, order: list[int]) -> bool:
+def is_valid_order(net: NamedNet, order: list[OpId]) -> bool:
     """Whether an order holds every op once, each after all that it waits for."""
     if sorted(order) != list(range(len(net.ops))):
         return False

@@ -20,10 +20,10 @@ def share_gradients(
 ) -> SharedNet:
     """Let the gradients that layers hand on share storage, whatever runs in parallel; see `share_branch_safe`.
 
-    A blob with `_grad` in its name that is in the scope (or split from one that is: `_<scope>...`), and neither in
-    `param_grads` nor in `never_share`, may share. Ops that touch such a blob take part; the walk starts at the losses.
-    With `share_activations`, so may what an op with the weight `<its name>_w` writes, but for the last two, which are
-    often looked at from outside; where that helps nothing, gradients alone share.
+    A blob may share if `_grad` is in its name, it is in the scope (or split from one that is: `_<scope>...`), and it is
+    neither in `param_grads` nor in `never_share`. Ops that touch such a blob take part; the walk starts at the losses.
+    With `share_activations`, what an op with the weight `<its name>_w` writes may share too, except the last two, which
+    are often looked at from outside. If that saves nothing, gradients alone share.
 
     Source: Caffe2 memonger, share_grad_blobs.
     """

@@ -45,10 +45,10 @@ def share(
 ) -> Sharing:
     """Return a slot for every buffer that is live in an order of the graph's ops, the program order by default.
 
-    Buffers share when no two of them are live at once; a buffer that takes over another one's storage through an
-    in-place pair (unless `in_place` is off) is in its slot. Persistent buffers never share. `algorithm` is "greedy"
+    Buffers may share a slot where no two of them are live at once. With `in_place`, a buffer that takes over another
+    one's storage through an in-place pair is in its slot. Persistent buffers never share. `algorithm` is "greedy"
     (memonger's) or "optimal", which looks at `work_limit` slots per memory space at most and is never worse. The result
-    is verified. Raises UsageError.
+    is verified. Raises UsageError for another algorithm, a negative limit, or an order that is not valid.
     """
     if algorithm not in ("greedy", "optimal") or work_limit < 0:
         raise UsageError(f"algorithm {algorithm!r}, work limit {work_limit}: give greedy or optimal, and 0 or more")

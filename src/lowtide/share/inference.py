@@ -40,8 +40,8 @@ def share_inference_fast(net: NamedNet, never_share: Collection[str] = ()) -> Sh
 
     A blob takes over what was freed last on its device; sizes are not looked at. External inputs and outputs and the
     blobs in `never_share` keep their storage. Shared blobs are named `__m<k>_shared`; a net that has such names already
-    comes back as it is. Source: Caffe2 memonger, optimize_inference_net. Mended: it may free a blob that is
-    written once more.
+    comes back as it is. Source: Caffe2 memonger, optimize_inference_net. Mended: the original may
+    free a blob that is written once more.
     """
     last: dict[str, int] = {}
     read = {blob for reads in net.reads for blob in reads}

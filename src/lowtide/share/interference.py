@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from lowtide.index_spaces import OpId
 from lowtide.share.blob_ranges import BlobRange, blob_ranges
 from lowtide.share.named_net import NamedNet
 from lowtide.share.net_orders import chosen_order
@@ -16,7 +17,7 @@ class InterferenceSharing:
     """A net whose blobs share, and the slots behind it."""
 
     shared: SharedNet
-    order: tuple[int, ...]
+    order: tuple[OpId, ...]
     """The ops of the net that was given, in the order of the shared one; sharing is only right in this order."""
     slots: tuple[tuple[BlobRange, ...], ...]
     """Per slot its blobs, one after the other; blobs that never share come last, alone."""
@@ -28,19 +29,19 @@ def share_by_interference(
     net: NamedNet,
     never_share: Collection[str] = (),
     *,
-    order: str | Sequence[int] = "topological",
+    order: str | Sequence[OpId] = "topological",
     algorithm: str = "greedy",
     work_limit: int = WORK_LIMIT,
 ) -> InterferenceSharing:
     """Put the ops into an order and let blobs share that are never live together in it.
 
-    `order` is "topological", "longest-path", "longest-path-merged" or op positions in a valid order; `algorithm` is
-    "greedy" or "optimal", the latter looking at `work_limit` slots at most. A slot has the name of its last blob.
+    `order` is "topological", "longest-path", "longest-path-merged" or op positions in a valid order. `algorithm` is
+    "greedy" or "optimal", which looks at `work_limit` slots at most. A slot has the name of its last blob.
     External inputs and outputs, the blobs in `never_share` and blobs of different devices never share. The result is
     verified.
 
     Source: Caffe2 memonger, optimize_interference. Mended: second writers of a blob, see `interference_edges` and
-    `blob_ranges`; devices, which it mixes. Complexity: O(e + n * slots) and the search. Raises UsageError.
+    `blob_ranges`; devices, which the original mixes. Complexity: O(e + n * slots) and the search. Raises UsageError.
     """
     places = chosen_order(net, order)
     ordered = net.reordered(places)

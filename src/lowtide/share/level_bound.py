@@ -12,8 +12,8 @@ from lowtide.share.slot_arrays import Intervals
 class LevelBound:
     """Bounds the bytes of all slots together from below, also when some of them are open already.
 
-    Of the blobs of at least some size, as many slots of that size are needed as such blobs are live at once. Summed
-    over the steps from one size to the next smaller one, that is never less than the most bytes live at once.
+    For every size, as many slots of at least that size are needed as blobs of at least that size are live at once.
+    Summed over the steps from one size to the next smaller one, that is never less than the most bytes live at once.
     Complexity: O(n * (n + sizes)) to build, O(log sizes) to ask.
     """
 

@@ -7,6 +7,7 @@ from itertools import compress
 
 from lowtide.errors import GraphError
 from lowtide.graph import Graph, Lifetime
+from lowtide.index_spaces import OpId, SpaceId
 
 _LARGEST_SIZE = 2**62
 
@@ -27,7 +28,7 @@ class NamedOp:
     device: str | None = None
     is_gradient: bool = False
     """Whether the op belongs to the backward pass."""
-    after: tuple[int, ...] = ()
+    after: tuple[OpId, ...] = ()
     """Positions of earlier ops that must run before, whatever they read and write."""
     step_nets: tuple["NamedNet", ...] = ()
     """Nets that a recurrent op runs once a time step; they see the blobs of the net around them by name."""
@@ -39,9 +40,10 @@ class NamedOp:
 class NamedNet:
     """Ops in a valid order over blobs known by name.
 
-    Blobs that are external inputs or outputs hold what the caller put there or wants to find there; nobody else may
-    use their storage. `sizes` are in bytes, for those blobs whose size is known. A blob lies on the device that
-    `blob_devices` names, else on that of the op that touches it first. Raises GraphError.
+    External inputs and outputs hold what the caller put there or wants to find there, so nobody else may use their
+    storage. `sizes` are in bytes, for the blobs whose size is known. A blob lies on the device that `blob_devices`
+    names, else on that of its first writer, else on that of its first reader. Raises GraphError for an `after` that
+    names no earlier op, and for an impossible size.
     """
 
     ops: tuple[NamedOp, ...]
@@ -69,7 +71,7 @@ class NamedNet:
         """
         names, spaces = graph.buffer_names, [space.name for space in graph.spaces]
         ops: list[NamedOp] = []
-        last_ordered: tuple[int, ...] = ()
+        last_ordered: tuple[OpId, ...] = ()
         for position, (reads, writes, mutates, after) in enumerate(
             zip(graph.reads, graph.writes, graph.mutates, graph.after, strict=True)
         ):
@@ -87,7 +89,7 @@ class NamedNet:
             last_ordered = (position,) if ordered else last_ordered
         at_start: list[bool] = graph.exists_at_start.tolist()
         outputs: list[bool] = (graph.lifetimes == Lifetime.OUTPUT).tolist()
-        homes: list[int] = graph.buffer_spaces.tolist()
+        homes: list[SpaceId] = graph.buffer_spaces.tolist()
         return cls(
             ops=tuple(ops),
             external_inputs=tuple(compress(names, at_start)),
@@ -149,7 +151,7 @@ class NamedNet:
         """Return the size of a blob in bytes, 1 where it is unknown."""
         return self.sizes.get(blob, 1)
 
-    def reordered(self, order: Sequence[int]) -> "NamedNet":
+    def reordered(self, order: Sequence[OpId]) -> "NamedNet":
         """Return the net with its ops in the given order, which is trusted."""
         if list(order) == list(range(len(self.ops))):
             return self

@@ -14,9 +14,9 @@ def release_when_used(
 ) -> NamedNet:
     """Return the net with a Free op behind the last op that touches each blob that may be freed. O(n + e).
 
-    Freed are blobs that the net writes before it reads them, reads at some time, and that `selected` (if given) says
-    yes to. External inputs and outputs, both names of an alias, blobs freed already, and those in `never_free` stay.
-    Source: Caffe2 memonger, release_blobs_when_used. Mended: it frees before a write that comes after the last read.
+    A blob is freed if the net writes it before it reads it, reads it at some time, and `selected`, if given, says yes.
+    External inputs and outputs, both names of an alias, blobs freed already, and those in `never_free` stay. Source:
+    Caffe2 memonger, release_blobs_when_used. Mended: the original frees before a write that follows the last read.
     """
     last: dict[str, int] = {}
     produced: set[str] = set()

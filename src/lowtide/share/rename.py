@@ -8,7 +8,7 @@ from lowtide.share.named_net import NamedNet, NamedOp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """Bytes of all blobs that a net's ops touch, one where a size is unknown."""
+    """Bytes of all blobs that a net's ops touch; a blob of unknown size counts one."""
 
     bytes_before: int
     bytes_after: int

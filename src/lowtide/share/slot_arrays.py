@@ -6,29 +6,29 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Moments = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals:
     """When every blob is live, from `begins` to `ends` with both included, and its size in bytes."""
 
-    begins: Moments
-    ends: Moments
+    begins: Integers
+    ends: Integers
     sizes: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.sizes)
 
 
-def total_bytes(intervals: Intervals, slot_of: Moments) -> int:
+def total_bytes(intervals: Intervals, slot_of: Integers) -> int:
     """Return the sum over the slots of the largest blob in each."""
     largest = np.zeros(int(slot_of.max(initial=-1)) + 1, np.int64)
     np.maximum.at(largest, slot_of, intervals.sizes)
     return sum(largest.tolist())
 
 
-def greedy(intervals: Intervals, by_use: Moments | None = None) -> Moments:
+def greedy(intervals: Intervals, by_use: Integers | None = None) -> Integers:
     """Return a slot per blob: by last use, each in the compatible slot whose size is nearest, else in a new one.
 
     A slot is compatible when its last blob ends before the new one begins; ties go to the oldest slot. Blobs of equal
@@ -53,10 +53,10 @@ def greedy(intervals: Intervals, by_use: Moments | None = None) -> Moments:
     return slot_of
 
 
-def largest_first(intervals: Intervals, by_size: list[int], work_limit: int) -> tuple[Moments | None, int]:
+def largest_first(intervals: Intervals, by_size: list[int], work_limit: int) -> tuple[Integers | None, int]:
     """Return a slot per blob, and the slots looked at: the largest first, each in the tightest gap, else in a new slot.
 
-    Complexity: O(n * slots * log n); without a result once the work exceeds its limit. Guarantees: feasible.
+    Where the work exceeds its limit, there are no slots. Complexity: O(n * slots * log n). Guarantees: feasible.
     """
     begins: list[int] = intervals.begins.tolist()
     ends: list[int] = intervals.ends.tolist()

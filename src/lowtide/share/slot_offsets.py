@@ -18,9 +18,9 @@ def slot_offsets(
 ) -> NDArray[np.int64]:
     """Return an offset in bytes per buffer, one stretch of the arena per slot; live ranges are half-open.
 
-    With a `work_limit` the slots are searched for, looking at so many; without, they are memonger's greedy ones.
-    Sizes are rounded up to the alignment. Guarantees: feasible, deterministic; no bound. Raises UsageError where
-    arrays differ in length, a range is empty, or a number is out of range.
+    With a `work_limit` the slots are searched for, and at most so many are looked at; without, they are memonger's
+    greedy ones. Sizes are rounded up to the alignment. Guarantees: feasible, deterministic; no bound. Raises UsageError
+    where arrays differ in length, a range is empty, or a number is out of range.
     """
     if not len(first) == len(last) == len(sizes):
         raise UsageError(f"{len(first)} starts, {len(last)} ends and {len(sizes)} sizes; give one of each per buffer")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowtide.share.level_bound import LevelBound
-from lowtide.share.slot_arrays import Intervals, Moments, greedy, largest_first, total_bytes
+from lowtide.share.slot_arrays import Integers, Intervals, greedy, largest_first, total_bytes
 
 _MOST_TO_SEARCH = 5_000
 
@@ -14,7 +14,7 @@ _MOST_TO_SEARCH = 5_000
 class FoundSlots:
     """A slot per blob, and how good it is."""
 
-    slot_of: Moments
+    slot_of: Integers
     lower_bound_bytes: int
     optimal: bool
     work: int
@@ -23,12 +23,13 @@ class FoundSlots:
 def search(intervals: Intervals, work_limit: int) -> FoundSlots:
     """Place blobs from the largest to the smallest, each in an open slot at no cost or in a new one at its own size.
 
-    Open slots are tried from the tightest gap on, of slots that look alike to what is still to come only the first. A
-    branch ends where its cost and what `LevelBound` still asks for reach the best known; the first best is the greedy
-    one, which this is never worse than. The tree is walked by limited discrepancy (Harvey & Ginsberg 1995): first
-    without a detour from the first choices, then with a few more each time, until nothing is left out. `work_limit`
-    bounds the slots that are looked at. Finding the least total is NP-hard (weighted coloring of an interval graph), so
-    that the time is exponential where the bounds do not meet. Beyond 5,000 blobs only the first walk is made.
+    Open slots are tried from the tightest gap on; of slots that look alike to the blobs still to come, only the first.
+    A branch ends where its cost plus what `LevelBound` still asks for reaches the best known. The first best are the
+    greedy slots, so the result is never worse. The tree is walked by limited discrepancy (Harvey & Ginsberg 1995):
+    first without a detour from the first choices, then with a few more each time, until nothing is left out.
+    `work_limit` bounds the slots that are looked at. Finding the least total is NP-hard (weighted coloring of an
+    interval graph), so the time is exponential where the bounds do not meet. Beyond 5,000 blobs, each goes into the
+    tightest gap once, and nothing is searched.
     """
     known = greedy(intervals)
     if not len(intervals):
@@ -69,9 +70,9 @@ class _SlotWalk:
         self,
         intervals: Intervals,
         by_size: list[int],
-        sections: tuple[Moments, Moments],
+        sections: tuple[Integers, Integers],
         bound: LevelBound,
-        known: Moments,
+        known: Integers,
         work_limit: int,
     ) -> None:
         self.best = known

@@ -45,8 +45,8 @@ def greedy_slots(ranges: Iterable[BlobRange]) -> SlotAssignment:
 def optimal_slots(ranges: Iterable[BlobRange], *, work_limit: int = WORK_LIMIT) -> SlotAssignment:
     """Assign slots of the least total size, or the best found within `work_limit`; see `slot_search.search`.
 
-    Takes the place of Caffe2 memonger's compute_assignments_dp. Never worse than `greedy_slots`; the same result for
-    the same ranges, always. Raises UsageError.
+    Takes the place of Caffe2 memonger's compute_assignments_dp. Never worse than `greedy_slots`; deterministic. Raises
+    UsageError for a negative limit.
     """
     if work_limit < 0:
         raise UsageError(f"work limit {work_limit} is negative; give 0 or more slots to look at")
@@ -55,7 +55,7 @@ def optimal_slots(ranges: Iterable[BlobRange], *, work_limit: int = WORK_LIMIT) 
 
 
 def assign_slots(ranges: Iterable[BlobRange], algorithm: str, work_limit: int) -> SlotAssignment:
-    """Assign slots by the algorithm of a name; raises UsageError."""
+    """Assign slots by the algorithm of this name; raises UsageError for an unknown one."""
     if algorithm not in ALGORITHMS:
         raise UsageError(f"unknown algorithm {algorithm!r}; choose one of {', '.join(ALGORITHMS)}")
     return greedy_slots(ranges) if algorithm == "greedy" else optimal_slots(ranges, work_limit=work_limit)

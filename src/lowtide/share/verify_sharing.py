@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from lowtide.errors import VerificationError
+from lowtide.index_spaces import OpId
 from lowtide.share.blob_ranges import BlobRange
 from lowtide.share.named_net import NamedNet, NamedOp
 
@@ -24,8 +25,8 @@ def verify_assignments(slots: Iterable[Sequence[BlobRange]]) -> None:
 def verify_equality(before: NamedNet, after: NamedNet) -> None:
     """Check that two nets compute the same: every op reads what the same ops wrote, and externals end up the same.
 
-    Blobs may have other names, but not two live values one name. Blobs that are read, never written and not external
-    correspond in the order of their first reads. Raises VerificationError with the first difference. O(e).
+    Blobs may have other names, but two live values must not share one. Blobs that are read, never written and not
+    external correspond in the order of their first reads. Raises VerificationError with the first difference. O(e).
     """
     if before.external_inputs != after.external_inputs or before.external_outputs != after.external_outputs:
         raise VerificationError("the nets have different external inputs or outputs; sharing must leave them alone")
@@ -97,6 +98,6 @@ class _Sources:
             result.append(self._latest[name])
         return result
 
-    def write(self, op: int, names: Iterable[str]) -> None:
+    def write(self, op: OpId, names: Iterable[str]) -> None:
         for place, name in enumerate(names):
             self._latest[name] = ("op", op, place)

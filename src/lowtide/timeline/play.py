@@ -8,10 +8,11 @@ import numpy as np
 from lowtide.costs import Prices, given_prices
 from lowtide.errors import GraphError
 from lowtide.graph import Graph
+from lowtide.index_spaces import BufferId, OpId, SpaceId, StepIndex
 from lowtide.plan import HOME, Plan, StepKind
 from lowtide.timeline.timeline import COMPUTE, NO_STREAM, Timeline
 
-_Copy = tuple[int, int]
+_Copy = tuple[BufferId, SpaceId]
 """A buffer and the memory space that holds a copy of it."""
 _Extra = dict[tuple[int, int], float]
 """Seconds that plans of callees add, by the identity of their graph and plan."""
@@ -20,12 +21,12 @@ _Extra = dict[tuple[int, int], float]
 def play_timeline(graph: Graph, plan: Plan, prices: Prices | None = None) -> Timeline:
     """Play a plan and record when every step starts and ends. O(steps + e).
 
-    Ops run one after the other on one stream; copies between two memory spaces run one after the other on a stream of
-    their own per direction. The program issues steps in plan order and goes on at once after a copy; a copy starts
-    when it is issued, its stream is free and its source is complete. A run waits until copies to what it touches are
-    complete, and until copies from what it overwrites or takes over are done; a free waits for every copy that reads
-    or writes what it frees. So memory over time is what the order of the steps says: a buffer that leaves stays until
-    its copy is done, one that comes back is live from the start of its copy.
+    Ops run one after the other on one stream. Copies between two memory spaces have a stream per direction, and run on
+    it one after the other. The program issues steps in plan order, and goes on at once after it issues a copy. A copy
+    starts when it is issued, its stream is free and its source is complete. A run waits for copies to what it touches,
+    and for copies from what it overwrites or takes over. A free waits for every copy that reads or writes what it
+    frees. So memory over time is what the order of the steps says: an offloaded buffer stays until its copy is done, a
+    prefetched one is live from the start of its copy.
 
     An op takes what `prices` say (by default the graph's own costs), plus what a plan for its callees adds to them.
     Copies take bytes / `bandwidth_bytes_per_s` of the source space. Raises GraphError where that is missing. The plan
@@ -74,7 +75,7 @@ class _Player:
         self._now = 0.0  # when the program reaches the next step
         self._ready: dict[_Copy, float] = {}  # when a copy that is being written is complete
         self._in_use: dict[_Copy, float] = {}  # until when copies read or write a residency
-        self._stream_of: dict[tuple[int, int], int] = {}
+        self._stream_of: dict[tuple[SpaceId, SpaceId], int] = {}
         self._free_at = [0.0]
         self.streams = ["compute"]
         self.step_streams = [NO_STREAM] * plan.n_steps
@@ -82,7 +83,7 @@ class _Player:
         self.durations = [0.0] * plan.n_steps
         self.stalls = [0.0] * plan.n_steps
 
-    def run(self, step: int, op: int, touches: Sequence[int], overwrites: Sequence[int]) -> None:
+    def run(self, step: StepIndex, op: OpId, touches: Sequence[BufferId], overwrites: Sequence[BufferId]) -> None:
         """Run an op once what it touches is there and nobody copies what it overwrites."""
         start = self._now
         if self._in_use:
@@ -96,7 +97,7 @@ class _Player:
         self.stalls[step] = start - self._now
         self._now = self._free_at[COMPUTE] = start + self._run_seconds[op]
 
-    def free(self, step: int, buffer: int, space: int) -> None:
+    def free(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
         """Wait until nothing is copied to or from what is freed."""
         copy = (buffer, self._homes[buffer] if space == HOME else space)
         until = max(self._now, self._in_use.pop(copy, 0.0))
@@ -104,11 +105,11 @@ class _Player:
         self.stalls[step] = until - self._now
         self._now = until
 
-    def copy_out(self, step: int, buffer: int, space: int) -> None:
+    def copy_out(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
         """Start a copy from the home space as soon as its source is complete and its stream is free."""
         self._copy(step, buffer, self._homes[buffer], space)
 
-    def copy_in(self, step: int, buffer: int, space: int) -> None:
+    def copy_in(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
         """Start a copy to the home space as soon as its source is complete and its stream is free."""
         self._copy(step, buffer, space, self._homes[buffer])
 
@@ -116,7 +117,7 @@ class _Player:
         """Return how long copies are still under way after the last step."""
         return max(self._now, *self._free_at) - self._now
 
-    def _copy(self, step: int, buffer: int, source: int, target: int) -> None:
+    def _copy(self, step: StepIndex, buffer: BufferId, source: SpaceId, target: SpaceId) -> None:
         stream = self._stream(source, target, step)
         start = max(self._now, self._free_at[stream], self._ready.get((buffer, source), 0.0))
         seconds = self._sizes[buffer] / self._graph.spaces[source].bandwidth_bytes_per_s[self._name(target)]
@@ -127,7 +128,7 @@ class _Player:
         self._free_at[stream] = self._ready[buffer, target] = self._in_use[buffer, target] = end
         self._in_use[buffer, source] = max(end, self._in_use.get((buffer, source), 0.0))
 
-    def _stream(self, source: int, target: int, step: int) -> int:
+    def _stream(self, source: SpaceId, target: SpaceId, step: StepIndex) -> int:
         stream = self._stream_of.get((source, target))
         if stream is None:
             if self._name(target) not in self._graph.spaces[source].bandwidth_bytes_per_s:
@@ -140,11 +141,11 @@ class _Player:
             self._free_at.append(0.0)
         return stream
 
-    def _name(self, space: int) -> str:
+    def _name(self, space: SpaceId) -> str:
         return self._graph.spaces[space].name
 
 
-def _overwritten(graph: Graph) -> list[list[int]]:
+def _overwritten(graph: Graph) -> list[list[BufferId]]:
     """Per op, the buffers it writes or mutates, freshly allocated ones included: a rerun replaces an old copy."""
     return [mutates + writes for mutates, writes in zip(graph.mutates, graph.writes, strict=True)]
 

@@ -86,19 +86,26 @@ class TorchModel:
         return graph if self.host is None else self.host.added_to(graph)
 
     def apply(self, plan: Plan, *, verified: bool = False) -> Applied:
-        """Return the program as a callable that follows the plan, one for its graph or for that in chunks.
+        """Return the program as a callable that follows a plan, which is for its graph or for that in chunks.
 
-        A plan is verified once, or not at all where it is `verified` already, as `minimize` does with those it makes.
+        A plan is verified once; with `verified`, the caller says that it was, as `minimize` verifies those it makes.
         Raises FingerprintError for a plan of another graph, VerificationError for one that is wrong.
         """
-        reading, graph = self._readings.whole, self.graph
-        if plan.graph_fingerprint != graph.fingerprint:
-            chunks, in_chunks = self._readings.in_chunks, self.in_chunks
-            if chunks is not None and in_chunks is not None and plan.graph_fingerprint == in_chunks.fingerprint:
-                reading, graph = chunks, in_chunks
+        reading, graph = self._planned_by(plan)
         applied = apply_plan(plan, reading, graph, verified=verified or plan in self._verified)
         self._verified.add(plan)
         return applied
+
+    def graph_for(self, plan: Plan) -> Graph:
+        """Return the graph that a plan is for, in chunks or as it stands; the latter where it is for neither."""
+        return self._planned_by(plan)[1]
+
+    def _planned_by(self, plan: Plan) -> tuple[Reading, Graph]:
+        if plan.graph_fingerprint != self.graph.fingerprint:
+            chunks, in_chunks = self._readings.in_chunks, self.in_chunks
+            if chunks is not None and in_chunks is not None and plan.graph_fingerprint == in_chunks.fingerprint:
+                return chunks, in_chunks
+        return self._readings.whole, self.graph
 
     def save(self, plan: Plan, path: Path) -> None:
         """Raise UnsupportedError: a planned PyTorch program lives in Python, only its plan goes to a file."""

@@ -82,3 +82,13 @@ def test_a_host_that_makes_no_sense_is_refused(given: dict[str, Any], message: s
     model, optimizer, batch = _made()
     with pytest.raises(UsageError, match=message):
         lt.training_step(model, None, optimizer, (batch,), budget="60%", **given)
+
+
+def test_an_explained_step_names_what_the_host_holds() -> None:
+    """Peaks of every memory space, the host among them, as planning says."""
+    model, optimizer, batch = _made()
+    step = lt.training_step(model, None, optimizer, (batch,), budget="60%", allow=("offload",), host_bandwidth="2 GB/s")
+    (program,) = lt.explain(step).programs
+    assert {peak.space: peak.peak_bytes for peak in program.planned} == dict(step.result.peak_bytes)
+    (host,) = (peak for peak in program.planned if peak.space == "host")
+    assert sum(each.holder.size_bytes for each in host.holders) == host.peak_bytes > 0

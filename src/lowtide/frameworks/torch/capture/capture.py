@@ -19,9 +19,10 @@ from lowtide.frameworks.torch.reading.captured import Captured
 def capture(program: Any) -> Captured:
     """Capture a PyTorch program as one aten graph; nothing is allocated, nothing of the user's is changed.
 
-    Takes an ExportedProgram; a GraphModule whose nodes carry tensor metadata; (function or module, example inputs),
-    the inputs a tuple, a dict of keyword arguments or one tensor; (TrainingStep, example batch); or what it returned
-    before. Raises UnsupportedError or UsageError with what to do instead, and where the program itself fails.
+    A program is an ExportedProgram; a GraphModule whose nodes carry tensor metadata; (function or module, example
+    inputs), where the inputs are a tuple, a dict of keyword arguments or one tensor; (TrainingStep, example batch); or
+    what `capture` returned before. Raises UnsupportedError where the program itself fails; that or UsageError, with
+    what to do instead, for what cannot be captured.
     """
     try:
         return _capture(program)

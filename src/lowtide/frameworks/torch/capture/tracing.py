@@ -34,7 +34,7 @@ class FakeInputs:
     def extended_by(
         self, forms: Sequence[torch.Tensor], *, before: int, scalars: Sequence[torch.SymFloat] = ()
     ) -> "FakeInputs":
-        """Return these stand-ins with more of the given forms put in before one of them, and scalars."""
+        """Return these stand-ins with others, of the given forms, put in before position `before`, and with scalars."""
         more = [self.empty(form) for form in forms]
         return FakeInputs([*self.tensors[:before], *more, *self.tensors[before:]], scalars)
 

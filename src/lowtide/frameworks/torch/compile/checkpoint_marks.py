@@ -1,7 +1,7 @@
 """What the user marked under `torch.utils.checkpoint`, and who decides about it.
 
-With a budget, what runs again is lowtide's choice, and of the user's only what a selective policy says must be saved is
-kept; else the user's choice is carried out.
+With a budget, lowtide chooses what runs again; of the user's marks it heeds only what a selective policy says must be
+saved. Without a budget, the user's choice is carried out.
 """
 
 import operator

@@ -15,9 +15,9 @@ _given: Counter[str] = Counter()
 def new_name(graph: Graph) -> str:
     """Return a name that no program has yet, such as `forward (model.py:14)`, then `forward (model.py:14) #2`.
 
-    It says where the first op that knows its source line begins: the user's outermost function, after a graph break the
-    one that goes on. Where none knows, it is the class of the first module. A function of the graph and of the names
-    given before, so that all ranks find the same.
+    It is the user's outermost function that led to the first op with a source line; after a graph break, the function
+    that goes on. Where no op has one, it is the class of the first module. It depends only on the graph and on the
+    names given before, so all ranks find the same.
     """
     name = next((found for node in graph.nodes if (found := _beginning(node))), None) or _first_module(graph) or "graph"
     _given[name] += 1

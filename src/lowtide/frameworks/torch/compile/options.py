@@ -21,7 +21,7 @@ _LEFT_TO_INDUCTOR = frozenset({"share"})
 
 
 def allowed_techniques(allow: Iterable[str] | None, budget: str | int | None) -> Techniques:
-    """Return the techniques that a call allows, those of `DEFAULTS` that the budget has a use for where it names none.
+    """Return the techniques that a call allows; if it names none, those of `DEFAULTS` that the budget has a use for.
 
     Raises UsageError for techniques that do not exist, or that would be ignored without a budget.
     """

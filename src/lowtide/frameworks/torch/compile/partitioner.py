@@ -30,8 +30,9 @@ from lowtide.graph import Lifetime
 class Partitioner:
     """A `partition_fn` for AOTAutograd.
 
-    The eager compiler starts from the program as it is written, with everything saved that the backward pass uses. For
-    Inductor the start is what PyTorch's partitioner makes of it: running fusible ops again saves time there.
+    With the eager compiler, planning starts from the program as it is written: all that the backward pass uses is
+    saved. With Inductor it starts from what PyTorch's partitioner makes of it, since running fusible ops again saves
+    time there.
     """
 
     def __init__(self, options: Options) -> None:
@@ -82,7 +83,7 @@ class Partitioner:
         return run_rewrites(module, [*draws_alone, InsertBoundary(n_outputs)])
 
     def _may_repeat(self, graph: Graph) -> bool:
-        """Tell whether ops may run again, or what they make may visit the host, which needs the same."""
+        """Tell whether ops may run again, or what they make may be offloaded, which asks the same of them."""
         return bool(self.options.techniques & {"recompute", "offload"}) or has_checkpoints(graph)
 
     def _plan(self, name: str, whole: GraphModule, joint: GraphModule, static: Sequence[int]) -> PlannedModule:

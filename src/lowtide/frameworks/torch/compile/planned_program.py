@@ -19,6 +19,7 @@ from lowtide.frameworks.torch.reading.read import graph_of
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.checkpoints import REPEATED
 from lowtide.graph import Graph, Lifetime
+from lowtide.index_spaces import BufferId, OpId
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
 from lowtide.units import format_bytes
@@ -38,8 +39,8 @@ class PlannedModule:
     module: GraphModule
     """The program in the order of the plan."""
     kernel_peaks: list[int] = field(default_factory=list[int])
-    """Under Inductor, the predicted peak of every pass that was compiled so far: bytes on the first device, after
-    fusion, with all that the callers hold; kernels from a cache are not known."""
+    """Under Inductor, the predicted peak of every pass compiled so far: bytes on the first device after fusion, with
+    all that the callers hold. Passes from a cache are missing."""
 
     @property
     def predicted_peak_bytes(self) -> dict[str, int]:
@@ -80,18 +81,18 @@ def _result(graph: Graph, module: GraphModule, options: Options) -> Result:
     return find_plan(graph, options.settings)
 
 
-def _held_by_others(lowered: Lowered) -> set[int]:
+def _held_by_others(lowered: Lowered) -> set[BufferId]:
     """Return the buffers that the caller holds from the end of the forward pass on."""
     return {buffer for op in lowered.ops if op.node.target is TURN_BACK for buffer in op.reads}
 
 
-def _in_backward(lowered: Lowered) -> dict[int, list[int]]:
-    """Return the boundary as what repeated ops come after, so that they are not saved instead."""
+def _in_backward(lowered: Lowered) -> dict[OpId, list[OpId]]:
+    """Return the boundary as what every repeated op must run after: if it ran before, its result would be saved."""
     boundary = [place for place, op in enumerate(lowered.ops) if op.node.target is TURN_BACK]
     return {place: boundary for place, op in enumerate(lowered.ops) if REPEATED in op.node.meta}
 
 
-def _must_be_saved(lowered: Lowered) -> set[int]:
+def _must_be_saved(lowered: Lowered) -> set[BufferId]:
     """Return the buffers that a policy of selective checkpointing says to keep."""
     return {buffer for node, buffers in lowered.buffers_of.items() if must_save(node) for buffer in buffers}
 

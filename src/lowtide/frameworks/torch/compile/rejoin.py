@@ -17,8 +17,8 @@ def rejoin(
     """Return forward pass, boundary and backward pass as one graph, in which what the backward runs again is plain ops.
 
     Saved values come back in AOTAutograd's order: the forward returns symbols last, the backward takes them first.
-    PyTorch's partitioner leaves what runs again the fake tensors of its first run, so that it counts as a view of that,
-    takes no memory and reads what nobody knows of. With `count_reruns` it gets storage of its own.
+    PyTorch's partitioner gives a rerun the fake tensors of the first run. So it would count as a view of that, take no
+    memory, and read what nobody knows of. With `count_reruns`, every rerun gets storage of its own.
     """
     graph, made = Graph(), dict[Node, Node]()
     for node in forward.graph.nodes:

@@ -29,7 +29,7 @@ class Applied:
         run: Callable[[list[Any]], Any] | None = None,
         planned: tuple[Graph, Plan] | None = None,
     ) -> None:
-        """Run a planned module, or by `run` something compiled from the captured one, which takes the same inputs."""
+        """Run a planned module, or instead of it `run`, a compiled program that takes the same inputs."""
         self.captured = captured
         self.module = module
         self.planned = planned
@@ -52,10 +52,10 @@ class Applied:
 
 
 def apply_plan(plan: Plan, reading: Reading, graph: Graph, *, verified: bool = False) -> Applied:
-    """Return the program that was read as a callable that follows a plan for its graph, a host beside it or not.
+    """Return a program that was read as a callable that follows a plan for `graph`, its graph with a host or without.
 
-    With `verified` the plan was verified for that graph already. Raises FingerprintError for a plan of another graph or
-    host, VerificationError for one that is wrong.
+    With `verified`, the caller says that the plan was verified for that graph already. Raises FingerprintError for a
+    plan of another graph or host, VerificationError for one that is wrong.
     """
     captured = reading.captured
     if plan.graph_fingerprint != graph.fingerprint:

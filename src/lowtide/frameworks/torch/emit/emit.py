@@ -12,16 +12,17 @@ from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.reading.captured import attribute
 from lowtide.frameworks.torch.reading.in_place import in_place_forms
 from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, LoweredOp, lower_callee
+from lowtide.index_spaces import BufferId, OpId
 from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run
 
 
 def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> GraphModule:
     """Return a module that runs the ops of a plan, in-place pairs taken, and drops every tensor at its last use.
 
-    Views are made right before their first reader, elements of a multi-output op right after it, so that neither
-    holds memory longer than the plan says. A copy to the host or back is awaited where the plan frees, overwrites or
-    reads what it copies. With `boxed` the module takes one list of tensors, which it empties, so
-    that nothing else keeps its inputs alive. Subgraphs follow their own plans.
+    Views are made right before their first reader, elements of a multi-output op right after it: so neither holds
+    memory longer than the plan says. Where the plan frees, overwrites or reads what is being copied, the program waits
+    for the copy. With `boxed`, the module takes one list of tensors and empties it, so that nothing else keeps its
+    inputs alive. Subgraphs follow their own plans.
     """
     emitter = _Emitter(module, lowered)
     for step in plan.steps():
@@ -51,14 +52,14 @@ class _Emitter:
         self._target = Graph()
         self._made: dict[Node, Node] = {}
         self._is_op = {op.node for op in lowered.ops}
-        self._views_of: dict[int, list[Node]] = {}
+        self._views_of: dict[BufferId, list[Node]] = {}
         """Per buffer, the views made of its present contents: a second run of its op outdates them."""
         self._copies = CopyEmission(self._target)
         self._spanning = _spanning(lowered)
         for node in self._source.find_nodes(op="placeholder"):
             self._made[node] = self._target.node_copy(node)
 
-    def run(self, op: int, pairs: tuple[tuple[int, int], ...]) -> None:
+    def run(self, op: OpId, pairs: tuple[tuple[BufferId, BufferId], ...]) -> None:
         """Append one run of an op."""
         lowered_op = self._lowered.ops[op]
         node = lowered_op.node
@@ -71,20 +72,20 @@ class _Emitter:
             if _is_element(user, node) and user.users:
                 self._made[user] = self._target.node_copy(user, self._value)
 
-    def copy_out(self, buffer: int) -> None:
+    def copy_out(self, buffer: BufferId) -> None:
         """Start to copy a buffer to the host; raises UnsupportedError for an input and for what is overwritten."""
         if buffer not in self._spanning:
             name = self._lowered.buffers[buffer].name
             raise UnsupportedError(f"the plan copies '{name}' to the host, which no op alone writes; leave it in place")
         self._copies.copy_out(buffer, self._value(self._spanning[buffer]))
 
-    def copy_in(self, buffer: int) -> None:
+    def copy_in(self, buffer: BufferId) -> None:
         """Start to copy a buffer back from the host."""
         device = self._lowered.buffers[buffer].device or torch.device("cpu")
         self._forget_views([buffer])
         self._made[self._spanning[buffer]] = self._copies.copy_in(buffer, device)
 
-    def free(self, buffer: int, *, at_home: bool) -> None:
+    def free(self, buffer: BufferId, *, at_home: bool) -> None:
         """Let an offloaded buffer, or its copy on the host, end here; others end at their last use."""
         if not self._copies.is_on_host(buffer):
             return
@@ -96,7 +97,7 @@ class _Emitter:
         else:
             self._copies.free_copy(buffer)
 
-    def _await_copies(self, op: LoweredOp, pairs: tuple[tuple[int, int], ...]) -> None:
+    def _await_copies(self, op: LoweredOp, pairs: tuple[tuple[BufferId, BufferId], ...]) -> None:
         """Wait for copies back of what an op reads, and for copies out of what it overwrites or takes over."""
         for buffer in (*op.reads, *op.mutates):
             self._copies.await_arrival(buffer)
@@ -142,16 +143,16 @@ class _Emitter:
         for buffer in self._lowered.buffers_of[node]:
             self._views_of.setdefault(buffer, []).append(node)
 
-    def _forget_views(self, buffers: list[int]) -> None:
+    def _forget_views(self, buffers: list[BufferId]) -> None:
         for buffer in buffers:
             for view in self._views_of.pop(buffer, ()):
                 self._made.pop(view, None)
 
 
-def _spanning(lowered: Lowered) -> dict[int, Node]:
+def _spanning(lowered: Lowered) -> dict[BufferId, Node]:
     """Return, per buffer that one op alone writes, the node of the tensor that spans it, the op or its element."""
     overwritten = {buffer for op in lowered.ops for buffer in op.mutates}
-    found: dict[int, Node] = {}
+    found: dict[BufferId, Node] = {}
     for op in lowered.ops:
         for node in (op.node, *(user for user in op.node.users if _is_element(user, op.node))):
             if isinstance(value_of(node), torch.Tensor):

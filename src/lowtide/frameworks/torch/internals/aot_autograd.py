@@ -77,7 +77,7 @@ def saved_description(place: int, node: Node) -> Any:
 
 
 def is_unchecked(node: Node) -> bool:
-    """Tell whether autograd does not look whether a saved tensor was overwritten."""
+    """Tell whether autograd skips its check that a saved tensor was not overwritten."""
     return bool(node.meta.get("saved_tensor_with_no_vc_check", False))
 
 

@@ -117,7 +117,7 @@ def operand_layouts(node: KernelNode) -> list[tuple[Form, torch.dtype, torch.dev
 def stays_within(buffer: KernelBuffer, node: KernelNode) -> bool:
     """Tell whether only the kernel itself uses a buffer, which is then never stored.
 
-    On the CPU it is if it comes from a reduction, since another loop reads it.
+    On the CPU a reduction's result is stored all the same, since another loop reads it.
     """
     own = {part.get_name() for part in node.get_nodes()}
     if len(own) == 1 or not buffer.users or any(user.node.get_name() not in own for user in buffer.users):
@@ -128,7 +128,7 @@ def stays_within(buffer: KernelBuffer, node: KernelNode) -> bool:
 def allocated_with(buffer: KernelBuffer) -> list[KernelBuffer]:
     """Return the buffers that are allocated when this one is: the elements of a tuple, or itself.
 
-    Inductor counts those who use a view among the users of what it looks at, so an element is asked what it is of.
+    Inductor counts the users of a view among those of its base, so an element is asked what it is an element of.
     """
     if not isinstance(buffer.node.layout, MultiOutputLayout):
         return [buffer]

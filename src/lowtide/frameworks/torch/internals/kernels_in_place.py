@@ -11,7 +11,7 @@ from torch._inductor.virtualized import V
 
 
 def pairs_in_place(node: Any) -> Iterator[tuple[str, str]]:
-    """Give the pairs of a read and a written buffer that share storage if the kernel is the last to read the one.
+    """Yield the pairs (read buffer, written buffer) that share storage if the kernel is the last to read the former.
 
     Follows what Inductor's scheduler decides while it writes a kernel; a buffer is in one pair at most.
     """

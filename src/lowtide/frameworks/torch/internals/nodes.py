@@ -28,7 +28,7 @@ def value_of(node: Node) -> Any:
 
 
 def storages_of(*nodes: Node) -> set[int]:
-    """Return the keys of the storages in which the strided tensors lie that nodes stand for."""
+    """Return the keys of the storages of the strided tensors that nodes stand for."""
     leaves = pytree.tree_leaves([value_of(node) for node in nodes])
     return {storage_key(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided}
 
@@ -64,7 +64,7 @@ def first_fake(values: Any) -> Any:
 
 
 def let_values_be_fake(graph: Graph) -> None:
-    """Let all nodes stand for fake tensors, which lie in storages as the real ones did that some stood for."""
+    """Let all nodes stand for fake tensors, which share storages as the real ones among them did."""
     values = [value_of(node) for node in graph.nodes]
     fake = first_fake(values)
     mode = new_fake_mode() if fake is None else fake.fake_mode

@@ -13,7 +13,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 SYMBOLIC = (torch.SymFloat, torch.SymInt, torch.SymBool)
 _TAKEN_BRANCH = "propagate_real_tensors"
-"""What the message of an assumption begins with that was made by looking at a value."""
+"""How the message of an assumption begins that was made by looking at a value."""
 
 
 def new_scalar(shape_env: ShapeEnv, name: str, value: float) -> torch.SymFloat:

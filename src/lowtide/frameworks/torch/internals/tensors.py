@@ -33,8 +33,10 @@ def another_like(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def plain_number(value: Any) -> Any:
-    """Return what a symbolic number was traced with, or where only running the program tells it, 1 or a half; anything
-    else as it is."""
+    """Return what a symbolic number was traced with; anything else as it is.
+
+    Where only running the program would tell the number, it is 1, or a half.
+    """
     if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return value
     if value.node.has_hint():

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from torch.fx import GraphModule, Node
 
@@ -11,7 +11,6 @@ from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
 from lowtide.errors import UsageError
 from lowtide.frameworks.torch.compile.programs import planned_programs
 from lowtide.frameworks.torch.reading.captured import Captured
-from lowtide.frameworks.torch.reading.read import Reading
 from lowtide.frameworks.torch.reading.stack_trace import frames_of
 from lowtide.graph import Graph
 from lowtide.plan import Plan
@@ -111,15 +110,44 @@ class Explanation:
         return "\n\n".join(map(str, self.programs))
 
 
+@runtime_checkable
+class Explainable(Protocol):
+    """A step that was captured, read and planned: what `training_step` returns."""
+
+    @property
+    def result(self) -> Result:
+        """What planning found."""
+        ...
+
+    @property
+    def captured(self) -> Captured:
+        """The program that the plan is for."""
+        ...
+
+    @property
+    def graph(self) -> Graph:
+        """What the plan is for: `captured`, and a host where there is one."""
+        ...
+
+    @property
+    def untouched(self) -> Captured:
+        """The program as it was captured."""
+        ...
+
+    @property
+    def untouched_graph(self) -> Graph:
+        """The same as a graph, and a host where there is one."""
+        ...
+
+
 def explain(step: Any = None) -> Explanation:
     """Name what is alive at the peaks of the programs that the backend "lowtide" planned last, or of a planned step.
 
     `step` is what `training_step` returned; without one, these are the last 32 programs of this process, oldest first.
     Each peak is shown under the plan and for the program as it was. Raises UsageError where nothing was planned.
     """
-    captured, untouched, result = (getattr(step, name, None) for name in ("captured", "untouched", "result"))
-    if isinstance(captured, Captured) and isinstance(untouched, Captured) and isinstance(result, Result):
-        return Explanation((_explained_step(captured, untouched, result),))
+    if isinstance(step, Explainable):
+        return Explanation((_explained_step(step),))
     if step is not None:
         raise UsageError(f"cannot explain a {type(step).__name__}; give a step that lowtide planned, or nothing")
     programs = planned_programs()
@@ -139,12 +167,12 @@ def _explained(name: str, module: GraphModule, graph: Graph, result: Result) -> 
     )
 
 
-def _explained_step(captured: Captured, untouched: Captured, result: Result) -> ExplainedProgram:
+def _explained_step(step: Explainable) -> ExplainedProgram:
     """Explain a plan whose graph may be in chunks."""
-    before = Reading(untouched).graph
+    before = step.untouched_graph
     return replace(
-        _explained(captured.name, captured.graph_module, Reading(captured).graph, result),
-        untouched=_peaks(before, Plan.baseline(before), _by_name(untouched.graph_module)),
+        _explained(step.captured.name, step.captured.graph_module, step.graph, step.result),
+        untouched=_peaks(before, Plan.baseline(before), _by_name(step.untouched.graph_module)),
     )
 
 

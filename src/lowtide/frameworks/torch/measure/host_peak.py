@@ -11,7 +11,7 @@ from lowtide.frameworks.torch.emit.transfers.cpu_host import cpu_host
 def host_peak_of_call(call: Callable[[], Any], device: torch.device) -> tuple[int, Any]:
     """Run a call and return the most bytes that copies of a device's memory held on the host, and its result.
 
-    What was held before is left out. On a GPU that is what the allocator of pinned memory says, in blocks of powers of
+    What was held before is left out. On a GPU the figure is that of the allocator of pinned memory: blocks of powers of
     two, whoever asked for them.
     """
     if device.type != "cuda":

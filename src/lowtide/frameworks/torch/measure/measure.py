@@ -34,7 +34,7 @@ class MeasuredStep:
     """What one call of a step took, and what its plan said it would."""
 
     measured_peak_bytes: int
-    """The most bytes allocated at once during a call, the batch counted, all else that was there before left out."""
+    """The most bytes allocated at once during a call. The batch counts; all else that was there before does not."""
     measured_host_bytes: int
     """The most bytes that copies to the host held there at once."""
     predicted_peak_bytes: int | None
@@ -85,11 +85,13 @@ def measure(
 ) -> MeasuredStep:
     """Measure calls of a step, any callable: compiled, planned by `training_step` or `apply`, or plain.
 
-    After two calls that compile it and warm up caches, one is measured and `timed_calls` are timed. On the CPU every
-    allocation is summed, those inside kernels included; on a GPU the caching allocator's own statistics are read.
-    Calls change what training steps change. Modules, optimizers and tensors in `state` start every call without
-    gradients and are put back at the end, random states with them; a step that is a module, a `TrainingStep`, or was
-    planned by lowtide brings its own. With `with_eager` the same is measured without compiler and plan.
+    Two calls compile the step and warm up caches; then one is measured and `timed_calls` are timed. On the CPU every
+    allocation is summed, those inside kernels included; on a GPU the caching allocator's own statistics are read. With
+    `with_eager`, the same is measured without compiler and plan.
+
+    Calls change what training steps change. So modules, optimizers and tensors in `state` start every call without
+    gradients, and are put back at the end, random states with them. A step that is a module, a `TrainingStep`, or was
+    planned by lowtide brings its own state.
 
     Raises UsageError for a step that cannot be called.
     """

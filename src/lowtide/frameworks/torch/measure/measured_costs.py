@@ -75,7 +75,7 @@ class _Measurement:
         )
 
     def _called(self, module: GraphModule, node: Node, lowered: Lowered, callees: dict[str, Prices]) -> float | None:
-        """Return what one run of the graphs takes that a node calls; None where it calls none."""
+        """Return what one run of the graphs that a node calls takes; None where it calls none."""
         if higher_order_of(node.target) is None:
             return None
         found: list[float] = []

@@ -23,7 +23,7 @@ class Prediction:
 
 
 def predict(step: object, programs: Sequence[PlannedModule]) -> Prediction:
-    """Return what is known of a step, in a call of which some programs of the backend ran."""
+    """Return what is known of a step; `programs` are those of the backend that ran in a call of it."""
     if isinstance(step, Applied) and step.planned is not None:
         graph, plan = step.planned
         return Prediction(simulate(graph, plan).peak_bytes, simulate(graph, Plan.baseline(graph)).peak_bytes)

@@ -29,8 +29,10 @@ def seconds_of(node: Node) -> float:
 
 
 def flops_of(node: Node) -> int:
-    """Return an op's floating-point operations by PyTorch's own counter, which knows products, convolutions and
-    attention; one an element of the result for everything else."""
+    """Return an op's floating-point operations, by PyTorch's own counter where that knows the op.
+
+    It knows products, convolutions and attention. Any other op counts as one operation per element of its result.
+    """
     result = hinted_value_of(node)
     overload = overload_of(node.target)
     packet: Any = None if overload is None else overload.overloadpacket

@@ -17,10 +17,10 @@ from lowtide.graph import Lifetime
 
 
 def in_place_forms(op: LoweredOp, lowered: Lowered) -> tuple[InPlaceForm, ...]:
-    """Return the in-place forms of an op whose results are bit-equal to its plain form; found once an op.
+    """Return the in-place forms of an op that are bit-equal to its plain form; every op is looked at once.
 
-    Only element-wise ops qualify: the output must have dtype, shape and strides of the input, both must fill their
-    storages without gaps, and every argument that lies in that storage must look at it in the same way, so that each
+    Only element-wise ops qualify. The output must have dtype, shape and strides of the input; both must fill their
+    storages without gaps. Every argument that lies in that storage must look at it in the same way, so that each
     element is read before it is overwritten. That must hold for all sizes of symbolic shapes. Every form runs the very
     kernel of the plain op.
     """

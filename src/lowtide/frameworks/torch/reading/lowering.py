@@ -18,6 +18,7 @@ from lowtide.frameworks.torch.reading.captured import attribute
 from lowtide.frameworks.torch.reading.effects import is_opaque, is_random, mutated_arguments
 from lowtide.frameworks.torch.reading.scratch_loss import kept_bytes
 from lowtide.graph import Lifetime
+from lowtide.index_spaces import BufferId
 
 LASTS = "lowtide_lasts"
 """Marks a node whose result stays to the end, so that what reads it can run again at any time."""
@@ -45,17 +46,17 @@ class LoweredOp:
     """One node that allocates or computes."""
 
     node: Node
-    reads: list[int]
-    writes: list[int]
-    mutates: list[int]
+    reads: list[BufferId]
+    writes: list[BufferId]
+    mutates: list[BufferId]
 
 
 @dataclass(frozen=True, slots=True)
 class InPlaceForm:
     """A way to run an op so that its output takes over the storage of an input."""
 
-    read: int
-    write: int
+    read: BufferId
+    write: BufferId
     target: Any
     operand: Node
     """The input whose storage the output takes over."""
@@ -69,24 +70,24 @@ class Lowered:
 
     ops: list[LoweredOp] = field(default_factory=list[LoweredOp])
     buffers: list[LoweredBuffer] = field(default_factory=list[LoweredBuffer])
-    buffers_of: dict[Node, tuple[int, ...]] = field(default_factory=dict[Node, tuple[int, ...]])
+    buffers_of: dict[Node, tuple[BufferId, ...]] = field(default_factory=dict[Node, tuple[BufferId, ...]])
     """The buffers in which a node's value lies, one per tensor or scalar in it."""
     in_place_forms: dict[LoweredOp, tuple[InPlaceForm, ...]] = field(
         default_factory=dict[LoweredOp, tuple[InPlaceForm, ...]]
     )
     """The in-place forms of the ops that were asked for them; see `in_place_forms`."""
     bodies: dict[str, "Lowered"] = field(default_factory=dict[str, "Lowered"])
-    """The graphs called here that were lowered; see `lower_callee`."""
+    """The graphs called here, lowered, as far as somebody asked for them; see `lower_callee`."""
 
 
 def lower_body(module: GraphModule) -> Lowered:
-    """Lower a graph that an op calls: what it is given lives outside, so the caller counts it."""
+    """Lower a graph that an op calls; its inputs are persistent there, since the caller counts them."""
     placeholders = module.graph.find_nodes(op="placeholder")
     return lower(module, [(node.name, Lifetime.PERSISTENT) for node in placeholders])
 
 
 def lower_callee(caller: Lowered, module: GraphModule, name: str) -> Lowered:
-    """Return a graph that an op of a lowered module calls, lowered once."""
+    """Return the lowered form of a graph that an op of `module` calls, and keep it with the caller's."""
     if name not in caller.bodies:
         caller.bodies[name] = lower_body(attribute(module, name))
     return caller.bodies[name]
@@ -127,10 +128,10 @@ def nodes_in(arguments: Any) -> list[Node]:
 class _Lowering:
     def __init__(self) -> None:
         self.result = Lowered()
-        self._storages: dict[int, int] = {}
+        self._storages: dict[int, BufferId] = {}
         self._kept: list[Any] = []  # storages are known by address, so none may go away meanwhile
         self._names: set[str] = set()
-        self._shaped_by: dict[Node, tuple[int, ...]] = {}
+        self._shaped_by: dict[Node, tuple[BufferId, ...]] = {}
         """Per view, the symbolic scalars that its shape is made of: whoever reads the view needs them."""
 
     def hold(self, node: Node, name: str, value: Any, lifetime: Lifetime) -> None:
@@ -179,7 +180,7 @@ class _Lowering:
             if self.result.buffers[buffer].lifetime is Lifetime.INTERMEDIATE:
                 self.result.buffers[buffer].lifetime = Lifetime.OUTPUT
 
-    def _projected(self, node: Node, leaves: list[Any]) -> tuple[int, ...]:
+    def _projected(self, node: Node, leaves: list[Any]) -> tuple[BufferId, ...]:
         source: Any = node.args[0]
         index: Any = node.args[1]
         if leaves and all(isinstance(leaf, torch.Tensor) for leaf in leaves):
@@ -188,13 +189,13 @@ class _Lowering:
         before = [leaf for value in values[:index] for leaf in pytree.tree_leaves(value) if _is_data(leaf)]
         return self.result.buffers_of[source][len(before) : len(before) + len(leaves)]
 
-    def _buffers(self, arguments: Any) -> list[int]:
-        found: dict[int, None] = {}
+    def _buffers(self, arguments: Any) -> list[BufferId]:
+        found: dict[BufferId, None] = {}
         for node in nodes_in(arguments):
             found.update(dict.fromkeys((*self.result.buffers_of[node], *self._shaped_by.get(node, ()))))
         return list(found)
 
-    def _buffer_of(self, name: str, leaf: Any, lifetime: Lifetime) -> int:
+    def _buffer_of(self, name: str, leaf: Any, lifetime: Lifetime) -> BufferId:
         if not isinstance(leaf, torch.Tensor):
             return self._add(LoweredBuffer(name, 0, lifetime, None))
         if leaf.layout != torch.strided:
@@ -207,7 +208,7 @@ class _Lowering:
             self._storages[key] = self._add(LoweredBuffer(name, storage_bytes(leaf), lifetime, leaf.device))
         return self._storages[key]
 
-    def _add(self, buffer: LoweredBuffer) -> int:
+    def _add(self, buffer: LoweredBuffer) -> BufferId:
         if buffer.name in self._names:
             buffer.name = f"{buffer.name}'{len(self.result.buffers)}"
         self._names.add(buffer.name)

@@ -15,6 +15,7 @@ from lowtide.frameworks.torch.reading.in_place import in_place_forms
 from lowtide.frameworks.torch.reading.lowering import Lowered, LoweredOp, lower, lower_callee
 from lowtide.frameworks.torch.reading.scratch import has_unknown_workspace, scratch_bytes
 from lowtide.graph import Graph, GraphBuilder
+from lowtide.index_spaces import BufferId, OpId, SpaceId
 
 
 class Reading:
@@ -44,12 +45,13 @@ def graph_of(
     module: GraphModule,
     lowered: Lowered,
     notes: tuple[str, ...] = (),
-    run_once: Collection[int] = (),
-    after: Mapping[int, Sequence[int]] | None = None,
+    run_once: Collection[BufferId] = (),
+    after: Mapping[OpId, Sequence[OpId]] | None = None,
 ) -> Graph:
     """Build the graph of a lowered program; the op ids are the positions in `lowered.ops`.
 
-    What writes one of the buffers in `run_once` never runs a second time; `after` has, per op, ops that come before it.
+    An op that writes one of the buffers in `run_once` never runs a second time. `after` names, per op, further ops that
+    must run before it.
     """
     builder = GraphBuilder(name)
     for note in notes:
@@ -63,7 +65,7 @@ def graph_of(
     return builder.build()
 
 
-def _add_spaces(builder: GraphBuilder, lowered: Lowered) -> dict[str, int]:
+def _add_spaces(builder: GraphBuilder, lowered: Lowered) -> dict[str, SpaceId]:
     """Give every device a memory space, the fullest first: it is the one that a budget is for, and holds scalars."""
     held: dict[str, int] = {}
     for buffer in lowered.buffers:
@@ -73,7 +75,7 @@ def _add_spaces(builder: GraphBuilder, lowered: Lowered) -> dict[str, int]:
 
 
 def _add_op(
-    builder: GraphBuilder, module: GraphModule, op: LoweredOp, lowered: Lowered, *, once: bool, after: Sequence[int]
+    builder: GraphBuilder, module: GraphModule, op: LoweredOp, lowered: Lowered, *, once: bool, after: Sequence[OpId]
 ) -> None:
     node = op.node
     if is_opaque(node):

@@ -40,8 +40,8 @@ def scratch_bytes(node: Node, given_value: Callable[[Node], Any] = hinted_value_
 
     Modeled on the CPU: copies of operands whose strides BLAS cannot take, casts of mixed types, layouts of
     convolutions, copies of strided gradients in fused optimizers, temporaries of normalization, losses, attention,
-    sorting and resampling. Of buffers per thread those of one thread count, so that plans do not depend on the number
-    of threads; scalars are left out.
+    sorting and resampling. Where every thread has a buffer, one thread's counts, so that plans do not depend on the
+    number of threads. Scalars are left out.
     """
     target = overload_of(node.target)
     if target is None or target.namespace != "aten":

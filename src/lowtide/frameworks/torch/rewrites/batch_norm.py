@@ -1,6 +1,6 @@
 """Batch normalization that overwrites its running statistics, as an op that overwrites nothing and two small copies.
 
-An op that overwrites something runs once, and what it computes beside that could never be made again.
+An op that overwrites something runs once, so what else it computes could never be rematerialized.
 """
 
 import operator
@@ -23,9 +23,9 @@ _FIRST_NEW = 3
 class SplitBatchNorm(Rewrite[Node]):
     """Replace every `native_batch_norm` that trains by its functional form on copies of the statistics.
 
-    The statistics are copied before it and overwritten right after it, once, whatever runs again. The backward op, to
-    which the statistics mean nothing in training, gets the copies: they stay until the last op is over
-    that may want the forward op to run again.
+    The statistics are copied before it and overwritten right after it, once, whatever runs again. The backward op gets
+    the copies too, although it does not use them in training: so they stay as long as any op may want the forward op to
+    run again.
     """
 
     name = "split-batch-norm"

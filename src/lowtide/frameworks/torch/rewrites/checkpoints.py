@@ -13,15 +13,16 @@ from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
 
 REPEATED = "lowtide_repeated"
-"""In the meta data of nodes that run in the backward pass what a forward node ran already."""
+"""Marks, in their meta data, the nodes of the backward pass that run again what a forward node ran."""
 
 
 @dataclass(frozen=True)
 class RepeatCheckpointed(Rewrite[Node]):
     """Let the backward pass of a joint graph with a boundary read its own copies of what checkpointed regions compute.
 
-    Saved are the inputs of a region, what the caller holds or a later region takes, random draws, and what else may
-    not run twice; everything between is copied to where the backward pass first needs it. O(nodes and edges).
+    The inputs of a region are saved, and so is what the caller holds, what a later region takes, and what may not run
+    twice, such as random draws. Every other node of a region is copied to where the backward pass first needs it.
+    O(nodes and edges).
     """
 
     name = "repeat-checkpointed"

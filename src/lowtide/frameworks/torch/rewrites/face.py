@@ -44,7 +44,7 @@ class Face:
         )
 
     def differs_from(self, before: "Face", preserves: Preserves) -> str | None:
-        """Say in what a rewritten program differs from the one before it, None where it is as it should be."""
+        """Say how a rewritten program breaks what it should preserve of the one before it, None where it does not."""
         if preserves.inputs and self.inputs != before.inputs:
             return f"its inputs were {before.inputs} and are {self.inputs}"
         gone = before.inputs.keys() - self.inputs.keys()

@@ -1,4 +1,4 @@
-"""Views of what is gone look at what stands there now: PyTorch merges and copies ops, and leaves their views behind."""
+"""Views of what is gone follow what took its place: PyTorch merges and copies ops, and leaves their views behind."""
 
 import operator
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
 
 @dataclass(frozen=True)
 class FollowViews(Rewrite[Node]):
-    """Derive the values of views anew whose storage none of their inputs has; the program itself stays as it is."""
+    """Derive values anew for views whose storage none of their inputs has; the program itself stays as it is."""
 
     name = "follow-views"
     source = "A view lies in the storage of its input, as its schema says."

@@ -17,7 +17,7 @@ class MergeCommonSubexpressions(Rewrite[Node]):
     source = "PyTorch's partitioner, by its own function."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the output: which ops are merged, PyTorch's function says."""
+        """Return the output node; PyTorch's own function finds the ops to merge."""
         return list(module.graph.find_nodes(op="output")) if merges_common_subexpressions() else []
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:

@@ -1,4 +1,4 @@
-"""Inputs that a program overwrites while its backward pass still needs what they held: a copy of that is saved."""
+"""Copies of what inputs held, saved where a program overwrites them and its backward pass still needs that."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, origin
 class SaveOldContents(Rewrite[int]):
     """Let a forward pass save a copy of whatever lies in an input that is overwritten before the backward pass.
 
-    PyTorch's partitioner runs ops again in the backward pass from inputs, and takes no notice of whether the forward
-    pass, or the runtime after it, overwrites them: gradients would be wrong, or autograd would refuse them.
+    PyTorch's partitioner runs ops again in the backward pass from inputs, even if the forward pass, or the runtime
+    after it, overwrites these. Gradients would be wrong then, or autograd would refuse them.
     """
 
     name = "save-old-contents"

@@ -1,4 +1,4 @@
-"""Operations that overwrite an intermediate, as operations that may: what was overwritten could not be made again.
+"""Operations that overwrite an intermediate become ones that may: what is overwritten cannot be rematerialized.
 
 `relu_` on the result of a normalization becomes `relu`, whose result may take over that storage as an in-place pair of
 the plan, but need not.
@@ -80,9 +80,9 @@ class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
 
 
 def write_out_of_place(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], last: Node) -> GraphModule:
-    """Return the program with the overwriting operations up to a node made optional; see `WriteOutOfPlace`.
+    """Return the program in which operations up to a node may overwrite, but need not; see `WriteOutOfPlace`.
 
-    Where that would raise the peak of the program as it stands, it is returned as it is.
+    Where that would raise the program's own peak, the program is returned as it is.
     """
     changed = run_rewrites(module, [WriteOutOfPlace(last.name)])
     if changed is module:

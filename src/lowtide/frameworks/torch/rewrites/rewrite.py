@@ -20,7 +20,7 @@ class Preserves:
     """What stays of a program: every bit that it returns or writes into its inputs, but for what is said here."""
 
     up_to: str = ""
-    """In what the two programs differ all the same; empty where they differ in nothing."""
+    """How the two programs may differ all the same; empty where they may not."""
     inputs: bool = True
     """Whether the program takes the same inputs, in the same forms."""
     outputs: bool = True
@@ -57,5 +57,5 @@ class Rewrite(ABC, Generic[SiteT]):
 
 
 def origin_of(node: Node) -> dict[str, Any]:
-    """Return all that is known of a node but its value: source lines and marks, for a node that is made of it."""
+    """Return a node's source lines and marks, all but its value, for a node that is made of it."""
     return {key: known for key, known in node.meta.items() if key != "val"}

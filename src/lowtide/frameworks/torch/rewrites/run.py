@@ -14,9 +14,9 @@ from lowtide.frameworks.torch.rewrites.values import Values
 def run_rewrites(module: GraphModule, rewrites: Sequence[Rewrite[Any]]) -> GraphModule:
     """Return the program after all rewrites, one after the other; may change the module that is given.
 
-    After each, new nodes get the fake values that their ops give, and what looked at a storage looks at what stands
-    there now. Raises RewriteError where the program is broken then: a graph that is not in order, an input that is no
-    longer overwritten, inputs or outputs that the rewrite says it preserves and does not. O(nodes and edges) a rewrite.
+    After each, new nodes get the fake values that their ops give, and views follow the storage that took the place of
+    theirs. Raises RewriteError where the program is broken then: if its nodes are not in order, an input is no longer
+    overwritten, or the rewrite does not preserve what it says. O(nodes and edges) per rewrite.
     """
     for rewrite in rewrites:
         sites = rewrite.sites(module)

@@ -1,8 +1,8 @@
 """Small inputs that a program overwrites, such as running statistics, are read through a copy of what they held before.
 
-An op may run again only while what it reads is still there. Batch normalization reads its running statistics and the
-program overwrites them right after: read through a copy of a few bytes, the op can run again at any time, and the
-statistics are still updated once. The copies stay to the end: made again they would hold what came after.
+An op may run again only while what it reads is still there. Batch normalization reads its running statistics, and the
+program overwrites them right after. Through a copy of a few bytes, the op can run again at any time, and the statistics
+are still updated once. The copies stay to the end: if they were rematerialized, they would hold the new contents.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
 
 @dataclass(frozen=True)
 class SnapshotOverwrittenInputs(Rewrite[tuple[Node, list[Node]]]):
-    """Let every reader of a small input before its first overwriting read a copy made at the start."""
+    """Make a copy of every small input at the start, for the ops that read it before it is first overwritten."""
 
     name = "snapshot-overwritten-inputs"
     source = "Copy on write, for inputs that take less than what reads them."
@@ -28,7 +28,7 @@ class SnapshotOverwrittenInputs(Rewrite[tuple[Node, list[Node]]]):
     """Larger inputs are left as they are."""
 
     def sites(self, module: GraphModule) -> Sequence[tuple[Node, list[Node]]]:
-        """Return the small inputs that are overwritten, each with those who read it before."""
+        """Return the small inputs that are overwritten, each with the ops that read it before."""
         place = {node: index for index, node in enumerate(module.graph.nodes)}
         first_write: dict[Node, int] = {}
         for node in place:

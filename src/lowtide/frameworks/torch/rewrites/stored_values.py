@@ -28,8 +28,8 @@ STORED = define_operator("stored(Tensor value) -> Tensor", _stored_copy)
 class StoreEarlyValues(Rewrite[Node]):
     """Mark, in a planned graph, what must be stored so that memory follows the order of the plan.
 
-    Inductor computes an element-wise value within the kernels that use it, which keeps what it is made of until then.
-    Where that is more than the value itself, and something else runs meanwhile, the value is stored. So is a matrix
+    Inductor computes an element-wise value within the kernels that use it, so what it is made of stays alive until
+    then. If that is more than the value itself, and something else runs meanwhile, the value is stored. So is a matrix
     product that is added to something later: Inductor would run it with the sum.
     """
 

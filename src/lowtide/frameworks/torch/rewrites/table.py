@@ -43,19 +43,19 @@ REWRITES: dict[str, type[Rewrite[Any]]] = {
 }
 
 GIVEN: Rewrites = (SplitForeach(), Canonicalize())
-"""What a graph goes through that the user made."""
+"""For a graph that the user made."""
 
 TRACED: Rewrites = (*GIVEN, SplitBatchNorm())
-"""A program that lowtide traced; a training step then goes through `write_out_of_place`."""
+"""For a program that lowtide traced; a training step then goes through `write_out_of_place`."""
 
 INFERENCE: Rewrites = (Canonicalize(), DropDeadCode())
-"""A forward pass without gradients, from `torch.compile`."""
+"""For a forward pass without gradients, from `torch.compile`."""
 
 JOINT: Rewrites = (*INFERENCE, MergeCommonSubexpressions(), FollowViews())
-"""A joint graph, from `torch.compile`, before its boundary is inserted."""
+"""For a joint graph, from `torch.compile`, before its boundary is inserted."""
 
 RUNS_AGAIN: Rewrites = (SnapshotOverwrittenInputs(), FollowViews())
-"""A joint graph with its boundary, in which ops may run again."""
+"""For a joint graph with its boundary, where the plan says what runs again."""
 
 CHECKPOINTED: Rewrites = (RepeatCheckpointed(),)
-"""A joint graph with its boundary, in which runs again what the user says and nothing else."""
+"""For a joint graph with its boundary, where the user alone says what runs again."""

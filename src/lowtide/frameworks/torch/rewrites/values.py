@@ -21,7 +21,7 @@ class Values:
         self._fake = first_fake(self._held)
 
     def derive(self, module: GraphModule) -> None:
-        """Give every node that has none its value, and every node that lay in an input's storage one in today's."""
+        """Give a value to every node that has none; one that lay in an input's storage lies in that input's new one."""
 
         def given(source: Node) -> Any:
             value = value_of(source)

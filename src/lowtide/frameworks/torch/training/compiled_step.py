@@ -24,9 +24,9 @@ def compiled_step(
 ) -> tuple[Applied, Result]:
     """Return a step compiled, its kernels fused within the budget and in the order of least memory, and its plan.
 
-    Without a budget nothing but the order of the kernels is planned, after fusion. Where the kernels need more than the
-    budget, the step is planned anew for less, by so much, and compiled again, three times in all; what is over then is
-    said in a warning of one line.
+    Without a budget, only the order of the kernels is planned, after fusion. If the kernels need more than the budget,
+    the step is planned anew for that much less and compiled again, three times in all. If they still need more, a
+    warning of one line says how much.
     """
     options = Options.parse({"compiler": "inductor", "budget": budget, "effort": effort})
     graph = model.graph

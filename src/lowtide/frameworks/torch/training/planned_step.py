@@ -44,8 +44,8 @@ class PlannedStep:
     """A training step that runs in the order of a plan; call it with a batch, it returns the detached loss.
 
     The optimizer and its schedules are used as ever: `step(...)`, then `scheduler.step()`. Learning rates, momenta,
-    betas and weight decays may change from call to call. A batch of another form, a module in another mode, another
-    setting, or state that takes another branch makes a call capture anew, and plan anew where the graph is another one.
+    betas and weight decays may change from call to call. If a batch has another form, a module another mode, another
+    setting changed, or state takes another branch, the call captures anew, and plans anew if the graph is another one.
     """
 
     def __init__(
@@ -78,9 +78,19 @@ class PlannedStep:
         return self._programs[0].applied.captured
 
     @property
+    def graph(self) -> Graph:
+        """The graph of `captured`, as it was read; with "offload" the host is one of its memory spaces."""
+        return self._programs[0].model.graph_for(self.plan)
+
+    @property
     def untouched(self) -> Captured:
         """The graph of the last call's program as it was captured."""
         return self._programs[0].model.captured
+
+    @property
+    def untouched_graph(self) -> Graph:
+        """The graph of `untouched`, as it was read; with "offload" the host is one of its memory spaces."""
+        return self._programs[0].model.graph
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Run one step; raises UnsupportedError where a call of a new form cannot be captured."""
@@ -149,16 +159,17 @@ def training_step(
     """Return the whole training step, forward, backward and update, as one planned program; nothing is run yet.
 
     `loss_function(model, *batch)` returns the scalar loss (None: the model does). `budget`, `allow` and `effort` are
-    those of `lowtide.minimize`; left out, `allow` is "reorder" and "share", with a budget "recompute" as well. With
-    "offload" what a plan chooses visits the host, which holds `host_capacity` and copies at `host_bandwidth` each way
-    ("25 GB/s"; by default 1/64 of the speed of the device's memory, as PCIe is beside a GPU's).
-    With the compiler "inductor" kernels are fused, then ordered for least memory; results equal those of eager to
-    rounding.
-    Gradients are clipped as `torch.nn.utils` does, then handed to `before_update(parameters)`; `after_update(model)`
+    those of `lowtide.minimize`. If `allow` is left out, it is "reorder" and "share", with a budget "recompute" as well.
+    With "offload", a plan may copy buffers to the host, which holds `host_capacity` and copies at `host_bandwidth` each
+    way ("25 GB/s"; by default 1/64 of the speed of the device's memory, as PCIe is beside a GPU's).
+
+    With the compiler "eager", results equal the plain step's bit for bit. With "inductor", kernels are fused, then
+    ordered for least memory; results equal those of eager to rounding.
+
+    Gradients are clipped as `torch.nn.utils` does, then handed to `before_update(parameters)`. `after_update(model)`
     runs last, for instance an averaged model's `update_parameters`. With `accumulate`, so many calls make a step: their
-    gradients, of the loss divided by that number, wait in `.grad`, and the last call updates. A
-    `grad_scaler` scales the loss, skips updates and updates its scale, before clipping gradients are unscaled.
-    With the compiler "eager" results equal the plain step's bit for bit.
+    gradients, of the loss divided by that number, wait in `.grad`, and the last call updates. A `grad_scaler` scales
+    the loss, skips updates and updates its scale; gradients are unscaled before they are clipped.
 
     Raises UnsupportedError for a step that no graph can hold, with what to do instead; UsageError for a bad call.
     """

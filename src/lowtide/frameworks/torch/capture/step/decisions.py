@@ -38,7 +38,7 @@ class Decisions:
     ops: tuple[ScalarOp, ...]
 
     def hold(self, sources: Sequence[Any], settings: Mapping[str, Any]) -> bool:
-        """Tell whether the branches are those that would be taken from given inputs and settings, by symbol."""
+        """Tell whether given inputs, and settings by symbol, would take the same branches."""
         if not self.conditions:
             return True
         numbers = dict(settings)

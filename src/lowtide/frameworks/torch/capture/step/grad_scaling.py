@@ -1,4 +1,4 @@
-"""Gradient scaling in a captured step: the scale is an input of the graph, and whether to skip is for the fused kernel.
+"""Gradient scaling in a captured step: the scale is an input of the graph, the fused kernel decides whether to skip.
 
 The scale itself is updated after the graph has run, by the scaler, from the graph's own finding of infinities.
 """

@@ -20,13 +20,15 @@ ModelHook = Callable[[nn.Module], object]
 class TrainingStep:
     """One step of training: gradients are cleared, the loss computed and differentiated, the parameters updated.
 
-    `loss_function(model, *batch)` returns the scalar loss; without one the step calls `model(*batch)` and takes the
+    Calling the step runs it as plain PyTorch and returns the detached loss. Captured as a graph, an update can run as
+    soon as its gradient is there.
+
+    `loss_function(model, *batch)` returns the scalar loss. Without one, the step calls `model(*batch)` and takes the
     output's `.loss`, else its first element, else the output itself. `before_update` gets the parameters with their
-    gradients before the update, for instance to clip them; `after_update` gets the model, without gradients recorded,
+    gradients before the update, for instance to clip them. `after_update` gets the model, without gradients recorded,
     for instance to average its parameters. With `accumulate`, so many calls make a step: their gradients, of the loss
     divided by that number, add up in `.grad`, and the last call updates. A `grad_scaler` scales the loss, skips
-    updates and updates its scale; `before_update` gets unscaled gradients. Calling the step runs it as plain PyTorch
-    and returns the detached loss. Captured as a graph, updates can run as soon as their gradients are there.
+    updates and updates its scale; `before_update` gets unscaled gradients.
     """
 
     def __init__(

@@ -44,10 +44,10 @@ def _choice(name: str) -> Any:
 
 
 class UpdateCalls(TorchFunctionMode):
-    """What an update does with symbolic scalars that PyTorch's functions would turn into constants.
+    """Carries symbolic scalars through calls of an update that would turn them into constants.
 
-    Fused optimizers take settings as plain floats: they are called with the present values, and `connect` gives the
-    nodes the inputs instead. `torch.as_tensor` of a symbolic scalar becomes the op that makes a tensor of it.
+    Fused optimizers take settings as plain floats: they are called with the present values, and `connect` later gives
+    their nodes the inputs instead. `torch.as_tensor` of a symbolic scalar becomes the op that makes a tensor of it.
     """
 
     def __init__(self) -> None:

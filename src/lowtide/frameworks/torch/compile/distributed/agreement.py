@@ -1,8 +1,8 @@
 """Ranks that run collectives together must plan the same graph: a plan is a function of it alone.
 
-Compared are fingerprints, through the key-value store that the process group was set up with, not by a collective: a
-rank that compiles a graph which the others do not compile (again) must not wait in a collective that they never join.
-It waits for them for a while and then goes on, with a warning.
+Ranks compare fingerprints through the key-value store that the process group was set up with, not by a collective. If a
+rank compiles a graph that the others do not compile (again), it must not wait in a collective that they never join. It
+waits for them for a while and then goes on, with a warning.
 """
 
 import warnings
@@ -26,8 +26,8 @@ _asked: Counter[str] = Counter()
 def partners(module: GraphModule, same_on_all_ranks: bool | None) -> tuple[Rendezvous, list[int]] | None:
     """Return the ranks that must plan the same as this one, without itself; None where there are none.
 
-    They are those that the graph's collectives wait for, with `same_on_all_ranks` all there are, and none where that
-    is False. Ranks of another pipeline stage, or another replica that only exchanges gradients, may compile otherwise.
+    They are those that the graph's collectives wait for; all there are, if `same_on_all_ranks` is True; none, if it is
+    False. Ranks of another pipeline stage, or another replica that only exchanges gradients, may compile otherwise.
     """
     meeting = None if same_on_all_ranks is False else rendezvous()
     if meeting is None:
@@ -40,7 +40,7 @@ def partners(module: GraphModule, same_on_all_ranks: bool | None) -> tuple[Rende
 def require_agreement(
     graph: Graph, settings: str, meeting: Rendezvous, others: list[int], patience: timedelta = PATIENCE
 ) -> None:
-    """Compare a graph and what its plan depends on besides with what other ranks are about to plan.
+    """Check that other ranks are about to plan the same graph, with the same of all else that its plan depends on.
 
     Raises FingerprintError, on every rank, naming the ranks that differ.
     """

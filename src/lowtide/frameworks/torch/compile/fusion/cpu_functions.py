@@ -8,9 +8,8 @@ import numpy as np
 
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import graph_of_kernels
 from lowtide.frameworks.torch.internals.kernels import KernelNode, becomes_cpp, end_cpu_functions_after
-from lowtide.graph import Graph, Lifetime
-
-_FREED = (Lifetime.DONATED, Lifetime.INTERMEDIATE)
+from lowtide.graph import Graph
+from lowtide.index_spaces import BufferId
 
 
 @dataclass(frozen=True)
@@ -18,8 +17,7 @@ class CpuFunctions:
     """The functions that kernels in a given order become; kernels on a GPU stay single."""
 
     peak_bytes: int
-    """What is alive at most, where a function's results are all there before it starts and its arguments until its
-    end."""
+    """The most bytes alive: a function's results are all there before it starts, its arguments all until its end."""
     last_kernels: tuple[KernelNode, ...]
     """The kernels after which a function must end, since with the next one it would need too much."""
 
@@ -57,26 +55,26 @@ def _memory(graph: Graph) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], n
     made, freed = np.zeros(graph.n_ops, np.int64), np.zeros(graph.n_ops, np.int64)
     start = 0
     for buffer in range(graph.n_buffers):
-        size, lifetime = int(graph.sizes[buffer]), graph.lifetimes[buffer]
+        size = int(graph.sizes[buffer])
         producer, users = int(structure.producers[buffer]), structure.users[buffer]
         if producer < 0:
             start += size
         elif buffer not in taken_over:
             made[producer] += size
         last = max([producer, *users.tolist()])
-        if last >= 0 and buffer not in passed_on and lifetime in _FREED:
+        if last >= 0 and buffer not in passed_on and graph.freeable[buffer]:
             freed[last] += size
     after = start + np.cumsum(made - freed)
     return np.concatenate([[start], after[:-1]]), made, after
 
 
-def _taken_over(graph: Graph) -> dict[int, int]:
-    """Return the buffers that are written over others, by what they are written over."""
-    found: dict[int, int] = {}
+def _taken_over(graph: Graph) -> dict[BufferId, BufferId]:
+    """Return, per buffer that is written over another one, that other one."""
+    found: dict[BufferId, BufferId] = {}
     for op in range(graph.n_ops):
         pairs = graph.in_place[op].tolist()
         for given, made in zip(pairs[::2], pairs[1::2], strict=True):
             last = max([int(graph.structure.producers[given]), *graph.structure.users[given].tolist()])
-            if last == op and graph.lifetimes[given] in _FREED:
+            if last == op and graph.freeable[given]:
                 found[made] = given
     return found

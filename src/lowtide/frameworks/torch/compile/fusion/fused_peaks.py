@@ -47,7 +47,7 @@ class FusedPeaks:
         (turn,) = (node.name for node in planned.source.graph.nodes if node.target is TURN_BACK)
         boundary = graph.op_names.index(turn)
         between = np.unique(np.concatenate([graph.reads[boundary], graph.writes[boundary]]))
-        held = between[first[between] & (graph.lifetimes[between] >= Lifetime.INTERMEDIATE)]
+        held = between[first[between] & ~graph.exists_at_start[between]]
         kept = {forward: inputs, backward: inputs + int(graph.sizes[held].sum())}
         for module, bytes_held in kept.items():
             left = None if allowed is None else allowed - bytes_held

@@ -10,6 +10,7 @@ from lowtide.frameworks.torch.compile.identity import identity
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.internals.inductor import CustomSchedulerPass
 from lowtide.frameworks.torch.internals.kernels import KernelNode, choices, input_names, scheduler, set_choices
+from lowtide.index_spaces import OpId
 from lowtide.planning.minimize import minimize
 
 
@@ -78,5 +79,5 @@ class _Choices:
             if one is other:
                 self._timeline.fuse(self._ops(one))
 
-    def _ops(self, node: KernelNode) -> list[int]:
+    def _ops(self, node: KernelNode) -> list[OpId]:
         return [self._op[name] for name in node.get_operation_names()]

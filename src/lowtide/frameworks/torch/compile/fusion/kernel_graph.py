@@ -24,27 +24,28 @@ from lowtide.frameworks.torch.internals.kernels import (
 from lowtide.frameworks.torch.internals.kernels_in_place import pairs_in_place
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.index_spaces import BufferId, OpId
 
 
 def graph_of_kernels(nodes: Sequence[KernelNode]) -> Graph:
     """Return the graph of scheduler nodes: one op per kernel, one buffer per allocation, sizes as Inductor hints them.
 
-    Inputs that the caller keeps are left out; what the caller gives away is donated. What lies on the host takes
-    nothing. A buffer that is overwritten keeps the name it was made with.
+    Inputs that the caller keeps are left out; those that it gives away are donated. What lies on the host counts 0
+    bytes. A buffer that is overwritten keeps the name it was made with.
     """
     real, sizes = names_before_overwriting(), sizes_of_buffers()
     outputs = {real.get(name, name) for name in output_names()}
     sizes.update(dict.fromkeys(on_host := names_on_host(nodes), (0, 0)))
     builder = GraphBuilder("kernels")
-    buffers: dict[str, int] = {}
+    buffers: dict[str, BufferId] = {}
     for name in freeable_inputs(nodes):
         lifetime = Lifetime.INPUT if name in outputs else Lifetime.DONATED
         size = 0 if name in on_host else bytes_of_input(name)
         buffers[name] = builder.add_buffer(name, size, lifetime)
-    makers: dict[str, int] = {}
+    makers: dict[str, OpId] = {}
     for node in nodes:
         reads, after = _dependencies(node, real, buffers, makers)
-        written: list[int] = []
+        written: list[BufferId] = []
         for buffer in node.get_outputs():
             name = buffer.get_name()
             if name not in real and name not in buffers and not stays_within(buffer, node):
@@ -64,7 +65,9 @@ def graph_of_kernels(nodes: Sequence[KernelNode]) -> Graph:
     return builder.build()
 
 
-def _in_place(node: KernelNode, buffers: dict[str, int], reads: list[int], written: list[int]) -> list[tuple[int, int]]:
+def _in_place(
+    node: KernelNode, buffers: dict[str, BufferId], reads: list[BufferId], written: list[BufferId]
+) -> list[tuple[BufferId, BufferId]]:
     pairs = [(buffers.get(given, -1), buffers.get(made, -1)) for given, made in pairs_in_place(node)]
     return [(given, made) for given, made in pairs if given in reads and made in written]
 
@@ -91,11 +94,11 @@ def _given_tensors(call: Node, node: KernelNode) -> dict[Node, torch.Tensor]:
 
 
 def _dependencies(
-    node: KernelNode, real: dict[str, str], buffers: dict[str, int], makers: dict[str, int]
-) -> tuple[list[int], list[int]]:
+    node: KernelNode, real: dict[str, str], buffers: dict[str, BufferId], makers: dict[str, OpId]
+) -> tuple[list[BufferId], list[OpId]]:
     """Return the buffers that a kernel keeps alive, and the kernels that it must follow."""
-    reads: dict[int, None] = {}
-    after: dict[int, None] = {}
+    reads: dict[BufferId, None] = {}
+    after: dict[OpId, None] = {}
     for dependency in [*node.read_writes.reads, *node.unmet_dependencies]:
         name = str(dependency.name)
         if keeps_alive(dependency) and real.get(name, name) in buffers:
@@ -106,8 +109,8 @@ def _dependencies(
 
 
 def _add(
-    builder: GraphBuilder, buffers: dict[str, int], name: str, sizes: dict[str, tuple[int, int]], outputs: set[str]
-) -> int:
+    builder: GraphBuilder, buffers: dict[str, BufferId], name: str, sizes: dict[str, tuple[int, int]], outputs: set[str]
+) -> BufferId:
     lifetime = Lifetime.OUTPUT if name in outputs else Lifetime.INTERMEDIATE
     buffers[name] = builder.add_buffer(name, max(sizes[name]), lifetime)
     return buffers[name]

@@ -47,7 +47,7 @@ def compile_with_inductor(module: GraphModule, example_inputs: Sequence[Any], op
 def inductor(budget: str | int | None = None, *, allow: Iterable[str] | None = None, **more: Any) -> Generator[None]:
     """Make `torch.compile` with its own backend follow plans for whatever is compiled within.
 
-    What PyTorch's own `activation_memory_budget` saves is chosen exactly meanwhile, random draws in any case.
+    Meanwhile, what PyTorch's own `activation_memory_budget` saves is chosen exactly; random draws are always saved.
     Takes the options of the backend "lowtide", without `compiler`. Compilation happens at the first call of a compiled
     function, so that call must be within. Raises UsageError for options that do not exist.
     """

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from lowtide.graph import Graph, Lifetime
 from lowtide.graph.rows import Rows
+from lowtide.index_spaces import BufferId, OpId, Place
 
-_Interval = tuple[int, int] | None
+_Interval = tuple[Place, Place] | None
 """The first and the last position at which a buffer is there; None where it stays in registers."""
 
 
@@ -17,9 +18,9 @@ _Interval = tuple[int, int] | None
 class _Fusion:
     """Two groups at one place, and what that does to memory."""
 
-    place: int
-    intervals: dict[int, _Interval]
-    start: int
+    place: Place
+    intervals: dict[BufferId, _Interval]
+    start: Place
     live: NDArray[np.int64]
     """Bytes alive from position `start` on, as far as something changes."""
 
@@ -28,7 +29,7 @@ class FusionTimeline:
     """A program in its order, some of whose ops run as one.
 
     Two groups of ops become one where either of them stands: the earlier one waits, or the later one comes forward.
-    Where others would have to move as well, all that both touch is counted as alive from the one to the other.
+    Where other ops would have to move as well, all that both groups touch counts as alive from the one to the other.
     """
 
     def __init__(self, graph: Graph, capacity: int) -> None:
@@ -47,7 +48,7 @@ class FusionTimeline:
         """What is alive at most."""
         return int(self._live.max(initial=0))
 
-    def fits(self, ops: Iterable[int], others: Iterable[int]) -> bool:
+    def fits(self, ops: Iterable[OpId], others: Iterable[OpId]) -> bool:
         """Tell whether two sets of ops may be fused: within the capacity, or without needing more than now."""
         first, second = self._group(ops), self._group(others)
         if first == second:
@@ -56,11 +57,11 @@ class FusionTimeline:
         before = self._live[fusion.start : fusion.start + len(fusion.live)]
         return int(fusion.live.max(initial=0)) <= max(self._capacity, int(before.max(initial=0)))
 
-    def fuse(self, ops: Iterable[int]) -> None:
+    def fuse(self, ops: Iterable[OpId]) -> None:
         """Let ops run as one from now on."""
         self._group(ops)
 
-    def _group(self, ops: Iterable[int]) -> int:
+    def _group(self, ops: Iterable[OpId]) -> Place:
         """Return the place of a group, and fuse it first where its ops still stand apart."""
         places = sorted({self._place[op] for op in ops})
         group = places[0]
@@ -68,7 +69,7 @@ class FusionTimeline:
             group = self._apply(group, place)
         return group
 
-    def _apply(self, first: int, second: int) -> int:
+    def _apply(self, first: Place, second: Place) -> Place:
         fusion = self._fusion(first, second)
         self._live[fusion.start : fusion.start + len(fusion.live)] = fusion.live
         for buffer, interval in fusion.intervals.items():
@@ -80,7 +81,7 @@ class FusionTimeline:
             self._place[op] = fusion.place
         return fusion.place
 
-    def _fusion(self, first: int, second: int) -> _Fusion:
+    def _fusion(self, first: Place, second: Place) -> _Fusion:
         first, second = min(first, second), max(first, second)
         both = self._members[first] + self._members[second]
         touched = self._touched(both)
@@ -95,12 +96,12 @@ class FusionTimeline:
         live = self._live[first : second + 1] + int(self._graph.sizes[touched].sum())
         return _Fusion(second, {}, first, live)
 
-    def _others(self, neighbors: Rows, group: int, partner: int) -> set[int]:
+    def _others(self, neighbors: Rows, group: Place, partner: Place) -> set[Place]:
         """Return the places of a group's neighbors, without the group itself and its partner."""
         found = {self._place[int(op)] for member in self._members[group] for op in neighbors[member]}
         return found - {group, partner}
 
-    def _at(self, place: int, both: list[int], touched: list[int]) -> _Fusion:
+    def _at(self, place: Place, both: list[OpId], touched: list[BufferId]) -> _Fusion:
         """Return what fusing a set of ops at one place does."""
         moved = dict.fromkeys(both, place)
         intervals = {buffer: self._interval(buffer, moved) for buffer in touched}
@@ -114,25 +115,24 @@ class FusionTimeline:
             _add(live, start, interval, size)
         return _Fusion(place, changed, start, live)
 
-    def _touched(self, ops: list[int]) -> list[int]:
+    def _touched(self, ops: list[OpId]) -> list[BufferId]:
         structure = self._graph.structure
         rows = [rows[op].tolist() for op in ops for rows in (structure.allocates, structure.touches)]
         return sorted({buffer for row in rows for buffer in row})
 
-    def _interval(self, buffer: int, moved: dict[int, int]) -> _Interval:
+    def _interval(self, buffer: BufferId, moved: dict[OpId, Place]) -> _Interval:
         """Return when a buffer is there, with some ops moved; fused ops do not store what only they use."""
         graph = self._graph
         producer, users = int(graph.structure.producers[buffer]), graph.structure.users[buffer].tolist()
-        lifetime = graph.lifetimes[buffer]
-        if moved and lifetime == Lifetime.INTERMEDIATE and producer in moved and all(op in moved for op in users):
+        only_here = producer in moved and all(op in moved for op in users)
+        if only_here and graph.lifetimes[buffer] == Lifetime.INTERMEDIATE:
             return None
         places = [moved.get(op, self._place[op]) for op in (producer, *users) if op >= 0]
         start = 0 if producer < 0 else moved.get(producer, self._place[producer])
-        held = lifetime not in (Lifetime.DONATED, Lifetime.INTERMEDIATE)
-        return start, graph.n_ops - 1 if held else max(places, default=start)
+        return start, max(places, default=start) if graph.freeable[buffer] else graph.n_ops - 1
 
 
-def _add(live: NDArray[np.int64], start: int, interval: _Interval, size: int) -> None:
+def _add(live: NDArray[np.int64], start: Place, interval: _Interval, size: int) -> None:
     """Count a buffer wherever it is there; `live` begins at position `start`."""
     if interval is not None:
         live[max(interval[0] - start, 0) : interval[1] + 1 - start] += size

@@ -7,6 +7,7 @@ from torch.fx import Graph, Node
 
 from lowtide.frameworks.torch.emit.transfers.ops import COPY_TO_DEVICE, COPY_TO_HOST, HOST, WAIT_FOR_COPY, like
 from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.index_spaces import BufferId
 
 ON_HOST = "lowtide_on_host"
 """In the meta data of nodes that stand for a copy on the host."""
@@ -17,36 +18,36 @@ class CopyEmission:
 
     def __init__(self, target: Graph) -> None:
         self._target = target
-        self._on_host: dict[int, Node] = {}
-        self._leaving: dict[int, Node] = {}
+        self._on_host: dict[BufferId, Node] = {}
+        self._leaving: dict[BufferId, Node] = {}
         """Per buffer that may still be copied to the host, its tensor on the device."""
-        self._arriving: dict[int, Node] = {}
+        self._arriving: dict[BufferId, Node] = {}
         """Per buffer that may still be copied back, its new tensor on the device."""
 
-    def is_on_host(self, buffer: int) -> bool:
+    def is_on_host(self, buffer: BufferId) -> bool:
         """Tell whether the host has a copy of a buffer."""
         return buffer in self._on_host
 
-    def copy_out(self, buffer: int, tensor: Node) -> None:
+    def copy_out(self, buffer: BufferId, tensor: Node) -> None:
         """Start to copy a buffer, in the form of a tensor that spans it."""
         value: torch.Tensor = value_of(tensor)
         self._on_host[buffer] = self._append(COPY_TO_HOST, (tensor,), f"{tensor.name}_on_host", like(value, HOST))
         self._on_host[buffer].meta[ON_HOST] = True
         self._leaving[buffer] = tensor
 
-    def copy_in(self, buffer: int, device: torch.device) -> Node:
+    def copy_in(self, buffer: BufferId, device: torch.device) -> Node:
         """Start to copy a buffer back, and return its tensor, which nobody may read before `await_arrival`."""
         copy = self._on_host[buffer]
         name = f"{copy.name.removesuffix('_on_host')}_back"
         self._arriving[buffer] = self._append(COPY_TO_DEVICE, (copy, device), name, like(value_of(copy), device))
         return self._arriving[buffer]
 
-    def await_departure(self, buffer: int) -> None:
+    def await_departure(self, buffer: BufferId) -> None:
         """Wait until a buffer is on the host, so that what is on the device may be freed or overwritten."""
         if buffer in self._leaving:
             self._wait(self._on_host[buffer], self._leaving.pop(buffer))
 
-    def await_arrival(self, buffer: int) -> None:
+    def await_arrival(self, buffer: BufferId) -> None:
         """Wait until a buffer is back, so that it may be read."""
         if buffer in self._arriving:
             self._wait(self._arriving.pop(buffer), self._on_host[buffer])
@@ -56,7 +57,7 @@ class CopyEmission:
         for buffer in list(self._arriving):
             self.await_arrival(buffer)
 
-    def free_copy(self, buffer: int) -> None:
+    def free_copy(self, buffer: BufferId) -> None:
         """Let the host forget a buffer."""
         self.await_arrival(buffer)
         self.await_departure(buffer)

@@ -14,7 +14,7 @@ _USUAL_SHARE = 1 / 64
 
 
 def check_host(allow: Iterable[str] | None, bandwidth: str | int | None, capacity: str | int | None) -> None:
-    """Raise UsageError for a host that makes no sense, or that nobody has a use for."""
+    """Check a host's settings; raises UsageError for figures that make no sense, or where "offload" is not allowed."""
     if "offload" not in (allow or ()) and (bandwidth, capacity) != (None, None):
         raise UsageError("host_bandwidth and host_capacity are for offload; add 'offload' to allow, or leave them out")
     if capacity is not None:
@@ -26,9 +26,9 @@ def check_host(allow: Iterable[str] | None, bandwidth: str | int | None, capacit
 def host_for(graph: Graph, bandwidth: str | int | None, capacity: str | int | None) -> Host:
     """Return a host to put beside a graph read from PyTorch, whose first memory space is named after its device.
 
-    `bandwidth` is the link's real speed each way, "25 GB/s" or bytes per second: on a GPU it is put in proportion to
-    the device's memory, as the machine that ops are priced for is slower. None is 1/64 of the memory's speed.
-    `capacity` is what the host may hold of the program's at once. Raises UsageError for what cannot be read.
+    `bandwidth` is the link's real speed each way, "25 GB/s" or bytes per second. On a GPU it is scaled down, in
+    proportion to the device's memory, since ops are priced for a slower machine. None is 1/64 of the memory's speed.
+    `capacity` is what the host may hold of the program's buffers at once. Raises UsageError for what cannot be read.
     """
     most = None if capacity is None else parse_bytes(capacity)
     plain = PLAIN_MACHINE.bytes_per_second

@@ -1,4 +1,4 @@
-"""Choosing what to do in chunks, and in how many: as few as let something else be what needs most memory."""
+"""Choosing what to do in chunks, and in how many: the fewest with which something else needs the most memory."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ from lowtide.frameworks.torch.reading.lowering import Lowered, LoweredOp, lower
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.rewrites.chunks.regions import Region, find_regions
 from lowtide.graph import Lifetime
+from lowtide.index_spaces import BufferId
 
 _CHUNKS = (2, 4, 8, 16)
 _ELEMENTS = 64
@@ -18,11 +19,11 @@ _MOST_GROWTH, _ALWAYS = 0.5, 500
 
 
 def choose_chunks(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> dict[Region, int]:
-    """Return how many rows a chunk has of each region that is worth doing in chunks.
+    """Return the regions that are worth doing in chunks, each with the rows of a chunk.
 
-    What counts is what an op needs for itself: its transient operands, results and scratch. Regions with an op that
-    needs more than all ops outside of regions are cut into 2, 4, 8 or 16 chunks, the fewest by which they need no more
-    than those, the neediest region first. Whether the peak falls is for planning to say.
+    What counts is what an op needs for itself: its transient operands, results and scratch. If an op of a region needs
+    more than every op outside of regions, the region is cut into 2, 4, 8 or 16 chunks: the fewest with which it needs
+    no more than those. The neediest region comes first. Whether the peak falls is for planning to say.
     """
     regions = find_regions(module.graph)
     if not regions:
@@ -70,7 +71,7 @@ class _Needs:
         return max(kept + made // chunks for kept, made in self._parts[region])
 
 
-def _transient(lowered: Lowered, op: LoweredOp) -> Mapping[int, int]:
+def _transient(lowered: Lowered, op: LoweredOp) -> Mapping[BufferId, int]:
     touched = dict.fromkeys((*op.reads, *op.writes, *op.mutates))
     buffers = lowered.buffers
     return {i: buffers[i].size_bytes for i in touched if buffers[i].lifetime is not Lifetime.PERSISTENT}

@@ -17,7 +17,7 @@ _FEWEST_BYTES = 1 << 20
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """Row-wise nodes whose results nobody else reads, but for what they overwrite."""
+    """Row-wise nodes; nobody else reads their results, except what they overwrite."""
 
     shape: torch.Size
     nodes: list[Node] = field(default_factory=list[Node])
@@ -27,9 +27,9 @@ class Region:
 def find_regions(graph: Graph) -> list[Region]:
     """Return the regions of a program, in the order of their last nodes.
 
-    One overwrites something that exists before it, row by row, and has all that is computed for that alone. Its nodes
-    can stand together where the last of them stands: nothing between them touches what they write, or writes what
-    they touch. Linear in the size of the graph.
+    A region overwrites something that exists before it, row by row, and holds all that is computed for that alone. Its
+    nodes can stand together where the last of them stands: nothing between them touches what they write, or writes what
+    they touch. O(nodes and edges).
     """
     order = {node: place for place, node in enumerate(graph.nodes)}
     holders: dict[int, list[Node]] = {}
