@@ -1,4 +1,4 @@
-"""Inductor's own test of its orders, as it exports it: three orders, their peaks, and the best there is."""
+"""Inductor's own test of its orders, as it exports it: three orders and its choice, their peaks, and the best there is."""
 
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from lowtide.schedule import scheduler
 FOO = Path(__file__).parent / "foo.json"
 ORDERS = {
     "lpmf": (["op1", "op0", "op2", "op4", "op3", "op5", "op6_op7"], 172_048),
+    "inductor-best": (["op1", "op0", "op2", "op4", "op3", "op5", "op6_op7"], 172_048),
     "bfs": (["op0", "op1", "op2", "op3", "op4", "op5", "op6_op7"], 180_228),
     "dfs": (["op0", "op2", "op4", "op1", "op3", "op5", "op6_op7"], 172_048),
 }

@@ -138,6 +138,7 @@ SIZES = {"x": 1, "y": 2}
     [
         (_Fails(GOOD, SIZES), {}, MalformedInputError, "'x'"),
         (_Forgets(GOOD, SIZES), {}, MalformedInputError, "operations"),
+        (Listed([("f", [], ["x"]), ("g", [["x"]], ["y"])], SIZES), {}, MalformedInputError, "'g'"),  # pyright: ignore
         (Listed(GOOD, {"x": 1.5, "y": 2}), {}, GraphError, "whole bytes"),
         (Listed(GOOD, {"x": None, "y": 2}), {}, GraphError, "whole bytes"),
         (Listed(GOOD, {"x": -1, "y": 2}), {}, GraphError, "-1"),

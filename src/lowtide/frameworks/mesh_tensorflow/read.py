@@ -92,7 +92,7 @@ def read_interface(interface: GraphInterface, layout: MeshLayout | None) -> Tran
 def _controls(interface: Any, name: str) -> Iterable[str]:
     """Return what an operation waits for besides tensors, which GraphInterface itself leaves out."""
     ask = getattr(interface, "get_operation_control_names", None)
-    return () if ask is None else ask(name)
+    return () if ask is None else _ask(_names, ask, name)
 
 
 def _size(interface: GraphInterface, tensor: str, layout: MeshLayout | None) -> int:
@@ -104,7 +104,10 @@ def _size(interface: GraphInterface, tensor: str, layout: MeshLayout | None) -> 
 
 
 def _names(method: Callable[..., Iterable[str]], *arguments: str) -> list[str]:
-    return list(method(*arguments))
+    """Return the names that a method gives; raises TypeError for what can be no name."""
+    names = list(method(*arguments))
+    dict.fromkeys(names)
+    return names
 
 
 def _ask(method: Callable[..., Answer], *arguments: Any) -> Answer:
