@@ -1,4 +1,4 @@
-"""Inductor's own test of its orders, as it exports it: three orders and its choice, their peaks, and the best there is."""
+"""Inductor's own test of its orders, as it exports it: three orders, its choice, their peaks, and the best there is."""
 
 from pathlib import Path
 
