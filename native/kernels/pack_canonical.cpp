@@ -3,13 +3,12 @@
 #include <array>
 #include <numeric>
 
-#include "kernels/pack_cliques.hpp"
 #include "kernels/pack_conflicts.hpp"
+#include "kernels/pack_unplaced.hpp"
 
 namespace lowtide {
 namespace {
 
-constexpr int64_t kFar = INT64_MAX / 4;
 constexpr int kRanks = 3;
 
 class CanonicalSearch {
@@ -92,19 +91,8 @@ class CanonicalSearch {
   // Finds the least offset of what is unplaced in a clique, and an item that has it; false when too little room is left above.
   bool find_floor(int32_t c) {
     Clique& clique = cliques_[c];
-    int64_t floor = kFar, second = kFar;
-    int32_t witness = -1;
+    const auto [floor, second, witness] = lowest_unplaced(clique, offset_, least_);
     work_ += static_cast<int64_t>(clique.items.size());
-    for (int32_t i : clique.items) {
-      if (offset_[i] >= 0) continue;
-      if (least_[i] < floor) {
-        second = floor;
-        floor = least_[i];
-        witness = i;
-      } else {
-        second = std::min(second, least_[i]);
-      }
-    }
     floors_.push_back({c, clique.floor, clique.witness});
     clique.floor = floor;
     clique.witness = witness;
@@ -165,17 +153,8 @@ class CanonicalSearch {
 
   // Solves every part of what is unplaced alone, small ones first.
   PackFit solve_parts(std::vector<int32_t> unplaced, int64_t level) {
-    std::stable_sort(unplaced.begin(), unplaced.end(), [&](int32_t a, int32_t b) { return items_.first[a] < items_.first[b]; });
-    std::vector<std::vector<int32_t>> parts;
-    int32_t end = -1;
-    for (int32_t i : unplaced) {
-      if (parts.empty() || items_.first[i] >= end) parts.emplace_back();
-      parts.back().push_back(i);
-      end = std::max(end, items_.last[i]);
-    }
-    std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
     const size_t before = placed_.size();
-    for (std::vector<int32_t>& part : parts) {
+    for (std::vector<int32_t>& part : parts_of(items_, std::move(unplaced))) {
       if (infers(kRankParts)) {
         rank(part);
       } else {
@@ -188,24 +167,6 @@ class CanonicalSearch {
       }
     }
     return PackFit::kFound;
-  }
-
-  // Whether the item just placed was the last to join unplaced items of the part on both sides of some place.
-  bool comes_apart(const std::vector<int32_t>& part, int32_t item) const {
-    int32_t first = INT32_MAX, last = -1;
-    for (int32_t c = cliques_.first(item) + 1; c < cliques_.last(item); ++c)
-      if (cliques_.crossing(c) == 0) {
-        first = std::min(first, c);
-        last = c;
-      }
-    if (last < 0) return false;
-    int32_t earliest_end = INT32_MAX, latest_start = -1;
-    for (int32_t i : part)
-      if (offset_[i] < 0) {
-        earliest_end = std::min(earliest_end, cliques_.last(i));
-        latest_start = std::max(latest_start, cliques_.first(i));
-      }
-    return earliest_end <= last && latest_start >= first;
   }
 
   // Solves a part whose next placement is not before (level, last_rank).
@@ -276,7 +237,7 @@ class CanonicalSearch {
     const size_t before = placed_.size();
     PackFit fit = PackFit::kImpossible;
     if (place(at.item, raises_any)) {
-      if (infers(kDecompose) && comes_apart(part, at.item)) {
+      if (infers(kDecompose) && comes_apart(cliques_, offset_, part, at.item)) {
         fit = solve_parts(unplaced_of(part), at.offset);
         number(part);
       } else {
