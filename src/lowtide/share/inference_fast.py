@@ -13,10 +13,10 @@ _Span = tuple[OpId, OpId]
 def share_inference_fast(net: NamedNet, never_share: Collection[str] = ()) -> SharedNet:
     """Let blobs share in one pass over a net whose ops run one after the other, in their order.
 
-    A blob takes over what was freed last on its device, of the inputs of one op the first; sizes are not looked at. External inputs and outputs and the
-    blobs in `never_share` keep their storage, as do blobs that nobody reads once they have it. A blob that is written
-    anew is free from the last reader of its old contents to the write. Shared blobs are named `__m<k>_shared`; a net
-    that has such names already comes back as it is. The result is verified.
+    A blob takes over what was freed last on its device, of the inputs of one op the first; sizes are not looked at.
+    External inputs and outputs and the blobs in `never_share` keep their storage, as do blobs that nobody reads once
+    they have it. A blob that is written anew is free from the last reader of its old contents to the write. Shared
+    blobs are named `__m<k>_shared`; a net that has such names already comes back as it is. The result is verified.
 
     Source: Caffe2 memonger, optimize_inference_net. Mended: the original frees such a blob and forgets that it is
     written once more. Complexity: O(n + e), and O(free slots) for each blob beside one that is written anew.
