@@ -85,8 +85,9 @@ def serve() -> None:
         kept.append(value)
         return {"is": "graph", "of": len(kept) - 1, "edges": list(value.edges())}
 
-    while sys.stdin.buffer.peek(1):
-        name, arguments, settings = receive(sys.stdin.buffer)
+    stream: Any = sys.stdin.buffer
+    while stream.peek(1):
+        name, arguments, settings = receive(stream)
         try:
             result = given(getattr(memonger, name)(*map(taken, arguments), **taken(settings)))
         except LowtideError as error:

@@ -3,9 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lowtide.frameworks.caffe2.nets.arguments import is_text, like, step_nets
+from lowtide.frameworks.caffe2.nets.arguments import Arguments, is_text, like, step_nets
 from lowtide.frameworks.caffe2.proto.netdef import NetDef
 from lowtide.frameworks.caffe2.proto.text_write import write_text
+
+_LISTS_OF_BLOBS = (
+    *("link_internal", "link_external", "backward_link_internal", "backward_link_external"),
+    *("alias_dst", "param_grads", "recompute_blobs_on_backward"),
+)
+"""Arguments of a recurrent op that name blobs, of its own or of its step nets."""
 
 
 def rename_net(net: Any, renames: Mapping[str, str]) -> None:
@@ -40,7 +46,8 @@ def rename_op(
 def rename_steps(op: Any, renames: Mapping[str, str]) -> None:
     """Rename blobs in the step nets of a recurrent op, external inputs too, and record what its own blobs become.
 
-    Source: Caffe2 memonger, apply_recurrent_blob_assignments. Mended: step nets in text format, external outputs.
+    Source: Caffe2 memonger, apply_recurrent_blob_assignments. Mended: step nets in text format, external outputs; the
+    links and aliases that name renamed blobs, which the runtime would look for in vain.
     """
     if not op.type.startswith("RecurrentNetwork"):
         return
@@ -52,9 +59,24 @@ def rename_steps(op: Any, renames: Mapping[str, str]) -> None:
                     names[place] = renames[name]
         if isinstance(inner, NetDef) and is_text(argument):
             argument.s = write_text(inner).encode()
-    for blob in dict.fromkeys((*op.input, *op.output)):
-        if renames.get(blob, blob) != blob:
-            op.arg.append(like(op.arg[0], name=f"{blob}.rename", s=renames[blob].encode()))
+    for argument in op.arg:
+        if argument.name in _LISTS_OF_BLOBS:
+            for place, name in enumerate(argument.strings):
+                new = renames.get(name.decode("utf-8", "replace"))
+                if new is not None:
+                    argument.strings[place] = new.encode()
+    record = {blob: renames[blob] for blob in (*op.input, *op.output) if renames.get(blob, blob) != blob}
+    record |= _gradient_of_sequence(op, renames)
+    for blob, new in record.items():
+        op.arg.append(like(op.arg[0], name=f"{blob}.rename", s=new.encode()))
+
+
+def _gradient_of_sequence(op: Any, renames: Mapping[str, str]) -> dict[str, str]:
+    """Return the gradient of a renamed sequence: the runtime takes its name for that of the sequence and `_grad`."""
+    first = len(Arguments(op).integers("outputs_with_grads"))
+    if op.type != "RecurrentNetworkGradient" or first >= len(op.input) or op.input[first] not in renames:
+        return {}
+    return {f"{renames[op.input[first]]}_grad": renames.get(op.output[0], op.output[0])}
 
 
 def _all(names: Any, renames: Mapping[str, str]) -> list[str]:
