@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from lowtide.errors import VerificationError
 from lowtide.frameworks.caffe2.memonger.assignments import AssignmentAlgorithm
 from lowtide.frameworks.caffe2.memonger.live_ranges import Slot, get_updated_ranges, ranges_of
-from lowtide.frameworks.caffe2.memonger.orders import compute_interference_graph, topological_sort_traversal
+from lowtide.frameworks.caffe2.memonger.orders import InterferenceGraph, topological_sort_traversal
 from lowtide.frameworks.caffe2.nets.arguments import like
 from lowtide.frameworks.caffe2.nets.in_place import check_in_place
 from lowtide.frameworks.caffe2.nets.load import proto_of
@@ -97,8 +97,8 @@ def optimize_interference(
     `ordering_function` takes the interference graph to op positions. External inputs and outputs, blobs of different
     devices and `static_blobs` never share; see `share.share_by_interference`.
     """
-    order = [int(position) for position in ordering_function(compute_interference_graph(net.op))]
     named = named_net(net, blob_sizes)
+    order = [int(position) for position in ordering_function(InterferenceGraph(net.op, named))]
     found = share_by_interference(
         named,
         _names(static_blobs),
@@ -108,7 +108,7 @@ def optimize_interference(
     optimized = copy.deepcopy(net)
     place_ops(optimized, order)
     rename_net(optimized, found.shared.renames)
-    ranges = dict(get_updated_ranges(ranges_of(named.reordered(order), blob_sizes).items()))
+    ranges = dict(get_updated_ranges(ranges_of(found.ordered, blob_sizes).items()))
     slots = [[(blob.name, ranges[blob.name]) for blob in slot] for slot in found.slots]
     return Optimization(optimized, slots, dict(found.shared.renames))
 
