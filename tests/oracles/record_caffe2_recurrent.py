@@ -92,7 +92,8 @@ def _loss(model: Any, blob: Any, labels: str, shape: tuple[int, int]) -> str:
 
 def change(folder: Path) -> None:
     """Write what lowtide makes of the nets; under lowtide."""
-    from lowtide.caffe2 import memonger, write_net
+    import lowtide
+    from lowtide.caffe2 import Caffe2Model, memonger, plan, write_net
     from lowtide.frameworks.caffe2.nets.load import read_net
 
     for path in sorted(folder.glob("*.net.pb")):
@@ -100,7 +101,12 @@ def change(folder: Path) -> None:
         static = [*net.external_input, *net.external_output]
         losses = [blob for blob in net.external_output if blob.startswith("loss")]
         kept = [blob for blob in net.external_output if blob not in losses]
+        fed = np.load(path.with_name(path.name.replace(".net.pb", ".npz")))
+        shapes = {blob: (str(fed[blob].dtype), list(fed[blob].shape)) for blob in fed.files}
+        model = Caffe2Model(net, shapes=shapes)
         changed = {
+            "applied": model.apply(lowtide.minimize(model.graph, effort="fast").plan),
+            "planned": plan(net, shapes).net,
             "gradients": memonger.share_grad_blobs(net, losses, kept, ""),
             "activations": memonger.share_grad_blobs(net, losses, kept, "", share_activations=True),
             "fast": memonger.optimize_inference_fast(net, []),

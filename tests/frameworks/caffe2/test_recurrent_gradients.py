@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lowtide.caffe2 import NetDef, memonger, run_once
+import lowtide
+from lowtide.caffe2 import Caffe2Model, NetDef, memonger, plan, run_once
 from lowtide.errors import LowtideError
 from lowtide.frameworks.caffe2.nets.load import read_net
 
@@ -82,6 +83,17 @@ def test_gradients_stay_the_same_bits_with_blobs_sharing(way: str, record: dict[
 
 
 @records
+def test_a_training_net_is_planned_shared_and_measured(record: dict[str, Any]) -> None:
+    assert {"applied", "planned"} <= set(record["changed"])
+    net = _net(record)
+    shapes = {blob: (str(array.dtype), list(array.shape)) for blob, array in _arrays(record["inputs"]).items()}
+    model = Caffe2Model(net, shapes=shapes)
+    assert model.measure(lowtide.minimize(model.graph, effort="fast").plan).outputs_equal
+    before, after = _results(net, record), _results(plan(net, shapes).net, record)
+    assert all(after[blob].tobytes() == before[blob].tobytes() for blob in before)
+
+
+@records
 def test_every_renamed_blob_of_a_recurrent_op_is_renamed_inside_too(record: dict[str, Any]) -> None:
     """All at once, the sequence and its gradient, outputs and parameter gradients among them."""
     net = _net(record)
@@ -94,8 +106,8 @@ def test_every_renamed_blob_of_a_recurrent_op_is_renamed_inside_too(record: dict
         op.output[:] = [table.get(blob, blob) for blob in op.output]
     before, after = _results(net, record), _results(changed, record)
     assert all(after[blob].tobytes() == before[blob].tobytes() for blob in before)
-    gradient = next(op for op in changed.op if op.type == "RecurrentNetworkGradient")
-    links = next(argument for argument in gradient.arg if argument.name == "link_external")
+    forward = next(op for op in changed.op if op.type == "RecurrentNetwork")
+    links = next(argument for argument in forward.arg if argument.name == "link_external")
     assert any(name.startswith(b"new ") for name in links.strings)
 
 

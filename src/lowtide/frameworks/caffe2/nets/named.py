@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lowtide.frameworks.caffe2.nets.arguments import step_nets
+from lowtide.frameworks.caffe2.nets.arguments import nets_run_by
 from lowtide.frameworks.caffe2.nets.devices import device_of
 from lowtide.share import NamedNet, NamedOp
 
@@ -40,7 +40,7 @@ def named_ops(net: Any) -> tuple[NamedOp, ...]:
                 device=device_of(op, net),
                 is_gradient=bool(op.is_gradient_op),
                 after=tuple(waits),
-                step_nets=tuple(named_net(inner) for _, inner in step_nets(op)),
+                step_nets=tuple(named_net(inner) for _, inner in nets_run_by(op)),
             )
         )
         writers.update(dict.fromkeys(op.output, position))

@@ -1,10 +1,10 @@
 """How a recurrent op ties the blobs of its step net to those around it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lowtide.errors import MalformedInputError
-from lowtide.frameworks.caffe2.nets.arguments import Arguments
+from lowtide.frameworks.caffe2.nets.arguments import GRADIENT, Arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,16 @@ def gradient_ties_of(op: Any) -> GradientTies:
     )
 
 
+def step_ties_of(op: Any) -> Ties:
+    """Return what the step nets of a recurrent op, or of its gradient, find around them; raises MalformedInputError."""
+    if op.type != GRADIENT:
+        return ties_of(op)
+    ties = gradient_ties_of(op)
+    begins = [begin for _, begin in ties.forward.states]
+    grads = tuple(zip(ties.state_grads, begins, strict=True))
+    return replace(ties.forward, links=ties.forward.links + ties.links, states=ties.forward.states + grads)
+
+
 def _links(op: Any, kind: str) -> tuple[RowLink, ...]:
     settings = Arguments(op)
     inner, outer = settings.texts(f"{kind}_internal"), settings.texts(f"{kind}_external")
@@ -99,4 +109,7 @@ def _links(op: Any, kind: str) -> tuple[RowLink, ...]:
 
 
 def _now(op: Any, name: str) -> str:
+    """Return the name that a blob has now; in the forward op, links and aliases have the new names themselves."""
+    if op.type != GRADIENT:
+        return name
     return Arguments(op).text(f"{name}.rename", name)
