@@ -74,7 +74,7 @@ def _trained(
         model.net.AddExternalInput(f"{kind}_{layer}") for layer in range(len(layers)) for kind in ("hidden", "cell")
     ]
     sequence = model.net.Tanh(brew.fc(model, model.net.Relu("input", "seq"), "low", WIDTH, WIDTH, axis=2), "seq2")
-    settings = {"forget_bias": forget_bias, "drop_states": drop_states, "return_last_layer_only": True}
+    settings: dict[str, Any] = {"forget_bias": forget_bias, "drop_states": drop_states, "return_last_layer_only": True}
     settings["outputs_with_grads"] = (0, 3) if both else (1,) if last else (0,)
     found = cells.LSTM(model, sequence, "lengths", begins, WIDTH, layers, "lstm", **settings)
     losses = [_loss(model, found[1] if last else found[0], "labels", (BATCH if last else STEPS * BATCH, layers[-1]))]
