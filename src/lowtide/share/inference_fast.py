@@ -22,7 +22,7 @@ def share_inference_fast(net: NamedNet, never_share: Collection[str] = ()) -> Sh
     written once more. Complexity: O(n + e), and O(free slots) for each blob beside one that is written anew.
     """
     spans = _spans(net)
-    walk = _Pass(net, spans, net.externals.union(never_share))
+    walk = _OnePass(net, spans, net.externals.union(never_share))
     for op, (reads, writes) in enumerate(zip(net.reads, net.writes, strict=True)):
         for blob in writes:
             walk.write(blob, op)
@@ -59,7 +59,7 @@ def _spans(net: NamedNet) -> dict[str, list[_Span]]:
     return spans
 
 
-class _Pass:
+class _OnePass:
     """Which slots are free while the ops pass by."""
 
     def __init__(self, net: NamedNet, spans: dict[str, list[_Span]], kept: Collection[str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from lowtide.errors import MalformedInputError
 from lowtide.frameworks.caffe2.nets.arguments import GRADIENT, nets_run_by, step_nets
 from lowtide.frameworks.caffe2.nets.devices import device_of
-from lowtide.frameworks.caffe2.nets.named import named_net
+from lowtide.frameworks.caffe2.nets.named import in_states, named_net
 from lowtide.frameworks.caffe2.nets.recurrent import step_ties_of
 from lowtide.frameworks.caffe2.reading.effects import FREE, is_fixed, is_unknown, may_write_over
 from lowtide.frameworks.caffe2.reading.steps import step_types
@@ -52,6 +52,7 @@ class _Translator:
         self._names: set[str] = set()
         self._writer: dict[str, int] = {}  # per blob, the op of the graph that wrote or aliased it last
         self._aliased_buffers: set[int] = set()
+        self._in_states: set[int] = set()
         self._ops: list[OpBuffers] = []
         self._notes: dict[str, None] = {}
 
@@ -98,6 +99,7 @@ class _Translator:
             self._freed.pop(blob, None)
             self._writer[blob] = number
         outputs = tuple(self._current[blob] for blob in op.output)
+        self._in_states.update(self._current[blob] for blob in in_states(op))
         if is_unknown(op):
             self._note(f"op {name!r} of kind {op.type} is unknown: it keeps its order and its workspace is not modeled")
         fixed = is_fixed(op)
@@ -168,6 +170,7 @@ class _Translator:
             and target < len(outputs)
             and outputs[target] in writes
             and self._lifetimes[inputs[source]] == Lifetime.INTERMEDIATE
+            and inputs[source] not in self._in_states
             and inputs.count(inputs[source]) == 1
             and 0 < self._sizes[inputs[source]] == self._sizes[outputs[target]]
             and op.output[target] not in self._net.external_output
