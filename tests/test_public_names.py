@@ -52,6 +52,16 @@ FRAMEWORK_NAMES = {
         "save",
         "write_net",
     ],
+    "inductor_export": ["Export", "InductorExportModel", "apply", "load_export", "read", "save"],
+    "mesh_tensorflow": [
+        "GraphInterface",
+        "MeshTensorflowModel",
+        "apply",
+        "compute_memory_contents_under_schedule",
+        "minimize_peak_memory",
+        "plan",
+        "read",
+    ],
     "onnx": ["MeasuredRun", "ModelSource", "OnnxModel", "apply", "measure", "measure_peak", "read", "save"],
     "torch": [
         "Applied",
@@ -106,6 +116,8 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
         "lowtide.torch",
         "lowtide.onnx",
         "lowtide.caffe2",
+        "lowtide.inductor_export",
+        "lowtide.mesh_tensorflow",
         "lowtide.opening",
     ],
 )

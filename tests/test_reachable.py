@@ -12,6 +12,8 @@ PUBLIC = (
     "lowtide.__main__",
     "lowtide.caffe2",
     "lowtide.caffe2.memonger",
+    "lowtide.inductor_export",
+    "lowtide.mesh_tensorflow",
     "lowtide.onnx",
     "lowtide.torch",
 )

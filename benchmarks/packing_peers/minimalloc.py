@@ -1,6 +1,7 @@
 """google/minimalloc as a program: its own build, run on a file."""
 
 import csv
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -19,7 +20,7 @@ def minimalloc(program: Path, buffers: Path, capacity: int, *, limit_seconds: fl
         output = Path(folder) / "placed.csv"
         options = [f"--capacity={capacity}", f"--timeout={limit_seconds:.0f}s", f"--input={buffers}"]
         done = subprocess.run([program, *options, f"--output={output}"], capture_output=True, text=True, check=False)
-        seconds = float(done.stderr.split()[0])
+        seconds = float(re.findall(r"[0-9.]+", done.stderr)[0])  # "4.5" or, in later versions, "Elapsed time 4.5s"
         if done.returncode:
             return None, seconds
         with output.open(newline="") as file:

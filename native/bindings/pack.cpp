@@ -5,6 +5,7 @@
 #include "bindings/register.hpp"
 #include "kernels/pack_best_fit_by_birth.hpp"
 #include "kernels/pack_by_priority.hpp"
+#include "kernels/pack_canonical.hpp"
 #include "kernels/pack_exact.hpp"
 #include "kernels/pack_in_order.hpp"
 
@@ -139,6 +140,27 @@ void register_pack(nb::module_& m) {
       },
       nb::arg("items"), nb::arg("capacity"), nb::arg("max_work"),
       "0 found, 1 impossible or 2 stopped; the offsets when found; the work: items looked at.");
+
+  m.def(
+      "pack_within_canonically",
+      [](const HeldPackItems& held, Array<int64_t> steps, int64_t capacity, int64_t max_work, int32_t inferences) {
+        const auto lives = span_of(steps);
+        require(lives.size() == held.items.sizes.size(), "every item needs its steps");
+        require(held.items.rectangles() && std::all_of(held.items.fixed.begin(), held.items.fixed.end(),
+                                                       [](int64_t at) { return at < 0; }),
+                "only plain rectangles can be packed so");
+        PackFitResult result;
+        Monitor monitor;
+        {
+          nb::gil_scoped_release released;
+          result = fit_canonically(held.items, lives, capacity, inferences, {max_work, [&] { return monitor.go_on(); }});
+        }
+        monitor.raise();
+        return std::make_tuple(static_cast<int32_t>(result.fit), to_numpy(std::move(result.offsets)), result.work);
+      },
+      nb::arg("items"), nb::arg("steps"), nb::arg("capacity"), nb::arg("max_work"),
+      nb::arg("inferences") = static_cast<int32_t>(kAllInferences),
+      "As `pack_within`, by the second exact search; plain rectangles only. `inferences`: what it may infer, as bits.");
 }
 
 }  // namespace lowtide::bindings

@@ -1,15 +1,13 @@
 #include "kernels/pack_exact.hpp"
 
 #include "kernels/pack_by_pairs.hpp"
-#include "kernels/pack_cliques.hpp"
 #include "kernels/pack_conflicts.hpp"
 #include "kernels/pack_fixed.hpp"
 #include "kernels/pack_rank.hpp"
+#include "kernels/pack_unplaced.hpp"
 
 namespace lowtide {
 namespace {
-
-constexpr int64_t kFar = INT64_MAX / 4;
 
 class Search {
  public:
@@ -60,19 +58,8 @@ class Search {
   // lowest, since any other would waste more than the clique can spare, the others go above it.
   bool raise_floor(int32_t c) {
     Clique& clique = cliques_[c];
-    int64_t floor = kFar, second = kFar;
-    int32_t witness = -1;
+    const auto [floor, second, witness] = lowest_unplaced(clique, offset_, least_);
     work_ += static_cast<int64_t>(clique.items.size());
-    for (int32_t i : clique.items) {
-      if (offset_[i] >= 0) continue;
-      if (least_[i] < floor) {
-        second = floor;
-        floor = least_[i];
-        witness = i;
-      } else {
-        second = std::min(second, least_[i]);
-      }
-    }
     clique_trail_.push_back({c, clique.floor, clique.witness});
     clique.floor = floor;
     clique.witness = witness;
@@ -184,19 +171,8 @@ class Search {
       rank(unplaced);
       return solve(unplaced, level, -1);
     }
-    std::sort(unplaced.begin(), unplaced.end(), [&](int32_t a, int32_t b) {
-      return items_.first[a] != items_.first[b] ? items_.first[a] < items_.first[b] : a < b;
-    });
-    std::vector<std::vector<int32_t>> parts;
-    int32_t end = -1;
-    for (int32_t i : unplaced) {
-      if (parts.empty() || items_.first[i] >= end) parts.emplace_back();
-      parts.back().push_back(i);
-      end = std::max(end, items_.last[i]);
-    }
-    std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
     const size_t before = placed_.size();
-    for (std::vector<int32_t>& part : parts) {
+    for (std::vector<int32_t>& part : parts_of(items_, std::move(unplaced))) {
       rank(part);
       const PackFit fit = solve(part, level, -1);
       if (fit != PackFit::kFound) {
@@ -210,20 +186,7 @@ class Search {
   // Whether the item just placed was the last to cross some place that has unplaced items of the part on both sides.
   bool splits(const std::vector<int32_t>& part, int32_t item) const {
     if (!items_.apart.offsets.empty()) return false;
-    int32_t first = INT32_MAX, last = -1;
-    for (int32_t c = cliques_.first(item) + 1; c < cliques_.last(item); ++c)
-      if (cliques_.crossing(c) == 0) {
-        first = std::min(first, c);
-        last = c;
-      }
-    if (last < 0) return false;
-    int32_t earliest_end = INT32_MAX, latest_start = -1;
-    for (int32_t i : part)
-      if (offset_[i] < 0) {
-        earliest_end = std::min(earliest_end, cliques_.last(i));
-        latest_start = std::max(latest_start, cliques_.first(i));
-      }
-    return earliest_end <= last && latest_start >= first;
+    return comes_apart(cliques_, offset_, part, item);
   }
 
   PackFit solve(const std::vector<int32_t>& part, int64_t level, int32_t last_rank) {

@@ -76,13 +76,13 @@ class PackingEffort:
     priority_work: int
     """For the penalty loop, per part."""
     exact_work: int
-    """For exact search, per part, over all heights tried."""
+    """For both exact searches, per part, over all heights tried."""
     exact_items: int
     """The largest part that exact search is tried on."""
 
 
 PACKING_EFFORTS: dict[EffortName, PackingEffort] = {
-    "fast": PackingEffort(priority_work=20_000_000, exact_work=50_000_000, exact_items=500),
-    "balanced": PackingEffort(priority_work=500_000_000, exact_work=5_000_000_000, exact_items=2_000),
-    "max": PackingEffort(priority_work=20_000_000_000, exact_work=200_000_000_000, exact_items=5_000),
+    "fast": PackingEffort(priority_work=20_000_000, exact_work=60_000_000, exact_items=500),
+    "balanced": PackingEffort(priority_work=500_000_000, exact_work=6_000_000_000, exact_items=2_000),
+    "max": PackingEffort(priority_work=20_000_000_000, exact_work=240_000_000_000, exact_items=5_000),
 }

@@ -169,6 +169,24 @@ def netdef_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def inductor_export_file() -> Path:
+    """An export of Inductor, whose name ends as those of other JSON files do."""
+    return Path(__file__).parents[1] / "frameworks" / "inductor_export" / "foo.json"
+
+
+@pytest.fixture
+def interfaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module in the working directory that makes a GraphInterface; returns its name."""
+    (tmp_path / "small_interfaces.py").write_text(
+        "from tests.contracts.frameworks import ENTRIES\n"
+        "def interface(): return next(e for e in ENTRIES if e.name == 'mesh_tensorflow').make(64)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "small_interfaces", raising=False)
+    return "small_interfaces"
+
+
+@pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module of small PyTorch programs in the working directory; returns its name."""
     (tmp_path / "small_programs.py").write_text(PROGRAMS)

@@ -39,7 +39,9 @@ def result_of(done: Finished) -> dict[str, Any]:
     return fields
 
 
-@pytest.fixture(params=["graph file", "ONNX file", "NetDef", "exported program", "callable"])
+@pytest.fixture(
+    params=["graph file", "ONNX file", "NetDef", "Inductor export", "GraphInterface", "exported program", "callable"]
+)
 def model(request: pytest.FixtureRequest) -> list[object]:
     """A MODEL of every kind, with the options it needs."""
     match request.param:
@@ -49,6 +51,10 @@ def model(request: pytest.FixtureRequest) -> list[object]:
             return [request.getfixturevalue("onnx_file"), "--dim", "batch=4"]
         case "NetDef":
             return [request.getfixturevalue("netdef_file")]
+        case "Inductor export":
+            return [request.getfixturevalue("inductor_export_file")]
+        case "GraphInterface":
+            return [f"{request.getfixturevalue('interfaces')}:interface"]
         case "exported program":
             return [request.getfixturevalue("exported_file")]
         case _:
@@ -131,6 +137,17 @@ def test_optimize_writes_the_reordered_graph_file(
     fields = result_of(lowtide("optimize", graph_file, "-o", tmp_path / name, "--json"))
     assert (fields["status"], fields["peak_bytes"]) == ("optimal", {"device": 1211})
     assert result_of(lowtide("inspect", tmp_path / name, "--json"))["peak_bytes"] == {"device": 1211}
+
+
+def test_optimize_writes_the_export_of_inductor_in_the_best_order_and_cannot_measure_it(
+    lowtide: Command, inductor_export_file: Path, tmp_path: Path
+) -> None:
+    written = tmp_path / "better.json"
+    fields = result_of(lowtide("optimize", inductor_export_file, "-o", written, "--json"))
+    assert fields["peak_bytes"] == {"device": 98_320}
+    assert result_of(lowtide("inspect", written, "--json"))["peak_bytes"] == fields["peak_bytes"]
+    refused = lowtide("optimize", inductor_export_file, "--measure")
+    assert (refused.code, len(refused.complaints)) == (3, 1)
 
 
 def test_inspect_says_what_holds_memory_and_what_is_not_modeled(lowtide: Command, graph_file: Path) -> None:

@@ -60,14 +60,18 @@ class Entry:
     """Its name in `lowtide.frameworks.table`, or "graph_file"."""
     make: Callable[[int], Any]
     """The program for inputs of so many floats, as the framework's own object."""
-    write: Callable[[Any, Path], Path]
-    """Write a program to a file in a folder, in the framework's own format, and return its path."""
+    write: Callable[[Any, Path], Path] | None
+    """Write a program to a file in a folder, in the framework's own format, and return its path.
+
+    None for a framework that has no format for programs."""
     run: Callable[[Any], bytes] | None
     """Run a program, original or applied, on the same inputs every time; return the bits of its result.
 
-    None for graph files, which have no kernels."""
+    None for what has no kernels: graph files, and programs that only tell what they would run."""
     times_single_ops: bool = False
     """Whether it can time every op alone."""
+    tells_effects: bool = True
+    """Whether it tells which ops may run again; only the results of those can visit a host."""
     copies_to_host: bool = False
     """Whether its programs carry out a plan's copies to a host."""
 
@@ -187,9 +191,76 @@ def _run_caffe2(program: Any) -> bytes:
     return run_once(program, inputs, ["y"]).results["y"].tobytes()
 
 
+BRANCHES = {
+    "left": (["x"], ["left"]),
+    "right": (["z"], ["right"]),
+    "a": (["left"], ["a"]),
+    "b": (["right"], ["b"]),
+    "y": (["a", "b"], ["y"]),
+}
+"""Ops with what they read and write, by name."""
+
+
+class _Interface:
+    """The program with the methods of Mesh-TensorFlow's GraphInterface; nothing writes its inputs."""
+
+    def __init__(self, known: Known) -> None:
+        self._sizes = dict.fromkeys(("x", "z"), known.input_bytes) | dict.fromkeys(("left", "right"), known.wide_bytes)
+
+    def get_all_operation_names(self) -> list[str]:
+        return list(BRANCHES)
+
+    def get_operation_input_names(self, operation_name: str) -> list[str]:
+        return BRANCHES[operation_name][0]
+
+    def get_operation_output_names(self, operation_name: str) -> list[str]:
+        return BRANCHES[operation_name][1]
+
+    def get_tensor_size(self, tensor_name: str) -> int:
+        return self._sizes.get(tensor_name, SUM_BYTES)
+
+    def is_tensor_final(self, tensor_name: str) -> bool:
+        return tensor_name == "y"
+
+
+def _inductor_export(elements: int) -> Any:
+    """The program as Inductor exports it; its inputs are results as well, so that they stay."""
+    from lowtide.inductor_export import load_export
+
+    interface = _Interface(Known(elements=elements))
+
+    def buffer(name: str, deps: list[str], *, is_input: bool = False) -> dict[str, Any]:
+        size = interface.get_tensor_size(name)
+        return {
+            "name": name,
+            **dict.fromkeys(("size_alloc", "size_free", "size"), size),
+            "is_input": is_input,
+            "is_output": is_input or name == "y",
+            "deps": deps,
+            "unmet_deps": [dep for dep in deps if dep not in ("x", "z")],
+        }
+
+    nodes = [{"name": f"op_{name}", "buffer_names": [name]} for name in BRANCHES]
+    inputs = [buffer(name, [], is_input=True) for name in ("x", "z")]
+    return load_export({"nodes": nodes, "buffers": inputs + [buffer(name, BRANCHES[name][0]) for name in BRANCHES]})
+
+
+def _write_export(program: Any, folder: Path) -> Path:
+    program.save(folder / "inductor.txt")
+    return folder / "inductor.txt"
+
+
 ENTRIES = [
     Entry(name="graph_file", make=_graph, write=_write_graph, run=None),
     Entry(name="onnx", make=_onnx, write=_write_onnx, run=_run_onnx),
     Entry(name="torch", make=_torch, write=_write_torch, run=_run_torch, times_single_ops=True, copies_to_host=True),
     Entry(name="caffe2", make=_caffe2, write=_write_caffe2, run=_run_caffe2),
+    Entry(
+        name="mesh_tensorflow",
+        make=lambda elements: _Interface(Known(elements=elements)),
+        write=None,
+        run=None,
+        tells_effects=False,
+    ),
+    Entry(name="inductor_export", make=_inductor_export, write=_write_export, run=None, tells_effects=False),
 ]

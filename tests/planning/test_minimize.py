@@ -176,7 +176,7 @@ def test_inputs_and_outputs_and_persistent_buffers_are_named_when_they_alone_are
     assert inputs.status == weights.status == "infeasible"
     assert inputs.shortfall == (
         "inputs and outputs alone need 50 bytes in device, 30 more than the 20 that the budget leaves beside "
-        "persistent buffers"
+        "persistent buffers (no order of the program as it stands can do with less)"
     )
     assert weights.shortfall == "persistent buffers alone need 100 bytes in device, 40 more than the budget allows"
 
@@ -194,7 +194,7 @@ def test_a_capacity_acts_as_a_budget_and_the_tighter_one_is_named() -> None:
     assert (too_small.status, too_small.shortfall) == (
         "infeasible",
         "inputs and outputs alone need 100 bytes in sram, 1 more than the 99 that its capacity leaves beside "
-        "persistent buffers",
+        "persistent buffers (no order of the program as it stands can do with less)",
     )
     assert "the budget" in str(minimize(chain(99), budget=98).shortfall)
     assert "its capacity" in str(minimize(chain(99), budget=200).shortfall)

@@ -9,6 +9,8 @@ from lowtide.files import read_blocks
 
 _TEXT_START = re.compile(rb"\A(?:\s|#[^\n]*\n)*(\w+)\s*(?::|\{|<)")
 _NET_FIELDS = b"name op type num_workers device_option arg external_input external_output partition_info".split()
+_EXPORT_START = re.compile(rb'\A\s*\{\s*"(nodes|buffers)"\s*:')
+_EXPORT_SIZE = re.compile(rb'"size_alloc"\s*:')
 _VARINT, _BYTES = 0, 2
 _NETDEF = {4: _VARINT, **dict.fromkeys((1, 2, 3, 5, 6, 7, 8, 9), _BYTES)}
 _ONNX = {1: _VARINT, 5: _VARINT, **dict.fromkeys((2, 3, 4, 6, 7, 8, 14, 20, 25, 26), _BYTES)}
@@ -17,6 +19,12 @@ _ONNX = {1: _VARINT, 5: _VARINT, **dict.fromkeys((2, 3, 4, 6, 7, 8, 14, 20, 25, 
 def is_json(head: bytes) -> bool:
     """Whether a file holds JSON."""
     return head.lstrip()[:1] in (b"{", b"[")
+
+
+def is_inductor_export(head: bytes) -> bool:
+    """Whether a file holds what Inductor exports for a simulator: JSON that begins with nodes or such buffers."""
+    found = _EXPORT_START.match(head)
+    return found is not None and (found[1] == b"nodes" or _EXPORT_SIZE.search(head) is not None)
 
 
 def is_text_net(head: bytes) -> bool:
@@ -38,6 +46,7 @@ def is_onnx(head: bytes) -> bool:
 
 
 KINDS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
+    ("inductor_export", is_inductor_export),
     ("json", is_json),
     ("onnx", is_onnx),
     ("caffe2", lambda head: is_text_net(head) or is_binary_net(head)),

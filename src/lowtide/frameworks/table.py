@@ -10,6 +10,15 @@ from lowtide.errors import MissingExtraError, one_line
 from lowtide.frameworks.content import kind_of_file
 from lowtide.frameworks.model import Model
 
+GRAPH_INTERFACE = (
+    "get_all_operation_names",
+    "get_operation_input_names",
+    "get_operation_output_names",
+    "get_tensor_size",
+    "is_tensor_final",
+)
+"""The methods of Mesh-TensorFlow's GraphInterface that tell one, whoever wrote its class."""
+
 OpenModel = Callable[[Any, Mapping[str, int]], Model]
 """A model class: called with what it reads and with sizes for dynamic dimensions by name."""
 
@@ -33,8 +42,13 @@ class Framework:
     reads_calls: bool = False
     """Whether a tuple (function or module, example inputs) is for it."""
 
+    methods: tuple[str, ...] = ()
+    """What an object of no known package must have, all of it, to be read; empty where only packages tell."""
+
     def owns(self, source: Any) -> bool:
-        """Tell whether an object, or a class that it derives from, comes from one of the framework's packages."""
+        """Tell whether an object has the framework's methods, or a class of one of its packages, or one derived."""
+        if self.methods and all(callable(getattr(source, method, None)) for method in self.methods):
+            return True
         packages = (*self.packages, f"{__package__}.{self.name}")
         homes = [f"{base.__module__}." for base in type(source).__mro__]
         return any(home.startswith(f"{package}.") for home in homes for package in packages)
@@ -78,6 +92,21 @@ FRAMEWORKS = (
         extra=None,
         file_endings=(".pb", ".pbtxt", ".prototxt"),
         packages=("caffe2",),
+    ),
+    Framework(
+        name="mesh_tensorflow",
+        model="lowtide.frameworks.mesh_tensorflow.model:MeshTensorflowModel",
+        extra=None,
+        file_endings=(),
+        packages=("mesh_tensorflow",),
+        methods=GRAPH_INTERFACE,
+    ),
+    Framework(
+        name="inductor_export",
+        model="lowtide.frameworks.inductor_export.model:InductorExportModel",
+        extra=None,
+        file_endings=(),
+        packages=(),
     ),
 )
 

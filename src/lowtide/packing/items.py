@@ -28,6 +28,8 @@ class Items:
     sizes: Ints
     alignment: Ints
     fixed: Ints
+    steps: Ints
+    """From birth to death in steps, of which a section can be one or many."""
     piece_rows: Ints
     """n + 1 bounds into `pieces`; empty when every item is one rectangle, alive throughout [first, last)."""
     pieces: Ints
@@ -96,6 +98,7 @@ class Items:
             self.sizes[ids],
             self.alignment[ids],
             self.fixed[ids],
+            self.steps[ids],
             self.may_overlap,
             self.apart,
         )
@@ -146,14 +149,29 @@ def items_of(buffers: Buffers) -> Layout:
         sizes,
         alignment,
         fixed,
+        _hulls(position[order], pieces, len(ids)),
         _partners(buffers.may_overlap, len(buffers)),
         _partners(buffers.apart, len(buffers)),
     )
     return Layout(items, item_of, low)
 
 
+def _hulls(owners: Ints, pieces: Ints, n: int) -> Ints:
+    """Return per item the steps from its first birth to its last death, as far as they can be counted; by owner."""
+    starts = np.searchsorted(owners, np.arange(n))
+    lives = np.maximum.reduceat(pieces[:, 1], starts) - np.minimum.reduceat(pieces[:, 0], starts)
+    return np.where(lives > 0, lives, np.iinfo(np.int64).max)
+
+
 def _items(
-    owners: Ints, pieces: Ints, sizes: Ints, alignment: Ints, fixed: Ints, overlap: Rows | None, apart: Rows | None
+    owners: Ints,
+    pieces: Ints,
+    sizes: Ints,
+    alignment: Ints,
+    fixed: Ints,
+    steps: Ints,
+    overlap: Rows | None,
+    apart: Rows | None,
 ) -> Items:
     """Build items from pieces that are sorted by owner, at any times."""
     _, sections = np.unique(pieces[:, :2], return_inverse=True)
@@ -173,6 +191,7 @@ def _items(
         sizes=sizes,
         alignment=alignment,
         fixed=fixed,
+        steps=steps,
         piece_rows=rows,
         pieces=np.ascontiguousarray(kept),
         may_overlap=overlap,

@@ -10,7 +10,7 @@ from lowtide.search import Proof
 
 def claims_of(draft: Draft, packing: Packing) -> tuple[Claim, ...]:
     """Return what the stages before the last one have shown of a draft: its peaks, its arenas and its extra cost."""
-    return (*_of_peaks(draft), *_of_arenas(draft, packing), *_of_cost(draft))
+    return (*claims_of_peaks(draft), *_of_arenas(draft, packing), *_of_cost(draft))
 
 
 def peak_claims(
@@ -40,7 +40,8 @@ def _evidence(proof: Proof | None, space: str) -> Evidence:
     return "cut"
 
 
-def _of_peaks(draft: Draft) -> list[Claim]:
+def claims_of_peaks(draft: Draft) -> list[Claim]:
+    """Return the claim for every memory space of a draft whose peak is bounded."""
     bounds = {bound.space: bound.peak_bytes for bound in draft.bounds}
     return peak_claims(
         bounds, draft.proof, draft.bounds_hold_for, in_place=draft.settings.takes_pairs, in_chunks=draft.in_chunks

@@ -1,17 +1,16 @@
 """The fourth stage: whether the plan is optimal, or why no plan stays within the limits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from lowtide.analysis.bound_holders import BoundHolder, bound_holders
-from lowtide.analysis.budget import Budget
 from lowtide.analysis.lower_bounds import LowerBound, lower_bounds
-from lowtide.analysis.problem import Problem
 from lowtide.plan import Status
+from lowtide.planning.claims import claims_of_peaks
 from lowtide.planning.draft import Draft, stage
 from lowtide.planning.trade import bounds_with_reruns
 from lowtide.progress import Report
-from lowtide.search import Proof, prove
+from lowtide.search import prove
 from lowtide.techniques import NEED_BUDGET
 
 _MOST_NAMED = 4
@@ -34,22 +33,19 @@ def judge(draft: Draft, report: Report) -> Draft:
         report("bounding the peak from below")
         bounds = tuple(lower_bounds(problem, [problem.given_order(), draft.plan.order()]))
         proof = prove(problem, bounds)
-    status, shortfall = _verdict(problem, draft.budget, bounds, proof, draft.plan.peak_bytes)
-    return replace(draft, bounds=bounds, proof=proof, status=status, shortfall=shortfall)
+    draft = replace(draft, bounds=bounds, proof=proof)
+    status, shortfall = _verdict(draft)
+    return replace(draft, status=status, shortfall=shortfall)
 
 
-def _verdict(
-    problem: Problem,
-    limit: Budget,
-    bounds: Sequence[LowerBound],
-    proof: Proof | None,
-    peak: Mapping[str, int],
-) -> tuple[Status, str | None]:
-    """Return the status of a plan with the reason why it fits no limit, one proven impossible first.
+def _verdict(draft: Draft) -> tuple[Status, str | None]:
+    """Return the status of a draft's plan with the reason why it fits no limit, one proven impossible first.
 
-    `bounds` hold for every order of the problem, `proof` says which of them single ops set; `peak` is the plan's.
+    The reason of an impossible one ends with the claim that shows it.
     """
-    graph = problem.graph
+    problem, limit, bounds, proof = draft.problem, draft.budget, draft.bounds, draft.proof
+    graph, peak = problem.graph, draft.plan.peak_bytes
+    shown = {claim.space: claim.sentence for claim in claims_of_peaks(draft)}
     cuts = {} if proof is None else {space.space: space.cut_bytes for space in proof.spaces}
     persistent = graph.persistent_bytes()
     unproven: str | None = None
@@ -75,7 +71,7 @@ def _verdict(
                 names = _named(forced)
             reason = (
                 f"{who} {needed} bytes in {space}, {needed - most} more than the {most} that {by} leaves beside "
-                f"persistent buffers{names}"
+                f"persistent buffers ({shown[space]}){names}"
             )
             return "infeasible", reason
         unproven = unproven or (

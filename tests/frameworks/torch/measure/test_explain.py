@@ -78,6 +78,12 @@ def test_parameters_stand_in_one_line_apart_from_the_peak() -> None:
     assert sum("parameters" in line for line in str(explanation).splitlines()) == 1
 
 
+def test_what_no_plan_can_beat_is_said_with_the_plans_that_it_holds_for() -> None:
+    (program,) = explained().programs
+    (claim,) = [claim for claim in program.result.claims if claim.figure == "peak"]
+    assert claim.sentence in str(program)
+
+
 def test_without_a_planned_program_there_is_nothing_to_explain() -> None:
     with pytest.raises(UsageError, match="nothing was planned yet"):
         lt.explain()

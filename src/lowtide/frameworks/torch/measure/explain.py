@@ -95,8 +95,12 @@ class ExplainedProgram:
         for before, after in zip(self.untouched, self.planned, strict=True):
             lines += ["", f"Peak of the program as it was: {before}"]
             lines += ["", "Under its plan: the same" if after == before else f"Peak under its plan: {after}"]
+        lines.append("")
+        for claim in self.result.claims:
+            if claim.figure == "peak":
+                lines.append(f"At least {format_bytes(int(claim.at_least))} on {claim.space}: {claim.sentence}")
         held = ", ".join(f"{format_bytes(size)} on {space}" for space, size in self.persistent_bytes.items())
-        lines += ["", f"Besides, throughout: {held} of parameters and other tensors that outlive the program"]
+        lines += [f"Besides, throughout: {held} of parameters and other tensors that outlive the program"]
         return "\n".join(lines)
 
 

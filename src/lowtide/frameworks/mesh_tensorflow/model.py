@@ -1,0 +1,112 @@
+"""A graph of Mesh-TensorFlow as lowtide sees it: read once, scheduled, and asked what it holds."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lowtide.analysis import Problem
+from lowtide.analysis.live_ranges import live_ranges
+from lowtide.analysis.problem import Order
+from lowtide.errors import UnsupportedError, UsageError
+from lowtide.frameworks.mesh_tensorflow.interface import as_interface
+from lowtide.frameworks.mesh_tensorflow.read import MeshLayout, read_interface
+from lowtide.frameworks.order_only import OrderOnly
+from lowtide.graph.reorder import is_valid_order
+from lowtide.plan import Plan, StepKind
+
+
+class MeshTensorflowModel(OrderOnly):
+    """A GraphInterface, an `mtf.Graph` or a `tf.Graph`: it can be scheduled, but there is nothing to run."""
+
+    file_endings: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        source: Any,
+        dims: Mapping[str, int] | None = None,
+        *,
+        final: Iterable[str] = (),
+        partial_layout: Mapping[str, str] | None = None,
+        mesh_dimension_to_size: Mapping[str, int] | None = None,
+    ) -> None:
+        """Read a graph.
+
+        `final` names the tensors of a bare graph that must stay to the end; a GraphInterface names them itself. With a
+        layout, from dimensions of tensors to dimensions of the mesh, sizes are those on one of the mesh's devices.
+        Raises UsageError for what is no graph or no layout, GraphError for a graph that holds no program or an unknown
+        shape, MalformedInputError for one that fails when it is asked.
+        """
+        if dims:
+            raise UsageError(
+                "a graph of Mesh-TensorFlow has sizes already, there is no dimension to bind; leave dims out"
+            )
+        layout = None
+        if partial_layout:
+            layout = MeshLayout(
+                partial_layout=partial_layout, mesh_dimension_to_size=dict(mesh_dimension_to_size or {})
+            )
+            layout.check()
+        self._translation = read_interface(as_interface(source, final), layout)
+        super().__init__(self._translation.graph, "a graph of Mesh-TensorFlow")
+
+    def operation_ids(self, order: Order) -> list[int]:
+        """Return an order of the graph's ops as ids: places in `get_all_operation_names`."""
+        return self._translation.operation_ids[order].tolist()
+
+    def apply(self, plan: Plan) -> list[int]:
+        """Return the ids of the operations in the plan's order.
+
+        Raises PlanError for a plan that is wrong for this graph, UnsupportedError for one that repeats operations.
+        """
+        return self.operation_ids(self._order_of(plan))
+
+    def save(self, plan: Plan, path: Path) -> None:
+        """Raise UnsupportedError: there is no file for graphs of Mesh-TensorFlow."""
+        raise UnsupportedError("Mesh-TensorFlow has no file for a schedule; write a plan (.plan.json)")
+
+    def tensor_sizes(self) -> dict[str, int]:
+        """Return the bytes of every tensor by name, on one device where there is a layout."""
+        return dict(zip(self._translation.tensor_names, self._graph.sizes.tolist(), strict=True))
+
+    def peak_bytes(self, schedule: Sequence[int]) -> int:
+        """Return the most bytes that live at once under a schedule of operation ids; raises UsageError for no such."""
+        problem = Problem(self._graph, in_place=False)
+        return int(problem.evaluate(self._order(schedule)).peaks[0])
+
+    def memory_contents(self, schedule: Sequence[int]) -> list[frozenset[str]]:
+        """Return, per operation of a schedule, the tensors in memory while it runs, its outputs included.
+
+        Raises UsageError for what is no schedule. O(n + e + the sizes of the sets).
+        """
+        order = self._order(schedule)
+        plan = Plan.from_order(self._graph, order)
+        ranges = live_ranges(self._graph, plan)
+        begins: dict[int, list[str]] = {}
+        ends: dict[int, list[str]] = {}
+        buffers: list[int] = ranges.buffers.tolist()
+        for buffer, first, last in zip(buffers, ranges.first_steps.tolist(), ranges.last_steps.tolist(), strict=True):
+            begins.setdefault(first, []).append(self._translation.tensor_names[buffer])
+            ends.setdefault(last, []).append(self._translation.tensor_names[buffer])
+        held: set[str] = set()
+        contents: list[frozenset[str]] = []
+        for step, is_run in enumerate((plan.kinds == StepKind.RUN).tolist()):
+            held.difference_update(ends.get(step, ()))
+            held.update(begins.get(step, ()))
+            if is_run:
+                contents.append(frozenset(held))
+        return contents
+
+    def _order(self, schedule: Sequence[int]) -> Order:
+        ops = np.empty(self._graph.n_ops, np.int32)
+        ops[self._translation.operation_ids] = np.arange(self._graph.n_ops, dtype=np.int32)
+        ids = list(schedule)
+        if sorted(ids) == list(range(self._graph.n_ops)):
+            order = ops[np.asarray(ids, np.int32)] if ids else ops
+            if is_valid_order(self._graph, order):
+                return order
+        raise UsageError(
+            f"the schedule is none for these {self._graph.n_ops} operations; "
+            "give the id of each once, after those of what it reads"
+        )

@@ -1,0 +1,149 @@
+"""A GraphInterface becomes a graph: operations are ops, tensors are buffers."""
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.errors import GraphError, LowtideError, MalformedInputError, UsageError, one_line
+from lowtide.frameworks.mesh_tensorflow.interface import GraphInterface
+from lowtide.graph import Graph, GraphBuilder, Lifetime
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshLayout:
+    """How tensors lie on a mesh of devices."""
+
+    partial_layout: Mapping[str, str]
+    """From dimensions of tensors to dimensions of the mesh, by name; other dimensions are not split."""
+    mesh_dimension_to_size: Mapping[str, int]
+    """How many devices each dimension of the mesh has."""
+
+    def check(self) -> None:
+        """Raise UsageError for a dimension that the mesh does not have, or one without a device."""
+        for dimension, mesh_dimension in self.partial_layout.items():
+            devices = self.mesh_dimension_to_size.get(mesh_dimension)
+            if not isinstance(devices, int) or devices < 1:
+                raise UsageError(
+                    f"dimension {dimension!r} is laid out along {mesh_dimension!r}, for which the mesh has "
+                    f"{'no size' if devices is None else f'{devices!r} devices'}; give it in mesh_dimension_to_size"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslatedInterface:
+    """A graph, and what its ops stand for."""
+
+    graph: Graph
+    operation_ids: NDArray[np.int32]
+    """Per op, the place of its operation in the interface."""
+    tensor_names: tuple[str, ...]
+    """Per buffer, the name of its tensor in the interface."""
+
+
+def read_interface(interface: GraphInterface, layout: MeshLayout | None) -> TranslatedInterface:
+    """Read a GraphInterface into a graph. O((n + e) log n).
+
+    Operations are put into a valid order where they stand in none: of those that can run, the first. Tensors that no
+    operation writes are inputs, final tensors outputs; all others are freed after their last reader. With a layout
+    sizes are those on one device.
+    Raises MalformedInputError for an interface that fails when it is asked, GraphError for one that holds no program.
+    """
+    names: list[str] = _ask(_names, interface.get_all_operation_names)
+    reads: list[list[str]] = [_ask(_names, interface.get_operation_input_names, name) for name in names]
+    writes: list[list[str]] = [_ask(_names, interface.get_operation_output_names, name) for name in names]
+    places = {name: place for place, name in enumerate(names)}
+    waits = [[places[before] for before in _controls(interface, name) if before in places] for name in names]
+
+    builder = GraphBuilder("mesh_tensorflow")
+    producers: dict[str, int] = {}
+    for place, tensors in enumerate(writes):
+        for tensor in dict.fromkeys(tensors):
+            if producers.setdefault(tensor, place) != place:
+                raise GraphError(f"operations {names[producers[tensor]]!r} and {names[place]!r} both write {tensor!r}")
+    inputs = dict.fromkeys(tensor for tensors in reads for tensor in tensors if tensor not in producers)
+    buffers: dict[str, int] = {}
+    for tensor in (*inputs, *producers):
+        is_final = tensor in producers and _ask(interface.is_tensor_final, tensor)
+        lifetime = Lifetime.INPUT if tensor in inputs else Lifetime.OUTPUT if is_final else Lifetime.INTERMEDIATE
+        buffers[tensor] = builder.add_buffer(str(tensor), _size(interface, tensor, layout), lifetime)
+
+    before = [{*(producers[t] for t in reads[op] if t in producers), *waits[op]} for op in range(len(names))]
+    order = _valid_order(names, before)
+    ops = {operation: op for op, operation in enumerate(order)}
+    for operation in order:
+        builder.add_op(
+            str(names[operation]),
+            "operation",
+            reads=[buffers[tensor] for tensor in reads[operation]],
+            writes=[buffers[tensor] for tensor in dict.fromkeys(writes[operation])],
+            after=sorted(ops[earlier] for earlier in set(waits[operation])),
+            pure=False,  # an interface does not tell which operations may run twice
+        )
+    ids = np.asarray(order, np.int32)
+    return TranslatedInterface(graph=builder.build(), operation_ids=ids, tensor_names=tuple(buffers))
+
+
+def _controls(interface: Any, name: str) -> Iterable[str]:
+    """Return what an operation waits for besides tensors, which GraphInterface itself leaves out."""
+    ask = getattr(interface, "get_operation_control_names", None)
+    return () if ask is None else _ask(_names, ask, name)
+
+
+def _size(interface: GraphInterface, tensor: str, layout: MeshLayout | None) -> int:
+    on_device = () if layout is None else (layout.partial_layout, layout.mesh_dimension_to_size)
+    size = _ask(interface.get_tensor_size, tensor, *on_device)
+    if isinstance(size, float) or not hasattr(size, "__index__"):
+        raise GraphError(f"tensor {tensor!r} has the size {size!r}; sizes are whole bytes")
+    return int(size)
+
+
+def _names(method: Callable[..., Iterable[str]], *arguments: str) -> list[str]:
+    """Return the names that a method gives; raises TypeError for what can be no name."""
+    names = list(method(*arguments))
+    dict.fromkeys(names)
+    return names
+
+
+def _ask(method: Callable[..., Answer], *arguments: Any) -> Answer:
+    """Return an interface's answer; whatever it raises becomes one line."""
+    try:
+        return method(*arguments)
+    except LowtideError:
+        raise
+    except Exception as error:
+        about = [argument for argument in arguments if isinstance(argument, str)]
+        what = f"when asked about {about[0]!r}" if about else "when asked for its operations"
+        raise MalformedInputError(
+            f"the graph fails {what}: {type(error).__name__}: {one_line(error)}; mend its methods"
+        ) from error
+
+
+def _valid_order(names: list[str], before: list[set[int]]) -> list[int]:
+    """Return the operations so that each comes after those before it; of several that can be next, the first."""
+    after: list[list[int]] = [[] for _ in names]
+    missing = [len(earlier) for earlier in before]
+    for operation, earlier in enumerate(before):
+        for other in earlier:
+            after[other].append(operation)
+    ready = [operation for operation, count in enumerate(missing) if count == 0]
+    order: list[int] = []
+    while ready:
+        operation = heapq.heappop(ready)
+        order.append(operation)
+        for later in after[operation]:
+            missing[later] -= 1
+            if missing[later] == 0:
+                heapq.heappush(ready, later)
+    if len(order) < len(names):
+        stuck = next(operation for operation, count in enumerate(missing) if count)
+        raise GraphError(
+            f"operation {names[stuck]!r} reads what only comes after it, as loops of TensorFlow do; "
+            "give the graph without loops"
+        )
+    return order

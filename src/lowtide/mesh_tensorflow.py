@@ -1,0 +1,34 @@
+"""The public Mesh-TensorFlow names: `minimize_peak_memory`, `plan`, memory contents, and what goes with them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lowtide.frameworks.mesh_tensorflow.interface import GraphInterface
+from lowtide.frameworks.mesh_tensorflow.model import MeshTensorflowModel
+from lowtide.frameworks.mesh_tensorflow.schedule import (
+    compute_memory_contents_under_schedule,
+    minimize_peak_memory,
+    plan,
+)
+from lowtide.graph import Graph
+from lowtide.plan import Plan
+
+__all__ = [
+    "GraphInterface",
+    "MeshTensorflowModel",
+    "apply",
+    "compute_memory_contents_under_schedule",
+    "minimize_peak_memory",
+    "plan",
+    "read",
+]
+
+
+def read(graph: Any, dims: Mapping[str, int] | None = None) -> Graph:
+    """Read a GraphInterface, an `mtf.Graph` or a `tf.Graph`; the errors are those of `MeshTensorflowModel`."""
+    return MeshTensorflowModel(graph, dims).graph
+
+
+def apply(plan: Plan, graph: Any, dims: Mapping[str, int] | None = None) -> list[int]:
+    """Return the ids of the operations in the plan's order; see `MeshTensorflowModel.apply`."""
+    return MeshTensorflowModel(graph, dims).apply(plan)

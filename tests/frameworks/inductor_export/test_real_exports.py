@@ -1,0 +1,77 @@
+"""What the installed Inductor exports is read with the peaks that Inductor itself estimates."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import lowtide
+from lowtide.analysis import Problem
+from lowtide.inductor_export import InductorExportModel
+from lowtide.schedule import scheduler
+from tests.oracles.inductor_exports import Exported, Foo, exports_of
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"
+)  # Inductor's own
+
+
+def _overwrites(x: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+    product = x @ x
+    state.add_(product)
+    return (product @ state) @ x + state
+
+
+def _many_results(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    values, places = torch.topk(x, 8)
+    q, r = torch.linalg.qr(x @ y)
+    return (values.sum() + torch.sort(y)[0].sum()) * places.sum(), (q @ r).sum(1)
+
+
+@cache
+def _exports() -> dict[str, Exported]:
+    forward, backward = exports_of(Foo(), torch.ones(2048, 1), backward=True)
+    (overwrites,) = exports_of(_overwrites, torch.ones(16, 16), torch.ones(16, 16))
+    (results,) = exports_of(_many_results, torch.eye(32), torch.eye(32))
+    return {"forward": forward, "backward": backward, "overwrites": overwrites, "results": results}
+
+
+def _peaks(model: InductorExportModel, names: Any) -> dict[str, int]:
+    problem = Problem(model.graph, in_place=False)
+    return {name: int(problem.evaluate(scheduler(name).order(problem)).peaks[0]) for name in names}
+
+
+@pytest.mark.parametrize("name", ["forward", "backward", "overwrites"])
+def test_peaks_of_all_orders_are_those_that_inductor_estimates(name: str) -> None:
+    exported = _exports()[name]
+    assert set(exported.peaks) == {"given", "lpmf", "bfs", "dfs"}
+    assert _peaks(InductorExportModel(json.loads(exported.text)), exported.peaks) == exported.peaks
+
+
+def test_elements_of_results_are_counted_as_inductor_counts_them() -> None:
+    """Its breadth-first and depth-first orders see other edges there: none from a result to who reads its elements."""
+    exported = _exports()["results"]
+    document = json.loads(exported.text)
+    assert any(buffer["size_alloc"] > buffer["size_free"] for buffer in document["buffers"])
+    model = InductorExportModel(document)
+    assert model.graph.unmodeled == ()
+    assert _peaks(model, ["given", "lpmf"]) == {name: exported.peaks[name] for name in ("given", "lpmf")}
+
+
+@pytest.mark.parametrize("name", ["forward", "backward", "overwrites", "results"])
+def test_the_export_in_the_best_order_is_one_that_needs_as_much_as_planned(name: str, tmp_path: Path) -> None:
+    text = _exports()[name].text
+    path = tmp_path / f"model__0_{name}_1_fused_5.txt"
+    path.write_text(text)
+    model = lowtide.open_model(path)
+    result = lowtide.minimize(model.graph)
+    assert result.peak_bytes["device"] <= min(_exports()[name].peaks.values())
+    model.save(result.plan, tmp_path / "planned.json")
+    planned = json.loads((tmp_path / "planned.json").read_text())
+    again = lowtide.minimize(lowtide.read(tmp_path / "planned.json"), allow=())
+    assert again.peak_bytes == result.peak_bytes
+    assert planned["buffers"] == json.loads(text)["buffers"]
+    assert sorted(map(str, planned["nodes"])) == sorted(map(str, json.loads(text)["nodes"]))
