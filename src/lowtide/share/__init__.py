@@ -5,7 +5,8 @@ from lowtide.share.branch_safe import share_branch_safe
 from lowtide.share.dependences import interference_edges
 from lowtide.share.gradients import share_gradients
 from lowtide.share.graph_sharing import Sharing, share
-from lowtide.share.inference import share_inference, share_inference_fast
+from lowtide.share.inference import share_inference
+from lowtide.share.inference_fast import share_inference_fast
 from lowtide.share.interference import InterferenceSharing, share_by_interference
 from lowtide.share.named_net import NamedNet, NamedOp
 from lowtide.share.net_orders import longest_path_order, merged_path_order, topological_order

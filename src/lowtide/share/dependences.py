@@ -1,7 +1,5 @@
 """Which ops of a net must wait for which."""
 
-from collections import defaultdict
-
 from lowtide.index_spaces import OpId
 from lowtide.share.named_net import NamedNet
 
@@ -14,23 +12,13 @@ def interference_edges(net: NamedNet) -> list[tuple[OpId, OpId]]:
     so that an order could run a second writer of a blob before the readers of its first contents.
     Complexity: O(n + e); a blob with k writers adds up to k edges per touch.
     """
-    readers: defaultdict[str, list[OpId]] = defaultdict(list)
-    writers: defaultdict[str, list[OpId]] = defaultdict(list)
-    edges: set[tuple[OpId, OpId]] = set()
-    for position, (op, reads, writes) in enumerate(zip(net.ops, net.reads, net.writes, strict=True)):
-        before = [writers[blob] for blob in (*reads, *writes)] + [readers[blob] for blob in writes]
-        edges.update((other, position) for others in (*before, op.after) for other in others)
-        for blob in reads:
-            readers[blob].append(position)
-        for blob in writes:
-            writers[blob].append(position)
-    return sorted(edges)
+    return list(net.edges)
 
 
 def predecessors(net: NamedNet) -> list[list[OpId]]:
     """Return per op the ops with an edge to it, ascending."""
     result: list[list[OpId]] = [[] for _ in net.ops]
-    for before, after in interference_edges(net):
+    for before, after in net.edges:
         result[after].append(before)
     return result
 
@@ -54,4 +42,4 @@ def is_valid_order(net: NamedNet, order: list[OpId]) -> bool:
     if sorted(order) != list(range(len(net.ops))):
         return False
     places = {op: place for place, op in enumerate(order)}
-    return all(places[before] < places[after] for before, after in interference_edges(net))
+    return all(places[before] < places[after] for before, after in net.edges)

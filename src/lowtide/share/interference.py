@@ -16,6 +16,8 @@ from lowtide.share.verify_sharing import verify_assignments, verify_equality, ve
 class InterferenceSharing:
     """A net whose blobs share, and the slots behind it."""
 
+    ordered: NamedNet
+    """The net that was given, with its ops in the order of the shared one."""
     shared: SharedNet
     order: tuple[OpId, ...]
     """The ops of the net that was given, in the order of the shared one; sharing is only right in this order."""
@@ -57,6 +59,7 @@ def share_by_interference(
     verify_equality(ordered, shared.net)
     verify_in_place(ordered, shared.net)
     return InterferenceSharing(
+        ordered=ordered,
         shared=shared,
         order=tuple(places),
         slots=slots + tuple((blob,) for blob in ranges if blob.name in alone),

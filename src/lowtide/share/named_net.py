@@ -1,5 +1,6 @@
 """A net as runtimes see it that know storage by name only: ops, and the names of the blobs they read and write."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -114,6 +115,8 @@ class NamedNet:
         """Per op, the blobs it reads, each once; what its step nets read from this net is among them."""
         return tuple(
             tuple(dict.fromkeys((*op.inputs, *self._seen(name for net in op.step_nets for name in net.inner_reads))))
+            if op.step_nets
+            else tuple(dict.fromkeys(op.inputs))
             for op in self.ops
         )
 
@@ -122,6 +125,8 @@ class NamedNet:
         """Per op, the blobs it writes, each once; what its step nets write in this net is among them."""
         return tuple(
             tuple(dict.fromkeys((*op.outputs, *self._seen(name for net in op.step_nets for name in net.inner_writes))))
+            if op.step_nets
+            else tuple(dict.fromkeys(op.outputs))
             for op in self.ops
         )
 
@@ -147,6 +152,21 @@ class NamedNet:
                     result.setdefault(blob, op.device)
         return result
 
+    @cached_property
+    def edges(self) -> tuple[tuple[OpId, OpId], ...]:
+        """Which later op must wait for which earlier one, sorted; see `interference_edges`."""
+        readers: defaultdict[str, list[OpId]] = defaultdict(list)
+        writers: defaultdict[str, list[OpId]] = defaultdict(list)
+        edges: set[tuple[OpId, OpId]] = set()
+        for position, (op, reads, writes) in enumerate(zip(self.ops, self.reads, self.writes, strict=True)):
+            before = [writers[blob] for blob in (*reads, *writes)] + [readers[blob] for blob in writes]
+            edges.update((other, position) for others in (*before, op.after) for other in others)
+            for blob in reads:
+                readers[blob].append(position)
+            for blob in writes:
+                writers[blob].append(position)
+        return tuple(sorted(edges))
+
     def size_of(self, blob: str) -> int:
         """Return the size of a blob in bytes, 1 where it is unknown."""
         return self.sizes.get(blob, 1)
@@ -156,7 +176,10 @@ class NamedNet:
         if list(order) == list(range(len(self.ops))):
             return self
         places = {op: place for place, op in enumerate(order)}
-        ops = (replace(self.ops[op], after=tuple(places[other] for other in self.ops[op].after)) for op in order)
+        ops = (
+            replace(op, after=tuple(places[other] for other in op.after)) if op.after else op
+            for op in map(self.ops.__getitem__, order)
+        )
         return replace(self, ops=tuple(ops))
 
     @cached_property

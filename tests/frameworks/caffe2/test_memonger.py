@@ -240,3 +240,22 @@ def test_frees_stand_behind_the_last_use_once() -> None:
     found = [(op.type, list(op.input)) for op in freed.op]
     assert [names for kind, names in found if kind == "Free"] == [["x"], ["y"], ["z"]]
     assert found.index(("Free", ["x"])) > found.index(("FC", ["x"]))
+
+
+def test_equality_takes_one_blob_from_outside_for_another_where_the_nets_have_others() -> None:
+    rows = [("FC", ["d", "v_w"], ["v"]), ("FC", ["v", "u_w"], ["u"])]
+    net = NetDef(op=_ops(*rows), external_input=["d", "v_w", "u_w"])
+    again = NetDef(op=_ops(("FC", ["d", "v_w"], ["v"]), ("FC", ["v", "v_w"], ["v"])), external_input=["d", "v_w"])
+    assert memonger.verify_graph_equality(net, again)
+    again.op[1].input[0] = "d"
+    assert not memonger.verify_graph_equality(net, again)
+
+
+def test_an_op_that_runs_in_place_only_is_refused_elsewhere() -> None:
+    rows = [("IndexFreeze", ["a"], ["b"]), ("Sum", ["b", "b"], ["c"])]
+    net = NetDef(op=_ops(*rows), external_input=["a"])
+    for share in (memonger.optimize_inference_for_dag, memonger.optimize_inference_fast):
+        with pytest.raises(GraphError, match=r"op 0 \(IndexFreeze\) writes 'b' and runs in place only"):
+            share(net, ["a"])
+    net.op[0].output[0] = net.op[1].input[0] = net.op[1].input[1] = "a"
+    assert memonger.optimize_inference_fast(net, []) == net

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lowtide
-from lowtide.caffe2 import Argument, Caffe2Model, NetDef, OperatorDef, memonger, run_once, write_net
+from lowtide.caffe2 import Argument, Caffe2Model, NetDef, OperatorDef, memonger, plan, run_once, write_net
 from lowtide.errors import LowtideError
 from lowtide.frameworks.caffe2.nets.load import read_net
 
@@ -104,13 +104,14 @@ def test_a_step_net_is_a_callee_that_borrows_from_the_net_around_it(as_text: boo
 @both_formats
 def test_renames_reach_into_step_nets_and_are_recorded(as_text: bool) -> None:
     before = _net(as_text=as_text)
+    before.op.insert(4, OperatorDef(type="Copy", input=["more"], output=["even more"]))
+    before.op[5].input = ["even more"]
     found = memonger.optimize_interference(before, ["h0", "w", "b", "r", "c", "seq", "y", "last"])
     recurrent = next(op for op in found.net.op if op.type == "RecurrentNetwork")
     renamed = {argument.name: argument.s.decode() for argument in recurrent.arg if argument.name.endswith(".rename")}
     assert renamed
-    assert renamed == {
-        f"{blob}.rename": new for blob, new in found.blob_assignments.items() if blob in ("seq2", "all") and blob != new
-    }
+    assert renamed == {f"{blob}.rename": new for blob, new in found.blob_assignments.items() if blob == "seq2"}
+    assert found.blob_assignments["seq2"].encode() in recurrent.arg[2].strings
     results = run_once(found.net, _inputs(), ["y", "last"]).results
     expected = run_once(before, _inputs(), ["y", "last"]).results
     assert all(results[name].tobytes() == expected[name].tobytes() for name in expected)
@@ -123,6 +124,25 @@ def test_renames_reach_into_step_nets_and_are_recorded(as_text: bool) -> None:
 def _step_of(net: NetDef) -> NetDef:
     argument = net.op[2].arg[0]
     return read_net(argument.s, "step") if argument.s else argument.n
+
+
+def test_outputs_of_a_recurrent_op_share_with_nobody() -> None:
+    """In Caffe2 all of them are rows of the states: who takes over the last one spoils the others."""
+    net = _net(as_text=False)
+    net.op.insert(3, OperatorDef(type="Tanh", input=["last"], output=["t"]))
+    net.op.insert(4, OperatorDef(type="Exp", input=["t"], output=["u"]))
+    net.op.insert(5, OperatorDef(type="Sqr", input=["u"], output=["z"]))
+    net.external_output[:] = ["y", "z"]
+    model = Caffe2Model(net, shapes=SHAPES)
+    for made in (
+        memonger.optimize_inference_fast(net, []),
+        memonger.optimize_inference_for_dag(net, ["seq"]),
+        memonger.optimize_interference(net, []).net,
+        model.apply(lowtide.minimize(model.graph).plan),
+        plan(net, SHAPES).net,
+    ):
+        writers = [op.type for op in made.op for blob in op.output if blob in ("all", "last") and op.type != "Free"]
+        assert writers == ["RecurrentNetwork"] * 2
 
 
 @both_formats

@@ -6,16 +6,16 @@ from typing import Any
 from lowtide.errors import UsageError
 from lowtide.frameworks.caffe2.nets.named import named_ops
 from lowtide.frameworks.caffe2.proto.netdef import NetDef
-from lowtide.share import NamedNet, NamedOp, interference_edges
+from lowtide.share import NamedNet, interference_edges
 from lowtide.share.net_orders import longest_path_order_of, topological_order_of
 
 
 class Edges:
     """The edges of a graph: to walk, to call, and by edge with the blobs that it stands for."""
 
-    def __init__(self, ops: tuple[NamedOp, ...]) -> None:
-        self._ops = ops
-        self._pairs = interference_edges(NamedNet(ops=ops))
+    def __init__(self, net: NamedNet) -> None:
+        self._ops = net.ops
+        self._pairs = interference_edges(net)
 
     def __call__(self) -> list[tuple[int, int]]:
         return self._pairs
@@ -34,11 +34,11 @@ class Edges:
 class InterferenceGraph:
     """Ops by position and which of them must wait for which, with the names that a networkx graph has for that."""
 
-    def __init__(self, ops: Iterable[Any]) -> None:
-        listed = list(ops)
-        self.nodes: dict[int, dict[str, Any]] = {position: {"op": op} for position, op in enumerate(listed)}
+    def __init__(self, ops: Iterable[Any], net: NamedNet) -> None:
+        """`net` is that of the ops, by names."""
+        self.nodes: dict[int, dict[str, Any]] = {position: {"op": op} for position, op in enumerate(ops)}
         """Per position, its op."""
-        self.edges = Edges(named_ops(NetDef(op=listed)))
+        self.edges = Edges(net)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.nodes)
@@ -60,7 +60,8 @@ def compute_interference_graph(ops: Iterable[Any]) -> InterferenceGraph:
 
     memonger looks at every pair of ops, and checks for cycles after each edge.
     """
-    return InterferenceGraph(ops)
+    listed = list(ops)
+    return InterferenceGraph(listed, NamedNet(ops=named_ops(NetDef(op=listed))))
 
 
 def topological_sort_traversal(g: Any) -> list[Any]:

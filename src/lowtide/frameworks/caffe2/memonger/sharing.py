@@ -2,19 +2,22 @@
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
 from lowtide.errors import VerificationError
 from lowtide.frameworks.caffe2.memonger.assignments import AssignmentAlgorithm
 from lowtide.frameworks.caffe2.memonger.live_ranges import Slot, get_updated_ranges, ranges_of
-from lowtide.frameworks.caffe2.memonger.orders import compute_interference_graph, topological_sort_traversal
+from lowtide.frameworks.caffe2.memonger.orders import InterferenceGraph, topological_sort_traversal
 from lowtide.frameworks.caffe2.nets.arguments import like
+from lowtide.frameworks.caffe2.nets.in_place import check_in_place
 from lowtide.frameworks.caffe2.nets.load import proto_of
 from lowtide.frameworks.caffe2.nets.named import named_net, place_ops
 from lowtide.frameworks.caffe2.nets.renaming import rename_net, rename_steps
 from lowtide.share import (
     NamedNet,
+    NamedOp,
     SharedNet,
     release_when_used,
     share_by_interference,
@@ -66,14 +69,19 @@ def optimize_inference_for_dag(net: Any, input_blobs: Iterable[Any], namescope: 
     """Return the net with all blobs sharing that are no external inputs or outputs; see `share.share_inference`.
 
     `net` has a method `Proto`, or is a NetDef. Right whatever a dag net runs at once. Raises UnsupportedError for a net
-    with gradient ops, GraphError where an op reads what nobody produced.
+    with gradient ops, GraphError where an op reads what nobody produced or does not run as its kind must.
     """
     proto = proto_of(net)
+    check_in_place(proto)
     return _renamed(proto, share_inference(named_net(proto), _names(input_blobs), namescope))
 
 
 def optimize_inference_fast(net: Any, static_blobs: Iterable[Any]) -> Any:
-    """Return the net, whose ops run one after the other, with blobs sharing; see `share.share_inference_fast`."""
+    """Return the net, whose ops run one after the other, with blobs sharing; see `share.share_inference_fast`.
+
+    Raises GraphError for an op that must run in place and does not.
+    """
+    check_in_place(net)
     return _renamed(net, share_inference_fast(named_net(net), _names(static_blobs)))
 
 
@@ -89,8 +97,8 @@ def optimize_interference(
     `ordering_function` takes the interference graph to op positions. External inputs and outputs, blobs of different
     devices and `static_blobs` never share; see `share.share_by_interference`.
     """
-    order = [int(position) for position in ordering_function(compute_interference_graph(net.op))]
     named = named_net(net, blob_sizes)
+    order = [int(position) for position in ordering_function(InterferenceGraph(net.op, named))]
     found = share_by_interference(
         named,
         _names(static_blobs),
@@ -100,7 +108,7 @@ def optimize_interference(
     optimized = copy.deepcopy(net)
     place_ops(optimized, order)
     rename_net(optimized, found.shared.renames)
-    ranges = dict(get_updated_ranges(ranges_of(named.reordered(order), blob_sizes).items()))
+    ranges = dict(get_updated_ranges(ranges_of(found.ordered, blob_sizes).items()))
     slots = [[(blob.name, ranges[blob.name]) for blob in slot] for slot in found.slots]
     return Optimization(optimized, slots, dict(found.shared.renames))
 
@@ -145,11 +153,12 @@ def release_blobs_when_used(
 def verify_graph_equality(net_a: Any, net_b: Any) -> bool:
     """Whether two nets compute the same, op by op, whatever names their blobs have; see `share.verify_equality`.
 
-    Where both have the same external inputs and outputs, those must end up the same, too.
+    Where both have the same external inputs and outputs, those must end up the same, too; elsewhere one blob from
+    outside is as good as another, as in memonger.
     """
     one, other = named_net(net_a), named_net(net_b)
     if one.externals != other.externals:
-        one, other = NamedNet(ops=one.ops), NamedNet(ops=other.ops)
+        one, other = _without_outside(one), _without_outside(other)
     return _holds(verify_equality, one, other)
 
 
@@ -157,6 +166,16 @@ def verify_inplace_blobs(net_a: Any, net_b: Any) -> bool:
     """Whether the ops of two nets have the same kinds and use the same inputs in place."""
     kinds = [[op.type for op in net.op] for net in (net_a, net_b)]
     return kinds[0] == kinds[1] and _holds(verify_in_place, named_net(net_a), named_net(net_b))
+
+
+def _without_outside(net: NamedNet) -> NamedNet:
+    """Return the net with one name for all that its ops read and none before wrote."""
+    written: set[str] = set()
+    ops: list[NamedOp] = []
+    for op in net.ops:
+        ops.append(replace(op, inputs=tuple(blob if blob in written else "" for blob in op.inputs)))
+        written.update(op.outputs)
+    return NamedNet(ops=tuple(ops))
 
 
 def _holds(check: Callable[[NamedNet, NamedNet], None], one: NamedNet, other: NamedNet) -> bool:

@@ -44,6 +44,9 @@ class Arguments:
         return [bytes(value).decode("utf-8", "replace") for value in self._by_name[name].strings]
 
 
+GRADIENT = "RecurrentNetworkGradient"
+
+
 class StepNet(Protocol):
     """A net inside an argument of a recurrent op."""
 
@@ -67,6 +70,12 @@ def step_nets(op: Any) -> Iterator[tuple[Any, StepNet]]:
                 yield argument, read_text(NetDef, decoded_text(argument.s, where), where)
             else:
                 yield argument, argument.n
+
+
+def nets_run_by(op: Any) -> list[tuple[Any, StepNet]]:
+    """Return the step nets that a recurrent op runs, as `step_nets` does: forward and backward ops carry both."""
+    name = f"{'backward_' * (op.type == GRADIENT)}step_net"
+    return [(argument, net) for argument, net in step_nets(op) if argument.name == name]
 
 
 def is_text(argument: Any) -> bool:

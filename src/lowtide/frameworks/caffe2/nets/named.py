@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lowtide.frameworks.caffe2.nets.arguments import step_nets
+from lowtide.frameworks.caffe2.nets.arguments import nets_run_by
 from lowtide.frameworks.caffe2.nets.devices import device_of
 from lowtide.share import NamedNet, NamedOp
 
@@ -14,12 +14,15 @@ def named_net(net: Any, sizes: Mapping[str, int] | None = None) -> NamedNet:
     """Return a net by names; `sizes` are in bytes.
 
     `net` may be any object with the fields of a NetDef. A control input makes its op wait for the last op before that
-    writes the blob. What copies to or from a GPU writes on the device that its kind says.
+    writes the blob. What copies to or from a GPU writes on the device that its kind says. The outputs of recurrent ops
+    are among the external ones, since they share storage already.
     """
     return NamedNet(
         ops=named_ops(net),
         external_inputs=tuple(dict.fromkeys(net.external_input)),
-        external_outputs=tuple(dict.fromkeys(net.external_output)),
+        external_outputs=tuple(
+            dict.fromkeys((*net.external_output, *(blob for op in net.op for blob in in_states(op))))
+        ),
         sizes={blob: int(size) for blob, size in (sizes or {}).items()},
         blob_devices=_copied(net),
     )
@@ -40,11 +43,16 @@ def named_ops(net: Any) -> tuple[NamedOp, ...]:
                 device=device_of(op, net),
                 is_gradient=bool(op.is_gradient_op),
                 after=tuple(waits),
-                step_nets=tuple(named_net(inner) for _, inner in step_nets(op)),
+                step_nets=tuple(named_net(inner) for _, inner in nets_run_by(op)),
             )
         )
         writers.update(dict.fromkeys(op.output, position))
     return tuple(ops)
+
+
+def in_states(op: Any) -> list[str]:
+    """Return the outputs of a recurrent op that have no storage of their own: all are rows of its states."""
+    return list(op.output) if op.type == "RecurrentNetwork" else []
 
 
 def _copied(net: Any) -> dict[str, str]:

@@ -1,10 +1,10 @@
 """How a recurrent op ties the blobs of its step net to those around it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lowtide.errors import MalformedInputError
-from lowtide.frameworks.caffe2.nets.arguments import Arguments
+from lowtide.frameworks.caffe2.nets.arguments import GRADIENT, Arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +30,86 @@ class Ties:
     timestep: str
 
 
-def ties_of(op: Any) -> Ties:
-    """Return the ties of a recurrent op, by the names that its blobs have now; raises MalformedInputError."""
-    settings = Arguments(op)
+@dataclass(frozen=True, slots=True)
+class GradientTies:
+    """What a RecurrentNetworkGradient says about its steps, by the names that its blobs have now."""
 
-    def now(name: str) -> str:
-        return settings.text(f"{name}.rename", name)
+    forward: Ties
+    inputs: tuple[str, ...]
+    """Those of the RecurrentNetwork; in front of them are gradients of some of its outputs."""
+    outputs_with_grads: tuple[int, ...]
+    links: tuple[RowLink, ...]
+    """Rows of the gradients of states, and of that of the sequence, which is the first output."""
+    state_grads: tuple[str, ...]
+    """The gradient of every state."""
+    param_grads: tuple[tuple[str, str], ...]
+    """Every parameter and what a step adds to its gradient; the outputs behind the first are the sums."""
 
-    inner, outer = settings.texts("link_internal"), settings.texts("link_external")
-    offsets = settings.integers("link_offset")
+
+def ties_of(op: Any, first: int = 0) -> Ties:
+    """Return the ties of a recurrent op, by the names that its blobs have now; raises MalformedInputError.
+
+    `first` is the place of its first input in the sequence of inputs.
+    """
+    settings, inputs = Arguments(op), list(op.input)[first:]
     states, starts = settings.texts("recurrent_states"), settings.integers("initial_recurrent_state_ids")
     sources, rows = settings.texts("alias_src"), settings.integers("alias_offset")
-    if not (len(inner) == len(outer) == len(offsets) and len(states) == len(starts) and len(sources) == len(rows)):
-        raise MalformedInputError(
-            f"op {op.name or op.type!r}: links, states or aliases have no partner; write one each"
-        )
-    if any(not 0 <= start < len(op.input) for start in starts) or not set(sources) <= set(states):
+    links = _links(op, "link")
+    if len(states) != len(starts) or len(sources) != len(rows):
+        raise MalformedInputError(f"op {op.name or op.type!r}: states or aliases have no partner; write one each")
+    if any(not 0 <= start < len(inputs) for start in starts) or not set(sources) <= set(states):
         raise MalformedInputError(f"op {op.name or op.type!r}: a state begins with no input, or an alias has no state")
     return Ties(
-        links=tuple(RowLink(a, now(b), c) for a, b, c in zip(inner, outer, offsets, strict=True)),
-        states=tuple((now(state), op.input[start]) for state, start in zip(states, starts, strict=True)),
-        aliases=tuple((now(state), row) for state, row in zip(sources, rows, strict=True)),
+        links=links,
+        states=tuple((_now(op, state), inputs[start]) for state, start in zip(states, starts, strict=True)),
+        aliases=tuple((_now(op, state), row) for state, row in zip(sources, rows, strict=True)),
         timestep=settings.text("timestep", "timestep"),
     )
+
+
+def gradient_ties_of(op: Any) -> GradientTies:
+    """Return the ties of the gradient of a recurrent op; raises MalformedInputError."""
+    settings = Arguments(op)
+    with_grads = settings.integers("outputs_with_grads")
+    forward = ties_of(op, len(with_grads))
+    n_inputs = len(op.input) - len(with_grads) - len(forward.aliases) - 1
+    inputs, params = tuple(op.input[len(with_grads) :][: max(0, n_inputs)]), settings.integers("param")
+    named = [_now(op, name) for name in settings.texts("param_grads")] or list(op.output[1 : 1 + len(params)])
+    if len(op.output) != 1 + len(params) + len(forward.states) or not inputs or len(named) != len(params):
+        raise MalformedInputError(f"op {op.name or op.type!r}: inputs or outputs are missing; write those of its kind")
+    if any(not 0 <= place < len(forward.aliases) for place in with_grads) or not set(params) <= set(range(n_inputs)):
+        raise MalformedInputError(f"op {op.name or op.type!r}: a gradient is of no input or output; name one there is")
+    return GradientTies(
+        forward=forward,
+        inputs=inputs,
+        outputs_with_grads=tuple(with_grads),
+        links=_links(op, "backward_link"),
+        state_grads=tuple(_now(op, f"{state}_grad") for state in settings.texts("recurrent_states")),
+        param_grads=tuple((inputs[param], name) for param, name in zip(params, named, strict=True)),
+    )
+
+
+def step_ties_of(op: Any) -> Ties:
+    """Return what the step nets of a recurrent op, or of its gradient, find around them; raises MalformedInputError."""
+    if op.type != GRADIENT:
+        return ties_of(op)
+    ties = gradient_ties_of(op)
+    begins = [begin for _, begin in ties.forward.states]
+    grads = tuple(zip(ties.state_grads, begins, strict=True))
+    return replace(ties.forward, links=ties.forward.links + ties.links, states=ties.forward.states + grads)
+
+
+def _links(op: Any, kind: str) -> tuple[RowLink, ...]:
+    settings = Arguments(op)
+    inner, outer = settings.texts(f"{kind}_internal"), settings.texts(f"{kind}_external")
+    offsets = settings.integers(f"{kind}_offset")
+    if not len(inner) == len(outer) == len(offsets):
+        raise MalformedInputError(f"op {op.name or op.type!r}: links have no partner; write one each")
+    return tuple(RowLink(_now(op, a), _now(op, b), c) for a, b, c in zip(inner, outer, offsets, strict=True))
+
+
+def _now(op: Any, name: str) -> str:
+    """Return the name that a blob has now; in the forward op, links and aliases have the new names themselves."""
+    if op.type != GRADIENT:
+        return name
+    return Arguments(op).text(f"{name}.rename", name)

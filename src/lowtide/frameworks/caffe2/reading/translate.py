@@ -4,14 +4,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from lowtide.errors import MalformedInputError
-from lowtide.frameworks.caffe2.nets.arguments import step_nets
+from lowtide.frameworks.caffe2.nets.arguments import GRADIENT, nets_run_by, step_nets
 from lowtide.frameworks.caffe2.nets.devices import device_of
-from lowtide.frameworks.caffe2.nets.named import named_net
-from lowtide.frameworks.caffe2.nets.recurrent import ties_of
+from lowtide.frameworks.caffe2.nets.named import in_states, named_net
+from lowtide.frameworks.caffe2.nets.recurrent import step_ties_of
 from lowtide.frameworks.caffe2.reading.effects import FREE, is_fixed, is_unknown, may_write_over
 from lowtide.frameworks.caffe2.reading.steps import step_types
 from lowtide.frameworks.caffe2.reading.translation import NetTranslation, OpBuffers
-from lowtide.frameworks.caffe2.shapes.infer import OpTypes, infer_types
+from lowtide.frameworks.caffe2.shapes.infer import OpTypes, infer_types, last_types
 from lowtide.frameworks.caffe2.shapes.known import KnownBlobs
 from lowtide.frameworks.caffe2.shapes.tensor_type import TensorType
 from lowtide.graph import GraphBuilder, Lifetime
@@ -52,6 +52,7 @@ class _Translator:
         self._names: set[str] = set()
         self._writer: dict[str, int] = {}  # per blob, the op of the graph that wrote or aliased it last
         self._aliased_buffers: set[int] = set()
+        self._in_states: set[int] = set()
         self._ops: list[OpBuffers] = []
         self._notes: dict[str, None] = {}
 
@@ -98,6 +99,7 @@ class _Translator:
             self._freed.pop(blob, None)
             self._writer[blob] = number
         outputs = tuple(self._current[blob] for blob in op.output)
+        self._in_states.update(self._current[blob] for blob in in_states(op))
         if is_unknown(op):
             self._note(f"op {name!r} of kind {op.type} is unknown: it keeps its order and its workspace is not modeled")
         fixed = is_fixed(op)
@@ -168,16 +170,24 @@ class _Translator:
             and target < len(outputs)
             and outputs[target] in writes
             and self._lifetimes[inputs[source]] == Lifetime.INTERMEDIATE
+            and inputs[source] not in self._in_states
             and inputs.count(inputs[source]) == 1
             and 0 < self._sizes[inputs[source]] == self._sizes[outputs[target]]
             and op.output[target] not in self._net.external_output
         ]
 
     def _add_steps(self, op: Any, name: str, position: int) -> list[str]:
+        nets = list(step_nets(op))
+        if not nets:
+            return []
         callees: list[str] = []
-        for argument, inner in step_nets(op):
-            ties = ties_of(op)
-            known = KnownBlobs(step_types(ties, op, self._types_before(position)), {})
+        ties = step_ties_of(op)
+        types = step_types(ties, op, self._types_before(position))
+        for argument, inner in nets:
+            if op.type == GRADIENT and argument.name == "step_net":
+                types = types | last_types(inner, types)  # the backward step net sees what the forward one left
+        for argument, inner in nets_run_by(op):
+            known = KnownBlobs(types, {})
             callee = f"{name}/{argument.name}"
             borrowed = [*inner.external_input, *(link.inner for link in ties.links)]
             graph = translate(inner, known, borrowed, f"{self._where}, {callee}", borrows=True).graph

@@ -6,16 +6,17 @@ from typing import Any
 import numpy as np
 
 from lowtide.errors import UnsupportedError, one_line
-from lowtide.frameworks.caffe2.nets.arguments import Arguments, step_nets
-from lowtide.frameworks.caffe2.nets.recurrent import ties_of
+from lowtide.frameworks.caffe2.nets.arguments import Arguments
 from lowtide.frameworks.caffe2.running.kernels.dense import DENSE
 from lowtide.frameworks.caffe2.running.kernels.elementwise import ELEMENTWISE
 from lowtide.frameworks.caffe2.running.kernels.kernel import Array, Kernel
 from lowtide.frameworks.caffe2.running.kernels.layout import LAYOUT
+from lowtide.frameworks.caffe2.running.kernels.lstm import LSTM
 from lowtide.frameworks.caffe2.running.kernels.windowed import WINDOWED
+from lowtide.frameworks.caffe2.running.recurrent import RECURRENT
 from lowtide.frameworks.caffe2.running.workspace import Workspace
 
-KERNELS: Mapping[str, Kernel] = {**ELEMENTWISE, **DENSE, **LAYOUT, **WINDOWED}
+KERNELS: Mapping[str, Kernel] = {**ELEMENTWISE, **DENSE, **LAYOUT, **LSTM, **WINDOWED}
 
 
 def run_net(net: Any, workspace: Workspace) -> None:
@@ -40,12 +41,12 @@ def run_net(net: Any, workspace: Workspace) -> None:
 def compute(op: Any, inputs: list[Array], who: str) -> list[Array]:
     """Return what an op writes; raises UnsupportedError."""
     kernel = KERNELS.get(op.type)
-    if kernel is None and op.type != "RecurrentNetwork":
+    if kernel is None and op.type not in RECURRENT:
         raise UnsupportedError(f"{who} has no kernel here, so that the net cannot be run; leave out --measure")
     try:
         with np.errstate(all="ignore"):
             if kernel is None:
-                arrays = _run_steps(op, inputs)
+                arrays = RECURRENT[op.type](op, inputs, run_net)
             else:
                 arrays = [np.asarray(array) for array in kernel(inputs, Arguments(op), len(op.output))]
     except UnsupportedError:
@@ -55,29 +56,3 @@ def compute(op: Any, inputs: list[Array], who: str) -> list[Array]:
     if len(arrays) != len(op.output):
         raise UnsupportedError(f"{who} has {len(op.output)} outputs and its kernel here gives {len(arrays)}")
     return arrays
-
-
-def _run_steps(op: Any, inputs: list[Array]) -> list[Array]:
-    """Run a step net once for every row of the first input; states keep all their rows."""
-    ties = ties_of(op)
-    outer = dict(zip(op.input, inputs, strict=True))
-    steps = inputs[0].shape[0]
-    states: dict[str, Array] = {}
-    for state, start in ties.states:
-        row = outer[start]
-        states[state] = np.zeros((steps + 1, *row.shape[-2:]), row.dtype)
-        states[state][0] = row.reshape(row.shape[-2:])
-    (step_net,) = (net for argument, net in step_nets(op) if argument.name == "step_net")
-    for step in range(steps):
-        around = {**outer, ties.timestep: np.asarray([step], np.int32)}
-        for link in ties.links:
-            rows = states.get(link.outer, outer.get(link.outer))
-            if rows is not None and link.offset + step < len(rows):
-                around[link.inner] = rows[link.offset + step : link.offset + step + 1].copy()
-        workspace = Workspace(around)
-        run_net(step_net, workspace)
-        for link in ties.links:
-            if link.outer in states:
-                states[link.outer][link.offset + step] = workspace.read(link.inner, "a link")[0]
-    rows = [states[state][row:] for state, row in ties.aliases]
-    return [np.ascontiguousarray(array) for array in rows][: len(op.output)]

@@ -36,6 +36,14 @@ def infer_types(net: Any, known: Mapping[str, TensorType]) -> list[OpTypes]:
     return result
 
 
+def last_types(net: Any, known: Mapping[str, TensorType]) -> dict[str, TensorType]:
+    """Return the types of what the ops of a net leave behind; `known` and the errors are those of `infer_types`."""
+    found: dict[str, TensorType] = {}
+    for op, outputs in zip(net.op, infer_types(net, known), strict=True):
+        found.update((name, kind) for name, kind in zip(op.output, outputs, strict=True) if kind is not None)
+    return found
+
+
 def _outputs(op: Any, types: Mapping[str, TensorType]) -> OpTypes:
     rule = RULES.get(op.type)
     inputs = [types.get(name) for name in op.input]

@@ -144,7 +144,7 @@ def reshaped(shape: Sequence[int], asked: Sequence[int]) -> tuple[int, ...]:
 
 def _reshape(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
     if len(types) != 1 or "shape" not in settings:
-        return None
+        return None  # a second input holds the shape
     shape = reshaped(types[0].shape, settings.integers("shape"))
     return [types[0].with_shape(*shape), TensorType((len(types[0].shape),), "int64")][:n]
 
@@ -184,7 +184,7 @@ def _softmax_with_loss(types: Types, _settings: Arguments, n: int) -> list[Tenso
 
 
 def _recurrent(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
-    """Outputs are all steps of states, from one on or from behind: the last row alone."""
+    """Outputs are all steps of states, from one on or from behind: the last row alone; behind them kept steps."""
     steps = types[0].shape[0]
     starts = dict(
         zip(settings.texts("recurrent_states"), settings.integers("initial_recurrent_state_ids"), strict=False)
@@ -193,7 +193,15 @@ def _recurrent(types: Types, settings: Arguments, n: int) -> list[TensorType] | 
     for state, offset in zip(settings.texts("alias_src"), settings.integers("alias_offset"), strict=True):
         row = types[starts[state]].shape[-2:]
         outputs.append(types[0].with_shape(-offset if offset < 0 else steps + 1 - offset, *row))
+    outputs.append(TensorType((0,), "uint8"))
     return outputs[:n] if n <= len(outputs) else None
+
+
+def _recurrent_gradient(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+    """Outputs are like the sequence, the parameters and what the states begin with, behind gradients from outside."""
+    first = len(settings.integers("outputs_with_grads"))
+    like = [0, *settings.integers("param"), *settings.integers("initial_recurrent_state_ids")]
+    return [types[first + place] for place in like] if n == len(like) else None
 
 
 _SAME = (
@@ -216,6 +224,7 @@ RULES: Mapping[str, Rule] = {
     "Dropout": lambda types, _settings, n: [types[0], TensorType(types[0].shape, "bool")][:n],
     "LRN": _like(0, 0),
     "LSTMUnit": _like(0, 1),
+    "LSTMUnitGradient": _like(0, 1, 2),
     "SpatialBN": lambda types, _settings, n: [types[0], *[types[1]] * (n - 1)],
     "Accuracy": lambda types, _settings, n: [TensorType(())] if n == 1 else None,
     "FC": _fc,
@@ -233,5 +242,6 @@ RULES: Mapping[str, Rule] = {
     "Transpose": _transpose,
     "Tile": _tile,
     "RecurrentNetwork": _recurrent,
+    "RecurrentNetworkGradient": _recurrent_gradient,
 }
 """Rules by kind of op; where the last output may be missing, the rule gives as many as are asked for."""

@@ -6,7 +6,6 @@ from math import prod
 import numpy as np
 
 from lowtide.frameworks.caffe2.nets.arguments import Arguments
-from lowtide.frameworks.caffe2.running.kernels.elementwise import sigmoid
 from lowtide.frameworks.caffe2.running.kernels.kernel import Array, Kernel
 
 _SMALLEST = 1e-20
@@ -103,19 +102,6 @@ def _softmax_with_loss_gradient(inputs: Sequence[Array], _settings: Arguments, _
     return [result * (dloss.reshape(-1)[0] / len(x))]
 
 
-def _lstm_unit(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
-    """Inputs: hidden and cell before, gates (input, forget, output, candidate), lengths, time step."""
-    hidden, cell, gates, lengths, time = inputs
-    i, f, o, g = np.split(gates.reshape(*cell.shape[:-1], 4 * cell.shape[-1]), 4, axis=-1)
-    bias = np.asarray(settings.number("forget_bias"), cell.dtype)
-    after = sigmoid(f + bias) * cell + sigmoid(i) * np.tanh(g)
-    runs = (int(time.reshape(-1)[0]) < lengths.reshape(1, -1, 1)).astype(cell.dtype)
-    return [
-        (runs * (sigmoid(o) * np.tanh(after)) + (1 - runs) * hidden).astype(cell.dtype),
-        (runs * after + (1 - runs) * cell).astype(cell.dtype),
-    ]
-
-
 DENSE: dict[str, Kernel] = {
     "FC": _fc,
     "FCGradient": _fc_gradient,
@@ -130,5 +116,4 @@ DENSE: dict[str, Kernel] = {
     "SumElementsGradient": _sum_elements_gradient,
     "SoftmaxWithLoss": _softmax_with_loss,
     "SoftmaxWithLossGradient": _softmax_with_loss_gradient,
-    "LSTMUnit": _lstm_unit,
 }

@@ -26,8 +26,8 @@ def _split(inputs: Sequence[Array], settings: Arguments, n: int) -> list[Array]:
 
 
 def _reshape(inputs: Sequence[Array], settings: Arguments, n: int) -> list[Array]:
-    (x,) = inputs
-    shape = reshaped(x.shape, settings.integers("shape"))
+    x, *wanted = inputs
+    shape = reshaped(x.shape, wanted[0].tolist() if wanted else settings.integers("shape"))
     return [x.reshape(shape).copy(), np.asarray(x.shape, np.int64)][:n]
 
 

@@ -1,0 +1,119 @@
+"""memonger's sharing in one pass over a net whose ops run one after the other."""
+
+from collections.abc import Collection, Iterable
+
+from lowtide.errors import VerificationError
+from lowtide.index_spaces import OpId
+from lowtide.share.named_net import NamedNet
+from lowtide.share.rename import SharedNet, share_by
+from lowtide.share.verify_sharing import verify_equality, verify_in_place
+
+_Span = tuple[OpId, OpId]
+
+
+def share_inference_fast(net: NamedNet, never_share: Collection[str] = ()) -> SharedNet:
+    """Let blobs share in one pass over a net whose ops run one after the other, in their order.
+
+    A blob takes over what was freed last on its device, of the inputs of one op the first; sizes are not looked at.
+    External inputs and outputs and the blobs in `never_share` keep their storage, as do blobs that nobody reads once
+    they have it. A blob that is written anew is free from the last reader of its old contents to the write. Shared
+    blobs are named `__m<k>_shared`; a net that has such names already comes back as it is. The result is verified.
+
+    Source: Caffe2 memonger, optimize_inference_net. Mended: the original frees such a blob and forgets that it is
+    written once more. Its rule is followed, too, and taken where that is right and leaves fewer blobs. Complexity:
+    O(n + e), and O(free slots) for each blob beside one that is written anew.
+    """
+    spans = _spans(net)
+    last_read = {blob: op for op, reads in enumerate(net.reads) for blob in reads}
+    whole = {blob: [(found[0][0], last_read.get(blob, len(net.ops)))] for blob, found in spans.items()}
+    shared = _shared(net, spans, never_share)
+    if whole == spans:
+        return shared
+    try:
+        as_memonger = _shared(net, whole, never_share)
+    except VerificationError:
+        return shared
+    return min(shared, as_memonger, key=lambda found: len(found.net.blobs))
+
+
+def _shared(net: NamedNet, spans: dict[str, list[_Span]], never_share: Collection[str]) -> SharedNet:
+    """Return the net with blobs sharing that are live in some spans; raises VerificationError where it is wrong."""
+    walk = _OnePass(net, spans, net.externals.union(never_share))
+    for op, (reads, writes) in enumerate(zip(net.reads, net.writes, strict=True)):
+        for blob in writes:
+            walk.write(blob, op)
+        for blob in reversed(dict.fromkeys((*reads, *writes))):
+            walk.release(blob, op)
+    names = {f"__m{number}_shared" for number in range(len(walk.members))}
+    if not names.isdisjoint(net.blobs):
+        return share_by(net, {})
+    shared = share_by(
+        net, {blob: f"__m{slot}_shared" for blob, slot in walk.slot_of.items() if len(walk.members[slot]) > 1}
+    )
+    verify_equality(net, shared.net)
+    verify_in_place(net, shared.net)
+    return shared
+
+
+def _spans(net: NamedNet) -> dict[str, list[_Span]]:
+    """Return for every blob that is written before it is read the ops from each write to the last reader of that."""
+    spans: dict[str, list[_Span]] = {}
+    from_outside: set[str] = set()
+    read: set[str] = set()
+    for op, (reads, writes) in enumerate(zip(net.reads, net.writes, strict=True)):
+        read.update(reads)
+        for blob in reads:
+            if blob in spans:
+                spans[blob][-1] = (spans[blob][-1][0], op)
+            else:
+                from_outside.add(blob)
+        for blob in writes:
+            if blob not in from_outside and blob not in reads:
+                spans.setdefault(blob, []).append((op, op))
+    for blob in spans.keys() - read:
+        spans[blob][-1] = (spans[blob][-1][0], len(net.ops))
+    return spans
+
+
+class _OnePass:
+    """Which slots are free while the ops pass by."""
+
+    def __init__(self, net: NamedNet, spans: dict[str, list[_Span]], kept: Collection[str]) -> None:
+        self._net = net
+        self._spans = spans
+        self._kept = kept
+        self._free: dict[str | None, list[int]] = {}  # by device, what was freed last comes last
+        self._later: list[list[_Span]] = []  # by slot, when blobs in it are written anew
+        self._begins = {blob: {begin for begin, _ in found} for blob, found in spans.items()}
+        self._ends = {blob: {end for _, end in found} for blob, found in spans.items()}
+        self.slot_of: dict[str, int] = {}
+        self.members: list[list[str]] = []
+        """By slot, its blobs."""
+
+    def write(self, blob: str, op: OpId) -> None:
+        """Give a blob that begins storage; take the storage of one that begins anew out of the free ones."""
+        if blob not in self._spans or blob in self._kept or op not in self._begins[blob]:
+            return
+        free = self._free.setdefault(self._net.devices[blob], [])
+        if blob in self.slot_of:
+            free.remove(self.slot_of[blob])
+            return
+        spans = self._spans[blob]
+        fitting = (place for place in range(len(free) - 1, -1, -1) if _apart(spans, self._later[free[place]]))
+        place = next(fitting, None)
+        slot = len(self.members) if place is None else free.pop(place)
+        if place is None:
+            self.members.append([])
+            self._later.append([])
+        self.slot_of[blob] = slot
+        self.members[slot].append(blob)
+        self._later[slot].extend(spans[1:])
+
+    def release(self, blob: str, op: OpId) -> None:
+        """Free the storage of a blob whose contents nobody reads after an op."""
+        if blob in self.slot_of and op in self._ends[blob]:
+            self._free[self._net.devices[blob]].append(self.slot_of[blob])
+
+
+def _apart(spans: Iterable[_Span], others: Iterable[_Span]) -> bool:
+    return all(last < begin or end < first for first, last in others for begin, end in spans)
