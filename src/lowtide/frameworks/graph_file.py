@@ -24,7 +24,7 @@ class GraphModel(OrderOnly):
 
         Raises PlanError for a plan that is wrong for this graph, UnsupportedError for one that repeats ops.
         """
-        return reorder_graph(self._graph, self._order_of(plan))
+        return reorder_graph(self.graph, self.order_of(plan))
 
     def save(self, plan: Plan, path: Path) -> None:
         """Write the reordered graph as a graph file."""

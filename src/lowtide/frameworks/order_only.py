@@ -36,7 +36,7 @@ class OrderOnly:
         """Raise UnsupportedError: there are no kernels to run."""
         raise UnsupportedError(f"{self._program} has no kernels to run; price it by a profile, --costs eager or fused")
 
-    def _order_of(self, plan: Plan) -> NDArray[np.int32]:
+    def order_of(self, plan: Plan) -> NDArray[np.int32]:
         """Return the order of a plan, each op once.
 
         Raises PlanError for a plan that is wrong for this graph, UnsupportedError for one that repeats ops.

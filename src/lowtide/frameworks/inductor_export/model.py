@@ -34,7 +34,7 @@ class InductorExportModel(OrderOnly):
 
         Raises PlanError for a plan that is wrong for this graph, UnsupportedError for one that repeats nodes.
         """
-        return self._export.in_order(self._order_of(plan).tolist())
+        return self._export.in_order(self.order_of(plan).tolist())
 
     def save(self, plan: Plan, path: Path) -> None:
         """Write the export with its nodes in the plan's order."""

@@ -60,7 +60,7 @@ class MeshTensorflowModel(OrderOnly):
 
         Raises PlanError for a plan that is wrong for this graph, UnsupportedError for one that repeats operations.
         """
-        return self.operation_ids(self._order_of(plan))
+        return self.operation_ids(self.order_of(plan))
 
     def save(self, plan: Plan, path: Path) -> None:
         """Raise UnsupportedError: there is no file for graphs of Mesh-TensorFlow."""
@@ -68,11 +68,11 @@ class MeshTensorflowModel(OrderOnly):
 
     def tensor_sizes(self) -> dict[str, int]:
         """Return the bytes of every tensor by name, on one device where there is a layout."""
-        return dict(zip(self._translation.tensor_names, self._graph.sizes.tolist(), strict=True))
+        return dict(zip(self._translation.tensor_names, self.graph.sizes.tolist(), strict=True))
 
     def peak_bytes(self, schedule: Sequence[int]) -> int:
         """Return the most bytes that live at once under a schedule of operation ids; raises UsageError for no such."""
-        problem = Problem(self._graph, in_place=False)
+        problem = Problem(self.graph, in_place=False)
         return int(problem.evaluate(self._order(schedule)).peaks[0])
 
     def memory_contents(self, schedule: Sequence[int]) -> list[frozenset[str]]:
@@ -81,8 +81,8 @@ class MeshTensorflowModel(OrderOnly):
         Raises UsageError for what is no schedule. O(n + e + the sizes of the sets).
         """
         order = self._order(schedule)
-        plan = Plan.from_order(self._graph, order)
-        ranges = live_ranges(self._graph, plan)
+        plan = Plan.from_order(self.graph, order)
+        ranges = live_ranges(self.graph, plan)
         begins: dict[int, list[str]] = {}
         ends: dict[int, list[str]] = {}
         buffers: list[int] = ranges.buffers.tolist()
@@ -99,14 +99,14 @@ class MeshTensorflowModel(OrderOnly):
         return contents
 
     def _order(self, schedule: Sequence[int]) -> Order:
-        ops = np.empty(self._graph.n_ops, np.int32)
-        ops[self._translation.operation_ids] = np.arange(self._graph.n_ops, dtype=np.int32)
+        ops = np.empty(self.graph.n_ops, np.int32)
+        ops[self._translation.operation_ids] = np.arange(self.graph.n_ops, dtype=np.int32)
         ids = list(schedule)
-        if sorted(ids) == list(range(self._graph.n_ops)):
+        if sorted(ids) == list(range(self.graph.n_ops)):
             order = ops[np.asarray(ids, np.int32)] if ids else ops
-            if is_valid_order(self._graph, order):
+            if is_valid_order(self.graph, order):
                 return order
         raise UsageError(
-            f"the schedule is none for these {self._graph.n_ops} operations; "
+            f"the schedule is none for these {self.graph.n_ops} operations; "
             "give the id of each once, after those of what it reads"
         )
