@@ -1,7 +1,6 @@
 """The one page of results: every benchmark replaces its own section, and nobody else writes it.
 
-Each section ends with a digest of what its script wrote, so that a change by hand is seen. A section from before there
-were digests says so in its own text until it is measured again.
+Each section ends with a digest of what its script wrote, so that a change by hand is seen.
 `python benchmarks/results.py` names every section that is not as its script wrote it.
 """
 
@@ -14,7 +13,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).with_name("RESULTS.md")
 TITLE = "# Results\n\nEvery section is written by the command it names.\n"
-WITHOUT_DIGEST = "**Measured before sections had digests, and not since; to be measured again.**"
 _SECTION = re.compile(
     r"<!-- begin (?P<name>.+?) -->\n(?P<text>.*?)<!-- end (?P=name)(?: sha256:(?P<digest>\w+))? -->\n", re.DOTALL
 )
@@ -65,8 +63,7 @@ def complaints(page: str) -> list[str]:
     found = sections_of(page)
     said: list[str] = []
     for section in found.values():
-        is_marked_old = section.digest is None and WITHOUT_DIGEST in section.text
-        if section.digest != digest_of(section.text) and not is_marked_old:
+        if section.digest != digest_of(section.text):
             said.append(f"{section.name}: not as its script wrote it; run {section.command}")
         if not _writes(section.command, section.name):
             said.append(f"{section.name}: its command, {section.command!r}, names no script that writes this section")

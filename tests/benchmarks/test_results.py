@@ -56,18 +56,6 @@ def test_a_section_without_a_digest_is_one_that_no_script_wrote(results: ModuleT
     ]
 
 
-def test_a_section_from_before_digests_says_so_and_loses_that_mark_when_it_is_measured(
-    results: ModuleType, page: Path
-) -> None:
-    digest = results.digest_of(results.sections_of(page.read_text())[NAME].text)
-    old = page.read_text().replace(f" sha256:{digest}", "")
-    page.write_text(old.replace("| graph | 1.25 s |", f"{results.WITHOUT_DIGEST}\n\n| graph | 1.25 s |"))
-    assert results.complaints(page.read_text()) == []
-    results.write_section(NAME, COMMAND, "| graph | 1.25 s |")
-    assert results.WITHOUT_DIGEST not in page.read_text()
-    assert results.complaints(page.read_text()) == []
-
-
 def test_writing_one_section_makes_no_other_one_right(results: ModuleType, page: Path) -> None:
     page.write_text(page.read_text().replace("1.25 s", "1.24 s"))
     results.write_section("Packing", "python benchmarks/bench_packing.py", "met: 2 of 3")
