@@ -135,7 +135,7 @@ def _open_name(name: str, dims: Mapping[str, int], trust: bool) -> Model:
     kind = kind_of_file(name)
     if kind == "json" or (kind is None and lower.endswith((".json", ".json.gz"))):
         return _without_dims(open_graph_file(name), dims)
-    framework = framework_of_file(name)
+    framework = framework_of_file(name, kind)
     if framework is not None:
         return framework.load(trust=trust)(name, dims)
     module, colon, attribute = name.partition(":")

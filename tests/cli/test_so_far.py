@@ -1,4 +1,4 @@
-"""While a long search runs, the best plan so far lies beside the output, and goes when the command ends."""
+"""While a long search runs, the best plan so far lies beside the output, and goes once the result is written."""
 
 import random
 import subprocess
@@ -60,3 +60,16 @@ def test_a_place_that_cannot_be_written_does_not_end_the_search(hard: Path, outp
     graph = read_graph_file(hard)
     with kept_beside(output) as keep:
         keep(graph, Plan.baseline(graph))
+
+
+def test_what_ends_before_the_result_is_written_leaves_the_best_plan_so_far(hard: Path, tmp_path: Path) -> None:
+    graph = read_graph_file(hard)
+
+    def interrupted() -> None:
+        with kept_beside(tmp_path / "out.plan.json") as keep:
+            keep(graph, Plan.baseline(graph))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    verify(graph, read_plan_file(tmp_path / "out.so-far.plan.json", graph))

@@ -16,8 +16,8 @@ _ENDINGS = (".plan.json.gz", ".plan.json")
 def kept_beside(output: Path | None) -> Generator[Keep]:
     """Yield what writes the best plan so far to `NAME.so-far.plan.json` beside an output, or nowhere without one.
 
-    The file is removed when the command ends by itself, with or without an error. A place that cannot be written is
-    no reason to end the search.
+    The file goes once the result is written; where an error or an interrupt comes first, it stays. A place that cannot
+    be written is no reason to end the search.
     """
     path = None if output is None else output.with_name(f"{_stem(output)}.so-far.plan.json")
 
@@ -26,12 +26,10 @@ def kept_beside(output: Path | None) -> Generator[Keep]:
             with suppress(WriteError):
                 write_plan_file(plan, path, graph)
 
-    try:
-        yield keep
-    finally:
-        if path is not None:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
+    yield keep
+    if path is not None:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def _stem(output: Path) -> str:

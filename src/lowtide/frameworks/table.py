@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from typing import Any, cast
 
 from lowtide.errors import MissingExtraError, one_line
-from lowtide.frameworks.content import kind_of_file
 from lowtide.frameworks.model import Model
 
 GRAPH_INTERFACE = (
@@ -118,9 +117,8 @@ def framework_of(source: Any) -> Framework | None:
     return next((framework for framework in FRAMEWORKS if framework.owns(source)), None)
 
 
-def framework_of_file(name: str) -> Framework | None:
-    """Return the framework that reads a file, by its content or else by its name; None where there is none."""
-    kind = kind_of_file(name)
+def framework_of_file(name: str, kind: str | None) -> Framework | None:
+    """Return the framework that reads a file, by the kind that its content tells or else by its name, else None."""
     known = next((framework for framework in FRAMEWORKS if framework.name == kind), None)
     return known or next((framework for framework in FRAMEWORKS if name.lower().endswith(framework.file_endings)), None)
 
