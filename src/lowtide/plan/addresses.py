@@ -65,9 +65,13 @@ class Addresses(Sequence[Address]):
         """Put addresses into a table; raises VerificationError for a number that no memory has."""
         if isinstance(rows, cls):
             return rows
-        table = [(row.buffer, row.first_step, row.last_step, row.space, row.offset) for row in rows]
+        return cls.of_rows([(row.buffer, row.first_step, row.last_step, row.space, row.offset) for row in rows])
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[tuple[int, int, int, int, int]]) -> "Addresses":
+        """Put rows, one entry per field of `Address`, into a table; raises VerificationError like `of`."""
         try:
-            return cls(np.array(table, np.int64))
+            return cls(np.array(rows, np.int64))
         except OverflowError:
-            absurd = next(row for row in table if any(abs(number) >= 2**63 for number in row))
+            absurd = next(row for row in rows if any(abs(number) >= 2**63 for number in row))
             raise VerificationError(f"{Address(*absurd)} lies where no memory reaches; correct it") from None

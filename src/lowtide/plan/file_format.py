@@ -1,6 +1,6 @@
 """The plan file: JSON, optionally gzipped, with a published schema."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,12 +12,12 @@ from lowtide.collection import without_collection
 from lowtide.documents import read_document
 from lowtide.errors import FingerprintError, MalformedInputError, UsageError, VerificationError
 from lowtide.files import write_bytes
-from lowtide.graph import Graph
+from lowtide.graph import Graph, Rows
 from lowtide.index_spaces import SpaceId
-from lowtide.plan.addresses import BEFORE_THE_FIRST_STEP, Address, Addresses
+from lowtide.plan.addresses import BEFORE_THE_FIRST_STEP, Addresses
 from lowtide.plan.claim import Claim, Evidence, Figure, PlanClass
 from lowtide.plan.plan import HOME, Plan, Status
-from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step, StepKind
+from lowtide.plan.steps import StepKind
 from lowtide.plan.verify import verify
 
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -81,6 +81,12 @@ class AddressRow(_Row):
 
 
 StepRow = RunRow | FreeRow | CopyOutRow | CopyInRow
+_KINDS: dict[type[StepRow], StepKind] = {
+    RunRow: StepKind.RUN,
+    FreeRow: StepKind.FREE,
+    CopyOutRow: StepKind.COPY_OUT,
+    CopyInRow: StepKind.COPY_IN,
+}
 
 
 class _PlanFileRecord(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -135,6 +141,7 @@ def read_plan_file(path: str | Path, graph: Graph) -> Plan:
     try:
         _check_fingerprint(record, graph)
         plan = _from_record(record, graph)
+        del record  # it is larger than the plan
         verify(graph, plan, check_capacity=plan.status != "infeasible")
     except (MalformedInputError, FingerprintError, VerificationError) as error:
         raise type(error)(f"{path}: {error}") from None
@@ -181,9 +188,11 @@ def _check_fingerprint(record: PlanRecord, graph: Graph) -> None:
 
 def _from_record(record: PlanRecord, graph: Graph) -> Plan:
     spaces = {space.name: position for position, space in enumerate(graph.spaces)}
-    addresses = Addresses.of(
-        Address(row.buffer, row.first_step, row.last_step, _space_id(row.space, spaces), row.offset)
-        for row in record.addresses
+    addresses = Addresses.of_rows(
+        [
+            (row.buffer, row.first_step, row.last_step, _space_id(row.space, spaces), row.offset)
+            for row in record.addresses
+        ]
     )
     built: dict[str, Plan] = {}
     plan = _plan_of_steps(record.steps, graph, record.callees, built)
@@ -213,20 +222,20 @@ def _plan_of_steps(
             built[name] = replace(inner, peak_bytes=records[name].peak_bytes)
         callees[name] = built[name]
     spaces = {space.name: position for position, space in enumerate(graph.spaces)}
-    return replace(Plan.from_steps(graph, _steps(rows, spaces)), callees=callees)
+    return Plan(
+        graph_fingerprint=graph.fingerprint,
+        kinds=np.array([_KINDS[type(row)] for row in rows], np.uint8),
+        targets=np.array([row.op if isinstance(row, RunRow) else row.buffer for row in rows], np.int32),
+        spaces=np.array([_space_of(row, spaces) for row in rows], np.int16),
+        pairs=Rows.from_lists(
+            [[buffer for pair in row.pairs for buffer in pair] if isinstance(row, RunRow) else () for row in rows]
+        ),
+        callees=callees,
+    )
 
 
-def _steps(rows: list[StepRow], spaces: Mapping[str, SpaceId]) -> Iterator[Step]:
-    for row in rows:
-        match row:
-            case RunRow(op, pairs):
-                yield Run(op, tuple(pairs))
-            case FreeRow(buffer, space):
-                yield Free(buffer, None if space is None else _space_id(space, spaces))
-            case CopyOutRow(buffer, space):
-                yield CopyOut(buffer, _space_id(space, spaces))
-            case CopyInRow(buffer, space):
-                yield CopyIn(buffer, _space_id(space, spaces))
+def _space_of(row: StepRow, spaces: Mapping[str, SpaceId]) -> SpaceId:
+    return HOME if isinstance(row, RunRow) or row.space is None else _space_id(row.space, spaces)
 
 
 def _space_id(name: str, spaces: Mapping[str, SpaceId]) -> SpaceId:
