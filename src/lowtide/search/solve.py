@@ -20,6 +20,9 @@ from lowtide.search.uncross import uncross
 
 _FIRST_SHARE = 50_000_000
 _GROWTH = 4
+_LEAST_FOR_A_LOG = 200_000_000
+_LOG_TO_SEARCH = 8
+"""How much more work than the search itself the log of what it refuted may take."""
 _SEEDS_UNCROSSED = 3
 _TRIES = ((True, 2), (False, 1), (False, 0))
 """Whether to improve or to bound, and how far from the bound to the best peak the budget lies, in halves."""
@@ -168,7 +171,8 @@ class _Search:
             if space is not None:
                 self.progress("writing down why no order needs less")
                 below = self.bounds[space].peak_bytes - 1
-                log = find_refutation(self.problem, self.order, space, below, self.effort.fit_work // 2)
+                most = min(self.effort.fit_work // 2, max(_LEAST_FOR_A_LOG, _LOG_TO_SEARCH * self.work))
+                log = find_refutation(self.problem, self.order, space, below, most)
                 self.refuted[number] = replace(self.refuted[number], log=log)
 
     def rank(self, peaks: Sequence[int]) -> tuple[int, int]:
