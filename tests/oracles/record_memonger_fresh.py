@@ -86,8 +86,8 @@ def _slots(net: Any, work: Any, *arguments: Any) -> Any:
     except (AssertionError, RuntimeError):  # it finds its own net to be wrong, or stops in the middle
         return None
     blobs: dict[str, dict[str, None]] = {}
-    for former, latter in zip(net.op, made.op):
-        for blob, name in zip([*former.input, *former.output], [*latter.input, *latter.output]):
+    for former, latter in zip(net.op, made.op):  # noqa: B905 - Python 3.9
+        for blob, name in zip([*former.input, *former.output], [*latter.input, *latter.output]):  # noqa: B905
             blobs.setdefault(name, {})[blob] = None
     return [list(slot) for slot in blobs.values() if len(slot) > 1]
 

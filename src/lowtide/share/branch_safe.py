@@ -45,11 +45,11 @@ def share_from(
     """Do what `share_branch_safe` does, with `theirs` for what memonger would make of the net, right or wrong."""
     before = ancestors(net)
     may_share = {blob for writes in net.writes for blob in writes}.intersection(shareable) - net.externals
-    found = [BranchWalk(net, heads, ops, may_share, before).slots()]
+    found: list[list[list[str]]] = []
     if theirs and _is_right(net, theirs, may_share, before):
-        joined = share_by(net, theirs).net
-        slots = BranchWalk(joined, heads, ops, {theirs.get(blob, blob) for blob in may_share}, before).slots()
-        found = [members_of(slots, theirs), *(found if net.sizes else ())]
+        found.append(members_of(BranchWalk(net, heads, ops, may_share, before, theirs).slots(), theirs))
+    if net.sizes or not found:
+        found.append(BranchWalk(net, heads, ops, may_share, before, {}).slots())
     produced = {blob for op in ops for blob in net.writes[op]}
     named = [_named(net, slots, produced, scope) for slots in found]
     shared = min(named, key=lambda shared: shared.statistics.bytes_after)

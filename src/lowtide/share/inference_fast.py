@@ -1,6 +1,7 @@
 """memonger's sharing in one pass over a net whose ops run one after the other."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from lowtide.index_spaces import OpId
 from lowtide.share.memonger_one_pass import one_pass_renames
@@ -26,11 +27,12 @@ def share_inference_fast(net: NamedNet, never_share: Collection[str] = ()) -> Sh
     is written anew. Guarantees: never more bytes than memonger where its result is right, whatever the sizes.
     """
     kept = net.externals.union(never_share)
-    found = [_slots(net, kept)]
+    found: list[list[list[str]]] = []
     theirs = one_pass_renames(net, kept)
     if _is_right(net, theirs):
-        joined = members_of(_slots(share_by(net, theirs).net, kept), theirs)
-        found = [joined, *(found if net.sizes else ())]
+        found.append(members_of(_slots(share_by(net, theirs).net, kept), theirs))
+    if net.sizes or not found:
+        found.append(_slots(net, kept))
     shared = min((_named(net, slots) for slots in found), key=lambda found: found.statistics.bytes_after)
     verify_equality(net, shared.net)
     verify_in_place(net, shared.net)
@@ -123,4 +125,4 @@ class _OnePass:
 
 
 def _apart(spans: Iterable[_Span], others: Iterable[_Span]) -> bool:
-    return all(last < begin or end < first for first, last in others for begin, end in spans)
+    return all(former[1] < latter[0] for former, latter in pairwise(sorted((*spans, *others))))
