@@ -5,8 +5,9 @@ In the two environments of record_caffe2_runs.py, networkx in that of Caffe2, in
     python -m tests.oracles.record_memonger_fresh export NETS.json
     caffe2/bin/python tests/oracles/record_memonger_fresh.py run NETS.json tests/data/memonger_fresh.json.gz
 
-A record holds a net, the shapes of its blobs where it has gradients, and per way the slots with several blobs, or null
-where memonger fails. Random nets are known by their seeds.
+A record holds per way the slots with several blobs, or null where memonger fails. Random nets are known by their seeds;
+nets with gradients are in it, with the shapes that their blobs have when Caffe2 runs them on `inputs_of`, and of some
+nets with what it computes.
 """
 
 import gzip
@@ -17,8 +18,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 SEEDS = range(1000, 2000)
 TRAINING_NETS = 200
+TRAINING_NETS_KEPT = 50
 BATCH, WIDTH = 2, 4
 
 
@@ -64,7 +68,8 @@ def run(nets: Path, records_path: Path) -> None:
         }
         records.append({"seed": int(seed), **ways})
     for seed in range(TRAINING_NETS):
-        net, shapes = _training_net(random.Random(seed), importlib.import_module("caffe2.python.model_helper"))
+        net, outer = _training_net(random.Random(seed), importlib.import_module("caffe2.python.model_helper"))
+        shapes, results = _run(net, outer)
         parameters = [blob for blob in net.external_output if blob != "loss"]
         ways = {
             f"gradients{' activations' * activations}{' sizes' * sized}": _slots(
@@ -76,8 +81,28 @@ def run(nets: Path, records_path: Path) -> None:
             for sized in (False, True)
         }
         records.append({"net": net.SerializeToString().hex(), "shapes": shapes, **ways})
+        if seed < TRAINING_NETS_KEPT:
+            records[-1]["results"] = results
     lines = ",\n".join(json.dumps(record, separators=(",", ":")) for record in records)
     records_path.write_bytes(gzip.compress(f"[\n{lines}\n]\n".encode(), mtime=0))
+
+
+def inputs_of(net: Any, shapes: Any) -> dict[str, Any]:
+    """Return what a net with gradients is fed."""
+    rng = np.random.default_rng(len(net.op))
+    return {blob: rng.standard_normal(shapes[blob]).astype(np.float32) for blob in net.external_input}
+
+
+def _run(net: Any, outer: dict[str, list[int]]) -> Any:
+    """Return the shapes of all blobs, and the loss and the gradients."""
+    workspace: Any = importlib.import_module("caffe2.python.workspace")
+    workspace.ResetWorkspace()
+    for blob, array in inputs_of(net, outer).items():
+        workspace.FeedBlob(blob, array)
+    workspace.RunNetOnce(net)
+    blobs = dict.fromkeys(blob for op in net.op for blob in (*op.input, *op.output))
+    shapes = {blob: list(workspace.FetchBlob(blob).shape) for blob in blobs}
+    return outer | shapes, {blob: workspace.FetchBlob(blob).tobytes().hex() for blob in net.external_output}
 
 
 def _slots(net: Any, work: Any, *arguments: Any) -> Any:
@@ -93,11 +118,11 @@ def _slots(net: Any, work: Any, *arguments: Any) -> Any:
 
 
 def _training_net(rng: random.Random, helpers: Any) -> Any:
-    """Return a net of layers with branches, its gradients, and the shapes of all blobs."""
+    """Return a net of layers with branches and its gradients, and the shapes of what is fed."""
     model = helpers.ModelHelper(name="training")
     net = model.net
-    shapes: dict[str, list[int]] = {"data": [BATCH, WIDTH], "label": [BATCH]}
-    net.AddExternalInputs("data", "label")
+    shapes: dict[str, list[int]] = {"data": [BATCH, WIDTH]}
+    net.AddExternalInputs("data")
     made = ["data"]
     for place in range(rng.randint(4, 20)):
         blob, (one, other) = f"b{place}", rng.choices(made[-4:], k=2)
@@ -116,7 +141,6 @@ def _training_net(rng: random.Random, helpers: Any) -> Any:
             getattr(net, rng.choice(("Sum", "Add", "Mul")))(rng.sample(same, 2), blob)
         elif one != other:
             net.Concat([one, other], [blob, f"{blob}_dims"], axis=1)
-            shapes[f"{blob}_dims"] = [2]
             width += shapes[other][1]
         else:
             net.Copy(one, blob)
@@ -126,20 +150,14 @@ def _training_net(rng: random.Random, helpers: Any) -> Any:
     losses = []
     for name in dict.fromkeys([*parts, made[-1]]):
         net.SumElements(name, f"{name}_sum")
-        shapes[f"{name}_sum"] = []
         losses.append(f"{name}_sum")
     net.Sum(losses, "loss") if len(losses) > 1 else net.Copy(losses[0], "loss")
-    shapes["loss"] = []
     model.AddGradientOperators(["loss"])
     proto = net.Proto()
-    for op in proto.op:
-        for blob in op.output:
-            if "_grad" in blob:
-                shapes[blob] = shapes.get(blob.split("_grad")[0].lstrip("_"), [1])
     produced = {blob for op in proto.op for blob in op.output}
     parameters = [f"{blob}_grad" for blob in proto.external_input if blob.endswith(("_w", "_b"))]
     proto.external_output.extend(["loss", *(blob for blob in parameters if blob in produced)])
-    return proto, shapes
+    return proto, {blob: shapes[blob] for blob in proto.external_input}
 
 
 if __name__ == "__main__":
