@@ -1,6 +1,7 @@
 """memonger's functions: its known answers, and the same from messages of protocol buffers as from ours."""
 
-from collections import namedtuple
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -64,12 +65,11 @@ def test_sixty_four_blobs_are_solved_with_proof() -> None:
     """memonger's recursion is exponential in them."""
     rng = np.random.default_rng(3)
     begins = np.sort(rng.integers(0, 60, 64))
-    ranges = {
-        f"b{k}": LiveRange(int(b), int(b + rng.integers(1, 9)), int(rng.integers(1, 100))) for k, b in enumerate(begins)
-    }
+    known = [(int(b), int(b + rng.integers(1, 9)), int(rng.integers(1, 100))) for b in begins]
+    ranges = {f"b{k}": LiveRange(*blob) for k, blob in enumerate(known)}
     by = {algo: memonger.compute_assignments(ranges, ["b3"], algo) for algo in memonger.AssignmentAlgorithm}
     greedy, searched = (memonger.get_memory_usage(slots) for slots in by.values())
-    live = max(sum(r.size for r in ranges.values() if r.defined <= t <= r.used) for t in range(70))
+    live = max(sum(size for defined, used, size in known if defined <= t <= used) for t in range(70))
     assert live <= searched < greedy
     for slots in by.values():
         memonger.verify_assignments(slots)
@@ -118,13 +118,15 @@ def test_longer_paths_start_first() -> None:
 
 
 def test_orders_take_any_graph_with_nodes_and_edges() -> None:
-    Graph = namedtuple("Graph", ["nodes", "pairs"])
+    @dataclass
+    class Foreign:
+        nodes: str
+        pairs: list[tuple[str, str]]
 
-    class Foreign(Graph):
-        def __iter__(self) -> Any:
+        def __iter__(self) -> Iterator[str]:
             return iter(self.nodes)
 
-        def edges(self) -> Any:
+        def edges(self) -> list[tuple[str, str]]:
             return self.pairs
 
     assert memonger.topological_sort_traversal(Foreign("abc", [("a", "c"), ("b", "c")])) == ["a", "b", "c"]
