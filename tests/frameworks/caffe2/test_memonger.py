@@ -261,3 +261,19 @@ def test_an_op_that_runs_in_place_only_is_refused_elsewhere() -> None:
             share(net, ["a"])
     net.op[0].output[0] = net.op[1].input[0] = net.op[1].input[1] = "a"
     assert memonger.optimize_inference_fast(net, []) == net
+
+
+def test_one_pass_over_a_net_that_runs_ops_at_once_lets_no_two_branches_share() -> None:
+    """Caffe2 leaves such a net as it is; in the order of the ops the second branch could take what the first freed."""
+    ops = _ops(
+        *(("Relu", ["x"], ["a1"]), ("Relu", ["a1"], ["a2"]), ("Relu", ["a2"], ["a3"])),
+        *(("Relu", ["x"], ["b1"]), ("Relu", ["b1"], ["b2"]), ("Relu", ["b2"], ["b3"])),
+        ("Sum", ["a3", "b3"], ["y"]),
+    )
+    for kind, n_blobs in (("simple", 5), ("", 5), ("dag", 6), ("async_scheduling", 6)):
+        net = NetDef(type=kind, num_workers=4, op=ops, external_input=["x"], external_output=["y"])
+        made = memonger.optimize_inference_fast(net, [])
+        assert memonger.verify_graph_equality(net, made)
+        branches = [{blob for op in made.op[begin : begin + 3] for blob in op.output} for begin in (0, 3)]
+        assert bool(branches[0] & branches[1]) == (n_blobs == 5)
+        assert len({blob for op in made.op for blob in (*op.input, *op.output)}) == n_blobs
