@@ -17,7 +17,7 @@ def view_by_elements(problem: Problem) -> _native.GraphView:
     An op hands on a buffer if it reads it, writes nothing, and control edges lead to it from the buffer's producer,
     over nothing but results in results, and from it to all other readers. In Inductor's terms that op is a MultiOutput
     node: who reads the element waits for that node and not for the producer, and the node itself reads no bytes.
-    Complexity: O(n + e).
+    Complexity: O(n + e), and the degrees of producer and reader for every use of an element.
     """
     handed = _handed_on(problem.graph)
     if not handed:
