@@ -1,0 +1,143 @@
+"""Which logical buffers lie in one place: loop states, aliases, whatever the program overwrites.
+
+XLA decides the same with its alias analysis, and inserts copies first where a value would be overwritten too early.
+Here, a buffer that is still needed when it would be overwritten keeps its storage, and the new one gets its own.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lowtide.frameworks.xla.opcodes import FREE, VIEWS
+from lowtide.frameworks.xla.points_to.buffers import PointsTo
+from lowtide.frameworks.xla.points_to.overwriting import Overwriting
+from lowtide.frameworks.xla.sizes import memory_space, own_bytes
+
+_BEFORE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """A logical buffer from the instruction that defines it to the last one that needs it."""
+
+    first: int
+    last: int
+    buffer: int
+
+
+@dataclass(frozen=True, slots=True)
+class StorageMap:
+    """Where the logical buffers of a computation lie."""
+
+    of: list[int | None]
+    """Per logical buffer, the one that names its storage: the first that lies there. None for constants."""
+    parameters: Mapping[int, tuple[int, int]]
+    """Per logical buffer of a parameter, the parameter's number and its part."""
+    swapped_bytes: int
+    """What a loop's body needs at its end to pass its state on in another order."""
+
+
+def storage_of(
+    points: PointsTo,
+    overwriting: Overwriting,
+    *,
+    pinned: bool,
+    wished: Sequence[tuple[int, int]] = (),
+    may_overwrite: Iterable[int] = (),
+) -> StorageMap:
+    """Find which logical buffers lie in one place. O(n + parts log parts).
+
+    `wished` are pairs of a parameter's buffer and one of the result that shall lie there. `pinned` keeps parameters from
+    being overwritten by anything else, `may_overwrite` names those that may be nevertheless.
+    """
+    lives, parameters, constants = _lives(points)
+    free = {old for old, _ in wished} | set(may_overwrite)
+    held = {buffer for buffer in parameters if pinned and buffer not in free}
+    groups = {life.buffer: [life] for life in lives if life.buffer not in constants}
+    of: list[int | None] = [None if life.buffer in constants else life.buffer for life in lives]
+
+    def merge(old: int, new: int) -> None:
+        one, other = of[old], of[new]
+        if one is None or other is None or one == other:
+            return
+        merged = sorted(groups[one] + groups[other], key=lambda life: (life.first, life.last))
+        if _fit(points, overwriting, merged, held):
+            first = merged[0].buffer
+            for life in merged:
+                of[life.buffer] = first
+            groups[first] = merged
+
+    for old, new in points.shared:
+        merge(old, new)
+    results = Counter(points.result)
+    for old, new in wished:
+        if results[new] == 1:
+            merge(old, new)
+    return StorageMap(of, parameters, _swapped(points, wished, parameters))
+
+
+def _lives(points: PointsTo) -> tuple[list[_Life], dict[int, tuple[int, int]], set[int]]:
+    instructions = points.computation.instructions
+    last = [buffer.definer for buffer in points.buffers]
+    for place, instruction in enumerate(instructions):
+        if instruction.opcode not in FREE and instruction.opcode not in VIEWS:
+            for buffer in points.reads(place):
+                last[buffer] = place
+    for buffer in points.result:
+        last[buffer] = len(instructions)
+    constants = {
+        number for number, buffer in enumerate(points.buffers) if instructions[buffer.definer].opcode == "constant"
+    }
+    parameters = {
+        buffer: (number, part)
+        for number, parts in points.parameter_parts().items()
+        for part, buffer in enumerate(parts)
+    }
+    lives = [
+        _Life(_BEFORE if number in parameters else buffer.definer, last[number], number)
+        for number, buffer in enumerate(points.buffers)
+    ]
+    return lives, parameters, constants
+
+
+def _fit(points: PointsTo, overwriting: Overwriting, lives: list[_Life], held: set[int]) -> bool:
+    """Whether buffers can lie in one place one after the other."""
+    if any(life.buffer in held for life in lives):
+        return False
+    shapes = [points.buffers[life.buffer].shape for life in lives]
+    if len({(own_bytes(shape), memory_space(shape)) for shape in shapes}) > 1:
+        return False
+    for one, other in zip(lives, lives[1:], strict=False):
+        if one.first == other.first or one.last > other.first:
+            return False
+        if one.last == other.first and not _overwrites(points, overwriting, one.buffer, other.buffer):
+            return False
+    return True
+
+
+def _overwrites(points: PointsTo, overwriting: Overwriting, old: int, new: int) -> bool:
+    """Whether the instruction that defines one buffer may do so where another lies that it reads."""
+    definition = points.buffers[new]
+    instruction = points.computation.instructions[definition.definer]
+    if (old, new) in points.shared:
+        return True
+    positions = points.computation.positions
+    read_as = [
+        number for number, name in enumerate(instruction.operands) if old in points.parts[positions[name]]
+    ]
+    shape = points.buffers[old].shape
+    return len(read_as) > 0 and all(overwriting.may(instruction, number, shape, definition.part) for number in read_as)
+
+
+def _swapped(points: PointsTo, wished: Sequence[tuple[int, int]], parameters: Mapping[int, tuple[int, int]]) -> int:
+    """Return the bytes of parameters that go round in a circle; each is copied before any is overwritten."""
+    follows = {old: new for old, new in wished if new in parameters}
+    total = 0
+    for start in follows:
+        at, seen = follows[start], {start}
+        while at in follows and at not in seen:
+            seen.add(at)
+            at = follows[at]
+        if at == start:
+            total += own_bytes(points.buffers[start].shape)
+    return total
