@@ -83,6 +83,17 @@ FRAMEWORK_NAMES = {
         "save_plans",
         "training_step",
     ],
+    "xla": [
+        "HloModule",
+        "XlaModel",
+        "apply",
+        "load",
+        "parse_module",
+        "read",
+        "remove_schedule",
+        "save",
+        "verify_schedule",
+    ],
 }
 
 

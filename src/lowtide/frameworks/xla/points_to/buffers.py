@@ -161,9 +161,7 @@ def _state(instruction: Instruction, first: list[int | None], callees: Mapping[s
     return [old if before == after else None for old, before, after in zip(first, parameter, body.result, strict=True)]
 
 
-def _started(
-    found: PointsTo, instruction: Instruction, operands: list[int], new: list[int | None]
-) -> list[int | None]:
+def _started(found: PointsTo, instruction: Instruction, operands: list[int], new: list[int | None]) -> list[int | None]:
     """Return the parts of what starts asynchronous work: its operands are among them, to be held until it ends.
 
     A copy has its result first, then its operand; everything else a tuple of its operands, or the operand, then its
@@ -199,7 +197,8 @@ def _ended(found: PointsTo, instruction: Instruction, operand: int, new: list[in
     if instruction.opcode == "recv-done" and len(started.elements) > 1 and instruction.shape.elements:
         buffer = parts[started.starts[0] : started.starts[1]]
         return [None, *buffer, *new[1 + len(buffer) :]]
-    return next(([*parts[place]] for tells, place in candidates if tells()), new)
+    place = next((place for tells, place in candidates if tells()), None)
+    return new if place is None else [*parts[place]]
 
 
 def _alike(one: HloShape, other: HloShape) -> bool:

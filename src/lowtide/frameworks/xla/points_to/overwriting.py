@@ -62,9 +62,7 @@ class Overwriting:
             ends = [(1 + place, reached[computation.positions[name]]) for place, name in enumerate(root.operands)]
         else:
             ends = [(0, reached[computation.root])]
-        return frozenset(
-            (number, part) for part, bits in ends for number in _numbers(bits & ~broken)
-        )
+        return frozenset((number, part) for part, bits in ends for number in _numbers(bits & ~broken))
 
 
 def same_storage(one: HloShape, other: HloShape) -> bool:

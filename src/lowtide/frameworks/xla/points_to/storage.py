@@ -6,7 +6,9 @@ Here, a buffer that is still needed when it would be overwritten keeps its stora
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import pairwise
 
 from lowtide.frameworks.xla.opcodes import FREE, VIEWS
 from lowtide.frameworks.xla.points_to.buffers import PointsTo
@@ -41,18 +43,16 @@ def storage_of(
     points: PointsTo,
     overwriting: Overwriting,
     *,
-    pinned: bool,
-    wished: Sequence[tuple[int, int]] = (),
-    may_overwrite: Iterable[int] = (),
+    state: Sequence[tuple[int, int]] = (),
+    given: Iterable[int] = (),
 ) -> StorageMap:
     """Find which logical buffers lie in one place. O(n + parts log parts).
 
-    `wished` are pairs of a parameter's buffer and one of the result that shall lie there. `pinned` keeps parameters from
-    being overwritten by anything else, `may_overwrite` names those that may be nevertheless.
+    `state` are pairs of a parameter's buffer and of the one that a loop's body makes of it, which shall lie there.
+    `given` are buffers of parameters that may be overwritten, too; all others are the caller's.
     """
     lives, parameters, constants = _lives(points)
-    free = {old for old, _ in wished} | set(may_overwrite)
-    held = {buffer for buffer in parameters if pinned and buffer not in free}
+    held = parameters.keys() - {old for old, _ in state} - set(given)
     groups = {life.buffer: [life] for life in lives if life.buffer not in constants}
     of: list[int | None] = [None if life.buffer in constants else life.buffer for life in lives]
 
@@ -70,10 +70,32 @@ def storage_of(
     for old, new in points.shared:
         merge(old, new)
     results = Counter(points.result)
-    for old, new in wished:
+    for old, new in state:
         if results[new] == 1:
             merge(old, new)
-    return StorageMap(of, parameters, _swapped(points, wished, parameters))
+    return StorageMap(of, parameters, _swapped(points, state, parameters))
+
+
+def handed_over(points: PointsTo, storage: StorageMap, aliases: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Return which storage of a parameter becomes which of a result, where nothing needs the first any more by then.
+
+    `aliases` are pairs of a parameter's buffer and one of the result. The storage may hold other buffers in between.
+    """
+    lives, _, _ = _lives(points)
+    last: dict[int, int] = {}
+    for life in lives:
+        named = storage.of[life.buffer]
+        if named is not None:
+            last[named] = max(last.get(named, _BEFORE), life.last)
+    found: dict[int, int] = {}
+    for old, new in aliases:
+        one, other = storage.of[old], storage.of[new]
+        if one is None or other is None or one == other or other in storage.parameters or other in found.values():
+            continue
+        same_size = own_bytes(points.buffers[old].shape) == own_bytes(points.buffers[new].shape)
+        if same_size and last[one] <= points.buffers[other].definer:
+            found[one] = other
+    return found
 
 
 def _lives(points: PointsTo) -> tuple[list[_Life], dict[int, tuple[int, int]], set[int]]:
@@ -100,14 +122,14 @@ def _lives(points: PointsTo) -> tuple[list[_Life], dict[int, tuple[int, int]], s
     return lives, parameters, constants
 
 
-def _fit(points: PointsTo, overwriting: Overwriting, lives: list[_Life], held: set[int]) -> bool:
+def _fit(points: PointsTo, overwriting: Overwriting, lives: list[_Life], held: AbstractSet[int]) -> bool:
     """Whether buffers can lie in one place one after the other."""
     if any(life.buffer in held for life in lives):
         return False
     shapes = [points.buffers[life.buffer].shape for life in lives]
     if len({(own_bytes(shape), memory_space(shape)) for shape in shapes}) > 1:
         return False
-    for one, other in zip(lives, lives[1:], strict=False):
+    for one, other in pairwise(lives):
         if one.first == other.first or one.last > other.first:
             return False
         if one.last == other.first and not _overwrites(points, overwriting, one.buffer, other.buffer):
@@ -122,16 +144,14 @@ def _overwrites(points: PointsTo, overwriting: Overwriting, old: int, new: int) 
     if (old, new) in points.shared:
         return True
     positions = points.computation.positions
-    read_as = [
-        number for number, name in enumerate(instruction.operands) if old in points.parts[positions[name]]
-    ]
+    read_as = [number for number, name in enumerate(instruction.operands) if old in points.parts[positions[name]]]
     shape = points.buffers[old].shape
     return len(read_as) > 0 and all(overwriting.may(instruction, number, shape, definition.part) for number in read_as)
 
 
-def _swapped(points: PointsTo, wished: Sequence[tuple[int, int]], parameters: Mapping[int, tuple[int, int]]) -> int:
+def _swapped(points: PointsTo, state: Sequence[tuple[int, int]], parameters: Mapping[int, tuple[int, int]]) -> int:
     """Return the bytes of parameters that go round in a circle; each is copied before any is overwritten."""
-    follows = {old: new for old, new in wished if new in parameters}
+    follows = {old: new for old, new in state if new in parameters}
     total = 0
     for start in follows:
         at, seen = follows[start], {start}

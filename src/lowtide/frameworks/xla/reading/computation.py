@@ -1,7 +1,7 @@
 """One computation becomes a graph: instructions that run are ops, storage is buffers."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lowtide.frameworks.xla.points_to.buffers import PointsTo
 from lowtide.frameworks.xla.points_to.overwriting import Overwriting
@@ -31,10 +31,12 @@ class ReadComputation:
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterLives:
-    """What becomes of an entry's parameters, by (number, part)."""
+    """What becomes of the parameters of an entry."""
 
-    donated: frozenset[tuple[int, int]] = frozenset()
-    """The caller gave them away."""
+    donated: frozenset[int] = frozenset()
+    """Logical buffers that the caller gives away."""
+    handed_over: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Which storage of theirs becomes which of a result; that is written when nobody needs the first any more."""
 
 
 class ComputationReader:
@@ -72,11 +74,15 @@ class ComputationReader:
         for number in spaces:
             builder.add_space(space_name(number))
         existing = self._add_buffers(builder, spaces, lives)
-        for name in dict.fromkeys(name for instruction in self._instructions for name in scheduled_callees(instruction)):
+        for name in dict.fromkeys(
+            name for instruction in self._instructions for name in scheduled_callees(instruction)
+        ):
             builder.add_subgraph(name, self._callees[name].graph)
         places: list[int] = []
         effects: dict[str, Effects] = {}
         waiting = Waiting(self._computation)
+        readers = {old: list[int]() for old in lives.handed_over}
+        handed = {new: old for old, new in lives.handed_over.items()}
         last = self._last_op()
         for place, instruction in enumerate(self._instructions):
             if not is_op(instruction):
@@ -89,13 +95,19 @@ class ComputationReader:
             defined = dict.fromkeys(self._defined.get(place, ()))
             written = [storage for storage in defined if storage not in existing]
             existing.update(written)
+            after = waiting.add(place, len(places), {self._points.buffers[buffer].definer for buffer in reads})
+            after += [reader for storage in written if storage in handed for reader in readers[handed[storage]]]
+            for buffer in reads:
+                named = self._storage.of[buffer]
+                if named in readers:
+                    readers[named].append(len(places))
             builder.add_op(
                 instruction.name,
                 instruction.opcode,
                 reads=self._ids(self._storage.of[buffer] for buffer in reads),
                 writes=self._ids(written),
                 mutates=self._ids(storage for storage in defined if storage not in written),
-                after=waiting.add(place, len(places), {self._points.buffers[buffer].definer for buffer in reads}),
+                after=sorted(set(after)),
                 in_place=self._pairs(place, reads, written),
                 scratch_bytes=self._storage.swapped_bytes if place == last else 0,
                 pure=own.pure,
@@ -139,24 +151,27 @@ class ComputationReader:
         seen: set[int] = set()
         for part, (buffer, shape) in enumerate(zip(self._points.result, self._root.shape.parts, strict=True)):
             passed = buffer in self._storage.parameters
-            if (self._storage.of[buffer] is None or buffer in seen or passed) and (self._callers.as_branch or not passed):
+            if (self._storage.of[buffer] is None or buffer in seen or passed) and (
+                self._callers.as_branch or not passed
+            ):
                 size = own_bytes(shape, self._pointer_bytes)
                 builder.add_buffer(f"result {part}", size, Lifetime.INPUT, space=spaces.index(memory_space(shape)))
             seen.add(buffer)
 
     def _lifetime(self, members: Sequence[int], lives: ParameterLives) -> Lifetime:
         is_result = any(buffer in self._results for buffer in members)
-        place = next((self._storage.parameters[buffer] for buffer in members if buffer in self._storage.parameters), None)
-        if place is None:
+        given = [buffer for buffer in members if buffer in self._storage.parameters]
+        if not given:
             inner = self._callers is not None and self._callers.asynchronously
             return (Lifetime.PERSISTENT if inner else Lifetime.OUTPUT) if is_result else Lifetime.INTERMEDIATE
         if self._callers is None:
-            return Lifetime.DONATED if place in lives.donated and not is_result else Lifetime.INPUT
-        fresh = self._callers.in_loop and place[1] in self._callers.fresh_parts
+            return Lifetime.DONATED if lives.donated.issuperset(given) and not is_result else Lifetime.INPUT
+        _, part = self._storage.parameters[given[0]]
+        fresh = self._callers.in_loop and part in self._callers.fresh_parts
         return Lifetime.INPUT if fresh else Lifetime.PERSISTENT
 
     def _pairs(self, place: int, reads: Mapping[int, None], written: Sequence[int]) -> list[tuple[BufferId, BufferId]]:
-        """Return the pairs of a buffer that is read and one that is written, where the second may overwrite the first."""
+        """Return pairs of a buffer that is read and one that is written and may overwrite it."""
         instruction, positions = self._instructions[place], self._computation.positions
         if not written:
             return []

@@ -1,14 +1,14 @@
 """A module becomes the graph of its entry, with the graphs of what that calls."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lowtide.frameworks.xla.opcodes import is_known
 from lowtide.frameworks.xla.points_to.aliases import donated_parameters, input_output_aliases
 from lowtide.frameworks.xla.points_to.buffers import PointsTo, part_at, points_to
 from lowtide.frameworks.xla.points_to.overwriting import Overwriting
-from lowtide.frameworks.xla.points_to.storage import StorageMap, storage_of
+from lowtide.frameworks.xla.points_to.storage import StorageMap, handed_over, storage_of
 from lowtide.frameworks.xla.reading.callgraph import Callers, inside_out
 from lowtide.frameworks.xla.reading.computation import ComputationReader, ParameterLives, ReadComputation
 from lowtide.frameworks.xla.sizes import POINTER_BYTES, known_dtype, memory_space
@@ -41,11 +41,14 @@ def read_module(module: HloModule, where: str = "the module", *, pointer_bytes: 
     points: dict[str, PointsTo] = {}
     for name in callers:
         points[name] = points_to(module.by_name[name], points)
-    donated = _donated(module, points[module.entry.name])
+    entry = points[module.entry.name]
+    aliases, donated = _aliased(module, entry), _donated(module, entry)
     storage = {
-        name: _storage(module, points[name], callers[name], overwriting, donated if name == module.entry.name else ())
-        for name in callers
+        name: storage_of(points[name], overwriting, state=_state(points[name], callers[name])) for name in callers
     }
+    given = {old for old, _ in aliases} | set(donated)
+    storage[module.entry.name] = storage_of(entry, overwriting, given=given)
+    handed = handed_over(entry, storage[module.entry.name], aliases)
     for name in callers:
         _note_fresh_parts(points[name], storage[name], callers)
     spaces = sorted({0, *(memory_space(buffer.shape) for found in points.values() for buffer in found.buffers)})
@@ -55,28 +58,19 @@ def read_module(module: HloModule, where: str = "the module", *, pointer_bytes: 
         reader = ComputationReader(
             points[name], storage[name], overwriting, read, None if is_entry else callers[name], pointer_bytes
         )
-        gone = ParameterLives(donated=frozenset(storage[name].parameters[old] for old in donated if is_entry))
-        read[name] = reader.read(spaces, gone, _notes(module, callers) if is_entry else ())
+        lives = (
+            ParameterLives(donated=frozenset({*handed, *donated}), handed_over=handed) if is_entry else ParameterLives()
+        )
+        read[name] = reader.read(spaces, lives, _notes(module, callers) if is_entry else ())
     return ReadModule(module=module, computations=read)
 
 
-def _storage(
-    module: HloModule,
-    points: PointsTo,
-    callers: Callers,
-    overwriting: Overwriting,
-    donated: Sequence[int],
-) -> StorageMap:
-    parameters = points.parameter_parts()
-    if points.computation is module.entry:
-        return storage_of(
-            points, overwriting, pinned=True, wished=_aliased(module, points), may_overwrite=donated
-        )
-    wished: list[tuple[int, int]] = []
-    state = parameters.get(0, [])
-    if callers.as_body and callers.in_loop and len(state) == len(points.result):
-        wished = [(old, new) for old, new in zip(state, points.result, strict=True) if old != new]
-    return storage_of(points, overwriting, pinned=True, wished=wished)
+def _state(points: PointsTo, callers: Callers) -> list[tuple[int, int]]:
+    """Return the parts of a loop's state that its body changes: what it is given, and what it makes of that."""
+    before = points.parameter_parts().get(0, [])
+    if not (callers.as_body and callers.in_loop) or len(before) != len(points.result):
+        return []
+    return [(old, new) for old, new in zip(before, points.result, strict=True) if old != new]
 
 
 def _aliased(module: HloModule, points: PointsTo) -> list[tuple[int, int]]:

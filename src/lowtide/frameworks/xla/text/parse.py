@@ -105,7 +105,7 @@ def _checked(module: HloModule, where: str) -> HloModule:
     if not entries:
         if len(module.computations) > 1:
             raise MalformedInputError(f"{where}: no computation is marked ENTRY; mark the one to run")
-        module = replace(module, computations=(replace(module.computations[0], is_entry=True),))
+        module = replace(module, computations=tuple(replace(only, is_entry=True) for only in module.computations))
     for computation in module.computations:
         _check_names(module, computation, f"{where}: computation {computation.name!r}")
     return module
