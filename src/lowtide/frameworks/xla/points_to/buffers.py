@@ -80,7 +80,7 @@ def points_to(computation: Computation, callees: Mapping[str, PointsTo]) -> Poin
         if instruction.opcode in VIEWS and operands:
             path = found.paths[operands[0]]
             if instruction.opcode == "get-tuple-element":
-                path |= {found.parts[operands[0]][0]}
+                path |= _table_read(found, operands[0])
         old = _old_parts(found, instruction, operands, callees)
         shape = instruction.shape
         if len(old) != len(shape.parts):
@@ -133,6 +133,16 @@ def _element(found: PointsTo, instruction: Instruction, operand: int) -> Parts:
     if not index.isdecimal() or len(index) > 9 or int(index) >= len(shape.elements):
         raise MalformedInputError(f"instruction {instruction.name!r} takes element {index!r}, which there is not")
     return found.parts[operand][shape.starts[int(index)] : shape.starts[int(index) + 1]]
+
+
+def _table_read(found: PointsTo, operand: int) -> frozenset[int]:
+    """Return the table through which elements of a tuple are found.
+
+    It is none where one instruction defines table and elements, so that everybody knows where they lie.
+    """
+    table, *elements = found.parts[operand]
+    definers = {found.buffers[element].definer for element in elements}
+    return frozenset() if definers <= {found.buffers[table].definer} else frozenset((table,))
 
 
 def _called(
