@@ -46,6 +46,8 @@ def own_bytes(shape: HloShape, pointer_bytes: int = POINTER_BYTES) -> int:
 
 def memory_space(shape: HloShape) -> int:
     """Return the number of the memory space that a layout names, 0 where it names none."""
+    if "S(" not in shape.layout:
+        return 0
     return _number(layout_settings(shape).get("S"), 0)
 
 

@@ -38,6 +38,8 @@ def _check_same(computation: Computation, original: Computation) -> None:
         raise VerificationError(f"computation {computation.name!r}: instruction {name!r} is in one of the modules only")
     for name, place in computation.positions.items():
         now, before = computation.instructions[place], original.instructions[original.positions[name]]
+        if now is before:
+            continue
         same = (now.opcode, now.shape_text, now.operands, set(now.control_predecessors)) == (
             before.opcode,
             before.shape_text,

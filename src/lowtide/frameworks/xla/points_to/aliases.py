@@ -25,7 +25,8 @@ def donated_parameters(module: HloModule) -> list[tuple[int, Index]]:
 
 def output_operand_aliases(instruction: Instruction) -> list[tuple[Index, int, Index]]:
     """Return what a fusion or custom call says of its results: (index in the result, operand, index in that)."""
-    return _aliases(instruction.attribute("output_to_operand_aliasing") or "")
+    text = instruction.attribute("output_to_operand_aliasing")
+    return _aliases(text) if text else []
 
 
 def _aliases(text: str) -> list[tuple[Index, int, Index]]:

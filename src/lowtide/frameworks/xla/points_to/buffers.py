@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from lowtide.errors import MalformedInputError
 from lowtide.frameworks.xla.opcodes import VIEWS, ends, starts
@@ -15,8 +16,10 @@ Parts = list[int]
 """For each part of a shape, the logical buffer that it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogicalBuffer:
+_NO_TABLES: frozenset[int] = frozenset()
+
+
+class LogicalBuffer(NamedTuple):
     """An array, or a tuple's table of pointers, as one instruction defines it."""
 
     definer: int
@@ -36,6 +39,8 @@ class PointsTo:
     """Per instruction, the logical buffer of each part of its value."""
     paths: list[frozenset[int]] = field(default_factory=list[frozenset[int]])
     """Per instruction that is a view, the tables that are read to come to its value."""
+    reads: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+    """Per instruction, the buffers that it needs, in the order of its operands."""
     shared: dict[tuple[int, int], None] = field(default_factory=dict[tuple[int, int], None])
     """Pairs of a buffer and one that its instruction makes in the same place: a loop's state, an operand's alias."""
 
@@ -54,16 +59,6 @@ class PointsTo:
                 found[int(instruction.operand_text)] = parts
         return found
 
-    def reads(self, place: int) -> dict[int, None]:
-        """Return the buffers that an instruction needs, in the order of its operands."""
-        instruction, positions = self.computation.instructions[place], self.computation.positions
-        found: dict[int, None] = {}
-        for name in instruction.operands:
-            operand = positions[name]
-            found.update(dict.fromkeys(self.parts[operand]))
-            found.update(dict.fromkeys(sorted(self.paths[operand])))
-        return found
-
 
 def points_to(computation: Computation, callees: Mapping[str, PointsTo]) -> PointsTo:
     """Find the logical buffers of a computation; `callees` holds those of the computations that it calls.
@@ -75,7 +70,7 @@ def points_to(computation: Computation, callees: Mapping[str, PointsTo]) -> Poin
     """
     found = PointsTo(computation)
     for place, instruction in enumerate(computation.instructions):
-        path: frozenset[int] = frozenset()
+        path: frozenset[int] = _NO_TABLES
         operands = [computation.positions[name] for name in instruction.operands]
         if instruction.opcode in VIEWS and operands:
             path = found.paths[operands[0]]
@@ -95,6 +90,8 @@ def points_to(computation: Computation, callees: Mapping[str, PointsTo]) -> Poin
             parts.append(len(found.buffers) - 1 if known is None else known)
         found.parts.append(parts)
         found.paths.append(path)
+        needed = [buffer for operand in operands for buffer in (*found.parts[operand], *sorted(found.paths[operand]))]
+        found.reads.append(tuple(dict.fromkeys(needed)))
         _record_sharing(found, instruction, place, operands)
     return found
 
@@ -142,7 +139,7 @@ def _table_read(found: PointsTo, operand: int) -> frozenset[int]:
     """
     table, *elements = found.parts[operand]
     definers = {found.buffers[element].definer for element in elements}
-    return frozenset() if definers <= {found.buffers[table].definer} else frozenset((table,))
+    return _NO_TABLES if definers <= {found.buffers[table].definer} else frozenset((table,))
 
 
 def _called(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from lowtide.frameworks.xla.opcodes import FREE, VIEWS
 from lowtide.frameworks.xla.points_to.buffers import PointsTo
@@ -18,8 +19,7 @@ from lowtide.frameworks.xla.sizes import memory_space, own_bytes
 _BEFORE = -1
 
 
-@dataclass(frozen=True, slots=True)
-class _Life:
+class _Life(NamedTuple):
     """A logical buffer from the instruction that defines it to the last one that needs it."""
 
     first: int
@@ -103,7 +103,7 @@ def _lives(points: PointsTo) -> tuple[list[_Life], dict[int, tuple[int, int]], s
     last = [buffer.definer for buffer in points.buffers]
     for place, instruction in enumerate(instructions):
         if instruction.opcode not in FREE and instruction.opcode not in VIEWS:
-            for buffer in points.reads(place):
+            for buffer in points.reads[place]:
                 last[buffer] = place
     for buffer in points.result:
         last[buffer] = len(instructions)

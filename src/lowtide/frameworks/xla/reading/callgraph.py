@@ -34,7 +34,7 @@ def scheduled_callees(instruction: Instruction) -> tuple[str, ...]:
     Fusions, reductions, sorts, custom calls and their like run theirs within the loops of one kernel: what those hold
     is in registers, and their order is the compiler's.
     """
-    if instruction.opcode in CONTROL_FLOW or _runs_computation(instruction):
+    if instruction.callees and (instruction.opcode in CONTROL_FLOW or _runs_computation(instruction)):
         return tuple(dict.fromkeys(name for names in instruction.callees.values() for name in names))
     return ()
 

@@ -68,16 +68,15 @@ class ComputationReader:
         self._results = frozenset(points.result)
         self._buffers: dict[int, BufferId] = {}
 
-    def read(self, spaces: Sequence[int], lives: ParameterLives, notes: Sequence[str]) -> ReadComputation:
-        """Return the graph, in the memory spaces of these numbers, the first of them 0. O(n + parts)."""
-        builder = GraphBuilder(self._computation.name)
+    def read(self, name: str, spaces: Sequence[int], lives: ParameterLives, notes: Sequence[str]) -> ReadComputation:
+        """Return the graph under a name, in the memory spaces of these numbers, the first of them 0. O(n + parts)."""
+        builder = GraphBuilder(name)
         for number in spaces:
             builder.add_space(space_name(number))
         existing = self._add_buffers(builder, spaces, lives)
-        for name in dict.fromkeys(
-            name for instruction in self._instructions for name in scheduled_callees(instruction)
-        ):
-            builder.add_subgraph(name, self._callees[name].graph)
+        called_names = [callee for instruction in self._instructions for callee in scheduled_callees(instruction)]
+        for callee in dict.fromkeys(called_names):
+            builder.add_subgraph(callee, self._callees[callee].graph)
         places: list[int] = []
         effects: dict[str, Effects] = {}
         waiting = Waiting(self._computation)
@@ -91,7 +90,7 @@ class ComputationReader:
             called = scheduled_callees(instruction)
             own = effects_of(instruction, {name: self._callees[name].effects for name in called})
             effects[instruction.name] = own
-            reads = self._points.reads(place)
+            reads = self._points.reads[place]
             defined = dict.fromkeys(self._defined.get(place, ()))
             written = [storage for storage in defined if storage not in existing]
             existing.update(written)
@@ -108,7 +107,7 @@ class ComputationReader:
                 writes=self._ids(written),
                 mutates=self._ids(storage for storage in defined if storage not in written),
                 after=sorted(set(after)),
-                in_place=self._pairs(place, reads, written),
+                in_place=self._pairs(place, written),
                 scratch_bytes=self._storage.swapped_bytes if place == last else 0,
                 pure=own.pure,
                 ordered=own.ordered,
@@ -170,7 +169,7 @@ class ComputationReader:
         fresh = self._callers.in_loop and part in self._callers.fresh_parts
         return Lifetime.INPUT if fresh else Lifetime.PERSISTENT
 
-    def _pairs(self, place: int, reads: Mapping[int, None], written: Sequence[int]) -> list[tuple[BufferId, BufferId]]:
+    def _pairs(self, place: int, written: Sequence[int]) -> list[tuple[BufferId, BufferId]]:
         """Return pairs of a buffer that is read and one that is written and may overwrite it."""
         instruction, positions = self._instructions[place], self._computation.positions
         if not written:

@@ -43,11 +43,11 @@ def read_module(module: HloModule, where: str = "the module", *, pointer_bytes: 
         points[name] = points_to(module.by_name[name], points)
     entry = points[module.entry.name]
     aliases, donated = _aliased(module, entry), _donated(module, entry)
-    storage = {
-        name: storage_of(points[name], overwriting, state=_state(points[name], callers[name])) for name in callers
-    }
     given = {old for old, _ in aliases} | set(donated)
-    storage[module.entry.name] = storage_of(entry, overwriting, given=given)
+    storage = {
+        name: storage_of(found, overwriting, state=_state(found, callers[name]), given=given if found is entry else ())
+        for name, found in points.items()
+    }
     handed = handed_over(entry, storage[module.entry.name], aliases)
     for name in callers:
         _note_fresh_parts(points[name], storage[name], callers)
@@ -61,7 +61,9 @@ def read_module(module: HloModule, where: str = "the module", *, pointer_bytes: 
         lives = (
             ParameterLives(donated=frozenset({*handed, *donated}), handed_over=handed) if is_entry else ParameterLives()
         )
-        read[name] = reader.read(spaces, lives, _notes(module, callers) if is_entry else ())
+        read[name] = reader.read(
+            module.name if is_entry else name, spaces, lives, _notes(module, callers) if is_entry else ()
+        )
     return ReadModule(module=module, computations=read)
 
 

@@ -15,6 +15,8 @@ from lowtide.frameworks.xla.text.module import Computation, HloModule
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _BLANK_OR_COMMENT = re.compile(r"\s*(?://[^\n]*|/\*.*\*/\s*)?\s*$")
 _OPENING = re.compile(r"\s*(ENTRY\s+)?%?([A-Za-z_][\w.\-~]*)\s*(?:\(.*\)\s*->.*)?\{\s*(?://[^\n]*)?$", re.DOTALL)
+_LONGEST_OPENING = 64
+"""Lines over which the parameters of a computation may be spread."""
 _CLOSING = re.compile(r"\s*\}\s*(?:[,/].*)?$", re.DOTALL)
 
 
@@ -45,16 +47,14 @@ def parse_module(text: str, where: str = "the HLO text") -> HloModule:
 
 
 def _opening_of(pending: list[str]) -> re.Match[str] | None:
-    """Return how a computation begins in the last line or, written in several, in the last ones."""
-    found = _OPENING.match(pending[-1])
-    if found is not None:
-        return found
-    tail: list[str] = []
-    for line in reversed(pending[-64:]):
-        if not line.strip():
-            break
-        tail.insert(0, line)
-    return _OPENING.match("".join(tail)) if len(tail) > 1 and "HloModule" not in tail[0] else None
+    """Return how a computation begins in the last line or, written in several, in the last few."""
+    tail = ""
+    for line in reversed(pending[-_LONGEST_OPENING:]):
+        tail = line + tail
+        found = _OPENING.match(tail)
+        if found is not None or not line.strip():
+            return found
+    return None
 
 
 def _computation(opening: str, found: re.Match[str], lines: Iterator[str], where: str) -> Computation:

@@ -62,8 +62,8 @@ def _in_order(computation: Computation, order: Sequence[int]) -> Computation:
 
 
 def _marked_root(instruction: Instruction) -> Instruction:
-    name = re.compile(rf"(?<=[\s]|^)(?=%?{re.escape(instruction.name)}\s*=)", re.MULTILINE)
-    text = name.sub("ROOT ", instruction.text, count=1)
+    name = re.compile(rf"^(\s*)(%?{re.escape(instruction.name)}\s*=)", re.MULTILINE)
+    text = name.sub(r"\1ROOT \2", instruction.text, count=1)
     return replace(instruction, is_root=True, text=text, operands_end=instruction.operands_end + len("ROOT "))
 
 
