@@ -48,11 +48,14 @@ def storage_of(
 ) -> StorageMap:
     """Find which logical buffers lie in one place. O(n + parts log parts).
 
-    `state` are pairs of a parameter's buffer and of the one that a loop's body makes of it, which shall lie there.
-    `given` are buffers of parameters that may be overwritten, too; all others are the caller's.
+    `state` are pairs of a parameter's buffer and one of the result that shall lie there in the end: the state of a
+    loop, or what an entry returns in the storage of its parameters. They are one where the instruction that makes the
+    second overwrites the first; where time passes in between, the storage is free for others (`handed_over`). `given`
+    are buffers of parameters that may be overwritten, too; all others are the caller's.
     """
     lives, parameters, constants = _lives(points)
     held = parameters.keys() - {old for old, _ in state} - set(given)
+    last = {life.buffer: life.last for life in lives}
     groups = {life.buffer: [life] for life in lives if life.buffer not in constants}
     of: list[int | None] = [None if life.buffer in constants else life.buffer for life in lives]
 
@@ -71,15 +74,15 @@ def storage_of(
         merge(old, new)
     results = Counter(points.result)
     for old, new in state:
-        if results[new] == 1:
+        if results[new] == 1 and last[old] == points.buffers[new].definer:
             merge(old, new)
     return StorageMap(of, parameters, _swapped(points, state, parameters))
 
 
-def handed_over(points: PointsTo, storage: StorageMap, aliases: Iterable[tuple[int, int]]) -> dict[int, int]:
+def handed_over(points: PointsTo, storage: StorageMap, state: Iterable[tuple[int, int]]) -> dict[int, int]:
     """Return which storage of a parameter becomes which of a result, where nothing needs the first any more by then.
 
-    `aliases` are pairs of a parameter's buffer and one of the result. The storage may hold other buffers in between.
+    `state` is that of `storage_of`. The storage may hold other buffers in between.
     """
     lives, _, _ = _lives(points)
     last: dict[int, int] = {}
@@ -88,12 +91,12 @@ def handed_over(points: PointsTo, storage: StorageMap, aliases: Iterable[tuple[i
         if named is not None:
             last[named] = max(last.get(named, _BEFORE), life.last)
     found: dict[int, int] = {}
-    for old, new in aliases:
+    for old, new in state:
         one, other = storage.of[old], storage.of[new]
         if one is None or other is None or one == other or other in storage.parameters or other in found.values():
             continue
         same_size = own_bytes(points.buffers[old].shape) == own_bytes(points.buffers[new].shape)
-        if same_size and last[one] <= points.buffers[other].definer:
+        if same_size and last[one] < points.buffers[other].definer:
             found[one] = other
     return found
 

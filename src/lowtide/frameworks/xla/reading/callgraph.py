@@ -19,8 +19,8 @@ class Callers:
     as_branch: bool = False
     as_call: bool = False
     asynchronously: bool = False
-    fresh_parts: set[int] = field(default_factory=set[int])
-    """Parts of its state that a loop which calls it allocates itself."""
+    changed_parts: set[int] = field(default_factory=set[int])
+    """Parts of its state that a loop which calls it changes, so that they count as the loop's result."""
 
     @property
     def in_loop(self) -> bool:

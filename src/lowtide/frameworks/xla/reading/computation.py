@@ -31,7 +31,7 @@ class ReadComputation:
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterLives:
-    """What becomes of the parameters of an entry."""
+    """What becomes of the parameters of an entry, or of a loop's state."""
 
     donated: frozenset[int] = frozenset()
     """Logical buffers that the caller gives away."""
@@ -163,11 +163,14 @@ class ComputationReader:
         if not given:
             inner = self._callers is not None and self._callers.asynchronously
             return (Lifetime.PERSISTENT if inner else Lifetime.OUTPUT) if is_result else Lifetime.INTERMEDIATE
+        if lives.donated.issuperset(given) and not is_result:
+            return Lifetime.DONATED
         if self._callers is None:
-            return Lifetime.DONATED if lives.donated.issuperset(given) and not is_result else Lifetime.INPUT
-        _, part = self._storage.parameters[given[0]]
-        fresh = self._callers.in_loop and part in self._callers.fresh_parts
-        return Lifetime.INPUT if fresh else Lifetime.PERSISTENT
+            return Lifetime.INPUT
+        changed = self._callers.in_loop and any(
+            self._storage.parameters[buffer][1] in self._callers.changed_parts for buffer in given
+        )
+        return Lifetime.INPUT if changed else Lifetime.PERSISTENT
 
     def _pairs(self, place: int, written: Sequence[int]) -> list[tuple[BufferId, BufferId]]:
         """Return pairs of a buffer that is read and one that is written and may overwrite it."""

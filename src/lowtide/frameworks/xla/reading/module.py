@@ -8,8 +8,8 @@ from lowtide.frameworks.xla.opcodes import is_known
 from lowtide.frameworks.xla.points_to.aliases import donated_parameters, input_output_aliases
 from lowtide.frameworks.xla.points_to.buffers import PointsTo, part_at, points_to
 from lowtide.frameworks.xla.points_to.overwriting import Overwriting
-from lowtide.frameworks.xla.points_to.storage import StorageMap, handed_over, storage_of
-from lowtide.frameworks.xla.reading.callgraph import Callers, inside_out
+from lowtide.frameworks.xla.points_to.storage import handed_over, storage_of
+from lowtide.frameworks.xla.reading.callgraph import Callers, inside_out, scheduled_callees
 from lowtide.frameworks.xla.reading.computation import ComputationReader, ParameterLives, ReadComputation
 from lowtide.frameworks.xla.sizes import POINTER_BYTES, known_dtype, memory_space
 from lowtide.frameworks.xla.text.module import HloModule
@@ -41,29 +41,26 @@ def read_module(module: HloModule, where: str = "the module", *, pointer_bytes: 
     points: dict[str, PointsTo] = {}
     for name in callers:
         points[name] = points_to(module.by_name[name], points)
-    entry = points[module.entry.name]
-    aliases, donated = _aliased(module, entry), _donated(module, entry)
-    given = {old for old, _ in aliases} | set(donated)
+    _note_changed_parts(module, points, callers)
+    entry = module.entry.name
+    state = {name: _state(points[name], callers[name]) for name in callers}
+    state[entry] = _aliased(module, points[entry])
+    given = {old for old, _ in state[entry]}.union(donated := _donated(module, points[entry]))
     storage = {
-        name: storage_of(found, overwriting, state=_state(found, callers[name]), given=given if found is entry else ())
+        name: storage_of(found, overwriting, state=state[name], given=given if name == entry else ())
         for name, found in points.items()
     }
-    handed = handed_over(entry, storage[module.entry.name], aliases)
-    for name in callers:
-        _note_fresh_parts(points[name], storage[name], callers)
     spaces = sorted({0, *(memory_space(buffer.shape) for found in points.values() for buffer in found.buffers)})
     read: dict[str, ReadComputation] = {}
     for name in callers:
-        is_entry = name == module.entry.name
+        is_entry = name == entry
+        handed = handed_over(points[name], storage[name], state[name])
+        lives = ParameterLives(donated=frozenset({*handed, *(donated if is_entry else ())}), handed_over=handed)
         reader = ComputationReader(
             points[name], storage[name], overwriting, read, None if is_entry else callers[name], pointer_bytes
         )
-        lives = (
-            ParameterLives(donated=frozenset({*handed, *donated}), handed_over=handed) if is_entry else ParameterLives()
-        )
-        read[name] = reader.read(
-            module.name if is_entry else name, spaces, lives, _notes(module, callers) if is_entry else ()
-        )
+        notes = _notes(module, callers) if is_entry else ()
+        read[name] = reader.read(module.name if is_entry else name, spaces, lives, notes)
     return ReadModule(module=module, computations=read)
 
 
@@ -100,20 +97,15 @@ def _parameter_part(points: PointsTo, number: int, index: tuple[int, ...]) -> in
     return None if part is None else parts[part]
 
 
-def _note_fresh_parts(points: PointsTo, storage: StorageMap, callers: Mapping[str, Callers]) -> None:
-    """Note, with what they call, which parts of their state loops allocate themselves."""
-    for place, instruction in enumerate(points.computation.instructions):
-        if instruction.opcode != "while":
-            continue
-        fresh = {part for part, buffer in enumerate(points.parts[place]) if _allocates(points, storage, place, buffer)}
-        for names in instruction.callees.values():
-            for name in names:
-                callers[name].fresh_parts |= fresh
-
-
-def _allocates(points: PointsTo, storage: StorageMap, place: int, buffer: int) -> bool:
-    named = storage.of[buffer]
-    return named is not None and points.buffers[named].definer == place
+def _note_changed_parts(module: HloModule, points: Mapping[str, PointsTo], callers: Mapping[str, Callers]) -> None:
+    """Note, with the conditions and bodies of loops, which parts of the state a round of the loop changes."""
+    for name in callers:
+        for place, instruction in enumerate(module.by_name[name].instructions):
+            if instruction.opcode == "while":
+                parts, buffers = points[name].parts[place], points[name].buffers
+                changed = {part for part, buffer in enumerate(parts) if buffers[buffer].definer == place}
+                for inner in scheduled_callees(instruction):
+                    callers[inner].changed_parts |= changed
 
 
 def _notes(module: HloModule, names: Mapping[str, Callers]) -> list[str]:
