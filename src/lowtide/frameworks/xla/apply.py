@@ -51,7 +51,10 @@ def with_order_as_control_edges(read: ReadModule, plan: Plan) -> HloModule:
 
 
 def planned_orders(read: ReadModule, plan: Plan) -> dict[str, list[OpId]]:
-    """Return the order of every computation that a plan orders, by name; see `scheduled` for the errors."""
+    """Return the order of every computation that runs as a program, by name: the plan's, or that of the text.
+
+    The errors are those of `scheduled`.
+    """
     verify(read.graph, plan, check_capacity=False)
     plans: dict[str, Plan] = {read.module.entry.name: plan}
     waiting = [plan]
@@ -61,7 +64,7 @@ def planned_orders(read: ReadModule, plan: Plan) -> dict[str, list[OpId]]:
                 waiting.append(inner)
             elif list(plans[name].order()) != list(inner.order()):
                 raise PlanError(f"the plan has two orders for computation {name!r}, which has one place in the text")
-    orders: dict[str, list[OpId]] = {}
+    orders = {name: list(range(computation.graph.n_ops)) for name, computation in read.computations.items()}
     for name, inner in plans.items():
         order = inner.order().tolist()
         if sorted(order) != list(range(read.computations[name].graph.n_ops)):

@@ -31,7 +31,7 @@ class XlaModel(OrderOnly):
         if dims:
             raise UsageError("an HLO module has sizes already, there is no dimension to bind; leave out --dim (dims)")
         loaded = load_module(source)
-        self._assignment = loaded.assignment
+        self._allocations = loaded.allocations
         try:
             self._read = read_module(loaded.module, loaded.where)
         except GraphError as error:

@@ -7,7 +7,8 @@ from typing import Any
 from lowtide.errors import MalformedInputError, UnsupportedError, UsageError
 from lowtide.files import read_bytes
 from lowtide.frameworks.content import is_hlo_proto, is_hlo_text, is_mlir
-from lowtide.frameworks.wire import BYTES, fields
+from lowtide.frameworks.wire import fields
+from lowtide.frameworks.xla.assignment.proto import Allocation, instruction_numbers, read_assignment
 from lowtide.frameworks.xla.loading.jaxlib import text_of_mlir, text_of_module, text_of_proto
 from lowtide.frameworks.xla.text.module import HloModule
 from lowtide.frameworks.xla.text.parse import parse_module
@@ -23,8 +24,8 @@ class Loaded:
     module: HloModule
     where: str
     """What messages call it."""
-    assignment: bytes | None = None
-    """A serialized BufferAssignmentProto: what XLA reserved for the module; None where nobody said."""
+    allocations: tuple[Allocation, ...] = ()
+    """What XLA reserved for the module; empty where nobody said."""
 
 
 def load_module(source: Any) -> Loaded:
@@ -56,12 +57,12 @@ def read_content(content: bytes, where: str) -> Loaded:
     if is_mlir(content):
         return Loaded(module=parse_module(text_of_mlir(content, where), where), where=where)
     if is_hlo_proto(content):
-        found = {number: value for number, wire, value in fields(content) if wire == BYTES}
+        found = {number: value for number, _, value in fields(content) if isinstance(value, bytes)}
         inner, assignment = found.get(_HLO_MODULE, b""), found.get(_BUFFER_ASSIGNMENT)
-        whole = isinstance(inner, bytes) and is_hlo_proto(inner)
-        text = text_of_proto(inner if whole and isinstance(inner, bytes) else content, where)
-        reserved = assignment if whole and isinstance(assignment, bytes) else None
-        return Loaded(module=parse_module(text, where), where=where, assignment=reserved)
+        if not is_hlo_proto(inner):  # a bare HloModuleProto
+            inner, assignment = content, None
+        module = parse_module(text_of_proto(inner, where), where)
+        return Loaded(module=module, where=where, allocations=_allocations(assignment, inner, where))
     raise MalformedInputError(f"{where}: this is neither HLO text nor an HloProto nor StableHLO; is it cut off?")
 
 
@@ -71,8 +72,13 @@ def _executable(source: Any) -> Loaded:
         raise UnsupportedError(f"the executable has {len(modules)} modules; give one of its hlo_modules()")
     where = f"the executable of module {modules[0].name!r}"
     stats = source.get_compiled_memory_stats() if hasattr(source, "get_compiled_memory_stats") else None
-    assignment = getattr(stats, "serialized_buffer_assignment_proto", None) or None
-    return Loaded(module=parse_module(text_of_module(modules[0]), where), where=where, assignment=assignment)
+    assignment = getattr(stats, "serialized_buffer_assignment_proto", None)
+    allocations = _allocations(assignment, modules[0].as_serialized_hlo_module_proto(), where)
+    return Loaded(module=parse_module(text_of_module(modules[0]), where), where=where, allocations=allocations)
+
+
+def _allocations(assignment: bytes | None, module: bytes, where: str) -> tuple[Allocation, ...]:
+    return read_assignment(assignment, instruction_numbers(module), where) if assignment else ()
 
 
 def _decoded(content: bytes, where: str) -> str:
