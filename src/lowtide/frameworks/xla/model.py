@@ -6,7 +6,9 @@ from typing import Any
 
 from lowtide.errors import GraphError, UsageError
 from lowtide.files import write_bytes
+from lowtide.frameworks.model import Reserved
 from lowtide.frameworks.order_only import OrderOnly
+from lowtide.frameworks.xla.against_assignment import against_assignment
 from lowtide.frameworks.xla.apply import scheduled
 from lowtide.frameworks.xla.loading.load import load_module
 from lowtide.frameworks.xla.reading.module import ReadModule, read_module
@@ -47,6 +49,10 @@ class XlaModel(OrderOnly):
     def read(self) -> ReadModule:
         """The module with the graphs of its computations, and the way back from ops to instructions."""
         return self._read
+
+    def reserved(self) -> Reserved | None:
+        """Return what XLA reserved for the module beside the model's peak; None where no buffer assignment is known."""
+        return against_assignment(self._read, self._allocations) if self._allocations else None
 
     def apply(self, plan: Plan) -> HloModule:
         """Return the module in the plan's order, marked as scheduled; see `scheduled`."""

@@ -40,6 +40,8 @@ def load_module(source: Any) -> Loaded:
         return Loaded(module=source, where=f"module {source.name!r}")
     if isinstance(source, str | Path):
         return read_content(read_bytes(Path(source)), str(source))
+    if hasattr(source, "runtime_executable"):  # what jax.stages wraps around one
+        source = source.runtime_executable()
     if hasattr(source, "hlo_modules"):
         return _executable(source)
     if hasattr(source, "get_hlo_module"):  # an XlaComputation
