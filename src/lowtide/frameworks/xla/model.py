@@ -19,8 +19,8 @@ from lowtide.plan import Plan
 class XlaModel(OrderOnly):
     """An HLO module: its instructions can be put into another order. Nothing here can run them.
 
-    Whatever jaxlib compiles, XLA schedules anew; it offers no way to run a module in the order of its text, so that
-    nothing could be measured of a plan.
+    jaxlib compiles StableHLO only, which has neither an order nor control edges, and XLA schedules it anew: a module
+    cannot be run in the order of its text, so that nothing could be measured of a plan.
     """
 
     file_endings: tuple[str, ...] = (".hlo", ".txt")
