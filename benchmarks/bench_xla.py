@@ -76,8 +76,8 @@ def large_row() -> str:
         used, seconds, peak = map(float, run.stdout.split())
         verify_schedule(parse_module(out.read_text(encoding="utf-8")), module)
     return (
-        f"{count:,} instructions read, planned and written: {used:.1f} s of processor time, {seconds:.1f} s by the clock "
-        f"of a machine that others use, too; {peak / 2**20:,.0f} MiB resident at most."
+        f"{count:,} instructions read, planned and written: {used:.1f} s of processor time, {seconds:.1f} s by the "
+        f"clock of a machine that others use, too; {peak / 2**20:,.0f} MiB resident at most."
     )
 
 
