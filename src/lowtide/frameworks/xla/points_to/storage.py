@@ -4,7 +4,6 @@ XLA decides the same with its alias analysis, and inserts copies first where a v
 Here, a buffer that is still needed when it would be overwritten keeps its storage, and the new one gets its own.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -72,9 +71,8 @@ def storage_of(
 
     for old, new in points.shared:
         merge(old, new)
-    results = Counter(points.result)
     for old, new in state:
-        if results[new] == 1 and last[old] == points.buffers[new].definer:
+        if last[old] == points.buffers[new].definer:
             merge(old, new)
     return StorageMap(of, parameters, _swapped(points, state, parameters))
 

@@ -27,6 +27,8 @@ class ReadComputation:
     buffers: Mapping[int, BufferId]
     """The graph's buffer for each logical buffer that names a storage."""
     effects: Effects
+    handed_over: Mapping[int, int]
+    """Which storage of a parameter becomes which of a result, later on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +125,7 @@ class ComputationReader:
             places=places,
             buffers=self._buffers,
             effects=together(effects),
+            handed_over=lives.handed_over,
         )
 
     def _add_buffers(self, builder: GraphBuilder, spaces: Sequence[int], lives: ParameterLives) -> set[int]:
