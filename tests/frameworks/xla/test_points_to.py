@@ -197,6 +197,37 @@ ENTRY main {
     assert _buffer(read, "first") == _buffer(read, "b")
 
 
+CALLED_LOOP = """
+body {
+  s = f32[8] parameter(0)
+  ROOT n = f32[8] negate(s)
+}
+cond {
+  s = f32[8] parameter(0)
+  ROOT more = pred[] custom-call(s)
+}
+runs {
+  s = f32[8] parameter(0)
+  ROOT w = f32[8] while(s), condition=cond, body=body
+}
+ENTRY main {
+  a = f32[8] parameter(0)
+  x = f32[8] abs(a)
+  done = f32[8] call(x), to_apply=runs
+  ROOT out = f32[8] add(done, %OTHER%)
+}
+"""
+
+
+def test_a_call_overwrites_an_operand_that_its_callee_returns_changed_unless_somebody_needs_it() -> None:
+    dying = read_text(CALLED_LOOP.replace("%OTHER%", "a"))
+    kept = read_text(CALLED_LOOP.replace("%OTHER%", "x"))
+    assert _storage(dying.computations["main"], "done") == _storage(dying.computations["main"], "x")
+    assert _storage(kept.computations["main"], "done") != _storage(kept.computations["main"], "x")
+    peaks = [make_candidate("given", read.graph, in_place=True).plan.peak_bytes["device"] for read in (dying, kept)]
+    assert peaks == [32 + 32 + 1, 32 + 32 + 32 + 1]
+
+
 def test_what_starts_holds_its_operands_until_what_ends_gives_the_result() -> None:
     read = read_text("""
 ENTRY main {

@@ -112,7 +112,10 @@ def random_module(seed: int) -> str:
 
     def loop(names: list[str], body: str, prefix: str) -> list[str]:
         lines = [f"{prefix}i = {state} tuple({', '.join(draw.choices(names, k=size))})"]
-        lines.append(f"{prefix} = {state} while({prefix}i), condition=cond, body={body}")
+        if draw.random() < 0.3:
+            lines.append(f"{prefix} = {state} call({prefix}i), to_apply=runs_{body}")
+        else:
+            lines.append(f"{prefix} = {state} while({prefix}i), condition=cond, body={body}")
         lines += [f"{prefix}{k} = f32[8] get-tuple-element({prefix}), index={k}" for k in range(size)]
         names += [f"{prefix}{k}" for k in range(size)]
         return lines
@@ -122,7 +125,10 @@ def random_module(seed: int) -> str:
     head = "HloModule random" + (", input_output_alias={ {0}: (0, {}, may-alias) }" if aliased else "")
     lines = [head, "second {", "p = f32[8] parameter(0)", "ROOT q = f32[8] parameter(1)", "}"]
     lines += ["cond {", f"s = {state} parameter(0)", "ROOT more = pred[] custom-call(s)", "}"]
-    lines += looped("inner", None) + looped("outer", "inner")
+    for body, inside in (("inner", None), ("outer", "inner")):
+        lines += looped(body, inside)
+        lines += [f"runs_{body} {{", f"s = {state} parameter(0)"]
+        lines += [f"ROOT w = {state} while(s), condition=cond, body={body}", "}"]
     lines += ["ENTRY main {", "p = f32[8] parameter(0)", "q = f32[8] parameter(1)", "c = f32[8] constant({...})"]
     lines += steps([*names, "c"], 1, "u") + steps(names, draw.randint(1, 5), "a")
     lines += loop(names, draw.choice(["inner", "outer"]), "v") + steps(names, draw.randint(0, 5), "b")

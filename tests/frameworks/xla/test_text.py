@@ -60,6 +60,14 @@ def test_comments_line_breaks_and_strings_that_look_like_code_are_kept_and_seen_
     assert [instruction.operands for instruction in module.entry.instructions] == [(), (), ("p", "c")]
 
 
+def test_a_header_may_be_written_in_several_lines() -> None:
+    text = "  HloModule m, is_scheduled=true, input_output_alias={\n { {}: (0, {}, must-alias) }\n  }\n\nENTRY e {\n"
+    module = parse_module(f"{text}  p = f32[2] parameter(0)\n  ROOT n = f32[2] negate(p)\n}}\n")
+    assert module.is_scheduled
+    assert "must-alias" in module.attributes["input_output_alias"]
+    assert not remove_schedule(module).is_scheduled
+
+
 def test_instructions_move_with_their_comments_and_attributes() -> None:
     module = parse_module(STRANGE)
     moved = reordered(module, {"main": [1, 0, 2]})

@@ -1,7 +1,7 @@
 """Logical buffers of one computation, and which of them each part of each value is."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -43,6 +43,8 @@ class PointsTo:
     """Per instruction, the buffers that it needs, in the order of its operands."""
     shared: dict[tuple[int, int], None] = field(default_factory=dict[tuple[int, int], None])
     """Pairs of a buffer and one that its instruction makes in the same place: a loop's state, an operand's alias."""
+    returned_in: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Which buffers of the result lie where one of a parameter lay; known once storage is."""
 
     @property
     def result(self) -> Parts:
@@ -92,7 +94,7 @@ def points_to(computation: Computation, callees: Mapping[str, PointsTo]) -> Poin
         found.paths.append(path)
         needed = [buffer for operand in operands for buffer in (*found.parts[operand], *sorted(found.paths[operand]))]
         found.reads.append(tuple(dict.fromkeys(needed)))
-        _record_sharing(found, instruction, place, operands)
+        _record_sharing(found, instruction, place, operands, callees)
     return found
 
 
@@ -151,10 +153,7 @@ def _called(
     if len(names) != 1:
         return new
     callee = callees[names[0]]
-    given: dict[int, int] = {}
-    for number, parts in callee.parameter_parts().items():
-        if number < len(operands) and len(parts) == len(found.parts[operands[number]]):
-            given.update(zip(parts, found.parts[operands[number]], strict=True))
+    given = _given(found, operands, callee)
     return [given.get(part) for part in callee.result] if len(callee.result) == len(new) else new
 
 
@@ -215,19 +214,48 @@ def _alike(one: HloShape, other: HloShape) -> bool:
     )
 
 
-def _record_sharing(found: PointsTo, instruction: Instruction, place: int, operands: list[int]) -> None:
+def _record_sharing(
+    found: PointsTo, instruction: Instruction, place: int, operands: list[int], callees: Mapping[str, PointsTo]
+) -> None:
     parts = found.parts[place]
+    pairs: Iterable[tuple[int, int]] = ()
     if instruction.opcode == "while" and len(operands) == 1:
-        times = Counter(found.parts[operands[0]])  # what stands in a state twice cannot be overwritten for one of them
         pairs = zip(found.parts[operands[0]], parts, strict=True)
-        found.shared.update({(old, new): None for old, new in pairs if old != new and times[old] == 1})
-        return
+    elif instruction.opcode == "call":
+        pairs = _overwritten_by_call(found, instruction, parts, operands, callees)
+    times = Counter(part for operand in operands for part in found.parts[operand]) if pairs else Counter[int]()
+    # what is handed in twice cannot be overwritten for one of the two
+    found.shared.update({(old, new): None for old, new in pairs if old != new and times[old] == 1})
     for output, number, inner in output_operand_aliases(instruction):
         if number < len(operands):
             shape = found.computation.instructions[operands[number]].shape
             old, new = part_at(shape, inner), part_at(instruction.shape, output)
             if old is not None and new is not None:
                 found.shared[found.parts[operands[number]][old], parts[new]] = None
+
+
+def _overwritten_by_call(
+    found: PointsTo, instruction: Instruction, parts: Parts, operands: list[int], callees: Mapping[str, PointsTo]
+) -> list[tuple[int, int]]:
+    """Return the parts of operands that a callee overwrites, with the parts of its result that it leaves there."""
+    names = [name for named in instruction.callees.values() for name in named]
+    callee = callees[names[0]] if len(names) == 1 else None
+    if callee is None or not callee.returned_in or len(callee.result) != len(parts):
+        return []
+    given = _given(found, operands, callee)
+    pairs = [
+        (given.get(callee.returned_in.get(buffer, -1)), new) for buffer, new in zip(callee.result, parts, strict=True)
+    ]
+    return [(old, new) for old, new in pairs if old is not None]
+
+
+def _given(found: PointsTo, operands: list[int], callee: PointsTo) -> dict[int, int]:
+    """Return what a call hands in for each buffer of its callee's parameters."""
+    given: dict[int, int] = {}
+    for number, parts in callee.parameter_parts().items():
+        if number < len(operands) and len(parts) == len(found.parts[operands[number]]):
+            given.update(zip(parts, found.parts[operands[number]], strict=True))
+    return given
 
 
 def part_at(shape: HloShape, index: tuple[int, ...]) -> int | None:

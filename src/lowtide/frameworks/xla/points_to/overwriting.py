@@ -92,7 +92,7 @@ def _keeps_places(computation: Computation, place: int, operands: list[int]) -> 
 def _updates_result(computation: Computation, place: int, operands: list[int]) -> bool:
     """Whether an instruction changes a slice of a parameter that nothing else reads, and is a result."""
     instruction = computation.instructions[place]
-    if instruction.opcode != "dynamic-update-slice" or not operands:
+    if instruction.opcode not in ("dynamic-update-slice", "scatter") or not operands:
         return False
     source = computation.instructions[operands[0]]
     root = computation.instructions[computation.root]

@@ -37,6 +37,11 @@ class StorageMap:
     swapped_bytes: int
     """What a loop's body needs at its end to pass its state on in another order."""
 
+    def returned_in(self, points: PointsTo) -> dict[int, int]:
+        """Return which buffers of the result lie where another one, of a parameter, lay."""
+        found = {buffer: self.of[buffer] for buffer in points.result}
+        return {new: old for new, old in found.items() if old is not None and old != new and old in self.parameters}
+
 
 def storage_of(
     points: PointsTo,
@@ -75,6 +80,17 @@ def storage_of(
         if last[old] == points.buffers[new].definer:
             merge(old, new)
     return StorageMap(of, parameters, _swapped(points, state, parameters))
+
+
+def storage_of_callee(points: PointsTo, overwriting: Overwriting) -> StorageMap:
+    """Find the storage of a computation that is called, which may return its results where its operands lie.
+
+    It overwrites no other operand: whoever calls it could not tell.
+    """
+    parameters = {buffer for parts in points.parameter_parts().values() for buffer in parts}
+    free = storage_of(points, overwriting, given=parameters)
+    returned = {free.of[buffer] for buffer in points.result}
+    return storage_of(points, overwriting, given=[buffer for buffer in parameters if free.of[buffer] in returned])
 
 
 def handed_over(points: PointsTo, storage: StorageMap, state: Iterable[tuple[int, int]]) -> dict[int, int]:

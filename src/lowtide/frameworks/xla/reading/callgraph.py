@@ -23,6 +23,11 @@ class Callers:
     """Parts of its state that a loop which calls it changes, so that they count as the loop's result."""
 
     @property
+    def only_called(self) -> bool:
+        """Whether it is called by calls, and by nothing else."""
+        return self.as_call and not (self.as_body or self.as_condition or self.as_branch or self.asynchronously)
+
+    @property
     def in_loop(self) -> bool:
         """Whether its parameter is the state of a loop, and nothing else."""
         return (self.as_body or self.as_condition) and not (self.as_branch or self.as_call or self.asynchronously)

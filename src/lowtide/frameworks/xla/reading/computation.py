@@ -170,9 +170,11 @@ class ComputationReader:
             return Lifetime.DONATED
         if self._callers is None:
             return Lifetime.INPUT
-        changed = self._callers.in_loop and any(
-            self._storage.parameters[buffer][1] in self._callers.changed_parts for buffer in given
-        )
+        if self._callers.only_called:
+            changed = is_result and len(members) > len(given)  # the caller counts what it is given back in its place
+        else:
+            parts = {self._storage.parameters[buffer][1] for buffer in given}
+            changed = self._callers.in_loop and not parts.isdisjoint(self._callers.changed_parts)
         return Lifetime.INPUT if changed else Lifetime.PERSISTENT
 
     def _pairs(self, place: int, written: Sequence[int]) -> list[tuple[BufferId, BufferId]]:

@@ -8,7 +8,7 @@ from lowtide.frameworks.xla.opcodes import is_known
 from lowtide.frameworks.xla.points_to.aliases import donated_parameters, input_output_aliases
 from lowtide.frameworks.xla.points_to.buffers import PointsTo, part_at, points_to
 from lowtide.frameworks.xla.points_to.overwriting import Overwriting
-from lowtide.frameworks.xla.points_to.storage import handed_over, storage_of
+from lowtide.frameworks.xla.points_to.storage import StorageMap, handed_over, storage_of, storage_of_callee
 from lowtide.frameworks.xla.reading.callgraph import Callers, inside_out, scheduled_callees
 from lowtide.frameworks.xla.reading.computation import ComputationReader, ParameterLives, ReadComputation
 from lowtide.frameworks.xla.sizes import POINTER_BYTES, known_dtype, memory_space
@@ -39,17 +39,23 @@ def read_module(module: HloModule, where: str = "the module", *, pointer_bytes: 
     callers = inside_out(module, where)
     overwriting = Overwriting(module)
     points: dict[str, PointsTo] = {}
-    for name in callers:
-        points[name] = points_to(module.by_name[name], points)
-    _note_changed_parts(module, points, callers)
+    storage: dict[str, StorageMap] = {}
+    state: dict[str, list[tuple[int, int]]] = {}
     entry = module.entry.name
-    state = {name: _state(points[name], callers[name]) for name in callers}
-    state[entry] = _aliased(module, points[entry])
-    given = {old for old, _ in state[entry]}.union(donated := _donated(module, points[entry]))
-    storage = {
-        name: storage_of(found, overwriting, state=state[name], given=given if name == entry else ())
-        for name, found in points.items()
-    }
+    donated: list[int] = []
+    for name in callers:
+        found = points[name] = points_to(module.by_name[name], points)
+        state[name] = _state(found, callers[name])
+        if name == entry:
+            state[name], donated = _aliased(module, found), _donated(module, found)
+            given = {old for old, _ in state[name]}.union(donated)
+            storage[name] = storage_of(found, overwriting, state=state[name], given=given)
+        elif callers[name].only_called:
+            storage[name] = storage_of_callee(found, overwriting)
+            found.returned_in = storage[name].returned_in(found)
+        else:
+            storage[name] = storage_of(found, overwriting, state=state[name])
+    _note_changed_parts(module, points, callers)
     spaces = sorted({0, *(memory_space(buffer.shape) for found in points.values() for buffer in found.buffers)})
     read: dict[str, ReadComputation] = {}
     for name in callers:

@@ -8,7 +8,8 @@ from functools import cached_property
 from lowtide.frameworks.xla.text.instruction import Instruction
 from lowtide.frameworks.xla.text.scan import split_top
 
-_HEADER = re.compile(r"HloModule\s+([^\s,]+)([^\n]*)")
+_HEADER = re.compile(r"HloModule\s+([^\s,]+)((?:[^\n]|\n(?!\s*\n))*)")
+"""The module's line, with those after it up to an empty one."""
 
 
 @dataclass(frozen=True)
