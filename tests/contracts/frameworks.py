@@ -282,6 +282,7 @@ ENTRIES = [
     Entry(name="onnx", make=_onnx, write=_write_onnx, run=_run_onnx),
     Entry(name="torch", make=_torch, write=_write_torch, run=_run_torch, times_single_ops=True, copies_to_host=True),
     Entry(name="caffe2", make=_caffe2, write=_write_caffe2, run=_run_caffe2),
+    Entry(name="xla", make=_xla, write=_write_hlo, run=None),
     Entry(
         name="mesh_tensorflow",
         make=lambda elements: _Interface(Known(elements=elements)),
@@ -290,5 +291,4 @@ ENTRIES = [
         tells_effects=False,
     ),
     Entry(name="inductor_export", make=_inductor_export, write=_write_export, run=None, tells_effects=False),
-    Entry(name="xla", make=_xla, write=_write_hlo, run=None),
 ]
