@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from lowtide.errors import MalformedInputError
 from lowtide.frameworks.xla.loading.load import load_module
 from lowtide.frameworks.xla.points_to.buffers import part_at
 from lowtide.frameworks.xla.reading.computation import ReadComputation
@@ -95,6 +96,13 @@ ENTRY main {
 def _loop(new: str, x: str, y: str) -> tuple[ReadComputation, ReadComputation]:
     read = read_text(LOOP.replace("%NEW%", new).replace("%X%", x).replace("%Y%", y))
     return read.computations["body"], read.computations["main"]
+
+
+def test_a_loop_that_has_not_the_shape_of_its_state_is_refused() -> None:
+    text = LOOP.replace("%NEW%", "").replace("%X%", "x").replace("%Y%", "y")
+    for wrong in ("(s32[], f32[8], f32[8])", "(s32[], f32[8], f32[8], f32[8], f32[8])"):
+        with pytest.raises(MalformedInputError, match="does not fit its operands"):
+            read_text(text.replace("loop = (s32[], f32[8], f32[8], f32[8])", f"loop = {wrong}"))
 
 
 def test_a_loop_passes_on_what_its_body_does_not_change_and_writes_the_rest_in_place() -> None:
