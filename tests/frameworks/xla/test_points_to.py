@@ -308,8 +308,7 @@ def test_what_shares_storage_here_lies_in_one_place_in_xlas_own_assignment(path:
         places: dict[int, set[tuple[int, int]]] = {}
         for number, logical in enumerate(computation.points.buffers):
             instruction = computation.points.computation.instructions[logical.definer]
-            index = instruction.shape.part_names()[logical.part].strip("{}")
-            key = (name, instruction.name, tuple(int(step) for step in index.split(",") if step))
+            key = (name, instruction.name, instruction.shape.indices[logical.part])
             storage = computation.storage.of[number]
             if storage is not None and key in assigned:
                 places.setdefault(storage, set()).add(assigned[key])

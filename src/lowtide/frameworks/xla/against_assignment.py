@@ -47,20 +47,15 @@ def against_assignment(read: ReadModule, allocations: Sequence[Allocation]) -> R
     peak = plan.peak_bytes[read.graph.spaces[_DEVICE].name]
     swapped = peak - sum(one.size_bytes for one in held)
     where = _ranges(counted)
-    placed: list[Range] = []
-    unknown = 0
-    for one in held:
-        found = _range_of(read.computations[one.computation], one, where)
-        if found is None:
-            unknown += one.size_bytes
-        else:
-            placed.append(found)
+    known = {name: _ranges_of(name, read.computations[name], where) for name in {one.computation: None for one in held}}
+    placed = [known[one.computation][one.buffer] for one in held if one.buffer in known[one.computation]]
+    unknown = sum(one.size_bytes for one in held if one.buffer not in known[one.computation])
     used = _union(placed)
     overlap = sum(end - start for _, start, end in placed) - sum(_length(ranges) for ranges in used.values())
     idle = {
         allocation.number: allocation.size_bytes - _length(used.get(allocation.number, ())) for allocation in counted
     }
-    ever = _union(range_ for ranges in where.values() for range_ in ranges)
+    ever = _union(where.values())
     temporaries = [allocation for allocation in counted if allocation.is_temporary]
     gaps = sum(allocation.size_bytes - _length(ever.get(allocation.number, ())) for allocation in temporaries)
     differences = (
@@ -122,28 +117,27 @@ def _largest_callee(graph: Graph, op: OpId | None, peaks: Mapping[str, Mapping[s
     return max(graph.callees[op], key=lambda name: peaks[name].get(space, 0))
 
 
-def _ranges(allocations: Iterable[Allocation]) -> dict[Place, list[Range]]:
-    found: dict[Place, list[Range]] = {}
+def _ranges(allocations: Iterable[Allocation]) -> dict[Place, Range]:
+    """Return where XLA has each logical buffer."""
+    found: dict[Place, Range] = {}
     for allocation in allocations:
         for buffer in allocation.buffers:
             if buffer.place is not None:
-                end = buffer.offset + buffer.size_bytes
-                found.setdefault(buffer.place, []).append((allocation.number, buffer.offset, end))
+                place = (allocation.number, buffer.offset, buffer.offset + buffer.size_bytes)
+                found.setdefault(buffer.place, place)
     return found
 
 
-def _range_of(read: ReadComputation, held: _Held, where: Mapping[Place, Sequence[Range]]) -> Range | None:
-    """Return where XLA has one of the logical buffers that lie in a buffer of the model, None where in no place."""
+def _ranges_of(name: str, read: ReadComputation, where: Mapping[Place, Range]) -> dict[BufferId, Range]:
+    """Return where XLA has the buffers of a computation: the first logical buffer in each that it placed."""
+    found: dict[BufferId, Range] = {}
     for number, storage in enumerate(read.storage.of):
-        if storage is None or read.buffers[storage] != held.buffer:
-            continue
         logical = read.points.buffers[number]
         instruction = read.points.computation.instructions[logical.definer]
-        index = instruction.shape.part_names()[logical.part].strip("{}")
-        place = (held.computation, instruction.name, tuple(int(step) for step in index.split(",") if step))
-        if place in where:
-            return where[place][0]
-    return None
+        place = where.get((name, instruction.name, instruction.shape.indices[logical.part]))
+        if storage is not None and place is not None:
+            found.setdefault(read.buffers[storage], place)
+    return found
 
 
 def _union(ranges: Iterable[Range]) -> dict[int, list[tuple[int, int]]]:

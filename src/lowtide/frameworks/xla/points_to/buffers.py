@@ -39,6 +39,8 @@ class PointsTo:
     """Per instruction, the logical buffer of each part of its value."""
     paths: list[frozenset[int]] = field(default_factory=list[frozenset[int]])
     """Per instruction that is a view, the tables that are read to come to its value."""
+    tables: dict[int, frozenset[int]] = field(default_factory=dict[int, frozenset[int]])
+    """Per tuple of which an element is taken, the table that is read for it."""
     reads: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
     """Per instruction, the buffers that it needs, in the order of its operands."""
     shared: dict[tuple[int, int], None] = field(default_factory=dict[tuple[int, int], None])
@@ -139,9 +141,12 @@ def _table_read(found: PointsTo, operand: int) -> frozenset[int]:
 
     It is none where one instruction defines table and elements, so that everybody knows where they lie.
     """
-    table, *elements = found.parts[operand]
-    definers = {found.buffers[element].definer for element in elements}
-    return _NO_TABLES if definers <= {found.buffers[table].definer} else frozenset((table,))
+    if operand not in found.tables:
+        table, *elements = found.parts[operand]
+        definers = {found.buffers[element].definer for element in elements}
+        alone = definers <= {found.buffers[table].definer}
+        found.tables[operand] = _NO_TABLES if alone else frozenset((table,))
+    return found.tables[operand]
 
 
 def _called(

@@ -134,11 +134,11 @@ class ComputationReader:
         for storage, members in self._members.items():
             logical = self._points.buffers[storage]
             definer = self._instructions[logical.definer]
-            lifetime = self._lifetime(members, lives)
+            lifetime, index = self._lifetime(members, lives), definer.shape.indices[logical.part]
             if lifetime.exists_at_start:
                 existing.add(storage)
             self._buffers[storage] = builder.add_buffer(
-                definer.name + definer.shape.part_names()[logical.part],
+                definer.name + (f"{{{','.join(map(str, index))}}}" if index else ""),
                 own_bytes(logical.shape, self._pointer_bytes),
                 lifetime,
                 space=spaces.index(memory_space(logical.shape)),

@@ -45,15 +45,11 @@ class HloShape:
             places.append(places[-1] + len(element.parts))
         return tuple(places)
 
-    def part_names(self) -> list[str]:
-        """Return the index of every part as XLA writes it, after the name of an instruction: "", "{0}", "{0,1}"."""
-        names: list[str] = []
-        stack: list[tuple[HloShape, tuple[int, ...]]] = [(self, ())]
-        while stack:
-            shape, index = stack.pop()
-            names.append("{" + ",".join(map(str, index)) + "}" if index else "")
-            stack += [(element, (*index, place)) for place, element in reversed(list(enumerate(shape.elements)))]
-        return names
+    @cached_property
+    def indices(self) -> tuple[tuple[int, ...], ...]:
+        """Where every part stands: () for the shape itself, (0, 1) for the second element of its first one."""
+        below = ((place, index) for place, element in enumerate(self.elements) for index in element.indices)
+        return ((), *((place, *index) for place, index in below))
 
 
 @lru_cache(maxsize=2**14)
