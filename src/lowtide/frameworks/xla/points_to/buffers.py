@@ -42,7 +42,7 @@ class PointsTo:
     tables: dict[int, frozenset[int]] = field(default_factory=dict[int, frozenset[int]])
     """Per tuple of which an element is taken, the table that is read for it."""
     reads: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
-    """Per instruction, the buffers that it needs, in the order of its operands."""
+    """Per instruction that is no view, the buffers that it needs, in the order of its operands."""
     shared: dict[tuple[int, int], None] = field(default_factory=dict[tuple[int, int], None])
     """Pairs of a buffer and one that its instruction makes in the same place: a loop's state, an operand's alias."""
     returned_in: Mapping[int, int] = field(default_factory=dict[int, int])
@@ -94,7 +94,8 @@ def points_to(computation: Computation, callees: Mapping[str, PointsTo]) -> Poin
             parts.append(len(found.buffers) - 1 if known is None else known)
         found.parts.append(parts)
         found.paths.append(path)
-        needed = [buffer for operand in operands for buffer in (*found.parts[operand], *sorted(found.paths[operand]))]
+        read = () if instruction.opcode in VIEWS else operands
+        needed = [buffer for operand in read for buffer in (*found.parts[operand], *sorted(found.paths[operand]))]
         found.reads.append(tuple(dict.fromkeys(needed)))
         _record_sharing(found, instruction, place, operands, callees)
     return found
@@ -108,19 +109,18 @@ def _old_parts(
     new: list[int | None] = [None] * len(shape.parts)
     if not operands:
         return new
-    first: list[int | None] = [*found.parts[operands[0]]]
     if opcode == "tuple":
         return [None, *(part for operand in operands for part in found.parts[operand])]
     if opcode == "get-tuple-element":
         return [*_element(found, instruction, operands[0])]
     if opcode in VIEWS:
-        return first
+        return [*found.parts[operands[0]]]
     if opcode == "copy" and shape.is_tuple:
-        return [None, *first[1:]]
+        return [None, *found.parts[operands[0]][1:]]
     if opcode == "call":
         return _called(found, instruction, operands, callees)
     if opcode == "while":
-        return _state(instruction, first, callees)
+        return _state(instruction, [*found.parts[operands[0]]], callees)
     if starts(opcode) or opcode == "send":
         return _started(found, instruction, operands, new)
     if ends(opcode):
