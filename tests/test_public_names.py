@@ -83,6 +83,24 @@ FRAMEWORK_NAMES = {
         "save_plans",
         "training_step",
     ],
+    "xla": [
+        "Difference",
+        "HloModule",
+        "Reserved",
+        "ScheduledModule",
+        "XlaModel",
+        "against_assignment",
+        "apply",
+        "hold_order",
+        "load",
+        "parse_module",
+        "read",
+        "recorded_peaks",
+        "remove_schedule",
+        "save",
+        "schedule",
+        "verify_schedule",
+    ],
 }
 
 

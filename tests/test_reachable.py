@@ -16,6 +16,7 @@ PUBLIC = (
     "lowtide.mesh_tensorflow",
     "lowtide.onnx",
     "lowtide.torch",
+    "lowtide.xla",
 )
 """What people import or run, beside the scripts and entry points of pyproject.toml."""
 WAITING = {

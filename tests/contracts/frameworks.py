@@ -250,11 +250,39 @@ def _write_export(program: Any, folder: Path) -> Path:
     return folder / "inductor.txt"
 
 
+def _xla(elements: int) -> Any:
+    from lowtide.xla import parse_module
+
+    wide = COPIES * elements
+    copies = ", ".join(["{0}"] * COPIES)
+    ones = f"f32[{wide}]{{0}} constant({{...}})"
+    dot = "lhs_contracting_dims={0}, rhs_contracting_dims={0}"
+    return parse_module(f"""HloModule branches, is_scheduled=true
+
+ENTRY %main (x: f32[{elements}], z: f32[{elements}]) -> f32[] {{
+  %x = f32[{elements}]{{0}} parameter(0)
+  %z = f32[{elements}]{{0}} parameter(1)
+  %ones = {ones}
+  %left = f32[{wide}]{{0}} concatenate({copies.format("%x")}), dimensions={{0}}
+  %right = f32[{wide}]{{0}} concatenate({copies.format("%z")}), dimensions={{0}}
+  %a = f32[] dot(%left, %ones), {dot}
+  %b = f32[] dot(%right, %ones), {dot}
+  ROOT %y = f32[] add(%a, %b)
+}}
+""")
+
+
+def _write_hlo(program: Any, folder: Path) -> Path:
+    (folder / "program.hlo").write_text(program.text, encoding="utf-8")
+    return folder / "program.hlo"
+
+
 ENTRIES = [
     Entry(name="graph_file", make=_graph, write=_write_graph, run=None),
     Entry(name="onnx", make=_onnx, write=_write_onnx, run=_run_onnx),
     Entry(name="torch", make=_torch, write=_write_torch, run=_run_torch, times_single_ops=True, copies_to_host=True),
     Entry(name="caffe2", make=_caffe2, write=_write_caffe2, run=_run_caffe2),
+    Entry(name="xla", make=_xla, write=_write_hlo, run=None),
     Entry(
         name="mesh_tensorflow",
         make=lambda elements: _Interface(Known(elements=elements)),

@@ -31,8 +31,8 @@ class _Verbs(click.Group):
 def cli() -> None:
     """Make a computation graph fit in memory.
 
-    MODEL is a .graph.json[.gz], .onnx, .pt2, .pb or .pbtxt file, an export of Inductor, or package.module:callable that
-    returns (function or module, example inputs).
+    MODEL is a .graph.json[.gz], .onnx, .pt2, .pb, .pbtxt or .hlo file, an export of Inductor, or
+    package.module:callable that returns (function or module, example inputs).
     """
 
 

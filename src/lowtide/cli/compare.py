@@ -6,6 +6,7 @@ from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
 from lowtide.effort import EffortName
+from lowtide.frameworks.model import KnowsReserved
 from lowtide.opening import open_model
 from lowtide.report.comparison import Comparison
 from lowtide.schedule import Candidate, make_candidate, scheduler_names
@@ -23,13 +24,15 @@ def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effor
     rows: list[Candidate] = []
     with Progress() as progress:
         progress(f"reading {model}")
-        graph = open_model(model, dims, trust=trust).graph
+        program = open_model(model, dims, trust=trust)
+        graph = program.graph
         for name in scheduler_names():
             progress(f"ordering {graph.n_ops} ops ({name})")
             rows.append(make_candidate(name, graph, in_place=in_place, effort=effort))
             if rows[-1].interrupted:
                 raise KeyboardInterrupt  # the search ends at Ctrl-C with what it has; a comparison has no use for that
-        comparison = Comparison.of(graph, rows, in_place=in_place)
+        reserved = program.reserved() if isinstance(program, KnowsReserved) else None
+        comparison = Comparison.of(graph, rows, in_place=in_place, reserved=reserved)
     if as_json:
         print_json(comparison.to_json())
     else:

@@ -35,7 +35,7 @@ def command(
 ) -> int:
     """Lower the peak of MODEL: plan, verify, apply, write to OUTPUT, and measure if asked to.
 
-    OUTPUT is what MODEL is (.onnx, .pt2, .pb, .pbtxt, .graph.json[.gz]; .json[.gz] for an export of Inductor),
+    OUTPUT is what MODEL is (.onnx, .pt2, .pb, .pbtxt, .hlo, .graph.json[.gz]; .json[.gz] for an export of Inductor),
     or a plan file (.plan.json[.gz]) for any MODEL.
     """
     if output is None and not measure:

@@ -1,19 +1,21 @@
 """What a program file is, told by its content: the same name ending stands for files of several frameworks."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from lowtide.errors import LowtideError
 from lowtide.files import read_blocks
+from lowtide.frameworks.wire import BROKEN, BYTES, VARINT, fields
 
 _TEXT_START = re.compile(rb"\A(?:\s|#[^\n]*\n)*(\w+)\s*(?::|\{|<)")
 _NET_FIELDS = b"name op type num_workers device_option arg external_input external_output partition_info".split()
 _EXPORT_START = re.compile(rb'\A\s*\{\s*"(nodes|buffers)"\s*:')
 _EXPORT_SIZE = re.compile(rb'"size_alloc"\s*:')
-_VARINT, _BYTES = 0, 2
-_NETDEF = {4: _VARINT, **dict.fromkeys((1, 2, 3, 5, 6, 7, 8, 9), _BYTES)}
-_ONNX = {1: _VARINT, 5: _VARINT, **dict.fromkeys((2, 3, 4, 6, 7, 8, 14, 20, 25, 26), _BYTES)}
+_HLO_START = re.compile(rb"\A(?>\s|//[^\n]*\n|/\*.*?\*/)*+HloModule\s", re.DOTALL)
+_MLIR_START = re.compile(rb"\A(?>\s|//[^\n]*\n|#\w+ = [^\n]*\n)*+(?:builtin\.)?module\s*(?:@|attributes\b|\{)")
+_NETDEF = {4: VARINT, **dict.fromkeys((1, 2, 3, 5, 6, 7, 8, 9), BYTES)}
+_ONNX = {1: VARINT, 5: VARINT, **dict.fromkeys((2, 3, 4, 6, 7, 8, 14, 20, 25, 26), BYTES)}
 
 
 def is_json(head: bytes) -> bool:
@@ -35,19 +37,38 @@ def is_text_net(head: bytes) -> bool:
 
 def is_binary_net(head: bytes) -> bool:
     """Whether a file holds a NetDef in binary format: its fields have the wire types of one, among them an op."""
-    fields = list(_fields(head))
-    return all(_NETDEF.get(number) == wire for number, wire in fields) and (2, _BYTES) in fields
+    found = _fields(head)
+    return all(_NETDEF.get(number) == wire for number, wire in found) and (2, BYTES) in found
 
 
 def is_onnx(head: bytes) -> bool:
     """Whether a file holds an ONNX model: its fields have the wire types of one, among them the version of the IR."""
-    fields = list(_fields(head))
-    return all(_ONNX.get(number) == wire for number, wire in fields) and (1, _VARINT) in fields
+    found = _fields(head)
+    return all(_ONNX.get(number) == wire for number, wire in found) and (1, VARINT) in found
+
+
+def is_hlo_text(head: bytes) -> bool:
+    """Whether a file holds an HLO module in text."""
+    return _HLO_START.match(head) is not None
+
+
+def is_hlo_proto(head: bytes) -> bool:
+    """Whether a file holds an HloModuleProto, or an HloProto with one."""
+    first = next(fields(head), None)
+    if first is None or first[:2] != (1, BYTES) or not isinstance(first[2], bytes):
+        return False
+    return _is_hlo_module(head) or _is_hlo_module(first[2])
+
+
+def is_mlir(head: bytes) -> bool:
+    """Whether a file holds an MLIR module, as text or as bytecode: StableHLO, as far as anybody writes such files."""
+    return head.startswith(b"ML\xefR") or _MLIR_START.match(head) is not None
 
 
 KINDS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("inductor_export", is_inductor_export),
     ("json", is_json),
+    ("xla", lambda head: is_hlo_text(head) or is_mlir(head) or is_hlo_proto(head)),
     ("onnx", is_onnx),
     ("caffe2", lambda head: is_text_net(head) or is_binary_net(head)),
 )
@@ -63,25 +84,19 @@ def kind_of_file(name: str) -> str | None:
     return next((kind for kind, tells in KINDS if tells(head)), None)
 
 
-def _fields(head: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the number and the wire type of each field that begins in some bytes; a broken one ends it with (0, 0)."""
-    at = 0
-    while at < len(head):
-        tag, at = _number(head, at)
-        yield tag >> 3, tag & 7
-        if tag & 7 == _VARINT:
-            _, at = _number(head, at)
-        elif tag & 7 == _BYTES:
-            size, at = _number(head, at)
-            at += size
-        else:
-            return
+def _is_hlo_module(head: bytes) -> bool:
+    """Whether a message begins as an HloModuleProto does: two names, then a computation with instructions."""
+    found = fields(head)
+    start = [next(found, BROKEN) for _ in range(3)]
+    if [(number, wire) for number, wire, _ in start] != [(1, BYTES), (2, BYTES), (3, BYTES)]:
+        return False
+    computation = start[2][2]
+    if not isinstance(computation, bytes):
+        return False
+    inner = [(number, wire) for (number, wire, _), _ in zip(fields(computation), range(2), strict=False)]
+    return inner == [(1, BYTES), (2, BYTES)]
 
 
-def _number(head: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for place, byte in enumerate(head[at : at + 10]):
-        value |= (byte & 127) << 7 * place
-        if byte < 128:
-            return value, at + place + 1
-    return 0, at + 10
+def _fields(head: bytes) -> list[tuple[int, int]]:
+    """Return the number and the wire type of each field that begins in some bytes."""
+    return [(number, wire) for number, wire, _ in fields(head)]

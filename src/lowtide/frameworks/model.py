@@ -26,6 +26,31 @@ class Measurement:
     """Peak of what the plan's copies hold on the host; None for a program without a host."""
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One reason why two figures differ, and by how much."""
+
+    reason: str
+    extra_bytes: int
+    """What it adds to the framework's figure; less than 0 where it adds to the model's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """The bytes that a framework itself reserved for a program, beside the model's peak for the same order."""
+
+    by: str
+    """Whose figure it is: "XLA's buffer assignment"."""
+    reserved_bytes: int
+    """All that stands beside the model's peak."""
+    temporary_bytes: int
+    """The part of it that the framework calls temporary."""
+    peak_bytes: int
+    """The model's peak in the order of the program, in-place pairs taken."""
+    differences: tuple[Difference, ...]
+    """Why they differ; together they are `reserved_bytes - peak_bytes`."""
+
+
 class Model(Protocol):
     """A program of some framework, read once."""
 
@@ -64,6 +89,15 @@ class Model(Protocol):
 
     def measure_costs(self) -> Prices:
         """Run every op alone and return the seconds it takes here; raises UnsupportedError where that is impossible."""
+        ...
+
+
+@runtime_checkable
+class KnowsReserved(Protocol):
+    """A program of which the framework itself may have said what it reserves."""
+
+    def reserved(self) -> Reserved | None:
+        """Return that beside the model's figure, None where nobody said."""
         ...
 
 

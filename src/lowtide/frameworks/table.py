@@ -18,6 +18,9 @@ GRAPH_INTERFACE = (
 )
 """The methods of Mesh-TensorFlow's GraphInterface that tell one, whoever wrote its class."""
 
+LOADED_EXECUTABLE = ("hlo_modules", "get_compiled_memory_stats", "get_output_layouts")
+"""The methods of an executable that XLA compiled, whichever package wraps it."""
+
 OpenModel = Callable[[Any, Mapping[str, int]], Model]
 """A model class: called with what it reads and with sizes for dynamic dimensions by name."""
 
@@ -94,6 +97,14 @@ FRAMEWORKS = (
         extra=None,
         file_endings=(".pb", ".pbtxt", ".prototxt"),
         packages=("caffe2",),
+    ),
+    Framework(
+        name="xla",
+        model="lowtide.frameworks.xla.model:XlaModel",
+        extra=None,
+        file_endings=(".hlo", ".mlir", ".stablehlo"),
+        packages=("jaxlib._hlo",),
+        methods=LOADED_EXECUTABLE,
     ),
     Framework(
         name="mesh_tensorflow",

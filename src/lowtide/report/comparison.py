@@ -1,8 +1,9 @@
 """What `compare` says: every order side by side, with the bound."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from lowtide.frameworks.model import Reserved
 from lowtide.graph import Graph
 from lowtide.plan.claim import Claim, strongest
 from lowtide.planning.claims import peak_claims
@@ -11,6 +12,7 @@ from lowtide.report.figures import format_by_space, format_ratio
 from lowtide.report.printable import printable
 from lowtide.report.table import format_table
 from lowtide.schedule import Candidate
+from lowtide.units import format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +23,8 @@ class Comparison:
     rows: list[Candidate]
     claims: list[Claim]
     """What no order can beat, per memory space."""
+    reserved: Reserved | None = None
+    """What the framework itself reserved for the program, where it said so."""
 
     @property
     def lower_bound_bytes(self) -> dict[str, int]:
@@ -28,11 +32,14 @@ class Comparison:
         return {space.name: 0 for space in self.graph.spaces} | strongest(self.claims)
 
     @classmethod
-    def of(cls, graph: Graph, rows: list[Candidate], *, in_place: bool) -> "Comparison":
+    def of(
+        cls, graph: Graph, rows: list[Candidate], *, in_place: bool, reserved: Reserved | None = None
+    ) -> "Comparison":
         """Put candidates side by side with the bound that holds for all of them."""
         searched = next(row for row in rows if row.proof is not None)
         bounds = {bound.space: bound.peak_bytes for bound in searched.bounds}
-        return cls(graph=graph, rows=rows, claims=peak_claims(bounds, searched.proof, "orders", in_place=in_place))
+        claims = peak_claims(bounds, searched.proof, "orders", in_place=in_place)
+        return cls(graph=graph, rows=rows, claims=claims, reserved=reserved)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of the JSON object."""
@@ -44,7 +51,7 @@ class Comparison:
             ],
             "lower_bound_bytes": self.lower_bound_bytes,
             "claims": claims_to_json(self.claims),
-        }
+        } | ({} if self.reserved is None else {"reserved": asdict(self.reserved)})
 
     def to_text(self) -> str:
         """Return the table for people."""
@@ -63,4 +70,14 @@ class Comparison:
         )
         title = f"{printable(self.graph.name)}: {self.graph.n_ops} ops, {self.graph.n_buffers} buffers"
         table = format_table(["order", "peak", "of best", "seconds"], rows, [False, True, True, True])
-        return f"{title}\n{table}\nlower bound: {caption(self.claims)}"
+        beside = [] if self.reserved is None else _reserved_to_text(self.reserved)
+        return "\n".join([title, table, f"lower bound: {caption(self.claims)}", *beside])
+
+
+def _reserved_to_text(reserved: Reserved) -> list[str]:
+    """Return what the framework reserved, the given order's peak, and the reasons for the difference, one a line."""
+    return [
+        f"{reserved.by}: {format_bytes(reserved.reserved_bytes)} reserved, of which temporary "
+        f"{format_bytes(reserved.temporary_bytes)}; the given order here: {format_bytes(reserved.peak_bytes)}",
+        *(f"  {difference.extra_bytes:+,} B  {difference.reason}" for difference in reserved.differences),
+    ]

@@ -1,0 +1,63 @@
+"""An HLO module as lowtide sees it: read once, planned, written in another order."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lowtide.errors import GraphError, UsageError
+from lowtide.files import write_bytes
+from lowtide.frameworks.model import Reserved
+from lowtide.frameworks.order_only import OrderOnly
+from lowtide.frameworks.xla.against_assignment import against_assignment
+from lowtide.frameworks.xla.apply import scheduled
+from lowtide.frameworks.xla.loading.load import load_module
+from lowtide.frameworks.xla.reading.module import ReadModule, read_module
+from lowtide.frameworks.xla.text.module import HloModule
+from lowtide.plan import Plan
+
+
+class XlaModel(OrderOnly):
+    """An HLO module: its instructions can be put into another order. Nothing here can run them.
+
+    jaxlib compiles StableHLO only, which has neither an order nor control edges, and XLA schedules it anew: a module
+    cannot be run in the order of its text, so that nothing could be measured of a plan.
+    """
+
+    file_endings: tuple[str, ...] = (".hlo", ".txt")
+
+    def __init__(self, source: Any, dims: Mapping[str, int] | None = None) -> None:
+        """Read a module from what `load_module` takes.
+
+        Raises what that raises, GraphError for a module that is no program, UsageError for `dims`.
+        """
+        if dims:
+            raise UsageError("an HLO module has sizes already, there is no dimension to bind; leave out --dim (dims)")
+        loaded = load_module(source)
+        self._allocations = loaded.allocations
+        try:
+            self._read = read_module(loaded.module, loaded.where)
+        except GraphError as error:
+            raise GraphError(f"{loaded.where}: {error}") from None
+        super().__init__(self._read.graph, "an HLO module")
+
+    @property
+    def module(self) -> HloModule:
+        """The module as it was read."""
+        return self._read.module
+
+    @property
+    def read(self) -> ReadModule:
+        """The module with the graphs of its computations, and the way back from ops to instructions."""
+        return self._read
+
+    def reserved(self) -> Reserved | None:
+        """Return what XLA reserved for the module beside the model's peak; None where no buffer assignment is known."""
+        return against_assignment(self._read, self._allocations) if self._allocations else None
+
+    def apply(self, plan: Plan) -> HloModule:
+        """Return the module in the plan's order, marked as scheduled; see `scheduled`."""
+        return scheduled(self._read, plan)
+
+    def save(self, plan: Plan, path: Path) -> None:
+        """Write the module in the plan's order as HLO text."""
+        write_bytes(path, self.apply(plan).text.encode())

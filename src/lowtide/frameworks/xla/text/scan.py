@@ -1,0 +1,45 @@
+"""Groups and commas in HLO text: braces within braces, and strings that may hold any of them."""
+
+import re
+from collections.abc import Iterator
+
+from lowtide.errors import MalformedInputError
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|[(){}\[\],]', re.DOTALL)
+_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/', re.DOTALL)
+
+
+def end_of_group(text: str, start: int) -> int:
+    """Return the place behind the bracket that closes the one at `start`; raises MalformedInputError without one."""
+    depth = 0
+    for token in _TOKEN.finditer(text, start):
+        letter = token[0]
+        if letter in "({[":
+            depth += 1
+        elif letter in ")}]":
+            depth -= 1
+            if depth == 0:
+                return token.end()
+    raise MalformedInputError(f"{text[start : start + 80]!r} opens a bracket that nothing closes")
+
+
+def split_top(text: str) -> Iterator[str]:
+    """Yield what stands between the commas of a text that are in no bracket and no string, comments left out."""
+    text = without_comments(text)
+    depth, start = 0, 0
+    for token in _TOKEN.finditer(text):
+        letter = token[0]
+        if letter == ",":
+            if depth == 0:
+                yield text[start : token.start()]
+                start = token.end()
+        elif letter in "({[":
+            depth += 1
+        elif letter in ")}]":
+            depth -= 1
+    yield text[start:]
+
+
+def without_comments(text: str) -> str:
+    """Return a text without `/*...*/`, strings left as they are."""
+    return _COMMENT.sub(lambda found: found[1] or "", text) if "/*" in text else text

@@ -1,0 +1,66 @@
+"""What XLA reserved beside the model's peak for its order: both figures exact, the reasons adding up."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+from click.testing import CliRunner
+
+from lowtide.cli.compare import command
+from lowtide.errors import MalformedInputError, UsageError
+from lowtide.frameworks.xla.loading.load import read_content
+from lowtide.schedule import make_candidate
+from lowtide.xla import XlaModel, against_assignment
+from tests.frameworks.xla.modules import FOLDER, name_of
+
+PROTOS = sorted(FOLDER.glob("*.pb"))
+TEMPORARY_BYTES = {"conditional": 4228, "nested": 1120, "rotate": 3140, "scan": 32992, "swap": 2116, "train": 409600}
+"""What `memory_analysis().temp_size_in_bytes` said when the modules were recorded."""
+
+
+@pytest.mark.parametrize("path", PROTOS, ids=name_of)
+def test_temporary_bytes_are_those_of_memory_analysis(path: Path) -> None:
+    assert against_assignment(path).temporary_bytes == TEMPORARY_BYTES[path.stem]
+
+
+@pytest.mark.parametrize("path", PROTOS, ids=name_of)
+def test_the_differences_add_up_and_xla_never_reserves_less_than_what_is_live(path: Path) -> None:
+    reserved = against_assignment(path)
+    assert sum(one.extra_bytes for one in reserved.differences) == reserved.reserved_bytes - reserved.peak_bytes
+    assert all(one.extra_bytes > 0 for one in reserved.differences)
+    given = make_candidate("given", XlaModel(path).graph, in_place=True).plan
+    assert reserved.peak_bytes == given.peak_bytes["device"]
+
+
+def test_a_compiled_executable_is_put_beside_the_model() -> None:
+    compiled = jax.jit(lambda x: jnp.sin(x) @ x).lower(jax.ShapeDtypeStruct((16, 16), jnp.float32)).compile()
+    for source in (compiled, compiled.runtime_executable()):
+        reserved = against_assignment(source)
+        assert reserved.temporary_bytes == compiled.memory_analysis().temp_size_in_bytes
+        assert reserved.peak_bytes == 3 * 16 * 16 * 4
+
+
+def test_a_module_without_an_assignment_is_refused_with_the_way_around() -> None:
+    with pytest.raises(UsageError, match="compiled executable"):
+        against_assignment(FOLDER / "scan.hlo")
+
+
+def test_an_assignment_that_is_cut_off_is_refused() -> None:
+    content = (FOLDER / "scan.pb").read_bytes()
+    size = int.from_bytes(bytes([content[1] & 127]), "little") | content[2] << 7
+    module = content[: 3 + size]
+    with pytest.raises(MalformedInputError, match="no allocations"):
+        read_content(module + b"\x1a\x02\x0a\x00", "cut.pb")
+
+
+def test_compare_shows_what_xla_reserved_and_why_it_differs() -> None:
+    path = str(FOLDER / "scan.pb")
+    shown = CliRunner().invoke(command, [path])
+    assert "XLA's buffer assignment: 80.3 KiB reserved, of which temporary 32.2 KiB" in shown.stdout
+    reserved = json.loads(CliRunner().invoke(command, [path, "--json"]).stdout)["reserved"]
+    assert reserved["reserved_bytes"] - reserved["peak_bytes"] == sum(
+        difference["extra_bytes"] for difference in reserved["differences"]
+    )
+    assert "reserved" not in json.loads(CliRunner().invoke(command, [str(FOLDER / "scan.hlo"), "--json"]).stdout)

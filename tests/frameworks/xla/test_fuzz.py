@@ -1,0 +1,91 @@
+"""Truncated and mutated HLO text ends in a graph or in one line, never in a traceback or a hang."""
+
+import random
+from contextlib import suppress
+
+import pytest
+
+from lowtide.errors import InputError, LowtideError
+from lowtide.frameworks.xla.loading.load import read_content
+from lowtide.xla import XlaModel, parse_module
+from tests.frameworks.xla.modules import FOLDER, text_of
+
+SMALL = ("conditional.hlo", "swap.before.hlo", "nested.before.hlo")
+PIECES = [
+    "(",
+    ")",
+    "{",
+    "}",
+    '"',
+    ",",
+    "=",
+    "%",
+    "ROOT ",
+    "while",
+    "tuple",
+    "/*",
+    "*/",
+    "//",
+    "\n",
+    "99",
+    "[",
+    "]",
+    "S(",
+    "<=",
+]
+
+
+def _open(text: str) -> None:
+    """Read a text as far as it goes; whatever is not an error of lowtide's fails the test."""
+    with suppress(LowtideError):
+        XlaModel(parse_module(text))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_truncated_module_is_read_or_refused(name: str) -> None:
+    text = text_of(name)
+    for end in range(0, len(text), 13):
+        _open(text[:end])
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("seed", range(60))
+def test_a_mutated_module_is_read_or_refused(name: str, seed: int) -> None:
+    draw = random.Random(seed)
+    text = text_of(name)
+    for _ in range(draw.randint(1, 6)):
+        at, length = draw.randrange(len(text)), draw.choice([0, 1, 5, 40])
+        other = draw.randrange(len(text))
+        put = draw.choice([draw.choice(PIECES), text[other : other + 30], ""])
+        text = text[:at] + put + text[at + length :]
+    _open(text)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_swapped_words_are_read_or_refused(seed: int) -> None:
+    draw = random.Random(seed)
+    words = text_of("nested.before.hlo").split(" ")
+    for _ in range(4):
+        one, other = draw.randrange(len(words)), draw.randrange(len(words))
+        words[one], words[other] = words[other], words[one]
+    _open(" ".join(words))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_mutated_proto_is_read_or_refused(seed: int) -> None:
+    """What jaxlib itself is handed is cut off, never mutated: it may end the process for a proto of wrong shape."""
+    draw = random.Random(seed)
+    content = (FOLDER / "conditional.pb").read_bytes()
+    cut = content[: draw.randrange(1, len(content))]
+    with suppress(InputError):
+        read_content(cut, "cut.pb")
+
+
+def test_brackets_and_comments_without_end_take_no_longer_than_their_length() -> None:
+    """Each of these texts is hard for a parser that looks for the same end again and again."""
+    for text in ("(" * 50_000, "/*" * 50_000, '"' * 50_001, "/* */" * 20_000, "{ \n" * 20_000, "a = (" * 20_000):
+        _open(f"HloModule m\nENTRY e {{\n  a = f32[] parameter(0), x={text}\n}}\n")
+        _open(f"{text}HloModule m\n")
+        _open(f"HloModule m\n{text}")
+        with suppress(InputError):
+            read_content(f"{text}HloModule m\n".encode(), "long.hlo")

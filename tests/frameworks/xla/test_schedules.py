@@ -1,0 +1,123 @@
+"""Planned orders in the text: schedules that XLA's own checks accept, control edges, removal, refusals."""
+
+from pathlib import Path
+
+import pytest
+from jaxlib import _hlo as hlo
+
+import lowtide
+from lowtide.errors import UnsupportedError, VerificationError
+from lowtide.frameworks.xla.apply import with_order_as_control_edges
+from lowtide.frameworks.xla.text.write import reordered
+from lowtide.plan import Plan
+from lowtide.xla import HloModule, XlaModel, parse_module, remove_schedule, verify_schedule
+from tests.frameworks.xla.modules import TEXTS, name_of, text_of
+
+
+def _planned(path: Path) -> tuple[XlaModel, lowtide.Result]:
+    model = XlaModel(path)
+    return model, lowtide.minimize(model.graph)
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_a_planned_module_is_a_schedule_to_xla_and_needs_the_planned_peak(path: Path) -> None:
+    model, result = _planned(path)
+    module = model.apply(result.plan)
+    verify_schedule(module, model.module)
+    hlo.hlo_module_from_text(module.text).schedule().verify()
+    again = lowtide.minimize(lowtide.read(parse_module(module.text)), scheduler="given")
+    assert again.peak_bytes == result.peak_bytes
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_a_plan_of_the_given_order_leaves_every_instruction_where_it_is(path: Path) -> None:
+    model = XlaModel(path)
+    module = model.apply(Plan.baseline(model.graph))
+    assert remove_schedule(module) == remove_schedule(model.module)
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=name_of)
+def test_control_edges_allow_no_other_order_of_the_ops_than_the_planned_one(path: Path) -> None:
+    model, result = _planned(path)
+    held = with_order_as_control_edges(model.read, result.plan)
+    assert not held.is_scheduled
+    hlo.hlo_module_from_text(held.text)
+    read = XlaModel(held)
+    for computation in read.read.computations.values():
+        graph = computation.graph
+        assert all(op - 1 in graph.structure.predecessors[op].tolist() for op in range(1, graph.n_ops))
+    assert lowtide.minimize(read.graph).peak_bytes == result.peak_bytes
+
+
+def _swapped(module: HloModule, one: str, other: str) -> HloModule:
+    places = module.entry.positions
+    order = list(range(len(places)))
+    order[places[one]], order[places[other]] = places[other], places[one]
+    return reordered(module, {module.entry.name: order})
+
+
+def test_a_schedule_with_an_operand_after_its_user_is_refused() -> None:
+    module = parse_module(text_of("swap.hlo"))
+    verify_schedule(module)
+    with pytest.raises(VerificationError, match="comes before its operand predecessor"):
+        verify_schedule(_swapped(module, "tuple.2", "while.6"))
+
+
+def test_a_schedule_against_a_control_edge_is_refused() -> None:
+    text = (
+        "HloModule m, is_scheduled=true\nENTRY e {\n  a = f32[] iota()\n  b = f32[] iota(), control-predecessors={a}\n"
+    )
+    module = parse_module(f"{text}  ROOT c = f32[] add(a, b)\n}}\n")
+    verify_schedule(module)
+    with pytest.raises(VerificationError, match="control predecessor 'a'"):
+        verify_schedule(_swapped(module, "a", "b"))
+
+
+def test_a_module_that_is_not_scheduled_is_refused() -> None:
+    with pytest.raises(VerificationError, match="is_scheduled=true"):
+        verify_schedule(remove_schedule(parse_module(text_of("swap.hlo"))))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("copy(%a.1)", "copy(%b.1)"),
+        ("%copy.9 = f32[256]{0} copy", "%copy.9 = f32[256]{0} negate"),
+        ("%copy.9", "%copy.90"),
+        (", control-predecessors={%copy.4}", ""),
+    ],
+)
+def test_a_schedule_of_another_program_is_refused(before: str, after: str) -> None:
+    text = text_of("swap.hlo")
+    assert before in text
+    with pytest.raises(VerificationError):
+        verify_schedule(parse_module(text.replace(before, after)), parse_module(text))
+
+
+def test_unknown_opcodes_are_opaque_and_listed() -> None:
+    text = "HloModule m\nENTRY e {\n  p = f32[9] parameter(0)\n  a = f32[9] frobnicate(p), how={1:{2}}\n"
+    module = parse_module(f"{text}  ROOT b = f32[9] frobnicate(a)\n}}\n")
+    graph = lowtide.read(module)
+    assert [op.pure or not op.ordered for op in graph.ops()] == [False, False]
+    assert len(graph.unmodeled) == 1
+    assert "'frobnicate' is not known (2 instructions)" in graph.unmodeled[0]
+
+
+def test_a_plan_with_reruns_is_refused_with_the_way_around() -> None:
+    text = """HloModule m
+ENTRY e {
+  p = f32[64] parameter(0)
+  wide = f32[4096] broadcast(p), dimensions={}
+  a = f32[] dot(wide, wide)
+  other = f32[4096] iota()
+  b = f32[] dot(other, other)
+  c = f32[] dot(wide, wide)
+  s = f32[] add(a, b)
+  ROOT t = f32[] add(s, c)
+}
+"""
+    model = XlaModel(parse_module(text))
+    result = lowtide.minimize(model.graph, budget=17_000, allow=["recompute"])
+    assert result.shortfall is None
+    with pytest.raises(UnsupportedError, match=r"\.plan\.json"):
+        model.apply(result.plan)
