@@ -14,6 +14,7 @@ void register_fit_search(nb::module_& m);
 void register_safe_closure(nb::module_& m);
 void register_tree_order(nb::module_& m);
 void register_recompute(nb::module_& m);
+void register_recompute_states(nb::module_& m);
 void register_json_keys(nb::module_& m);
 
 }  // namespace lowtide::bindings

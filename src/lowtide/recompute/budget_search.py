@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from lowtide.effort import RecomputeEffort
 from lowtide.errors import UsageError
 from lowtide.recompute import solver
+from lowtide.recompute.all_runs import search_all_runs
 from lowtide.recompute.choose_drops import drop_until_it_fits, trade_at
 from lowtide.recompute.floor import Floor, floor_of, needs_by_place
 from lowtide.recompute.found import Found
@@ -58,27 +59,36 @@ class BudgetSearch:
                 f"a budget of {budget} bytes is below zero; persistent buffers alone may be over the budget"
             )
         found = Found(budget, Drops(), self.untouched)
-        exact = exact and solver.is_available()
         if self.floor.peak_bytes > budget:
             found.bound = float("inf")
             self._go_low(found, effort)
-        elif not found.fits:
+        elif not found.fits and not (exact and self._is_settled(found, effort)):
             for drops in (Drops(), *start):
                 self._repair(found, drops, effort.play_work)
             self._trade(found, effort)
             if not found.is_within(_EASY_GAP):
                 self._settle(found, runs, effort)
-            if exact and not found.is_within(effort.relative_gap):
+            if exact and solver.is_available() and found.may_fit and not found.is_within(effort.relative_gap):
                 self._close_the_gap(found, effort)
                 if not found.is_within(effort.relative_gap):
                     self._improve(found, effort.run_work // 4)
-        return self._result(found, exact)
+        return self.result(found, exact=exact and (solver.is_available() or found.is_settled))
 
     def _go_low(self, found: Found, effort: RecomputeEffort) -> None:
         """If the budget is below the floor, offer how low greedy choice gets on the way to the floor."""
         lowest = Found(self.floor.peak_bytes, found.drops, found.played_drops)
         self._repair(lowest, Drops(), effort.play_work)
         found.offer(lowest.played_drops, lowest.drops)
+
+    def _is_settled(self, found: Found, effort: RecomputeEffort) -> bool:
+        """Search all runs of a small graph; returns whether nothing is left to find."""
+        program = self.program
+        peak, work = self.untouched.peak_bytes, effort.state_work
+        searched = search_all_runs(
+            program.problem, program.cost, found.budget, peak, space=program.space, order=program.order, max_work=work
+        )
+        found.take(program, searched)
+        return found.is_settled
 
     def _settle(self, found: Found, starts: Sequence[Ints], effort: RecomputeEffort) -> None:
         """Offer plans as sequences of runs: from given ones, from the best so far and from the base order."""
@@ -243,7 +253,8 @@ class BudgetSearch:
                 return int(execution.stages[int(over.argmax())])
         return None
 
-    def _result(self, found: Found, exact: bool) -> RecomputeResult:
+    def result(self, found: Found, *, exact: bool) -> RecomputeResult:
+        """Return what was found as a result; `exact` tells whether more than greedy choice took part."""
         execution = found.execution
         return RecomputeResult(
             plan=self.program.plan(execution),
@@ -255,6 +266,7 @@ class BudgetSearch:
             extra_cost=execution.extra_cost,
             extra_cost_bound=min(found.bound, execution.extra_cost) if found.fits else found.bound,
             floor=self.floor,
+            peak_bound=max(self.floor.peak_bytes, found.peak_bound),
             method="exact" if exact else "greedy",
             work=found.work,
             places=tuple(found.places),
