@@ -14,6 +14,7 @@ from lowtide.recompute.choose_drops import drop_until_it_fits, trade_at
 from lowtide.recompute.floor import Floor, floor_of, needs_by_place
 from lowtide.recompute.found import Found
 from lowtide.recompute.neighborhoods import improve
+from lowtide.recompute.on_demand import lowest_on_demand, on_demand
 from lowtide.recompute.place_model import BuiltModel, PlaceModel
 from lowtide.recompute.program import Drops, Execution, Ints, Program
 from lowtide.recompute.result import RecomputeResult, explain_shortfall
@@ -30,6 +31,8 @@ _EASY_GAP = 0.2
 """A first plan this close to its bound is not expected to need many places; others rarely close, and get less work."""
 _NEAR_GAP = 0.1
 """Where plans have come this close, the solver may do all its work after all."""
+_DEMANDED_PART = 4
+"""Plans on demand may take one in so many of all accesses of plans of runs."""
 _ENOUGH = 0.95
 """A gap for the solver that leaves some room for rounding, as a part of the gap asked for."""
 
@@ -79,6 +82,16 @@ class BudgetSearch:
         lowest = Found(self.floor.peak_bytes, found.drops, found.played_drops)
         self._repair(lowest, Drops(), effort.play_work)
         found.offer(lowest.played_drops, lowest.drops)
+        self._lower(found, effort.run_work // 4)
+
+    def _lower(self, found: Found, max_work: int) -> None:
+        """If nothing fits, offer a plan of a lower peak, at less cost for that peak where work is left."""
+        before, peak = self.program.native.work, found.execution.peak_bytes
+        least = max(found.budget + 1, self.floor.peak_bytes)
+        lowest = lowest_on_demand(self.program, least, peak, max_work // 2)
+        if lowest is not None:
+            left = max_work - (self.program.native.work - before)
+            found.offer(improve(self.program, lowest, lowest.peak_bytes, left))
 
     def _is_settled(self, found: Found, effort: RecomputeEffort) -> bool:
         """Search all runs of a small graph; returns whether nothing is left to find."""
@@ -91,8 +104,11 @@ class BudgetSearch:
         return found.is_settled
 
     def _settle(self, found: Found, starts: Sequence[Ints], effort: RecomputeEffort) -> None:
-        """Offer plans as sequences of runs: from given ones, from the best so far and from the base order."""
+        """Offer plans as sequences of runs: made on demand, then settled from given ones and the best so far."""
         before = self.program.native.work
+        demanded = on_demand(self.program, found.budget, effort.run_work // _DEMANDED_PART)
+        if demanded is not None:
+            found.offer(demanded)
         settled = settle_from(
             self.program,
             [*starts, found.execution.runs],
@@ -103,6 +119,8 @@ class BudgetSearch:
         if settled is not None:
             found.offer(settled)
         self._improve(found, effort.run_work - (self.program.native.work - before))
+        if not found.fits:
+            self._lower(found, effort.run_work // 2)
 
     def _improve(self, found: Found, max_work: int) -> None:
         if found.fits:
