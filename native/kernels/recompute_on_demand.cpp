@@ -166,9 +166,14 @@ int64_t RecomputeOnDemand::take_over(int32_t op, bool also_needed) {
   for (size_t i = 0; i + 1 < flat.size(); i += 2) {
     const int32_t read = flat[i], written = flat[i + 1];
     if (graph_.producers[written] != op || !graph_.freeable(read) || graph_.sizes[read] != graph_.sizes[written] ||
-        graph_.spaces[read] != graph_.spaces[written] || !may_go(read))
+        graph_.spaces[read] != graph_.spaces[written] || program_.counted_size(read) == 0)
       continue;
-    if (!also_needed && (next_use_[read] != kNone || pinned_[read] > 1)) continue;
+    const bool is_dead = next_use_[read] == kNone && pinned_[read] == 1;
+    if (also_needed ? !may_go(read) : !is_dead) continue;
+    if (!program_.remakeable[read]) {
+      mark_needed();
+      if (needed_[read]) continue;
+    }
     const auto in = [](const std::vector<int32_t>& taken, int32_t b) {
       return std::find(taken.begin(), taken.end(), b) != taken.end();
     };
@@ -201,6 +206,7 @@ bool RecomputeOnDemand::make_room(int64_t bytes) {
       std::push_heap(candidates_.begin(), candidates_.end());
     }
   }
+  if (!is_room()) lose_what_nothing_needs();
   for (size_t frame = 0; frame + 1 < frames_.size(); ++frame)
     for (int32_t b : frames_[frame]) {
       if (is_room()) return true;
@@ -248,14 +254,22 @@ double RecomputeOnDemand::chain_cost(int32_t buffer) {
 void RecomputeOnDemand::lose_what_nothing_needs() {
   std::vector<int32_t> dead;
   for (int32_t b = 0; b < graph_.n_buffers; ++b)
-    if (there_[b] && !program_.remakeable[b] && graph_.freeable(b) && next_use_[b] == kNone) dead.push_back(b);
+    if (there_[b] && pinned_[b] == 0 && !program_.remakeable[b] && graph_.freeable(b) && next_use_[b] == kNone)
+      dead.push_back(b);
   work_ += graph_.n_buffers;
   if (dead.empty()) return;
+  mark_needed();
+  for (int32_t b : dead)
+    if (!needed_[b]) put(b, false);
+}
+
+// Marks what is touched by anything that must still run again for what is missing.
+void RecomputeOnDemand::mark_needed() {
   ++round_;
   stack_.clear();
-  std::vector<uint8_t> needed(graph_.n_buffers, 0);
+  needed_.assign(graph_.n_buffers, 0);
   const auto visit = [&](int32_t b) {
-    needed[b] = 1;
+    needed_[b] = 1;
     const int32_t op = graph_.producers[b];
     if (there_[b] || op < 0 || !program_.remakeable[b] || visited_[op] == round_) return;
     visited_[op] = round_;
@@ -265,14 +279,16 @@ void RecomputeOnDemand::lose_what_nothing_needs() {
     if (!there_[b] && next_use_[b] != kNone && graph_.producers[b] >= 0 &&
         program_.place[graph_.producers[b]] <= place_)
       visit(b);
+  for (const auto& frame : frames_)
+    for (int32_t b : frame)
+      if (!there_[b]) visit(b);
   while (!stack_.empty()) {
     const int32_t op = stack_.back();
     stack_.pop_back();
     for (int32_t b : graph_.touches[op]) visit(b);
+    work_ += static_cast<int64_t>(graph_.touches[op].size());
   }
   work_ += graph_.n_buffers;
-  for (int32_t b : dead)
-    if (!needed[b]) put(b, false);
 }
 
 }  // namespace lowtide

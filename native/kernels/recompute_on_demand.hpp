@@ -40,6 +40,7 @@ class RecomputeOnDemand {
   double chain_cost(int32_t buffer);
   bool may_go(int32_t buffer) const;
   void lose_what_nothing_needs();
+  void mark_needed();
   void put(int32_t buffer, bool there);
   void note_next_use(int32_t buffer);
   void estimate_needs();
@@ -50,7 +51,7 @@ class RecomputeOnDemand {
   const int64_t budget_, max_work_;
   EvictionRule rule_;
   std::vector<int32_t> runs_;
-  std::vector<uint8_t> there_;
+  std::vector<uint8_t> there_, needed_;
   std::vector<int32_t> next_use_;  // per buffer: the place of its next use in the base order, -1 for none
   std::vector<double> price_;      // per buffer: what making it again is taken to cost more
   std::vector<uint8_t> was_missing_;  // per buffer: whether a run found it missing

@@ -31,8 +31,6 @@ _EASY_GAP = 0.2
 """A first plan this close to its bound is not expected to need many places; others rarely close, and get less work."""
 _NEAR_GAP = 0.1
 """Where plans have come this close, the solver may do all its work after all."""
-_DEMANDED_PART = 4
-"""Plans on demand may take one in so many of all accesses of plans of runs."""
 _ENOUGH = 0.95
 """A gap for the solver that leaves some room for rounding, as a part of the gap asked for."""
 
@@ -57,6 +55,14 @@ class BudgetSearch:
         runs: Sequence[Ints] = (),
     ) -> RecomputeResult:
         """Plan for one budget; see `plan_within_budget`. `runs` are plans of other budgets to start from."""
+        found = self.begin(budget, effort, exact=exact, start=start)
+        self.settle(found, effort, runs)
+        if exact:
+            self.close_gap(found, effort)
+        return self.result(found, exact=exact)
+
+    def begin(self, budget: int, effort: RecomputeEffort, *, exact: bool, start: Sequence[Drops] = ()) -> Found:
+        """Return the best plan of drops, and what single places say; of small graphs the best of all, if `exact`."""
         if budget < 0:
             raise UsageError(
                 f"a budget of {budget} bytes is below zero; persistent buffers alone may be over the budget"
@@ -66,16 +72,23 @@ class BudgetSearch:
             found.bound = float("inf")
             self._go_low(found, effort)
         elif not found.fits and not (exact and self._is_settled(found, effort)):
+            found.is_open = True
             for drops in (Drops(), *start):
                 self._repair(found, drops, effort.play_work)
             self._trade(found, effort)
-            if not found.is_within(_EASY_GAP):
-                self._settle(found, runs, effort)
-            if exact and solver.is_available() and found.may_fit and not found.is_within(effort.relative_gap):
-                self._close_the_gap(found, effort)
-                if not found.is_within(effort.relative_gap):
-                    self._improve(found, effort.run_work // 4)
-        return self.result(found, exact=exact and (solver.is_available() or found.is_settled))
+        return found
+
+    def settle(self, found: Found, effort: RecomputeEffort, runs: Sequence[Ints] = ()) -> None:
+        """Offer plans as sequences of runs, where those of drops are far from their bound."""
+        if found.is_open and not found.is_within(_EASY_GAP):
+            self._settle(found, runs, effort)
+
+    def close_gap(self, found: Found, effort: RecomputeEffort) -> None:
+        """Let the solver bound the cost and find better plans, where it is installed and a gap is left."""
+        if found.is_open and found.may_fit and not found.is_within(effort.relative_gap) and solver.is_available():
+            self._close_the_gap(found, effort)
+            if not found.is_within(effort.relative_gap):
+                self._improve(found, effort.run_work // 4)
 
     def _go_low(self, found: Found, effort: RecomputeEffort) -> None:
         """If the budget is below the floor, offer how low greedy choice gets on the way to the floor."""
@@ -86,9 +99,9 @@ class BudgetSearch:
 
     def _lower(self, found: Found, max_work: int) -> None:
         """If nothing fits, offer a plan of a lower peak, at less cost for that peak where work is left."""
-        before, peak = self.program.native.work, found.execution.peak_bytes
+        before = self.program.native.work
         least = max(found.budget + 1, self.floor.peak_bytes)
-        lowest = lowest_on_demand(self.program, least, peak, max_work // 2)
+        lowest = lowest_on_demand(self.program, least, found.execution.peak_bytes, max_work // 2)
         if lowest is not None:
             left = max_work - (self.program.native.work - before)
             found.offer(improve(self.program, lowest, lowest.peak_bytes, left))
@@ -104,23 +117,32 @@ class BudgetSearch:
         return found.is_settled
 
     def _settle(self, found: Found, starts: Sequence[Ints], effort: RecomputeEffort) -> None:
-        """Offer plans as sequences of runs: made on demand, then settled from given ones and the best so far."""
-        before = self.program.native.work
-        demanded = on_demand(self.program, found.budget, effort.run_work // _DEMANDED_PART)
-        if demanded is not None:
-            found.offer(demanded)
+        """Offer plans as sequences of runs: settled from given ones and the best so far, then made on demand."""
+        native, most = self.program.native, effort.run_work
+        before = native.work
         settled = settle_from(
             self.program,
             [*starts, found.execution.runs],
             found.budget,
             max_cost=found.execution.extra_cost if found.fits else None,
-            max_work=effort.run_work // 2,
+            max_work=most // 2,
         )
         if settled is not None:
             found.offer(settled)
-        self._improve(found, effort.run_work - (self.program.native.work - before))
+        self._improve(found, most - (native.work - before))
+        left = most // 2 if not found.fits else most - (native.work - before)
+        if left > 0:
+            self._demand(found, left)
         if not found.fits:
-            self._lower(found, effort.run_work // 2)
+            self._lower(found, most)
+
+    def _demand(self, found: Found, max_work: int) -> None:
+        """Offer a plan that makes again what is missing on demand, at less cost where work is left."""
+        before = self.program.native.work
+        demanded = on_demand(self.program, found.budget, max_work // 2)
+        if demanded is not None:
+            left = max_work - (self.program.native.work - before)
+            found.offer(improve(self.program, demanded, found.budget, left))
 
     def _improve(self, found: Found, max_work: int) -> None:
         if found.fits:
@@ -202,7 +224,7 @@ class BudgetSearch:
     def _bound_again(self, found: Found, built: BuiltModel, effort: RecomputeEffort) -> None:
         """Where a solution plays within the budget and only the bound is missing, let the solver search in another way,
         from no plan."""
-        gap, work = _ENOUGH * effort.relative_gap, effort.solver_work * 5 // 4
+        gap, work = _ENOUGH * effort.relative_gap, effort.solver_work // 4
         solved = solver.solve(built.milp, None, relative_gap=gap, max_work=work)
         found.work += solved.work
         found.bound = max(found.bound, self._rounded(solved.lower_bound))
@@ -272,7 +294,8 @@ class BudgetSearch:
         return None
 
     def result(self, found: Found, *, exact: bool) -> RecomputeResult:
-        """Return what was found as a result; `exact` tells whether more than greedy choice took part."""
+        """Return what was found as a result; `exact` tells whether the solver and exact search were asked for."""
+        exact = exact and (solver.is_available() or found.is_settled)
         execution = found.execution
         return RecomputeResult(
             plan=self.program.plan(execution),

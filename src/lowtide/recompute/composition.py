@@ -6,21 +6,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.analysis.budget import Budget
 from lowtide.analysis.problem import Order, Problem
-from lowtide.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, SEARCH_EFFORTS, EffortName
+from lowtide.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, EffortName
 from lowtide.index_spaces import SpaceId
 from lowtide.progress import Report, silent
 from lowtide.recompute.all_runs import AllRuns, search_all_runs
+from lowtide.recompute.base_orders import plan_over_base_orders
 from lowtide.recompute.budget_search import BudgetSearch
 from lowtide.recompute.found import Found
 from lowtide.recompute.program import Drops, Ints, Program
 from lowtide.recompute.result import RecomputeResult
-from lowtide.recompute.unrolled import first_runs, unroll
+from lowtide.recompute.unrolled import first_runs
 from lowtide.recompute.within_budget import checked_cost
-from lowtide.search import solve
-
-_MOST_TURNS = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,11 +45,8 @@ def compose(
     """Return the cheapest plan within a budget; larger graphs start from one of the named base orders.
 
     Small graphs are searched exactly, over all orders and any number of reruns (`all_runs`). For all others, and where
-    that stops, greedy choice compares the orders; the best one goes through the exact part. Then the plan's runs become
-    a graph in which reruns are ordinary ops, and the order search orders that graph. Its order of first runs is the
-    next base, as long as that lowers what greedy choice costs and then the cost. Without `reorder`, first runs keep the
-    order they are given. Deterministic; never worse than any of the given orders under greedy choice. The plan is not
-    verified: that is for whoever completes it.
+    that stops, the base orders are compared and the best one is improved (`base_orders`). Without `reorder`, first runs
+    keep the order they are given. Deterministic; the plan is not verified: that is for whoever completes it.
     """
     report = progress or silent
     costs = checked_cost(problem, cost)
@@ -64,7 +58,10 @@ def compose(
         searched = search_all_runs(problem, costs, budget_bytes, peak, space=space, max_work=work)
     known = [_of_any_order(problem, searched.runs, budget_bytes, costs, space)] if searched.runs is not None else []
     if not (known and searched.is_settled):
-        known.append(_over_base_orders(problem, orders, budget_bytes, costs, space, reorder, effort, report))
+        result, name, order = plan_over_base_orders(
+            problem, orders, budget_bytes, costs, space=space, reorder=reorder, effort=effort, report=report
+        )
+        known.append(Composed(result, name, order))
     return _bounded(min(known, key=lambda found: found.result.rank), searched)
 
 
@@ -88,72 +85,3 @@ def _bounded(best: Composed, searched: AllRuns) -> Composed:
         return best
     known = replace(result, extra_cost_bound=bound, peak_bound=searched.peak_bound, is_of_any_order=True)
     return replace(best, result=known)
-
-
-def _over_base_orders(
-    problem: Problem,
-    orders: Sequence[tuple[str, Order]],
-    budget_bytes: int,
-    cost: NDArray[np.float64],
-    space: SpaceId,
-    reorder: bool,
-    effort: EffortName,
-    report: Report,
-) -> Composed:
-    """Return the cheapest plan that starts from one of the base orders, with bounds for its own order."""
-    compared: list[Composed] = []
-    for name, order in orders:
-        report(f"choosing what runs again ({name})")
-        compared.append(Composed(_plan(problem, order, budget_bytes, cost, space, effort, exact=False), name, order))
-    best = quickest = min(compared, key=lambda found: found.result.rank)
-    if best.result.fits and best.result.extra_cost == 0:
-        return best
-    report(f"closing the gap ({best.base})")
-    best = _better(best, Composed(_plan(problem, best.order, budget_bytes, cost, space, effort), best.base, best.order))
-    again: EffortName = "max" if effort == "max" else "fast"  # further turns seldom pay for as much work as the first
-    for _ in range(_MOST_TURNS if reorder else 0):
-        report("ordering what runs again")
-        order = _reordered(problem, best, again, space, budget_bytes)
-        if np.array_equal(order, best.order):
-            break
-        name = f"{best.base} + rerun order"
-        quick = Composed(_plan(problem, order, budget_bytes, cost, space, effort, exact=False), name, order)
-        if quick.result.rank >= quickest.result.rank:
-            break
-        quickest = quick
-        found = _better(quick, Composed(_plan(problem, order, budget_bytes, cost, space, again), name, order))
-        if found.result.rank >= best.result.rank:
-            break
-        best = found
-    return best
-
-
-def _plan(
-    problem: Problem,
-    order: Order,
-    budget: int,
-    cost: NDArray[np.float64],
-    space: SpaceId,
-    effort: EffortName,
-    *,
-    exact: bool = True,
-) -> RecomputeResult:
-    program = Program(problem, order, cost, space)
-    return BudgetSearch(program).plan(budget, RECOMPUTE_EFFORTS[effort], exact=exact)
-
-
-def _better(one: Composed, other: Composed) -> Composed:
-    """Return the better plan; of equals the one with the higher bound."""
-    if one.result.rank != other.result.rank:
-        return min(one, other, key=lambda found: found.result.rank)
-    return max(one, other, key=lambda found: found.result.extra_cost_bound)
-
-
-def _reordered(problem: Problem, found: Composed, effort: EffortName, space: SpaceId, budget: int) -> Order:
-    """Return the order of first runs after the plan's runs were put into the best order."""
-    unrolled = unroll(problem, found.result.plan.order().tolist())
-    inner = Problem(unrolled.graph, in_place=problem.in_place)
-    limits = [budget if number == space else None for number in range(len(problem.graph.spaces))]
-    within = Budget.of_limits(problem.graph, limits)
-    solution = solve(inner, [inner.given_order()], SEARCH_EFFORTS[effort], budget=within)
-    return first_runs(unrolled.runs(solution.order))

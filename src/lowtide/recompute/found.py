@@ -20,6 +20,8 @@ class Found:
     played_drops: Execution
     bound: float = 0.0
     peak_bound: int = 0
+    is_open: bool = False
+    """Whether better plans may be found in other ways."""
     is_settled: bool = False
     """Whether all runs were searched, so that nothing better is left to find."""
     work: int = 0
