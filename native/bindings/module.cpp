@@ -14,5 +14,6 @@ NB_MODULE(_native, m) {
   register_safe_closure(m);
   register_tree_order(m);
   register_recompute(m);
+  register_recompute_states(m);
   register_json_keys(m);
 }

@@ -7,6 +7,7 @@
 #include "bindings/register.hpp"
 #include "kernels/recompute_cut.hpp"
 #include "kernels/recompute_greedy.hpp"
+#include "kernels/recompute_on_demand.hpp"
 #include "kernels/recompute_sequence.hpp"
 
 namespace lowtide::bindings {
@@ -162,6 +163,19 @@ void register_recompute(nb::module_& m) {
             return to_numpy(std::move(sequence));
           },
           nb::arg("runs"), nb::arg("budget"), nb::arg("max_work"), "The runs without those that the budget can spare.")
+      .def(
+          "on_demand",
+          [](HeldProgram& self, int64_t budget, double size_power, double distance_power, bool hardest_first,
+             int64_t max_work) {
+            std::vector<int32_t> runs;
+            {
+              nb::gil_scoped_release released;
+              runs = RecomputeOnDemand(*self.evaluator, budget, max_work).run({size_power, distance_power, hardest_first});
+            }
+            return to_numpy(std::move(runs));
+          },
+          nb::arg("budget"), nb::arg("size_power"), nb::arg("distance_power"), nb::arg("hardest_first"),
+          nb::arg("max_work"), "Runs within the budget by making again what is missing; empty where that fails.")
       .def(
           "trade_at_cut",
           [](const HeldProgram& self, Array<uint8_t> at_cut, Array<uint8_t> needed, Array<int64_t> bytes,

@@ -15,6 +15,7 @@ void register_refutation(nb::module_& m);
 void register_safe_closure(nb::module_& m);
 void register_tree_order(nb::module_& m);
 void register_recompute(nb::module_& m);
+void register_recompute_states(nb::module_& m);
 void register_json_keys(nb::module_& m);
 
 }  // namespace lowtide::bindings

@@ -125,12 +125,11 @@ def _result(
         extra_cost=best.timeline.extra_seconds,
         extra_cost_bound=bound,
         floor=alone.floor,
+        peak_bound=alone.floor.peak_bytes,
         method=alone.method,
         work=alone.work + joint.work,
         places=joint.places or alone.places,
-        shortfall=None
-        if fits
-        else explain_shortfall(program, alone.floor, alone.budget_bytes, peak, alone.extra_cost_bound),
+        shortfall=None if fits else explain_shortfall(program, alone.floor, alone.budget_bytes, peak, bound),
         rerun_seconds=rerun_seconds(prices, best.plan),
         stall_seconds=best.timeline.stall_seconds,
         hidden_seconds=best.timeline.hidden_seconds,

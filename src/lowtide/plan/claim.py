@@ -11,7 +11,7 @@ PlanClass = Literal["placements", "orders", "reruns", "copies", "reruns of one o
 
 - placements: addresses for this plan's buffers
 - orders: all orders
-- reruns: all orders, whatever runs again
+- reruns: all orders, whatever runs again; of a cost, those within the budget
 - copies: all orders, whatever runs again or is copied to the host
 - reruns of one order, copies of one order: the last two within the budget, with first runs in one base order
 """
@@ -20,7 +20,7 @@ Evidence = Literal["cut", "tree", "search", "needs", "packing", "solver"]
 
 - cut: what an op needs in any order
 - tree: the least peak of a tree or a series-parallel graph
-- search: a search of all orders
+- search: a search of all orders, or of all sequences of runs
 - needs: what an op touches and allocates
 - packing: the search for placements
 - solver: the bound of the solver that chose what runs again
@@ -57,6 +57,10 @@ class Claim:
                 return "no placement of this plan's buffers needs less"
             case "orders":
                 return f"no order of {program} can do with less{pairs}"
+            case "reruns" if self.figure == "extra cost":
+                return (
+                    f"no plan for {program} within the budget costs less, in any order and whatever runs again{pairs}"
+                )
             case "reruns":
                 return f"no plan for {program} can do with less, whatever runs again{pairs}"
             case "copies":

@@ -1,6 +1,7 @@
 """What planning claims of a plan: every bound that it found, with its class and what shows it."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from lowtide.packing import Packing
 from lowtide.plan.claim import Claim, Evidence, PlanClass
@@ -43,9 +44,13 @@ def _evidence(proof: Proof | None, space: str) -> Evidence:
 def claims_of_peaks(draft: Draft) -> list[Claim]:
     """Return the claim for every memory space of a draft whose peak is bounded."""
     bounds = {bound.space: bound.peak_bytes for bound in draft.bounds}
-    return peak_claims(
+    claims = peak_claims(
         bounds, draft.proof, draft.bounds_hold_for, in_place=draft.settings.takes_pairs, in_chunks=draft.in_chunks
     )
+    first = draft.graph.spaces[0].name
+    return [
+        replace(claim, shown_by="search") if draft.searched_peak and claim.space == first else claim for claim in claims
+    ]
 
 
 def _of_arenas(draft: Draft, packing: Packing) -> Iterator[Claim]:
@@ -63,14 +68,19 @@ def _of_arenas(draft: Draft, packing: Packing) -> Iterator[Claim]:
 
 
 def _of_cost(draft: Draft) -> Iterator[Claim]:
-    if draft.base_order is not None and draft.extra_cost_bound is not None:
-        yield Claim(
-            figure="extra cost",
-            space=None,
-            over="copies of one order" if "offload" in draft.settings.techniques else "reruns of one order",
-            at_least=draft.extra_cost_bound,
-            in_place=draft.settings.takes_pairs,
-            in_chunks=draft.in_chunks,
-            shown_by="solver",
-            base_order=draft.base_order,
-        )
+    if draft.base_order is None or draft.extra_cost_bound is None:
+        return
+    if draft.is_of_any_order:
+        over: PlanClass = "reruns"
+    else:
+        over = "copies of one order" if "offload" in draft.settings.techniques else "reruns of one order"
+    yield Claim(
+        figure="extra cost",
+        space=None,
+        over=over,
+        at_least=draft.extra_cost_bound,
+        in_place=draft.settings.takes_pairs,
+        in_chunks=draft.in_chunks,
+        shown_by="search" if draft.is_of_any_order else "solver",
+        base_order=None if draft.is_of_any_order else draft.base_order,
+    )

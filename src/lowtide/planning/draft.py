@@ -48,9 +48,13 @@ class Draft:
     extra_cost: float = 0.0
     extra_cost_bound: float | None = 0.0
     base_order: str | None = None
-    """The order that this bound holds for; None where it is the plan's own."""
+    """The order of first runs by name; None where it is the plan's own."""
+    is_of_any_order: bool = False
+    """Whether the bound of the extra cost holds for all orders, rather than for the base order alone."""
     bounds: tuple[LowerBound, ...] = ()
     """Per memory space, what no plan can beat; empty as long as nothing is proven."""
+    searched_peak: int = 0
+    """The bound of the first space where a search of all runs showed it, else 0."""
     proof: Proof | None = None
     """What shows that the bounds hold, where it can be checked again."""
     status: Status | None = None

@@ -10,6 +10,7 @@ from lowtide.analysis.lower_bounds import LowerBound
 from lowtide.analysis.problem import Order, Problem
 from lowtide.offload import plan_within_budget as plan_with_offload
 from lowtide.plan import Status
+from lowtide.planning.claims import claims_of_peaks
 from lowtide.planning.draft import Draft, stage
 from lowtide.progress import Report
 from lowtide.recompute import compose, least_possible
@@ -32,16 +33,18 @@ def trade(draft: Draft, report: Report) -> Draft:
     draft.keep_so_far(draft.plan)
     most = draft.budget.allowed[graph.spaces[0].name] or 0
     base, result = _cheapest(draft, most, report)
-    bounds = bounds_with_reruns(draft.problem)
+    bounds, searched_peak = _bounds(draft.problem, result)
     judged = replace(
         draft,
         base_order=base,
         extra_cost_bound=result.extra_cost_bound if math.isfinite(result.extra_cost_bound) else None,
+        is_of_any_order=result.is_of_any_order,
         bounds=bounds,
+        searched_peak=searched_peak,
         proof=None,
         status=_status(result, bounds[0].peak_bytes > most, draft.settings.chooses_order),
-        shortfall=result.shortfall,
     )
+    judged = replace(judged, shortfall=_shortfall(judged, result))
     plan = replace(result.plan, peak_bytes=simulate(graph, result.plan).peak_bytes)
     return replace(judged.taking(plan), extra_cost=result.extra_cost) if draft.is_beaten_by(plan) else judged
 
@@ -49,6 +52,14 @@ def trade(draft: Draft, report: Report) -> Draft:
 def bounds_with_reruns(problem: Problem) -> tuple[LowerBound, ...]:
     """Return, per memory space, what no plan can beat, in any order and whatever runs again."""
     return tuple(least_possible(problem, space) for space in range(len(problem.graph.spaces)))
+
+
+def _bounds(problem: Problem, result: RecomputeResult) -> tuple[tuple[LowerBound, ...], int]:
+    """Return what no plan can beat, and what of the first space a search of all runs showed, 0 for nothing."""
+    first, *others = bounds_with_reruns(problem)
+    if not result.is_of_any_order or result.peak_bound <= first.peak_bytes:
+        return (first, *others), 0
+    return (LowerBound(space=first.space, peak_bytes=result.peak_bound, op=None), *others), result.peak_bound
 
 
 def _cheapest(draft: Draft, most: int, report: Report) -> tuple[str, RecomputeResult]:
@@ -76,12 +87,33 @@ def _cheapest(draft: Draft, most: int, report: Report) -> tuple[str, RecomputeRe
     offloaded = plan_with_offload(
         problem, order, most, prices=prices, allow=traded, effort=settings.effort, alone=alone
     )
-    return base, offloaded if alone is None or offloaded.rank < alone.rank else alone
+    if alone is None or offloaded.rank <= alone.rank:
+        return base, offloaded
+    bound = min(offloaded.extra_cost_bound, alone.extra_cost)
+    return base, replace(alone, extra_cost_bound=bound, is_of_any_order=False)
+
+
+def _shortfall(draft: Draft, result: RecomputeResult) -> str | None:
+    """Say why the budget is not met, with the claim that shows it; None where it is met."""
+    if result.shortfall is None or result.status != "infeasible":
+        return result.shortfall
+    space, most = draft.graph.spaces[0].name, result.budget_bytes
+    shown = [claim for claim in claims_of_peaks(draft) if claim.space == space and claim.at_least > most]
+    if not shown:
+        return f"{result.shortfall} (with first runs in order {draft.base_order})"
+    least = int(shown[0].at_least)
+    if result.floor.peak_bytes == least:
+        return f"{result.shortfall} ({shown[0].sentence})"
+    return (
+        f"every plan needs at least {least} bytes in {space}, {least - most} more than the budget of {most} "
+        f"({shown[0].sentence})"
+    )
 
 
 def _status(result: RecomputeResult, impossible: bool, reorder: bool) -> Status:
-    """Return what a result is worth among all plans that may be made: the bound of its cost is of one base order."""
+    """Return what a result is worth among all plans that may be made; most bounds of a cost are of one base order."""
+    is_of_all = result.is_of_any_order or not reorder
     if result.fits:
-        cannot_cost_less = result.extra_cost == 0 or (result.status == "optimal" and not reorder)
+        cannot_cost_less = result.extra_cost == 0 or (result.status == "optimal" and is_of_all)
         return "optimal" if cannot_cost_less else "feasible"
-    return "infeasible" if impossible or (result.status == "infeasible" and not reorder) else "feasible"
+    return "infeasible" if impossible or (result.status == "infeasible" and is_of_all) else "feasible"

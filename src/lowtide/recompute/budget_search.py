@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from lowtide.effort import RecomputeEffort
 from lowtide.errors import UsageError
 from lowtide.recompute import solver
+from lowtide.recompute.all_runs import search_all_runs
 from lowtide.recompute.choose_drops import drop_until_it_fits, trade_at
 from lowtide.recompute.floor import Floor, floor_of, needs_by_place
 from lowtide.recompute.found import Found
 from lowtide.recompute.neighborhoods import improve
+from lowtide.recompute.on_demand import lowest_on_demand, on_demand
 from lowtide.recompute.place_model import BuiltModel, PlaceModel
 from lowtide.recompute.program import Drops, Execution, Ints, Program
 from lowtide.recompute.result import RecomputeResult, explain_shortfall
@@ -53,46 +55,94 @@ class BudgetSearch:
         runs: Sequence[Ints] = (),
     ) -> RecomputeResult:
         """Plan for one budget; see `plan_within_budget`. `runs` are plans of other budgets to start from."""
+        found = self.begin(budget, effort, exact=exact, start=start)
+        self.settle(found, effort, runs)
+        if exact:
+            self.close_gap(found, effort)
+        return self.result(found, exact=exact)
+
+    def begin(self, budget: int, effort: RecomputeEffort, *, exact: bool, start: Sequence[Drops] = ()) -> Found:
+        """Return the best plan of drops, and what single places say; of small graphs the best of all, if `exact`."""
         if budget < 0:
             raise UsageError(
                 f"a budget of {budget} bytes is below zero; persistent buffers alone may be over the budget"
             )
         found = Found(budget, Drops(), self.untouched)
-        exact = exact and solver.is_available()
         if self.floor.peak_bytes > budget:
             found.bound = float("inf")
             self._go_low(found, effort)
-        elif not found.fits:
+        elif not found.fits and not (exact and self._is_settled(found, effort)):
+            found.is_open = True
             for drops in (Drops(), *start):
                 self._repair(found, drops, effort.play_work)
             self._trade(found, effort)
-            if not found.is_within(_EASY_GAP):
-                self._settle(found, runs, effort)
-            if exact and not found.is_within(effort.relative_gap):
-                self._close_the_gap(found, effort)
-                if not found.is_within(effort.relative_gap):
-                    self._improve(found, effort.run_work // 4)
-        return self._result(found, exact)
+        return found
+
+    def settle(self, found: Found, effort: RecomputeEffort, runs: Sequence[Ints] = ()) -> None:
+        """Offer plans as sequences of runs, where those of drops are far from their bound."""
+        if found.is_open and not found.is_within(_EASY_GAP):
+            self._settle(found, runs, effort)
+
+    def close_gap(self, found: Found, effort: RecomputeEffort) -> None:
+        """Let the solver bound the cost and find better plans, where it is installed and a gap is left."""
+        if found.is_open and found.may_fit and not found.is_within(effort.relative_gap) and solver.is_available():
+            self._close_the_gap(found, effort)
+            if not found.is_within(effort.relative_gap):
+                self._improve(found, effort.run_work // 4)
 
     def _go_low(self, found: Found, effort: RecomputeEffort) -> None:
         """If the budget is below the floor, offer how low greedy choice gets on the way to the floor."""
         lowest = Found(self.floor.peak_bytes, found.drops, found.played_drops)
         self._repair(lowest, Drops(), effort.play_work)
         found.offer(lowest.played_drops, lowest.drops)
+        self._lower(found, effort.run_work // 4)
+
+    def _lower(self, found: Found, max_work: int) -> None:
+        """If nothing fits, offer a plan of a lower peak, at less cost for that peak where work is left."""
+        before = self.program.native.work
+        least = max(found.budget + 1, self.floor.peak_bytes)
+        lowest = lowest_on_demand(self.program, least, found.execution.peak_bytes, max_work // 2)
+        if lowest is not None:
+            left = max_work - (self.program.native.work - before)
+            found.offer(improve(self.program, lowest, lowest.peak_bytes, left))
+
+    def _is_settled(self, found: Found, effort: RecomputeEffort) -> bool:
+        """Search all runs of a small graph; returns whether nothing is left to find."""
+        program = self.program
+        peak, work = self.untouched.peak_bytes, effort.state_work
+        searched = search_all_runs(
+            program.problem, program.cost, found.budget, peak, space=program.space, order=program.order, max_work=work
+        )
+        found.take(program, searched)
+        return found.is_settled
 
     def _settle(self, found: Found, starts: Sequence[Ints], effort: RecomputeEffort) -> None:
-        """Offer plans as sequences of runs: from given ones, from the best so far and from the base order."""
-        before = self.program.native.work
+        """Offer plans as sequences of runs: settled from given ones and the best so far, then made on demand."""
+        native, most = self.program.native, effort.run_work
+        before = native.work
         settled = settle_from(
             self.program,
             [*starts, found.execution.runs],
             found.budget,
             max_cost=found.execution.extra_cost if found.fits else None,
-            max_work=effort.run_work // 2,
+            max_work=most // 2,
         )
         if settled is not None:
             found.offer(settled)
-        self._improve(found, effort.run_work - (self.program.native.work - before))
+        self._improve(found, most - (native.work - before))
+        left = most // 2 if not found.fits else most - (native.work - before)
+        if left > 0:
+            self._demand(found, left)
+        if not found.fits:
+            self._lower(found, most)
+
+    def _demand(self, found: Found, max_work: int) -> None:
+        """Offer a plan that makes again what is missing on demand, at less cost where work is left."""
+        before = self.program.native.work
+        demanded = on_demand(self.program, found.budget, max_work // 2)
+        if demanded is not None:
+            left = max_work - (self.program.native.work - before)
+            found.offer(improve(self.program, demanded, found.budget, left))
 
     def _improve(self, found: Found, max_work: int) -> None:
         if found.fits:
@@ -174,7 +224,7 @@ class BudgetSearch:
     def _bound_again(self, found: Found, built: BuiltModel, effort: RecomputeEffort) -> None:
         """Where a solution plays within the budget and only the bound is missing, let the solver search in another way,
         from no plan."""
-        gap, work = _ENOUGH * effort.relative_gap, effort.solver_work * 5 // 4
+        gap, work = _ENOUGH * effort.relative_gap, effort.solver_work // 4
         solved = solver.solve(built.milp, None, relative_gap=gap, max_work=work)
         found.work += solved.work
         found.bound = max(found.bound, self._rounded(solved.lower_bound))
@@ -243,7 +293,9 @@ class BudgetSearch:
                 return int(execution.stages[int(over.argmax())])
         return None
 
-    def _result(self, found: Found, exact: bool) -> RecomputeResult:
+    def result(self, found: Found, *, exact: bool) -> RecomputeResult:
+        """Return what was found as a result; `exact` tells whether the solver and exact search were asked for."""
+        exact = exact and (solver.is_available() or found.is_settled)
         execution = found.execution
         return RecomputeResult(
             plan=self.program.plan(execution),
@@ -255,6 +307,7 @@ class BudgetSearch:
             extra_cost=execution.extra_cost,
             extra_cost_bound=min(found.bound, execution.extra_cost) if found.fits else found.bound,
             floor=self.floor,
+            peak_bound=max(self.floor.peak_bytes, found.peak_bound),
             method="exact" if exact else "greedy",
             work=found.work,
             places=tuple(found.places),

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 from lowtide.index_spaces import Place
-from lowtide.recompute.program import Drops, Execution
+from lowtide.recompute.all_runs import AllRuns
+from lowtide.recompute.program import Drops, Execution, Program
 
 _TRIFLE = 0.001
 _WORTH_TRIMMING = 1.25
@@ -18,6 +19,11 @@ class Found:
     """The best drops that were played."""
     played_drops: Execution
     bound: float = 0.0
+    peak_bound: int = 0
+    is_open: bool = False
+    """Whether better plans may be found in other ways."""
+    is_settled: bool = False
+    """Whether all runs were searched, so that nothing better is left to find."""
     work: int = 0
     played: int = 0
     places: list[Place] = field(default_factory=list[int])
@@ -31,6 +37,11 @@ class Found:
     def fits(self) -> bool:
         """Whether some plan meets the budget."""
         return self.execution.peak_bytes <= self.budget
+
+    @property
+    def may_fit(self) -> bool:
+        """Whether nothing shows that no plan meets the budget."""
+        return self.bound < float("inf")
 
     @property
     def most_worth_trimming(self) -> float:
@@ -49,6 +60,16 @@ class Found:
             self.drops, self.played_drops = drops, execution
         if rank < self.rank(self.execution):
             self.execution = execution
+
+    def take(self, program: Program, searched: AllRuns) -> None:
+        """Take what a search of all runs showed, for a program whose first runs are in the order of those found."""
+        self.bound = max(self.bound, searched.cost_bound)
+        self.peak_bound = searched.peak_bound
+        self.is_settled = searched.is_settled
+        if searched.runs is not None:
+            self.offer(program.replay(searched.runs))
+            if self.fits and self.is_settled:
+                self.bound = self.execution.extra_cost
 
     def progress(self) -> tuple[int, float, float]:
         """What the search moves: bytes over the budget, extra cost and its bound."""

@@ -33,8 +33,12 @@ class RecomputeResult:
     """What any plan within the budget costs at least if its first runs keep the base order and random, ordered and
     mutating ops run once; infinite if none fits."""
     floor: Floor
+    peak_bound: int
+    """No plan for the same first runs needs fewer bytes: the floor, or more where a search showed it."""
+    is_of_any_order: bool = False
+    """Whether both bounds hold for first runs in any order."""
     method: Method
-    """"exact" where HiGHS took part, "greedy" without it."""
+    """"exact" where HiGHS took part or all runs were searched, "greedy" without."""
     work: int
     """Work of the solver."""
     places: tuple[Place, ...]

@@ -96,10 +96,9 @@ def _extra(result: Result) -> str:
     """Say what the budget costs, and how much less it could be."""
     base = result.base_cost or 1.0
     bound = "" if result.extra_cost_bound is None else f", at least {result.extra_cost_bound / base:.2%}"
-    return (
-        f"{result.extra_cost / base:.2%}{bound} for first runs in order {result.base_order} "
-        f"({result.reruns} runs again, priced by {result.costs})"
-    )
+    is_of_any = any(claim.figure == "extra cost" and claim.base_order is None for claim in result.claims)
+    order = "in any order" if is_of_any else f"for first runs in order {result.base_order}"
+    return f"{result.extra_cost / base:.2%}{bound} {order} ({result.reruns} runs again, priced by {result.costs})"
 
 
 def _transfers(result: Result) -> str:
