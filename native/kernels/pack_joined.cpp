@@ -1,0 +1,74 @@
+#include "kernels/pack_joined.hpp"
+
+#include <bit>
+#include <tuple>
+
+#include "kernels/pack_canonical.hpp"
+#include "kernels/pack_rank.hpp"
+
+namespace lowtide {
+namespace {
+
+constexpr std::array kDoubts{0.3, 1e9, 0.05, 0.02, 0.0, 0.1, 1.0};
+constexpr int64_t kFirstWork = 1'000'000;
+constexpr int32_t kFewestBlocks = 20, kMostBlocks = 150;  // between which pads end
+
+// Takes turns in how much doubt is allowed, whether holes are filled and whether there are pads; later ones vary all of it.
+JoinRules rules_of(uint64_t attempt, int32_t joins) {
+  JoinRules rules;
+  rules.joins = joins;
+  rules.seed = attempt + 1;
+  rules.most_doubt = kDoubts[attempt % kDoubts.size()];
+  rules.variation = attempt < kDoubts.size() ? 0 : noise(attempt, 5);
+  const uint64_t turn = attempt % 4;
+  rules.hole_share = turn == 1 ? 1 : turn == 2 ? 0.5 + 0.5 * noise(attempt, 3) : 0;
+  if (attempt % 2 == 1 || attempt >= 8) {
+    rules.least_evidence = static_cast<int32_t>(attempt % 3) - (attempt > 20 ? 1 : 0);
+    rules.pads_until = kFewestBlocks + static_cast<int32_t>((kMostBlocks - kFewestBlocks) * noise(attempt, 17));
+  }
+  return rules;
+}
+
+}  // namespace
+
+PackFitResult fit_joined(const PackItems& items, int64_t capacity, int32_t joins, const PackLimits& limits) {
+  PackFitResult result;
+  std::set<std::tuple<std::vector<int32_t>, std::vector<int32_t>, std::vector<int64_t>>> seen;
+  for (uint64_t attempt = 0; result.work < limits.work && limits.go_on(); ++attempt) {
+    Blocks blocks(items, capacity, rules_of(attempt, joins));
+    blocks.join();
+    result.work += blocks.work() + items.n();
+    const Blocks::Rest rest = blocks.rest();
+    if (attempt < kDoubts.size() && !seen.insert({rest.first, rest.last, rest.sizes}).second) continue;
+    const int64_t most = kFirstWork << std::min(20, static_cast<int>(std::bit_width(attempt / 4)));
+    for (int which = 0; which < 2 && result.work < limits.work; ++which) {
+      const PackLimits here{std::min(most, limits.work - result.work), limits.go_on};
+      PackFitResult found = which == 0 ? fit_canonically(rest.items(), rest.steps, blocks.capacity(), kAllInferences, here)
+                                       : fit_capacity(rest.items(), blocks.capacity(), here);
+      result.work += found.work;
+      if (found.fit != PackFit::kFound) continue;
+      std::vector<int64_t> offsets = blocks.offsets(rest, found.offsets);
+      if (height_of(items, offsets) > capacity) continue;
+      result.fit = PackFit::kFound;
+      result.offsets = std::move(offsets);
+      return result;
+    }
+  }
+  return result;
+}
+
+PackResult pack_joined_by_priority(const PackItems& items, int64_t target, const PackLimits& limits) {
+  JoinRules rules;
+  rules.joins = kParallel | kSeries | kWheel;
+  rules.most_doubt = kDoubts[0];
+  Blocks blocks(items, target, rules);
+  blocks.join();
+  const Blocks::Rest rest = blocks.rest();
+  PackResult result = pack_by_priority(rest.items(), blocks.capacity(), true, limits);
+  result.offsets = blocks.offsets(rest, result.offsets);
+  result.height = height_of(items, result.offsets);
+  result.work += blocks.work();
+  return result;
+}
+
+}  // namespace lowtide
