@@ -81,11 +81,11 @@ def _until(state: Improvement, goal: int, steps: list[Callable[[], object]]) -> 
         yield
 
 
-def _use_up(search: "_Search", goal: int) -> None:
+def _use_up(search: "_HeightSearch", goal: int) -> None:
     search.attempt(goal, search.left)
 
 
-def _searches(state: Improvement, effort: PackingEffort) -> list["_Search"]:
+def _searches(state: Improvement, effort: PackingEffort) -> list["_HeightSearch"]:
     """Return the searches that can take the part, with their parts of the work; two take plain rectangles only."""
     items = state.items
     if len(items) > effort.exact_items:
@@ -102,19 +102,19 @@ def _searches(state: Improvement, effort: PackingEffort) -> list["_Search"]:
     def in_any_form(height: int, limit: int) -> tuple[int, Ints, int]:
         return _native.pack_within(native, height, limit)
 
-    first = _Search(state, in_any_form, "exact-search", work - 2 * share, (work - 2 * share) // _TRIES)
+    first = _HeightSearch(state, in_any_form, "exact-search", work - 2 * share, (work - 2 * share) // _TRIES)
     if not items.plain:
         return [first]
     return [
-        _Search(state, canonically, "second-exact-search", share, share // _SHARE_TRIES),
-        _Search(
+        _HeightSearch(state, canonically, "second-exact-search", share, share // _SHARE_TRIES),
+        _HeightSearch(
             state, joined, "joined-blocks", share, share // _SHARE_TRIES, looks=[_JOINED_LOOKS * k for k in _LOOKS]
         ),
         first,
     ]
 
 
-def _close_in(state: Improvement, goal: int, search: "_Search", work: int) -> Iterator[None]:
+def _close_in(state: Improvement, goal: int, search: "_HeightSearch", work: int) -> Iterator[None]:
     """Try heights halfway between what failed and what was found; once none is left, all again with more work.
 
     Heights go in steps of what divides all sizes, alignments and fixed offsets.
@@ -145,7 +145,7 @@ def _penalty_loop(state: Improvement, goal: int, work: int, *, joined: bool) -> 
         state.offsets, state.height, state.method = offsets, height, method
 
 
-class _Search:
+class _HeightSearch:
     def __init__(
         self,
         state: Improvement,
