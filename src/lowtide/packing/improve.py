@@ -24,6 +24,8 @@ _SHARE = 6
 """The part of all work that each of the other two gets is one in so many."""
 _SHARE_TRIES = 4
 """The part of that for a try at the goal is one in so many; every other height gets half of that."""
+_NEAR = 50
+"""A part is nearly done when what it has above the goal is at most the goal's part of one in so many."""
 
 
 @dataclass(slots=True)
@@ -51,7 +53,8 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
     Yields after every step, so that the caller can take what was found. The searches try the goal by turns, with more
     and more work, then the penalty loop does. Then they go on: with `only_goal` at the goal, else one after the other
     at heights between what is refuted and what is found. What one finds or proves the others start from, and the limit
-    of work is one for all. A part with too many items for them has that work for its penalty loops instead.
+    of work is one for all. A part with too many items for them gets that work for its penalty loop instead, where it is
+    nearly done.
     """
     searches = _searches(state, effort)
     steps: list[Callable[[], object]] = [
@@ -61,10 +64,10 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
         if work < search.tries
     ]
     steps += [partial(search.attempt, goal, search.tries) for search in searches]
-    loop_work = effort.priority_work + (0 if searches else effort.exact_work)
     if state.items.plain:
-        steps.append(lambda: _penalty_loop(state, goal, loop_work, joined=True))
-    steps.append(lambda: _penalty_loop(state, goal, loop_work, joined=False))
+        steps.append(lambda: _penalty_loop(state, goal, effort.priority_work, joined=True))
+    spare = 0 if searches else effort.exact_work
+    steps.append(lambda: _penalty_loop(state, goal, effort.priority_work + spare * _near(state, goal), joined=False))
     if only_goal:
         steps += [partial(_use_up, search, goal) for search in searches]
     yield from _until(state, goal, steps)
@@ -130,6 +133,10 @@ def _close_in(state: Improvement, goal: int, search: "_HeightSearch", work: int)
         if not search.attempt(middle, work):
             failed = middle
         yield
+
+
+def _near(state: Improvement, goal: int) -> bool:
+    return state.height - goal <= goal // _NEAR
 
 
 def _penalty_loop(state: Improvement, goal: int, work: int, *, joined: bool) -> None:
