@@ -10,21 +10,28 @@ namespace lowtide {
 namespace {
 
 constexpr std::array kDoubts{0.3, 1e9, 0.05, 0.02, 0.0, 0.1, 1.0};
-constexpr int64_t kFirstWork = 1'000'000;
+constexpr uint64_t kInTurn = 8;
+constexpr int64_t kFirstWork = 2'000'000;
 constexpr int32_t kFewestBlocks = 20, kMostBlocks = 150;  // between which pads end
 
-// Takes turns in how much doubt is allowed, whether holes are filled and whether there are pads; later ones vary all of it.
+// The first attempts are bold and cautious in turn, without and with holes and pads; later ones draw all of it.
 JoinRules rules_of(uint64_t attempt, int32_t joins) {
   JoinRules rules;
   rules.joins = joins;
   rules.seed = attempt + 1;
-  rules.most_doubt = kDoubts[attempt % kDoubts.size()];
-  rules.variation = attempt < kDoubts.size() ? 0 : noise(attempt, 5);
-  const uint64_t turn = attempt % 4;
-  rules.hole_share = turn == 1 ? 1 : turn == 2 ? 0.5 + 0.5 * noise(attempt, 3) : 0;
-  if (attempt % 2 == 1 || attempt >= 8) {
-    rules.least_evidence = static_cast<int32_t>(attempt % 3) - (attempt > 20 ? 1 : 0);
-    rules.pads_until = kFewestBlocks + static_cast<int32_t>((kMostBlocks - kFewestBlocks) * noise(attempt, 17));
+  auto drawn = [&](uint64_t what) { return noise(attempt, what); };
+  bool with_holes = attempt % 4 >= 2, with_pads = attempt % 8 >= 4;
+  rules.most_doubt = kDoubts[attempt % 2];
+  if (attempt >= kInTurn) {
+    rules.most_doubt = kDoubts[static_cast<size_t>(drawn(1) * kDoubts.size())];
+    rules.variation = drawn(5);
+    with_holes = drawn(2) < 0.5;
+    with_pads = drawn(4) < 0.6;
+  }
+  if (with_holes) rules.hole_share = attempt < kInTurn ? 1 : 0.5 + 0.5 * drawn(3);
+  if (with_pads) {
+    rules.least_evidence = static_cast<int32_t>(3 * drawn(6)) - 1;
+    rules.pads_until = kFewestBlocks + static_cast<int32_t>((kMostBlocks - kFewestBlocks) * drawn(17));
   }
   return rules;
 }
@@ -39,8 +46,8 @@ PackFitResult fit_joined(const PackItems& items, int64_t capacity, int32_t joins
     blocks.join();
     result.work += blocks.work() + items.n();
     const Blocks::Rest rest = blocks.rest();
-    if (attempt < kDoubts.size() && !seen.insert({rest.first, rest.last, rest.sizes}).second) continue;
-    const int64_t most = kFirstWork << std::min(20, static_cast<int>(std::bit_width(attempt / 4)));
+    if (attempt < kInTurn && !seen.insert({rest.first, rest.last, rest.sizes}).second) continue;
+    const int64_t most = kFirstWork << std::min(20, static_cast<int>(std::bit_width(attempt / kInTurn)));
     for (int which = 0; which < 2 && result.work < limits.work; ++which) {
       const PackLimits here{std::min(most, limits.work - result.work), limits.go_on};
       PackFitResult found = which == 0 ? fit_canonically(rest.items(), rest.steps, blocks.capacity(), kAllInferences, here)

@@ -18,12 +18,8 @@ _LOOKS = (1_000_000, 10_000_000, 100_000_000)
 """With so much all searches look at the goal by turns before the long tries; it comes on top of their work."""
 _JOINED_LOOKS = 4
 """The search over joined blocks gets so many times that: it settles the most, and early."""
-_TRIES = 10
-"""The part of the first search's work for a try at the goal is one in so many; every other height gets half of that."""
-_SHARE = 6
-"""The part of all work that each of the other two gets is one in so many."""
-_SHARE_TRIES = 4
-"""The part of that for a try at the goal is one in so many; every other height gets half of that."""
+_SHARES = {"exact-search": (3, 10), "second-exact-search": (6, 4), "joined-blocks": (2, 4)}
+"""The part of all work that a search gets is one in so many, and of that a try at the goal; other heights get half."""
 _NEAR = 50
 """A part is nearly done when what it has above the goal is at most the goal's part of one in so many."""
 
@@ -72,7 +68,7 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
         steps += [partial(_use_up, search, goal) for search in searches]
     yield from _until(state, goal, steps)
     if not only_goal:
-        for search in reversed(searches):
+        for search in searches:
             yield from _close_in(state, goal, search, search.tries // 2)
 
 
@@ -93,8 +89,7 @@ def _searches(state: Improvement, effort: PackingEffort) -> list["_HeightSearch"
     items = state.items
     if len(items) > effort.exact_items:
         return []
-    native, work = items.native(), effort.exact_work
-    share = work // _SHARE if items.plain else 0
+    native = items.native()
 
     def canonically(height: int, limit: int) -> tuple[int, Ints, int]:
         return _native.pack_within_canonically(native, items.steps, height, limit)
@@ -105,15 +100,13 @@ def _searches(state: Improvement, effort: PackingEffort) -> list["_HeightSearch"
     def in_any_form(height: int, limit: int) -> tuple[int, Ints, int]:
         return _native.pack_within(native, height, limit)
 
-    first = _HeightSearch(state, in_any_form, "exact-search", work - 2 * share, (work - 2 * share) // _TRIES)
     if not items.plain:
-        return [first]
+        return [_HeightSearch(state, in_any_form, "exact-search", effort.exact_work)]
+    of_blocks = [_JOINED_LOOKS * work for work in _LOOKS]
     return [
-        _HeightSearch(state, canonically, "second-exact-search", share, share // _SHARE_TRIES),
-        _HeightSearch(
-            state, joined, "joined-blocks", share, share // _SHARE_TRIES, looks=[_JOINED_LOOKS * k for k in _LOOKS]
-        ),
-        first,
+        _HeightSearch(state, joined, "joined-blocks", effort.exact_work, looks=of_blocks),
+        _HeightSearch(state, canonically, "second-exact-search", effort.exact_work),
+        _HeightSearch(state, in_any_form, "exact-search", effort.exact_work),
     ]
 
 
@@ -154,21 +147,15 @@ def _penalty_loop(state: Improvement, goal: int, work: int, *, joined: bool) -> 
 
 class _HeightSearch:
     def __init__(
-        self,
-        state: Improvement,
-        kernel: Kernel,
-        method: str,
-        work: int,
-        tries: int,
-        *,
-        looks: Sequence[int] = _LOOKS,
+        self, state: Improvement, kernel: Kernel, method: str, work: int, *, looks: Sequence[int] = _LOOKS
     ) -> None:
         self._state = state
         self._kernel = kernel
         self._method = method
         self.step = _common_divisor(state.items)
-        self.left = work
-        self.tries = tries
+        share, tries = _SHARES[method]
+        self.left = work // share if state.items.plain else work
+        self.tries = self.left // tries
         self.looks = looks
 
     def attempt(self, height: int, work: int) -> bool:
