@@ -1,7 +1,6 @@
 #include "kernels/pack_joined.hpp"
 
 #include <bit>
-#include <tuple>
 
 #include "kernels/pack_canonical.hpp"
 #include "kernels/pack_rank.hpp"
@@ -10,7 +9,8 @@ namespace lowtide {
 namespace {
 
 constexpr std::array kDoubts{0.3, 1e9, 0.05, 0.02, 0.0, 0.1, 1.0};
-constexpr uint64_t kInTurn = 8;
+constexpr uint64_t kInTurn = 8, kMostIdle = 64;  // attempts in a row that join as others did
+constexpr int64_t kWorkPerItem = 64;             // about what joining one takes
 constexpr int64_t kFirstWork = 2'000'000;
 constexpr int32_t kFewestBlocks = 20, kMostBlocks = 150;  // between which pads end
 
@@ -36,23 +36,42 @@ JoinRules rules_of(uint64_t attempt, int32_t joins) {
   return rules;
 }
 
+// Tells blocks apart that differ, all but surely.
+uint64_t mark_of(const Blocks::Rest& rest) {
+  uint64_t mark = rest.block.size();
+  auto mix = [&](uint64_t figure) {
+    mark = (mark ^ figure) * 0x9E3779B97F4A7C15u;
+    mark ^= mark >> 29;
+  };
+  for (size_t k = 0; k < rest.block.size(); ++k) {
+    mix(static_cast<uint64_t>(rest.first[k]));
+    mix(static_cast<uint64_t>(rest.last[k]));
+    mix(static_cast<uint64_t>(rest.sizes[k]));
+  }
+  return mark;
+}
+
 }  // namespace
 
 PackFitResult fit_joined(const PackItems& items, int64_t capacity, int32_t joins, const PackLimits& limits) {
   PackFitResult result;
-  std::set<std::tuple<std::vector<int32_t>, std::vector<int32_t>, std::vector<int64_t>>> seen;
-  for (uint64_t attempt = 0; result.work < limits.work && limits.go_on(); ++attempt) {
+  std::unordered_map<uint64_t, int64_t> tried;  // the most work on blocks seen before
+  for (uint64_t attempt = 0, idle = 0; result.work < limits.work && idle < kMostIdle && limits.go_on(); ++attempt, ++idle) {
     Blocks blocks(items, capacity, rules_of(attempt, joins));
     blocks.join();
-    result.work += blocks.work() + items.n();
+    result.work += blocks.work() + kWorkPerItem * items.n();
     const Blocks::Rest rest = blocks.rest();
-    if (attempt < kInTurn && !seen.insert({rest.first, rest.last, rest.sizes}).second) continue;
     const int64_t most = kFirstWork << std::min(20, static_cast<int>(std::bit_width(attempt / kInTurn)));
-    for (int which = 0; which < 2 && result.work < limits.work; ++which) {
+    int64_t& before = tried[mark_of(rest)];
+    if (before >= most) continue;
+    before = most;
+    idle = 0;
+    for (int which = 0; which < 2 && result.work < limits.work && before < INT64_MAX; ++which) {
       const PackLimits here{std::min(most, limits.work - result.work), limits.go_on};
       PackFitResult found = which == 0 ? fit_canonically(rest.items(), rest.steps, blocks.capacity(), kAllInferences, here)
                                        : fit_capacity(rest.items(), blocks.capacity(), here);
       result.work += found.work;
+      if (found.fit == PackFit::kImpossible) before = INT64_MAX;
       if (found.fit != PackFit::kFound) continue;
       std::vector<int64_t> offsets = blocks.offsets(rest, found.offsets);
       if (height_of(items, offsets) > capacity) continue;

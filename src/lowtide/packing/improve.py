@@ -163,12 +163,14 @@ class _HeightSearch:
         work = min(work, self.left)
         if work <= 0:
             return False
-        found, used = self.look(height, work)
-        self.left -= max(used, 1)
-        return found
+        fit, used = self.look(height, work)
+        self.left -= (
+            max(used, 1) if fit in (_FOUND, _IMPOSSIBLE) else max(used, work)
+        )  # it may end early with no more ideas
+        return fit == _FOUND
 
-    def look(self, height: int, work: int) -> tuple[bool, int]:
-        """Search as `attempt` does, with work that is not taken off what is left; return that work, too."""
+    def look(self, height: int, work: int) -> tuple[int, int]:
+        """Search as `attempt` does, with work that is not taken off what is left; return the answer and that work."""
         fit, offsets, used = self._kernel(height, work)
         state = self._state
         state.work += used
@@ -176,7 +178,7 @@ class _HeightSearch:
             state.offsets, state.height, state.method = offsets, state.items.height(offsets), self._method
         elif fit == _IMPOSSIBLE:
             state.bound = max(state.bound, height // self.step * self.step + self.step)
-        return fit == _FOUND, used
+        return fit, used
 
 
 def _common_divisor(items: Items) -> int:
