@@ -23,7 +23,7 @@ from results import write_section
 
 MOST_SECONDS_AT_CAPACITY = 0.5
 TIMES_FASTER = 10
-LARGEST_D = 997 * 1024
+LARGEST_D = 988 * 1024
 SEEDS = range(3)
 MOST_SECONDS = {1_000: 0.2, 10_000: 2.0}
 
@@ -73,10 +73,10 @@ def main() -> None:
     rows = [measure(instance, "balanced", found) for instance, found in zip(instances, peers, strict=True)]
     least = {row.instance.name: row for row in rows}
     fitted, targets = at_capacity(instances, rows)
-    proven = [name for name in "ABCE" if least[name].arena_bytes == least[name].bound_bytes]
-    targets.append((f"minimum of A, B, C, E at the bound: {', '.join(proven) or 'none'}", proven == list("ABCE")))
+    proven = [name for name in "ABCDE" if least[name].arena_bytes == least[name].bound_bytes]
+    targets.append((f"minimum of A to E at the bound: {', '.join(proven) or 'none'}", proven == list("ABCDE")))
     found = least["D"].arena_bytes
-    targets.append((f"D within {LARGEST_D:,} bytes (997 KiB): {found:,} ({found / 1024:.0f} KiB)", found <= LARGEST_D))
+    targets.append((f"D within {LARGEST_D:,} bytes (988 KiB): {found:,} ({found / 1024:.0f} KiB)", found <= LARGEST_D))
 
     for n, most_seconds in MOST_SECONDS.items():
         here: list[Row] = []

@@ -1,9 +1,10 @@
-"""A hundred dense packings of known height, fitted by lowtide and minimalloc, and what each inference is worth."""
+"""A hundred dense packings of known height, fitted by lowtide and minimalloc; what each inference and join is worth."""
 
 import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from results import write_section
 from lowtide import _native
 from lowtide.effort import PackingEffort
 from lowtide.packing.csv_file import read_buffer_file
-from lowtide.packing.items import items_of
+from lowtide.packing.items import Items, items_of
 from lowtide.packing.search import PackSearch
 from lowtide.progress import silent
 
@@ -40,6 +41,11 @@ INFERENCES = {
 }
 """The bits of `CanonicalInference`; what needs another one goes with it."""
 ALL = 255
+JOIN_WORK = 30_000_000
+"""About a tenth of a second for the search over joined blocks."""
+JOINS = {"parallel": 1, "series": 2, "wheels": 4, "holes": 8, "pads": 16}
+"""The bits of `Join`."""
+ALL_JOINS = 31
 
 
 @dataclass(frozen=True)
@@ -107,21 +113,26 @@ def each(found: list[Fitted]) -> list[str]:
     return lines
 
 
-def worth(instances: list[Instance]) -> list[str]:
-    """Return a table: how many fit, and with what work of the second search, when one inference is off."""
-    lines = table_head(["without", "fits", "items looked at, millions", "seconds"])
-    for name, bits in {"nothing": 0, **INFERENCES}.items():
-        fits, work, started = 0, 0, time.perf_counter()
+def worth(instances: list[Instance], switches: dict[str, int], search: Callable[[Items, int], int]) -> list[str]:
+    """Return a table: how many fit, and how long the search takes, when what some bits stand for is left out."""
+    lines = table_head(["without", "fits", "seconds"])
+    for name, bits in {"nothing": 0, **switches}.items():
+        fits, started = 0, time.perf_counter()
         for instance in instances:
-            items = items_of(instance.buffers).items
-            answer, _, used = _native.pack_within_canonically(
-                items.native(), items.steps, CAPACITY, INFERENCE_WORK, ALL & ~bits
-            )
-            fits, work = fits + (answer == 0), work + used
-        seconds = time.perf_counter() - started
-        lines.append(f"| {name} | {fits} of {len(instances)} | {work / 1e6:,.0f} | {seconds:.2f} |")
+            fits += search(items_of(instance.buffers).items, bits) == 0
+        lines.append(f"| {name} | {fits} of {len(instances)} | {time.perf_counter() - started:.2f} |")
         print(lines[-1], flush=True)
     return lines
+
+
+def canonically(items: Items, without: int) -> int:
+    """Search without some inferences."""
+    return _native.pack_within_canonically(items.native(), items.steps, CAPACITY, INFERENCE_WORK, ALL & ~without)[0]
+
+
+def joined(items: Items, without: int) -> int:
+    """Search without some joins."""
+    return _native.pack_within_joined(items.native(), CAPACITY, JOIN_WORK, ALL_JOINS & ~without)[0]
 
 
 def main() -> None:
@@ -158,7 +169,9 @@ def main() -> None:
     ]
     if program:
         targets.append((f"never slower than minimalloc: slower on {len(slower)} of {len(every)}{names}", not slower))
-    told = worth([one.instance for one in every if one.method == "second-exact-search" or one in known])
+    by_second = [one.instance for one in every if one.method == "second-exact-search" or one in known]
+    inferred = worth(by_second, INFERENCES, canonically)
+    by_joins = worth([one.instance for one in cut], JOINS, joined)
     lead = (
         f"Rectangles of {HEIGHT} units cut into buffers (`benchmarks/cut_packings.py`); the most alive at once are the "
         f"capacity. Work is limited to a second or two an instance; minimalloc gets {LIMIT_SECONDS:.0f} s."
@@ -167,7 +180,9 @@ def main() -> None:
         "The second exact search with each inference off in turn, on the published instances and the cut ones that "
         "`pack` fits by it:"
     )
-    text = [lead, "", *verdicts(targets), "", *classes(cut), "", *each(known), "", heading, "", *told, "", *each(cut)]
+    of_joins = f"The search over joined blocks with each join off in turn, on all cut instances, work {JOIN_WORK:,}:"
+    tables = [*classes(cut), "", *each(known), "", heading, "", *inferred, "", of_joins, "", *by_joins, "", *each(cut)]
+    text = [lead, "", *verdicts(targets), "", *tables]
     print("\n".join(verdicts(targets)))
     write_section("Packing cut rectangles", "python benchmarks/bench_packing_cut.py", "\n".join(text))
 

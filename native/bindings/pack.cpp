@@ -8,6 +8,7 @@
 #include "kernels/pack_canonical.hpp"
 #include "kernels/pack_exact.hpp"
 #include "kernels/pack_in_order.hpp"
+#include "kernels/pack_joined.hpp"
 
 namespace lowtide::bindings {
 namespace {
@@ -71,6 +72,11 @@ void init(HeldPackItems* self, Array<int32_t> first, Array<int32_t> last, Array<
                           nb::cast(piece_rows), nb::cast(overlap_offsets), nb::cast(overlap_values),
                           nb::cast(apart_offsets), nb::cast(apart_values)})
     self->held.push_back(std::move(held));
+}
+
+void require_plain(const PackItems& items) {
+  require(items.rectangles() && std::all_of(items.fixed.begin(), items.fixed.end(), [](int64_t at) { return at < 0; }),
+          "only plain rectangles can be packed so");
 }
 
 }  // namespace
@@ -146,9 +152,7 @@ void register_pack(nb::module_& m) {
       [](const HeldPackItems& held, Array<int64_t> steps, int64_t capacity, int64_t max_work, int32_t inferences) {
         const auto lives = span_of(steps);
         require(lives.size() == held.items.sizes.size(), "every item needs its steps");
-        require(held.items.rectangles() && std::all_of(held.items.fixed.begin(), held.items.fixed.end(),
-                                                       [](int64_t at) { return at < 0; }),
-                "only plain rectangles can be packed so");
+        require_plain(held.items);
         PackFitResult result;
         Monitor monitor;
         {
@@ -161,6 +165,38 @@ void register_pack(nb::module_& m) {
       nb::arg("items"), nb::arg("steps"), nb::arg("capacity"), nb::arg("max_work"),
       nb::arg("inferences") = static_cast<int32_t>(kAllInferences),
       "As `pack_within`, by the second exact search; plain rectangles only. `inferences`: what it may infer, as bits.");
+
+  m.def(
+      "pack_within_joined",
+      [](const HeldPackItems& held, int64_t capacity, int64_t max_work, int32_t joins) {
+        require_plain(held.items);
+        PackFitResult result;
+        Monitor monitor;
+        {
+          nb::gil_scoped_release released;
+          result = fit_joined(held.items, capacity, joins, {max_work, [&] { return monitor.go_on(); }});
+        }
+        monitor.raise();
+        return std::make_tuple(static_cast<int32_t>(result.fit), to_numpy(std::move(result.offsets)), result.work);
+      },
+      nb::arg("items"), nb::arg("capacity"), nb::arg("max_work"), nb::arg("joins") = static_cast<int32_t>(kAllJoins),
+      "As `pack_within`, over blocks of joined items; never 1. Plain rectangles only. `joins`: what is joined, as bits.");
+
+  m.def(
+      "pack_joined_by_priority",
+      [](const HeldPackItems& held, int64_t target, int64_t max_work) {
+        require_plain(held.items);
+        PackResult result;
+        Monitor monitor;
+        {
+          nb::gil_scoped_release released;
+          result = pack_joined_by_priority(held.items, target, {max_work, [&] { return monitor.go_on(); }});
+        }
+        monitor.raise();
+        return std::make_tuple(to_numpy(std::move(result.offsets)), result.work);
+      },
+      nb::arg("items"), nb::arg("target"), nb::arg("max_work"),
+      "As `pack_by_priority`, over blocks of joined items; plain rectangles only.");
 }
 
 }  // namespace lowtide::bindings

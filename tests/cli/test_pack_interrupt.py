@@ -13,12 +13,12 @@ import pytest
 from lowtide.packing.csv_file import read_buffer_file
 from lowtide.packing.validate import validate
 
-HARD = Path(__file__).parents[1] / "data/buffers/minimalloc_D.csv"
+HARD = Path(__file__).parents[1] / "data/buffers/cut_1015.csv"
 
 
 @pytest.mark.usefixtures("ctrl_c_heeded")
 def test_ctrl_c_while_packing_writes_the_best_packing_so_far_marked_interrupted(tmp_path: Path) -> None:
-    """Nobody knows the least arena of this instance, so that the search for it is long."""
+    """The least arena of this instance is not found soon, so that the search is long."""
     out, svg = tmp_path / "out.csv", tmp_path / "out.svg"
     command = [str(Path(sys.executable).with_name("lowtide")), "pack", str(HARD), "--effort", "max", "--json"]
     with subprocess.Popen(

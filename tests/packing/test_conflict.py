@@ -70,7 +70,7 @@ def test_a_limit_of_work_leaves_a_proven_conflict_that_is_not_called_minimal() -
 
 
 def test_a_capacity_that_is_missed_without_proof_has_no_conflict() -> None:
-    """Nobody knows whether instance D fits this; one rule by itself surely misses it."""
+    """Instance D fits this; one rule by itself misses it, and proves nothing."""
     buffers = read_buffer_file(HARD).buffers
     packed = pack(buffers, capacity=990_000, method="first-fit-by-birth")
     assert (packed.status, packed.conflict, packed.conflict_minimal) == ("stopped_by_work", (), False)

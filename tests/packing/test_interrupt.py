@@ -16,7 +16,7 @@ from lowtide.packing.csv_file import read_buffer_file
 from lowtide.packing.validate import validate
 from tests.oracles.random_buffers import plain_buffers
 
-HARD = Path(__file__).parents[1] / "data/buffers/minimalloc_D.csv"
+HARD = Path(__file__).parents[1] / "data/buffers/cut_1015.csv"
 
 
 class _CtrlC:

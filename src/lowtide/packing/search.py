@@ -1,6 +1,7 @@
 """The default packer: cheap rules first, search where they leave a gap."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 from lowtide import _native
 from lowtide.effort import PackingEffort
 from lowtide.packing.bound import Bound, lower_bound
-from lowtide.packing.improve import Improvement, improve
+from lowtide.packing.improve import Improvement, improve, look
 from lowtide.packing.items import Ints, Items
 from lowtide.packing.rules import RULES, stacked
 from lowtide.packing.split import Split, Subproblem, split
@@ -37,17 +38,22 @@ class PackSearch:
         self._capacity = capacity
         self._effort = effort
         self._report = report
+        self._parts: Split | None = None
+        self._of_parts: Ints | None = None
 
     def run(self) -> None:
         """Search until the arena meets the goal, that is proven impossible, or the work is used up.
 
         The goal is the capacity if there is one, else the bound.
         """
+        self.offer(*self._along_skyline(self.items))
+        if not self._done() and len(self.items) <= self._effort.exact_items:
+            self._by_parts(look, cheap=False)
         for method, offsets in self._cheap(self.items):
             self.offer(offsets, method)
         affordable = self.work <= self._effort.priority_work + self._effort.exact_work
         if not self._done() and affordable:  # else looking once took all the work there is, as for a million items
-            self._by_parts()
+            self._by_parts(partial(improve, only_goal=self._capacity is not None), cheap=True)
 
     def _done(self) -> bool:
         return self.height <= self._goal or self.bound.size_bytes > self._goal
@@ -91,15 +97,21 @@ class PackSearch:
         if size_bytes > self.bound.size_bytes:
             self.bound = Bound(size_bytes, tuple(sorted(holders.tolist())))
 
+    def _along_skyline(self, items: Items) -> tuple[Ints, str]:
+        offsets, work = _native.pack_by_priority(items.native(), self._goal, False, self._short_work(items))
+        self.work += work
+        return offsets, "skyline"
+
+    def _short_work(self, items: Items) -> int:
+        return min(self._effort.priority_work, _SHORT_LOOP * len(items))
+
     def _cheap(self, items: Items) -> Iterator[tuple[str, Ints]]:
         """Yield one packing after the other, until the goal is reached."""
         few = len(items) <= _MOST_FOR_QUADRATIC
-        short = min(self._effort.priority_work, _SHORT_LOOP * len(items))
-        for method in ("skyline", *(("penalty-loop",) if few else ())):
-            if not self._reached:
-                offsets, work = _native.pack_by_priority(items.native(), self._goal, method != "skyline", short)
-                self.work += work
-                yield method, offsets
+        if few and not self._reached:
+            offsets, work = _native.pack_by_priority(items.native(), self._goal, True, self._short_work(items))
+            self.work += work
+            yield "penalty-loop", offsets
         for name, rule in RULES.items():
             if self._reached:
                 return
@@ -111,10 +123,13 @@ class PackSearch:
     def _reached(self) -> bool:
         return bool(self.method) and self.height <= self._goal
 
-    def _by_parts(self) -> None:
-        parts = split(self.items)
+    def _by_parts(self, lower: Callable[[Improvement, int, PackingEffort], Iterator[None]], *, cheap: bool) -> None:
+        """Lower the parts, from the highest on, until one stays above the goal."""
+        if self._parts is None:
+            self._parts = split(self.items)
+        parts = self._parts
         in_one = len(parts.parts) == 1 and len(parts.parts[0].ids) == len(self.items)
-        offsets = self.offsets.copy() if in_one else self._cheap_by_parts(parts)
+        offsets = self.offsets.copy() if in_one else self._best_by_parts(parts, cheap=cheap)
         tops = offsets + self.items.sizes
         heights = np.asarray([tops[part.ids].max() for part in parts.parts], np.int64)
         settled = 0  # what a part needs after all that was tried: others need not go lower
@@ -132,29 +147,35 @@ class PackSearch:
             state = Improvement(
                 items, offsets[part.ids] - part.base, int(heights[number]) - part.base, bound.size_bytes
             )
-            for _ in improve(state, goal - part.base, self._effort, only_goal=self._capacity is not None):
+            for _ in lower(state, goal - part.base, self._effort):
                 offsets[part.ids] = part.base + state.offsets
                 self.offer(offsets.copy(), state.method)
                 self._raise_bound(part.base + state.bound, np.concatenate([below, part.ids]))
             self.work += state.work
+            self._of_parts = offsets
             settled = max(settled, part.base + state.height)
             if self.bound.size_bytes > self._goal:
                 return
 
-    def _cheap_by_parts(self, parts: Split) -> Ints:
-        """Return offsets made of the best cheap packing of every part, over its base."""
-        best = parts.offsets.copy()
+    def _best_by_parts(self, parts: Split, *, cheap: bool) -> Ints:
+        """Return offsets made of the best packing of every part, over its base; with `cheap`, rules pack each anew."""
         ids = np.concatenate([part.ids for part in parts.parts]) if parts.parts else np.zeros(0, np.intp)
         starts = np.cumsum([0, *(len(part.ids) for part in parts.parts[:-1])])
         base = np.repeat([part.base for part in parts.parts], [len(part.ids) for part in parts.parts])
         items = self.items.take(ids)
-        least = None
-        for method, offsets in self._cheap(items):
+        if self._of_parts is None:
+            offsets, method = self._along_skyline(items)
+            best = parts.offsets.copy()
+            best[ids] = base + offsets
+            self.offer(best.copy(), method)
+        else:
+            best, offsets = self._of_parts.copy(), self._of_parts[ids] - base
+        least = np.maximum.reduceat(offsets + items.sizes, starts) if len(ids) else np.zeros(0, np.int64)
+        for method, offsets in self._cheap(items) if cheap else ():
             heights = np.maximum.reduceat(offsets + items.sizes, starts) if len(ids) else np.zeros(0, np.int64)
-            better = np.ones(len(heights), bool) if least is None else heights < least
-            chosen = np.repeat(better, np.diff([*starts, len(ids)]))
+            chosen = np.repeat(heights < least, np.diff([*starts, len(ids)]))
             best[ids[chosen]] = (base + offsets)[chosen]
-            least = heights if least is None else np.minimum(least, heights)
+            least = np.minimum(least, heights)
             self.offer(best.copy(), method)
         return best
 

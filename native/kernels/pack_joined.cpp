@@ -1,0 +1,100 @@
+#include "kernels/pack_joined.hpp"
+
+#include <bit>
+
+#include "kernels/pack_canonical.hpp"
+#include "kernels/pack_rank.hpp"
+
+namespace lowtide {
+namespace {
+
+constexpr std::array kDoubts{0.3, 1e9, 0.05, 0.02, 0.0, 0.1, 1.0};
+constexpr uint64_t kInTurn = 8, kMostIdle = 64;  // attempts in a row that join as others did
+constexpr int64_t kWorkPerItem = 64;             // about what joining one takes
+constexpr int64_t kFirstWork = 2'000'000;
+constexpr int32_t kFewestBlocks = 20, kMostBlocks = 150;  // between which pads end
+
+// The first attempts are bold and cautious in turn, without and with holes and pads; later ones draw all of it.
+JoinRules rules_of(uint64_t attempt, int32_t joins) {
+  JoinRules rules;
+  rules.joins = joins;
+  rules.seed = attempt + 1;
+  auto drawn = [&](uint64_t what) { return noise(attempt, what); };
+  bool with_holes = attempt % 4 >= 2, with_pads = attempt % 8 >= 4;
+  rules.most_doubt = kDoubts[attempt % 2];
+  if (attempt >= kInTurn) {
+    rules.most_doubt = kDoubts[static_cast<size_t>(drawn(1) * kDoubts.size())];
+    rules.variation = drawn(5);
+    with_holes = drawn(2) < 0.5;
+    with_pads = drawn(4) < 0.6;
+  }
+  if (with_holes) rules.hole_share = attempt < kInTurn ? 1 : 0.5 + 0.5 * drawn(3);
+  if (with_pads) {
+    rules.least_evidence = static_cast<int32_t>(3 * drawn(6)) - 1;
+    rules.pads_until = kFewestBlocks + static_cast<int32_t>((kMostBlocks - kFewestBlocks) * drawn(17));
+  }
+  return rules;
+}
+
+// Tells blocks apart that differ, all but surely.
+uint64_t mark_of(const Blocks::Rest& rest) {
+  uint64_t mark = rest.block.size();
+  auto mix = [&](uint64_t figure) {
+    mark = (mark ^ figure) * 0x9E3779B97F4A7C15u;
+    mark ^= mark >> 29;
+  };
+  for (size_t k = 0; k < rest.block.size(); ++k) {
+    mix(static_cast<uint64_t>(rest.first[k]));
+    mix(static_cast<uint64_t>(rest.last[k]));
+    mix(static_cast<uint64_t>(rest.sizes[k]));
+  }
+  return mark;
+}
+
+}  // namespace
+
+PackFitResult fit_joined(const PackItems& items, int64_t capacity, int32_t joins, const PackLimits& limits) {
+  PackFitResult result;
+  std::unordered_map<uint64_t, int64_t> tried;  // the most work on blocks seen before
+  for (uint64_t attempt = 0, idle = 0; result.work < limits.work && idle < kMostIdle && limits.go_on(); ++attempt, ++idle) {
+    Blocks blocks(items, capacity, rules_of(attempt, joins));
+    blocks.join();
+    result.work += blocks.work() + kWorkPerItem * items.n();
+    const Blocks::Rest rest = blocks.rest();
+    const int64_t most = kFirstWork << std::min(20, static_cast<int>(std::bit_width(attempt / kInTurn)));
+    int64_t& before = tried[mark_of(rest)];
+    if (before >= most) continue;
+    before = most;
+    idle = 0;
+    for (int which = 0; which < 2 && result.work < limits.work && before < INT64_MAX; ++which) {
+      const PackLimits here{std::min(most, limits.work - result.work), limits.go_on};
+      PackFitResult found = which == 0 ? fit_canonically(rest.items(), rest.steps, blocks.capacity(), kAllInferences, here)
+                                       : fit_capacity(rest.items(), blocks.capacity(), here);
+      result.work += found.work;
+      if (found.fit == PackFit::kImpossible) before = INT64_MAX;
+      if (found.fit != PackFit::kFound) continue;
+      std::vector<int64_t> offsets = blocks.offsets(rest, found.offsets);
+      if (height_of(items, offsets) > capacity) continue;
+      result.fit = PackFit::kFound;
+      result.offsets = std::move(offsets);
+      return result;
+    }
+  }
+  return result;
+}
+
+PackResult pack_joined_by_priority(const PackItems& items, int64_t target, const PackLimits& limits) {
+  JoinRules rules;
+  rules.joins = kParallel | kSeries | kWheel;
+  rules.most_doubt = kDoubts[0];
+  Blocks blocks(items, target, rules);
+  blocks.join();
+  const Blocks::Rest rest = blocks.rest();
+  PackResult result = pack_by_priority(rest.items(), blocks.capacity(), true, limits);
+  result.offsets = blocks.offsets(rest, result.offsets);
+  result.height = height_of(items, result.offsets);
+  result.work += blocks.work();
+  return result;
+}
+
+}  // namespace lowtide
