@@ -15,6 +15,7 @@ PUBLIC = (
     "lowtide.inductor_export",
     "lowtide.mesh_tensorflow",
     "lowtide.onnx",
+    "lowtide.tensorflow",
     "lowtide.torch",
 )
 """What people import or run, beside the scripts and entry points of pyproject.toml."""

@@ -93,6 +93,13 @@ FRAMEWORKS = (
         packages=("caffe2",),
     ),
     Framework(
+        name="tensorflow",
+        model="lowtide.frameworks.tensorflow.model:TensorflowModel",
+        extra=None,
+        file_endings=(".pb",),
+        packages=("tensorflow",),
+    ),
+    Framework(
         name="mesh_tensorflow",
         model="lowtide.frameworks.mesh_tensorflow.model:MeshTensorflowModel",
         extra=None,

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
 from lowtide.errors import MalformedInputError
-
-DEEPEST = 100
-"""How deep messages may lie in one another, as in protocol buffers themselves."""
+from lowtide.frameworks.wire import DEEPEST
 
 
 @dataclass(frozen=True, slots=True)

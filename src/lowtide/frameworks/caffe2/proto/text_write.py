@@ -8,6 +8,7 @@ from lowtide.errors import UnsupportedError
 from lowtide.frameworks.caffe2.proto.message import Field, Message
 from lowtide.frameworks.caffe2.proto.netdef import DATA_TYPES
 from lowtide.frameworks.caffe2.proto.text_read import read_text
+from lowtide.frameworks.wire import read_tag
 
 _TYPE_NAMES = {number: name for name, number in DATA_TYPES.items()}
 _ESCAPED = {10: "\\n", 13: "\\r", 9: "\\t", 34: '\\"', 39: "\\'", 92: "\\\\"}
@@ -31,7 +32,7 @@ def _as_read(message: Message) -> str | None:
 
 def _fields(message: Message, indent: str) -> str:
     if message.unknown_binary:
-        number = _first_varint(message.unknown_binary[0]) >> 3
+        number, _, _ = read_tag(message.unknown_binary[0], 0, len(message.unknown_binary[0]))
         raise UnsupportedError(
             f"the net has a field that only its number is known of, {number}; write it as binary (.pb)"
         )
@@ -62,12 +63,3 @@ def _scalar(field: Field, value: Any) -> str:
 
 def _escaped(content: bytes) -> str:
     return "".join(_ESCAPED.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in content)
-
-
-def _first_varint(content: bytes) -> int:
-    value = 0
-    for place, byte in enumerate(content):
-        value |= (byte & 127) << 7 * place
-        if byte < 128:
-            break
-    return value

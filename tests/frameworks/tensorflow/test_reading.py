@@ -1,0 +1,138 @@
+"""Graphs of TensorFlow are read as they would run, and what is wrong with one is said in one line."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+import lowtide
+from lowtide.errors import InputError, LowtideError, MalformedInputError, UnsupportedError, UsageError
+from lowtide.frameworks.tensorflow.graphs.attributes import of_shape, of_shapes, of_type
+from lowtide.plan import Plan
+from lowtide.tensorflow import GraphDef, NodeDef, TensorflowModel
+from tests.frameworks.tensorflow.small_graphs import FLOAT, RESOURCE, chain, node, placeholder
+
+
+def test_views_are_no_ops_and_their_readers_read_what_they_show() -> None:
+    graph = TensorflowModel(chain(["Relu", "Reshape", "Identity", "Tanh"])).graph
+    assert graph.op_names == ("n0", "n3")
+    assert graph.reads[1].tolist() == graph.writes[0].tolist()
+
+
+def test_a_wait_for_a_view_is_one_for_what_it_shows_and_waits_for() -> None:
+    nodes = [placeholder("x", [4]), node("a", "Relu", ["x"]), node("b", "Tanh", ["x"])]
+    nodes += [node("v", "Identity", ["a", "^b"]), node("c", "Exp", ["x", "^v"]), node("d", "Exp", ["v"])]
+    graph = TensorflowModel(GraphDef(nodes)).graph
+    places = {name: op for op, name in enumerate(graph.op_names)}
+    assert set(graph.after[places["c"]].tolist()) == {places["a"], places["b"]}
+    assert set(graph.after[places["d"]].tolist()) == {places["b"]}
+
+
+def test_writing_a_resource_comes_after_those_that_read_it_before_and_never_runs_twice() -> None:
+    handle = NodeDef.make("v", "VarHandleOp", (), {"dtype": of_type(FLOAT), "shape": of_shape((8,))})
+    read = NodeDef.make("r", "ReadVariableOp", ["v"], {"dtype": of_type(FLOAT), "_output_shapes": of_shapes([(8,)])})
+    write = NodeDef.make("w", "AssignAddVariableOp", ["v", "x", "^a"], {"dtype": of_type(FLOAT)})
+    graph = TensorflowModel(GraphDef([placeholder("x", [8]), handle, read, node("a", "Relu", ["r"], [8]), write])).graph
+    assert graph.op_names == ("a", "w")
+    assert graph.persistent_bytes() == {"device": 32}
+    assert graph.mutates[1].tolist() == graph.reads[0].tolist()
+    assert not graph.pure[1]
+    assert RESOURCE
+
+
+def test_a_reference_that_is_assigned_is_overwritten_and_handed_on() -> None:
+    variable = NodeDef.make("v", "VariableV2", (), {"dtype": of_type(FLOAT), "shape": of_shape((8,))})
+    assign = NodeDef.make("w", "Assign", ["v", "x"], {"T": of_type(FLOAT), "_output_shapes": of_shapes([(8,)])})
+    graph = TensorflowModel(GraphDef([placeholder("x", [8]), variable, assign, node("a", "Relu", ["w"], [8])])).graph
+    assert graph.mutates[0].tolist() == graph.reads[1].tolist()
+    assert graph.n_buffers == 3
+
+
+def test_only_what_is_asked_for_is_planned() -> None:
+    model = TensorflowModel(chain(["Relu", "Tanh", "Exp"]), fetches=["n1"])
+    assert model.graph.op_names == ("n0", "n1")
+    fed = TensorflowModel(chain(["Relu", "Tanh", "Exp"]), feeds=["n0:0"], fetches=["n2:0"])
+    assert fed.graph.op_names == ("n1", "n2")
+
+
+def test_an_untouched_graph_is_written_as_it_was_read(tmp_path: Path) -> None:
+    graph = chain(["Relu", "Tanh"])
+    content = graph.SerializeToString() + b"\x9a\x06\x03abc"  # a field that no GraphDef has
+    (tmp_path / "a.pb").write_bytes(content)
+    model = TensorflowModel(tmp_path / "a.pb")
+    model.save(Plan.baseline(model.graph), tmp_path / "b.pb")
+    assert (tmp_path / "b.pb").read_bytes() == content
+
+
+def test_unknown_fields_of_nodes_and_graph_stay_in_a_changed_graph(tmp_path: Path) -> None:
+    nodes = [placeholder("x", [8]), *(NodeDef(node(name, "Relu", ["x"]).piece + b"\x9a\x06\x03abc") for name in "ab")]
+    (tmp_path / "a.pb").write_bytes(GraphDef(nodes).SerializeToString() + b"\x9a\x06\x03xyz")
+    model = TensorflowModel(tmp_path / "a.pb")
+    planned = model.apply(Plan.baseline(model.graph))
+    assert planned.nodes[2].inputs == ["x", "^a"]
+    assert planned.nodes[2].piece.startswith(bytes(nodes[2].piece))
+    assert planned.SerializeToString().endswith(b"\x9a\x06\x03xyz")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "error", "line"),
+    [
+        ([], InputError, "no nodes"),
+        ([node("a", "Relu", ["b"])], MalformedInputError, "node 'a' has input 'b', but there is no such node"),
+        ([node("a", "Relu", ["b"]), node("b", "Relu", ["a"])], MalformedInputError, "2 nodes wait for one another"),
+        ([node("a", "Relu", ["^a"])], MalformedInputError, "1 nodes wait for one another"),
+        ([node("a", "NoOp", []), node("a", "NoOp", [])], MalformedInputError, "two nodes are named 'a'"),
+        ([placeholder("x", [2]), node("a", "Relu", ["x:1"])], MalformedInputError, "reads output 1 of 'x'"),
+        ([placeholder("x", [-1, 3])], UnsupportedError, "--dim x.0=SIZE"),
+        ([placeholder("x", None)], UnsupportedError, "shapes={'x'"),
+        ([placeholder("x", [2]), node("s", "Switch", ["x", "x"])], UnsupportedError, "control flow of TensorFlow 1"),
+        (
+            [node("m", "Merge", ["n"]), node("n", "NextIteration", ["m"])],
+            UnsupportedError,
+            "control flow of TensorFlow 1",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_graph_is_said_in_one_line(nodes: list[NodeDef], error: type, line: str) -> None:
+    with pytest.raises(error) as refused:
+        TensorflowModel(GraphDef(nodes))
+    assert line in str(refused.value)
+
+
+def test_an_unknown_op_keeps_its_place_and_is_named() -> None:
+    graph = TensorflowModel(
+        GraphDef([placeholder("x", [2]), node("a", "Mystery", ["x"]), node("b", "Relu", ["a"])])
+    ).graph
+    assert not graph.pure[0]
+    assert graph.ordered[0]
+    assert any("Mystery" in sentence for sentence in graph.unmodeled)
+
+
+@pytest.mark.parametrize("request_", [{"fetches": ["q"]}, {"feeds": ["q:0"]}, {"shapes": {"q": [2]}}])
+def test_names_that_the_graph_does_not_have_are_refused(request_: dict) -> None:
+    with pytest.raises(UsageError, match="'q"):
+        TensorflowModel(chain(["Relu"]), **request_)
+
+
+def test_sizes_of_placeholders_are_bound_by_dims() -> None:
+    nodes = [placeholder("x", [-1, 4]), node("a", "Relu", ["x"], [3, 4])]
+    assert TensorflowModel(GraphDef(nodes), {"x.0": 3}).graph.sizes.tolist() == [48, 48]
+
+
+def test_damaged_files_give_a_graph_or_one_line(tmp_path: Path) -> None:
+    """Every file is cut, or has some bytes changed."""
+    content = GraphDef([*chain(["Relu", "Tanh"]).nodes, node("c", "Concat", ["n0", "n1"])]).SerializeToString()
+    rng = random.Random(5)
+    path = tmp_path / "a.pb"
+    lines: list[str] = []
+    for case in range(300):
+        damaged = bytearray(content[: rng.randrange(1, len(content))] if case % 3 == 0 else content)
+        for _ in range(case % 3):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            lowtide.minimize(TensorflowModel(path).graph)
+        except LowtideError as error:
+            lines.append(str(error))
+    assert len(lines) > 100
+    assert not any("\n" in line for line in lines)
