@@ -1,4 +1,4 @@
-"""The public TensorFlow names: `TensorflowModel`, `read`, `apply`, `save`, `measure`, and graphs without TensorFlow."""
+"""The public TensorFlow names: `TensorflowModel`, `optimize`, `read`, `apply`, and graphs without TensorFlow."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +10,7 @@ from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.load import GraphSource
 from lowtide.frameworks.tensorflow.measure import GraphRun, run_graph
 from lowtide.frameworks.tensorflow.model import TensorflowModel
+from lowtide.frameworks.tensorflow.optimize import OptimizedGraph, optimize
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
@@ -18,9 +19,11 @@ __all__ = [
     "GraphRun",
     "GraphSource",
     "NodeDef",
+    "OptimizedGraph",
     "TensorflowModel",
     "apply",
     "measure",
+    "optimize",
     "read",
     "run_graph",
     "save",

@@ -7,13 +7,17 @@ from typing import Any
 from lowtide.costs import Prices
 from lowtide.errors import UnsupportedError
 from lowtide.files import write_pieces
-from lowtide.frameworks.model import Measurement
+from lowtide.frameworks.model import Measurement, Rewritten
 from lowtide.frameworks.tensorflow.apply import planned_nodes
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
+from lowtide.frameworks.tensorflow.levels import Changes, Situation, optimize_nodes
 from lowtide.frameworks.tensorflow.load import GraphSource, load_graph
 from lowtide.frameworks.tensorflow.measure import equal_values, made_up_feeds, run_graph
 from lowtide.frameworks.tensorflow.read import Request, read_graph, tensor_names
+from lowtide.frameworks.tensorflow.reading.devices import devices_of
 from lowtide.graph import Graph
+from lowtide.grappler import DEFAULT_SCOPE
 from lowtide.plan import Plan
 
 
@@ -49,7 +53,7 @@ class TensorflowModel:
             dims=dict(dims or {}),
             devices=dict(devices or {}),
         )
-        self._translation, self._fed = read_graph(self._loaded.graph, request, self._loaded.where)
+        self._read = read_graph(self._loaded.graph, request, self._loaded.where)
 
     @property
     def file_endings(self) -> tuple[str, ...]:
@@ -59,7 +63,7 @@ class TensorflowModel:
     @property
     def graph(self) -> Graph:
         """The program as a graph, in the order in which nodes are ready."""
-        return self._translation.graph
+        return self._read.translation.graph
 
     @property
     def in_chunks(self) -> None:
@@ -80,6 +84,55 @@ class TensorflowModel:
         """Write the graph that follows the plan, in the kind of file that was read."""
         write_pieces(path, self._loaded.pieces_of(self._applied(plan)))
 
+    def at_level(
+        self,
+        level: str,
+        scope: str = DEFAULT_SCOPE,
+        seconds: Mapping[str, float] | None = None,
+        devices: Mapping[str, str] | None = None,
+    ) -> Changes:
+        """Return what a level of Grappler's memory optimizer makes of the nodes; see `lowtide.tensorflow.optimize`.
+
+        `devices` says what devices hold, where that is not what was said when the graph was read.
+        """
+        situation = Situation(
+            where=self._loaded.where,
+            sizes=self._read.sizes,
+            shapes=self._read.shapes,
+            devices=devices_of(self._loaded.graph.nodes, devices) if devices else self._read.devices,
+            fed=[name.partition(":")[0] for name in self._read.fed],
+            seconds=seconds,
+        )
+        return optimize_nodes(self._loaded.graph.nodes, situation, level, scope)
+
+    def rewritten(self, level: str, devices: Mapping[str, str]) -> Rewritten:
+        """Return what `at_level` makes, for the command line."""
+        changes = self.at_level(level, devices=devices)
+        done = {
+            "recomputed": changes.recomputed,
+            "swapped": [f"{swap.node} input {swap.number}" for swap in changes.swapped],
+            "accumulated": changes.accumulated,
+            "relaxed": changes.relaxed,
+        }
+        return Rewritten(
+            before_bytes=changes.before_bytes,
+            after_bytes=changes.after_bytes,
+            done=done,
+            write=lambda path: self.save_nodes(changes.nodes, path),
+        )
+
+    def planned_nodes(self, plan: Plan) -> list[NodeDef]:
+        """Return the nodes of the graph that follows a plan; raises what `apply` raises."""
+        return planned_nodes(self._read.translation, plan)
+
+    def with_nodes(self, nodes: Sequence[NodeDef]) -> Any:
+        """Return a graph with other nodes and all else as it is, of the kind that was read."""
+        return self._loaded.object_of(self._loaded.graph.with_nodes(nodes))
+
+    def save_nodes(self, nodes: Sequence[NodeDef], path: Path) -> None:
+        """Write a graph with other nodes, in the kind of file that was read."""
+        write_pieces(path, self._loaded.pieces_of(self._loaded.graph.with_nodes(nodes)))
+
     def measure(self, plan: Plan) -> Measurement:
         """Run the graph in TensorFlow, one node at a time on the CPU, in its own order and under the plan.
 
@@ -87,8 +140,8 @@ class TensorflowModel:
         graph, whose order TensorFlow chooses. Raises MissingExtraError where TensorFlow is not installed.
         """
         applied = self._applied(plan)
-        feeds = made_up_feeds(self._fed)
-        fetches = [*tensor_names(self._translation.body, self._translation.results)]
+        feeds = made_up_feeds(self._read.fed)
+        fetches = [*tensor_names(self._read.translation.body, self._read.translation.results)]
         graphs = (self._applied(Plan.baseline(self.graph)), applied, self._loaded.graph)
         before, after, original = (run_graph(graph, feeds, fetches) for graph in graphs)
         return Measurement(
@@ -103,4 +156,4 @@ class TensorflowModel:
         raise UnsupportedError("nodes of TensorFlow cannot be timed one by one; price them by --costs eager or fused")
 
     def _applied(self, plan: Plan) -> GraphDef:
-        return self._loaded.graph.with_nodes(planned_nodes(self._translation, plan))
+        return self._loaded.graph.with_nodes(self.planned_nodes(plan))

@@ -8,11 +8,11 @@ from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.operators.kinds import CONTROL_FLOW_V1, PLACEHOLDERS
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_graph, v1_reason
-from lowtide.frameworks.tensorflow.reading.devices import devices_of
+from lowtide.frameworks.tensorflow.reading.devices import Devices, devices_of
 from lowtide.frameworks.tensorflow.reading.translate import Asked, translate
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
 from lowtide.frameworks.tensorflow.shapes.infer import infer_shapes
-from lowtide.frameworks.tensorflow.shapes.sizes import bytes_by_output, known_shapes, output_types
+from lowtide.frameworks.tensorflow.shapes.sizes import Shapes, Sizes, bytes_by_output, known_shapes, output_types
 from lowtide.frameworks.wire import WireError
 
 Fed = dict[str, tuple[int, Shape]]
@@ -35,8 +35,20 @@ class Request:
     """What devices can hold, in bytes."""
 
 
-def read_graph(graph: GraphDef, request: Request, where: str) -> tuple[TensorflowTranslation, Fed]:
-    """Read a GraphDef into a graph; beside it, the data type and shape of every output that comes from outside.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadGraph:
+    """A graph that was read."""
+
+    translation: TensorflowTranslation
+    fed: Fed
+    """What comes from outside."""
+    shapes: Shapes
+    sizes: Sizes
+    devices: Devices
+
+
+def read_graph(graph: GraphDef, request: Request, where: str) -> ReadGraph:
+    """Read a GraphDef into a graph.
 
     Raises MalformedInputError for a broken one, UsageError for feeds, fetches, shapes and dims that fit nothing,
     UnsupportedError for placeholders without sizes, and for control flow of TensorFlow 1.
@@ -47,7 +59,7 @@ def read_graph(graph: GraphDef, request: Request, where: str) -> tuple[Tensorflo
         raise MalformedInputError(f"{where}: {error}") from None
 
 
-def _read(graph: GraphDef, request: Request, where: str) -> tuple[TensorflowTranslation, Fed]:
+def _read(graph: GraphDef, request: Request, where: str) -> ReadGraph:
     if not graph.nodes:
         raise InputError(f"{where}: the graph has no nodes, so that there is nothing to plan; is this a GraphDef?")
     body = body_of_graph(graph.nodes, where)
@@ -57,11 +69,12 @@ def _read(graph: GraphDef, request: Request, where: str) -> tuple[TensorflowTran
     asked = _asked(body, request)
     shapes = _shapes(graph, body, asked, request, where)
     devices = devices_of(graph.nodes, request.devices)
-    translation = translate("graph", graph, body, bytes_by_output(graph.nodes, shapes), asked, devices)
+    sizes = bytes_by_output(graph.nodes, shapes)
+    translation = translate("graph", graph, body, sizes, asked, devices)
     fed: Fed = {}
     for (node, port), name in zip(translation.fed, tensor_names(body, translation.fed), strict=True):
         fed[name] = output_types(graph.nodes[node])[port], shapes.get((graph.nodes[node].name, port))
-    return translation, fed
+    return ReadGraph(translation=translation, fed=fed, shapes=shapes, sizes=sizes, devices=devices)
 
 
 def _asked(body: NodeBody, request: Request) -> Asked:

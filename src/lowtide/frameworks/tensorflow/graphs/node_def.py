@@ -1,10 +1,12 @@
 """One node of a graph: its name, op and inputs, with everything else as it was read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from lowtide.frameworks.wire import BYTES, Content, WireError, encode_bytes, fields
 
 _NAME, _OP, _INPUT, _DEVICE, _ATTR = 1, 2, 3, 4, 5
+_SHORT = {number << 3 | BYTES: number for number in (_NAME, _OP, _INPUT, _DEVICE, _ATTR)}
+"""Fields of bytes by the one byte that announces them."""
 
 
 class NodeDef:
@@ -20,11 +22,7 @@ class NodeDef:
         name = op = device = ""
         inputs: list[str] = []
         try:
-            for number, wire, _, begin, end in fields(piece, 0, len(piece)):
-                if number > _DEVICE:
-                    continue
-                if wire != BYTES:
-                    raise WireError(begin, f"field {number} of a node is no text")
+            for number, begin, end in _texts(piece):
                 value = str(piece[begin:end], "utf-8")
                 if number == _INPUT:
                     inputs.append(value)
@@ -99,6 +97,22 @@ class NodeDef:
             for number, _, start, _, end in fields(self.piece, 0, len(self.piece))
             if number not in numbers
         ]
+
+
+def _texts(piece: Content) -> Iterator[tuple[int, int, int]]:
+    """Yield number and place of the texts of a node: what is short, as nearly all of it, without a call a field."""
+    at, stop = 0, len(piece)
+    while at < stop:
+        number = _SHORT.get(piece[at])
+        begin = at + 2
+        if number is not None and begin <= stop and piece[at + 1] < 128 and begin + piece[at + 1] <= stop:
+            at = begin + piece[at + 1]
+        else:
+            number, wire, _, begin, at = next(fields(piece, at, stop))
+            if wire != BYTES and number <= _DEVICE:
+                raise WireError(begin, f"field {number} of a node is no text")
+        if number <= _DEVICE:
+            yield number, begin, at
 
 
 def _entry(piece: Content, begin: int, end: int) -> tuple[str, Content]:

@@ -2,6 +2,9 @@
 
 from collections.abc import Collection
 
+RECOMPUTED, TRIGGER = "Recomputed/", "RecomputeTrigger/"
+SWAPPED_OUT, SWAPPED_IN = "swap_out_", "swap_in_"
+
 
 def node_of(text: str) -> str:
     """Return the node that an input names."""

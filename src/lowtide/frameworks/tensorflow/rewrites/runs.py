@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.reading.body import NodeBody
 from lowtide.frameworks.tensorflow.reading.effects import is_view
-from lowtide.frameworks.tensorflow.rewrites.names import free_name, node_of, with_node
-
-RECOMPUTED = "Recomputed/"
+from lowtide.frameworks.tensorflow.rewrites.names import RECOMPUTED, free_name, node_of, with_node
 
 
 def nodes_in_order(body: NodeBody, ops: Sequence[int], runs: Sequence[int]) -> list[NodeDef]:
