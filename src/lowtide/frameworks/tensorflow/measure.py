@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from lowtide.errors import UnsupportedError, one_line
+from lowtide.frameworks.tensorflow.graphs.attributes import integer, shape
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+from lowtide.frameworks.tensorflow.operators.kinds import VARIABLES
 from lowtide.frameworks.tensorflow.read import Fed
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, body_of_graph
 from lowtide.frameworks.tensorflow.reading.effects import is_source, is_view
+from lowtide.frameworks.tensorflow.rewrites.starts import with_starts
 from lowtide.frameworks.tensorflow.running.session import SessionRun, run_session
 
 _TYPES = "1:f4 2:f8 3:i4 4:u1 5:i2 6:i1 8:c8 9:i8 10:? 17:u2 18:c16 19:f2 22:u4 23:u8"
@@ -31,16 +34,23 @@ class GraphRun:
     """What was asked for."""
 
 
-def run_graph(graph: GraphDef, feeds: Mapping[str, Any], fetches: Sequence[str]) -> GraphRun:
+def run_graph(
+    graph: GraphDef,
+    feeds: Mapping[str, Any],
+    fetches: Sequence[str],
+    variables: Mapping[str, Any] | None = None,
+) -> GraphRun:
     """Run a graph on one thread with no optimizer on, and say what it held at most, by TensorFlow's own report.
 
-    An output is held from when its node starts to when the last of its readers has ended; outputs in one place are one.
+    `variables` are what variables hold at the start, by the names of their nodes. An output is held from when its node
+    starts to when the last of its readers has ended; outputs in one place are one.
     Raises MissingExtraError where TensorFlow is not installed, UnsupportedError where it cannot run the graph.
     """
     outputs = [name for name in fetches if ":" in name]
     targets = [name for name in fetches if ":" not in name]
     try:
-        run = run_session(graph, feeds, outputs, targets)
+        started, starts = with_starts(graph, variables or {})
+        run = run_session(started, feeds, outputs, targets, starts)
     except (ImportError, MemoryError):
         raise
     except Exception as error:  # TensorFlow raises several types of its own
@@ -66,6 +76,17 @@ def made_up_feeds(fed: Fed) -> dict[str, Any]:
         made = np.random.default_rng(seed).random(sizes)
         feeds[name] = made.astype(dtype)
     return feeds
+
+
+def made_up_variables(graph: GraphDef) -> dict[str, Any]:
+    """Return contents for the variables of a graph, the same every time: small numbers around zero."""
+    values: dict[str, Any] = {}
+    for node in graph.nodes:
+        sizes, kind = shape(node.attribute("shape")), _NUMPY.get(integer(node.attribute("dtype")))
+        if node.op in VARIABLES and sizes is not None and kind is not None and min(sizes, default=0) >= 0:
+            made = np.random.default_rng(zlib.crc32(node.name.encode())).normal(0, 0.1, sizes)
+            values[node.name] = made.astype(kind)
+    return values
 
 
 def equal_values(one: Sequence[Any], other: Sequence[Any]) -> bool:

@@ -13,7 +13,7 @@ from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.levels import Changes, Situation, optimize_nodes
 from lowtide.frameworks.tensorflow.load import GraphSource, load_graph
-from lowtide.frameworks.tensorflow.measure import equal_values, made_up_feeds, run_graph
+from lowtide.frameworks.tensorflow.measure import equal_values, made_up_feeds, made_up_variables, run_graph
 from lowtide.frameworks.tensorflow.read import Request, read_graph, tensor_names
 from lowtide.frameworks.tensorflow.reading.devices import devices_of
 from lowtide.graph import Graph
@@ -143,7 +143,8 @@ class TensorflowModel:
         feeds = made_up_feeds(self._read.fed)
         fetches = [*tensor_names(self._read.translation.body, self._read.translation.results)]
         graphs = (self._applied(Plan.baseline(self.graph)), applied, self._loaded.graph)
-        before, after, original = (run_graph(graph, feeds, fetches) for graph in graphs)
+        variables = made_up_variables(self._loaded.graph)
+        before, after, original = (run_graph(graph, feeds, fetches, variables) for graph in graphs)
         return Measurement(
             before_bytes=before.peak_bytes,
             after_bytes=after.peak_bytes,

@@ -57,14 +57,20 @@ class SessionRun:
 
 
 def run_session(
-    graph: GraphDef, feeds: Mapping[str, Any], fetches: Sequence[str], targets: Sequence[str]
+    graph: GraphDef,
+    feeds: Mapping[str, Any],
+    fetches: Sequence[str],
+    targets: Sequence[str],
+    starts: Sequence[tuple[str, Mapping[str, Any]]] = (),
 ) -> SessionRun:
-    """Run a graph on one thread with no optimizer on, variables initialized by nothing.
+    """Run a graph on one thread with no optimizer on; `starts` are nodes that run before it, with what they are fed.
 
     Raises MissingExtraError where TensorFlow is not installed, and whatever TensorFlow raises.
     """
     tf = tensorflow()
     with tf.compat.v1.Session(graph=imported_graph(graph), config=_plain_config(tf)) as session:
+        for target, contents in starts:
+            session.run(target, contents)
         options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
         report = tf.compat.v1.RunMetadata()
         values = session.run([*fetches, *targets], feeds, options=options, run_metadata=report)[: len(fetches)]
