@@ -119,8 +119,9 @@ def _shapes(
     ]
     if free:
         raise UnsupportedError(_free_line(where, free, shapes))
+    is_bound = bool(request.dims or request.shapes)  # then what is recorded may be known better
     missing = any(
-        needed[place] and not _is_full(shapes.get((node.name, port)))
+        needed[place] and ((node.name, port) not in shapes or (is_bound and not _is_full(shapes[node.name, port])))
         for place, node in enumerate(graph.nodes)
         for port in range(len(output_types(node)))
     )
