@@ -1,6 +1,7 @@
 """What a graph really needs: TensorFlow runs it and reports what ran when and where outputs lay."""
 
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from lowtide.frameworks.tensorflow.graphs.attributes import integer, shape
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.operators.kinds import VARIABLES
 from lowtide.frameworks.tensorflow.read import Fed
-from lowtide.frameworks.tensorflow.reading.body import NodeBody, body_of_graph
+from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_graph
 from lowtide.frameworks.tensorflow.reading.effects import is_source, is_view
 from lowtide.frameworks.tensorflow.rewrites.starts import with_starts
 from lowtide.frameworks.tensorflow.running.session import SessionRun, run_session
@@ -57,7 +58,7 @@ def run_graph(
         raise UnsupportedError(f"TensorFlow cannot run the graph: {one_line(error)}; leave out --measure") from None
     body = body_of_graph(graph.nodes, "the graph")
     fed = {name.partition(":")[0] for name in feeds}
-    kept = {name.partition(":")[0] for name in outputs}
+    kept = {body.port(name) for name in outputs}
     peak = sum(np.asarray(value).nbytes for value in feeds.values()) + _peak(body, run, fed, kept)
     return GraphRun(peak, tuple(each.name for each in run.nodes), tuple(run.values))
 
@@ -99,44 +100,38 @@ def _bits(value: Any) -> tuple[str, tuple[int, ...], bytes]:
     return str(array.dtype), array.shape, array.tobytes()
 
 
-def _peak(body: NodeBody, run: SessionRun, fed: set[str], kept: set[str]) -> int:
+def _peak(body: NodeBody, run: SessionRun, fed: set[str], kept: set[Port]) -> int:
     """Play the reported run: storage comes when a node starts that puts an output there and goes after its last reader.
 
     A view keeps what it shows until its own readers are done, as the executor does.
     """
     ran = {each.name: each for each in run.nodes}
-    readers = [0] * len(body.nodes)
+    readers: Counter[Port] = Counter()
     for place, node in enumerate(body.nodes):
         if node.name in ran:
-            for source in dict.fromkeys(source for source, _ in body.data[place]):
-                readers[source] += 1
-    holders: dict[int, int] = {}
+            readers.update(set(body.data[place]))
+    holders: Counter[int] = Counter()
     size_at: dict[int, int] = {}
     live = peak = 0
     for each in run.nodes:
         place = body.places.get(each.name)
         if place is None or each.name in fed or is_source(body.nodes[place]):
             continue
-        for pointer, size in set(each.outputs.values()):
-            if not size:
-                continue
-            if not holders.get(pointer):
-                if is_view(body.nodes[place]):
-                    continue  # of what is not counted
-                holders[pointer] = 0
+        for pointer, size in each.outputs.values():
+            if not holders[pointer]:
+                if not size or is_view(body.nodes[place]):
+                    continue  # a view of what is not counted
                 size_at[pointer] = size
                 live += size
             holders[pointer] += 1
         peak = max(peak, live)
-        done = list(dict.fromkeys(source for source, _ in body.data[place]))
-        for source in (*done, *(() if readers[place] or each.name in kept else (place,))):
-            name = body.nodes[source].name
-            if source != place:
-                readers[source] -= 1
-            if not readers[source] and name not in kept and name in ran:
-                for pointer in {pointer for pointer, size in ran[name].outputs.values() if size}:
-                    if holders.get(pointer):
-                        holders[pointer] -= 1
-                        if not holders[pointer]:
-                            live -= size_at[pointer]
+        done = set(body.data[place])
+        readers.subtract(done)
+        unread = {(place, port) for port in each.outputs if not readers[place, port]}
+        for source, port in sorted({*unread, *(source for source in done if not readers[source])}):
+            reported = ran.get(body.nodes[source].name)
+            pointer, _ = (0, 0) if reported is None else reported.outputs.get(port, (0, 0))
+            if holders[pointer] and (source, port) not in kept:
+                holders[pointer] -= 1
+                live -= 0 if holders[pointer] else size_at[pointer]
     return peak
