@@ -154,8 +154,8 @@ def main() -> None:
         "and as shares of that: after Grappler's recomputation, after `optimize(graph, 'recomputation')` with its",
         "costs of nodes, and after `optimize(graph, budget=…)`. Batches and images are small; ratios are what matters.",
         f"Our level is never higher than the program and Grappler's on {sum(each.never_higher for each in rows)} of "
-        f"{len(rows)} nets.",
-        f"Of {len(left)} that Grappler leaves as they are or makes worse, our level lowers {at_level}, budgets {at_all}.",
+        f"{len(rows)} nets. Of",
+        f"{len(left)} that Grappler leaves as they are or makes worse, our level lowers {at_level}, budgets {at_all}.",
         "",
         f"| net | nodes | program | Grappler | our level | {budgets} | copies |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",

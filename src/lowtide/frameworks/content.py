@@ -11,6 +11,7 @@ from lowtide.frameworks.wire import BYTES, VARINT, WireError, read_tag, read_var
 
 _TEXT_START = re.compile(rb"\A(?:\s|#[^\n]*\n)*(\w+)\s*(?::|\{|<)")
 _NET_FIELDS = b"name op type num_workers device_option arg external_input external_output partition_info".split()
+_GRAPH_FIELDS = b"node versions library".split()
 _EXPORT_START = re.compile(rb'\A\s*\{\s*"(nodes|buffers)"\s*:')
 _EXPORT_SIZE = re.compile(rb'"size_alloc"\s*:')
 _LONGEST_NUMBER = 10
@@ -51,6 +52,12 @@ def is_onnx(head: bytes) -> bool:
     return all(_ONNX.get(number) == wire for number, wire in fields) and (1, VARINT) in fields
 
 
+def is_text_graph(head: bytes) -> bool:
+    """Whether a file holds a GraphDef in text format."""
+    found = _TEXT_START.match(head)
+    return found is not None and found[1] in _GRAPH_FIELDS
+
+
 def kind_of_graph(head: bytes) -> str | None:
     """Return what of TensorFlow's a binary file holds: a GraphDef, MetaGraphDef or SavedModel, or None.
 
@@ -81,7 +88,7 @@ def _is_node(content: bytes) -> bool:
 KINDS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("inductor_export", is_inductor_export),
     ("json", is_json),
-    ("tensorflow", lambda head: kind_of_graph(head) is not None),
+    ("tensorflow", lambda head: is_text_graph(head) or kind_of_graph(head) is not None),
     ("onnx", is_onnx),
     ("caffe2", lambda head: is_text_net(head) or is_binary_net(head)),
 )

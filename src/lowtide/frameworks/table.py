@@ -96,7 +96,7 @@ FRAMEWORKS = (
         name="tensorflow",
         model="lowtide.frameworks.tensorflow.model:TensorflowModel",
         extra=None,
-        file_endings=(".pb",),
+        file_endings=(".pb", ".pbtxt"),
         packages=("tensorflow",),
     ),
     Framework(

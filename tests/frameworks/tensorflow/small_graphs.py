@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from lowtide.frameworks.tensorflow.graphs.attributes import of_shape, of_shapes, of_type
 from lowtide.tensorflow import GraphDef, NodeDef
 
-FLOAT, RESOURCE = 1, 20
+FLOAT = 1
 
 
 def placeholder(name: str, shape: Sequence[int] | None) -> NodeDef:

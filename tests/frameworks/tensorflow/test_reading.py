@@ -8,9 +8,10 @@ import pytest
 import lowtide
 from lowtide.errors import InputError, LowtideError, MalformedInputError, UnsupportedError, UsageError
 from lowtide.frameworks.tensorflow.graphs.attributes import of_shape, of_shapes, of_type
+from lowtide.frameworks.wire import encode_bytes
 from lowtide.plan import Plan
 from lowtide.tensorflow import GraphDef, NodeDef, TensorflowModel
-from tests.frameworks.tensorflow.small_graphs import FLOAT, RESOURCE, chain, node, placeholder
+from tests.frameworks.tensorflow.small_graphs import FLOAT, chain, node, placeholder
 
 
 def test_views_are_no_ops_and_their_readers_read_what_they_show() -> None:
@@ -37,7 +38,6 @@ def test_writing_a_resource_comes_after_those_that_read_it_before_and_never_runs
     assert graph.persistent_bytes() == {"device": 32}
     assert graph.mutates[1].tolist() == graph.reads[0].tolist()
     assert not graph.pure[1]
-    assert RESOURCE
 
 
 def test_a_reference_that_is_assigned_is_overwritten_and_handed_on() -> None:
@@ -72,6 +72,68 @@ def test_unknown_fields_of_nodes_and_graph_stay_in_a_changed_graph(tmp_path: Pat
     assert planned.nodes[2].inputs == ["x", "^a"]
     assert planned.nodes[2].piece.startswith(bytes(nodes[2].piece))
     assert planned.SerializeToString().endswith(b"\x9a\x06\x03xyz")
+
+
+TEXT = """# a graph
+node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } }
+  attr { key: "shape" value { shape { dim { size: 4 } dim { size: 8 } } } } }
+node { name: "a" op: "Relu" input: "x" attr { key: "T" value { type: DT_FLOAT } }
+  attr { key: "_output_shapes" value { list { shape { dim { size: 4 } dim { size: 8 } } } } } }
+node { name: "b" op: "Tanh" input: "x" attr { key: "T" value { type: DT_FLOAT } }
+  attr { key: "_output_shapes" value { list { shape { dim { size: 4 } dim { size: 8 } } } } } }
+versions { producer: 1645 }
+"""
+
+
+def test_a_graph_in_text_is_read_and_written_as_one(tmp_path: Path) -> None:
+    source, planned, binary = (tmp_path / name for name in ("a.pbtxt", "b.pbtxt", "b.pb"))
+    source.write_text(TEXT)
+    model = TensorflowModel(source)
+    assert model.graph.sizes.tolist() == [128, 128, 128]
+    plan = Plan.baseline(model.graph)
+    model.save(plan, planned)
+    model.save(plan, binary)
+    assert '"^a"' in planned.read_text()
+    assert "DT_FLOAT" in planned.read_text()
+    again = [lowtide.read(path) for path in (planned, binary)]
+    assert again[0].fingerprint == again[1].fingerprint != model.graph.fingerprint
+    alone = tmp_path / "alone.pbtxt"
+    alone.write_text(TEXT.replace('node { name: "b"', '# no b\nnode { name: "b"'))
+    one = TensorflowModel(alone, fetches=["a"])
+    one.save(Plan.baseline(one.graph), planned)
+    assert planned.read_bytes() == alone.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ("DT_FLOAT", "DT_NONSENSE", "line 2"),
+        ("producer: 1645", "producer: [", "line 8"),
+        ("versions {", "novelty: 3 versions {", "novelty"),
+        ('input: "x"', "input: x", "line 4"),
+    ],
+)
+def test_what_is_wrong_with_a_text_is_said_in_one_line(tmp_path: Path, before: str, after: str, line: str) -> None:
+    (tmp_path / "a.pbtxt").write_text(TEXT.replace(before, after))
+    with pytest.raises(InputError, match=line):
+        TensorflowModel(tmp_path / "a.pbtxt")
+
+
+def test_what_a_meta_graph_wants_is_what_is_planned(tmp_path: Path) -> None:
+    """The signature counts, or the collection "train_op"; all else of the file stays."""
+    graph = encode_bytes(2, chain(["Relu", "Tanh", "Exp"]).SerializeToString())
+    train_op = encode_bytes(4, encode_bytes(1, b"train_op") + encode_bytes(2, encode_bytes(1, encode_bytes(1, b"n1"))))
+    output = encode_bytes(1, b"y") + encode_bytes(2, encode_bytes(1, b"n0:0"))
+    signature = encode_bytes(5, encode_bytes(1, b"serve") + encode_bytes(2, encode_bytes(2, output)))
+    path = tmp_path / "a.meta"
+    path.write_bytes(graph + train_op + signature)
+    assert TensorflowModel(path).graph.op_names == ("n0", "n1")
+    assert TensorflowModel(path, signature="serve").graph.op_names == ("n0",)
+    with pytest.raises(UsageError, match="it has serve"):
+        TensorflowModel(path, signature="other")
+    model = lowtide.open_model(path)
+    model.save(Plan.baseline(model.graph), tmp_path / "b.pb")
+    assert (tmp_path / "b.pb").read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -121,11 +183,12 @@ def test_sizes_of_placeholders_are_bound_by_dims() -> None:
 
 def test_damaged_files_give_a_graph_or_one_line(tmp_path: Path) -> None:
     """Every file is cut, or has some bytes changed."""
-    content = GraphDef([*chain(["Relu", "Tanh"]).nodes, node("c", "Concat", ["n0", "n1"])]).SerializeToString()
+    binary = GraphDef([*chain(["Relu", "Tanh"]).nodes, node("c", "Concat", ["n0", "n1"])]).SerializeToString()
     rng = random.Random(5)
     path = tmp_path / "a.pb"
     lines: list[str] = []
     for case in range(300):
+        content = TEXT.encode() if case % 4 == 0 else binary
         damaged = bytearray(content[: rng.randrange(1, len(content))] if case % 3 == 0 else content)
         for _ in range(case % 3):
             damaged[rng.randrange(len(damaged))] = rng.randrange(256)

@@ -157,3 +157,20 @@ def test_a_saved_model_goes_in_and_comes_out(tmp_path: Path) -> None:
     assert [value.numpy().tobytes() for value in ran[0].values()] == [
         value.numpy().tobytes() for value in ran[1].values()
     ]
+
+
+def test_texts_are_those_of_tensorflow(tmp_path: Path) -> None:
+    from google.protobuf import text_format
+    from tensorflow.core.framework import full_type_pb2, graph_pb2, types_pb2
+
+    from lowtide.frameworks.tensorflow.graphs.text import GraphMessage, from_text, to_text
+
+    graph, _ = _training_graph(True)
+    message = graph_pb2.GraphDef.FromString(graph.SerializeToString())
+    text = text_format.MessageToString(message).encode()
+    assert graph_pb2.GraphDef.FromString(from_text(text, "a")) == message
+    assert text_format.Parse(to_text(graph.SerializeToString(), "a"), graph_pb2.GraphDef()) == message
+    types = dict(types_pb2.DataType.items())
+    assert types.items() <= GraphMessage.ENUMS["data_type"].items()
+    known = dict(full_type_pb2.FullTypeId.items())
+    assert GraphMessage.ENUMS["full_type"].items() <= known.items()

@@ -2,13 +2,13 @@
 
 import mmap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from lowtide.errors import InputError, MalformedInputError, UsageError
 from lowtide.files import open_regular
-from lowtide.frameworks.content import SAVED_MODEL, kind_of_graph
+from lowtide.frameworks.content import SAVED_MODEL, is_text_graph, kind_of_graph
 from lowtide.frameworks.tensorflow.graphs.containers import (
     DEFAULT_SIGNATURE,
     MetaGraph,
@@ -17,10 +17,15 @@ from lowtide.frameworks.tensorflow.graphs.containers import (
     saved_model_with,
 )
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+from lowtide.frameworks.tensorflow.graphs.text import from_text, to_text
 from lowtide.frameworks.wire import Content, WireError
 
 GraphSource = str | Path | GraphDef | Any
 """A path to a GraphDef, MetaGraphDef or SavedModel, a message of one of these, or a tf.Graph or ConcreteFunction."""
+
+
+BINARY, TEXT = (".pb",), (".pbtxt", ".prototxt")
+"""How names of files end, by their format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +36,22 @@ class Loaded:
     where: str
     feeds: Sequence[str] = ()
     fetches: Sequence[str] = ()
+    file_endings: tuple[str, ...] = BINARY
+    """How names of files end that a changed one can go to."""
     pieces_of: Callable[[GraphDef], list[Content]]
-    """What a file with another graph holds."""
+    """What a file with another graph holds, in binary format."""
+    text: Content | None = None
+    """What was read in text format."""
     object_of: Callable[[GraphDef], Any]
     """The same kind of object with another graph."""
+
+    def content_of(self, graph: GraphDef, name: str) -> list[Content]:
+        """Return what a file of a name holds with another graph: text where the name says so and the source can be."""
+        if not name.lower().endswith(TEXT) or self.file_endings == BINARY:
+            return self.pieces_of(graph)
+        if graph is self.graph and self.text is not None:
+            return [self.text]
+        return [to_text(graph.SerializeToString(), self.where)]
 
 
 def load_graph(source: GraphSource, signature: str | None = None) -> Loaded:
@@ -60,6 +77,7 @@ def _of_object(source: Any, signature: str | None) -> Loaded:
             where="the function",
             feeds=[tensor.name for tensor in graph.inputs],
             fetches=[*(tensor.name for tensor in graph.outputs), *(each.name for each in graph.control_outputs)],
+            file_endings=(*BINARY, *TEXT),
             pieces_of=GraphDef.pieces,
             object_of=_message,
         )
@@ -83,6 +101,7 @@ def _of_object(source: Any, signature: str | None) -> Loaded:
         where=loaded.where,
         feeds=loaded.feeds,
         fetches=loaded.fetches,
+        file_endings=loaded.file_endings,
         pieces_of=loaded.pieces_of,
         object_of=lambda graph: remade(loaded.pieces_of(graph)),
     )
@@ -95,6 +114,8 @@ def _message(graph: GraphDef) -> Any:
 
 
 def _of_content(content: Content, where: str, signature: str | None) -> Loaded:
+    if is_text_graph(bytes(content[:_HEAD])):
+        return _text(content, where, signature)
     return _READ_AS[kind_of_graph(bytes(content[:_HEAD])) or "GraphDef"](content, where, signature)
 
 
@@ -102,6 +123,11 @@ def _graph_def(content: Content, where: str, signature: str | None) -> Loaded:
     if signature is not None:
         raise UsageError(f"{where} is a GraphDef, which has no signatures; leave out {signature!r}")
     return _plain(_parse(content, where), where, lambda graph: graph)
+
+
+def _text(content: Content, where: str, signature: str | None) -> Loaded:
+    """Read a GraphDef in text format; what is not changed is written as it was."""
+    return replace(_graph_def(from_text(content, where), where, signature), text=content)
 
 
 def _meta_graph(content: Content, where: str, signature: str | None) -> Loaded:
@@ -145,7 +171,8 @@ def _listed(names: Mapping[str, object]) -> str:
 
 
 def _plain(graph: GraphDef, where: str, object_of: Callable[[GraphDef], Any]) -> Loaded:
-    return Loaded(graph=graph, where=where, pieces_of=GraphDef.pieces, object_of=object_of)
+    endings = (*BINARY, *TEXT)
+    return Loaded(graph=graph, where=where, file_endings=endings, pieces_of=GraphDef.pieces, object_of=object_of)
 
 
 def _parse(content: Content, where: str) -> GraphDef:

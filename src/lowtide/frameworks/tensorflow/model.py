@@ -57,8 +57,8 @@ class TensorflowModel:
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """How names of binary graph files end."""
-        return (".pb",)
+        """How names of files end: binary, and for a GraphDef text."""
+        return self._loaded.file_endings
 
     @property
     def graph(self) -> Graph:
@@ -82,7 +82,7 @@ class TensorflowModel:
 
     def save(self, plan: Plan, path: Path) -> None:
         """Write the graph that follows the plan, in the kind of file that was read."""
-        write_pieces(path, self._loaded.pieces_of(self._applied(plan)))
+        write_pieces(path, self._loaded.content_of(self._applied(plan), path.name))
 
     def at_level(
         self,
@@ -131,7 +131,7 @@ class TensorflowModel:
 
     def save_nodes(self, nodes: Sequence[NodeDef], path: Path) -> None:
         """Write a graph with other nodes, in the kind of file that was read."""
-        write_pieces(path, self._loaded.pieces_of(self._loaded.graph.with_nodes(nodes)))
+        write_pieces(path, self._loaded.content_of(self._loaded.graph.with_nodes(nodes), path.name))
 
     def measure(self, plan: Plan) -> Measurement:
         """Run the graph in TensorFlow, one node at a time on the CPU, in its own order and under the plan.

@@ -46,7 +46,7 @@ FUNCTION_ATTRIBUTES = ("f", "body", "cond", "then_branch", "else_branch", "branc
 """Where nodes name the functions that they call."""
 
 BYTES_OF_TYPES = {
-    **dict.fromkeys((4, 6, 10, 11, 12, 24, 25, 29, 30, 31, 32), 1),
+    **dict.fromkeys((4, 6, 10, 11, 12, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33), 1),
     **dict.fromkeys((5, 14, 15, 16, 17, 19), 2),
     **dict.fromkeys((1, 3, 13, 22), 4),
     **dict.fromkeys((2, 8, 9, 23), 8),

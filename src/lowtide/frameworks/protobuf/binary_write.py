@@ -4,8 +4,8 @@ import struct
 from typing import Any
 
 from lowtide.errors import UnsupportedError
-from lowtide.frameworks.caffe2.proto.binary_read import read_binary, wire_type
-from lowtide.frameworks.caffe2.proto.message import Field, Message
+from lowtide.frameworks.protobuf.binary_read import read_binary, wire_type
+from lowtide.frameworks.protobuf.message import Field, Message
 from lowtide.frameworks.wire import BYTES, FIXED32, FIXED64, VARINT, encode_bytes, encode_varint
 
 
@@ -20,7 +20,7 @@ def write_binary(message: Message) -> bytes:
             return piece
     if message.unknown_text:
         raise UnsupportedError(
-            f"the net has a field that only its name is known of, {message.unknown_text[0].split()[0]!r}; write it as "
+            f"there is a field that only its name is known of, {message.unknown_text[0].split()[0]!r}; write it as "
             "text (.pbtxt)"
         )
     pieces: list[bytes] = []

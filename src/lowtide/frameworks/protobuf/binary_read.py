@@ -5,7 +5,7 @@ from array import array
 from typing import Any, TypeVar
 
 from lowtide.errors import MalformedInputError
-from lowtide.frameworks.caffe2.proto.message import Field, Message, Source, deeper
+from lowtide.frameworks.protobuf.message import Field, Message, Source, deeper
 from lowtide.frameworks.wire import (
     BYTES,
     FIXED32,
@@ -34,7 +34,7 @@ def read_binary(kind: type[AnyMessage], content: bytes, where: str) -> AnyMessag
     Fields that the message does not have are kept as they are. Raises MalformedInputError with the place in the file.
     """
     message = kind()
-    reader = _BinaryReader(content, where)
+    reader = _BinaryReader(content, where, kind.FORMAT)
     try:
         reader.read(message, 0, len(content), 0)
     except WireError as error:
@@ -43,8 +43,9 @@ def read_binary(kind: type[AnyMessage], content: bytes, where: str) -> AnyMessag
 
 
 class _BinaryReader:
-    def __init__(self, content: bytes, where: str) -> None:
+    def __init__(self, content: bytes, where: str, name: str) -> None:
         self._content = content
+        self._name = name
         self._where = where
 
     def read(self, message: Message, start: int, stop: int, depth: int) -> None:
@@ -84,7 +85,7 @@ class _BinaryReader:
         size, at = read_varint(self._content, at, stop)
         check_end(at, size, stop)
         if field.is_message:
-            inner = Message.KINDS[field.kind]() if field.repeated else getattr(message, field.name)
+            inner = message.KINDS[field.kind]() if field.repeated else getattr(message, field.name)
             self.read(inner, at, at + size, deeper(depth, self._where))
             return inner, at + size
         piece = self._content[at : at + size]
@@ -115,7 +116,7 @@ class _BinaryReader:
     def broken(self, at: int, what: str) -> MalformedInputError:
         """Return the error that something is wrong at a place."""
         return MalformedInputError(
-            f"{self._where}: no valid NetDef at byte {at}: {what}; the file is damaged or something else"
+            f"{self._where}: no valid {self._name} at byte {at}: {what}; the file is damaged or something else"
         )
 
 
@@ -124,6 +125,8 @@ def _number(kind: str, value: int) -> int | bool:
         return value != 0
     if kind == "uint32":
         return value & 0xFFFFFFFF
+    if kind == "uint64":
+        return value
     bits = 64 if kind == "int64" else 32
     value &= 2**bits - 1
     return value - 2**bits if value >> (bits - 1) else value
