@@ -1,14 +1,15 @@
 """Graphs of TensorFlow are read as they would run, and what is wrong with one is said in one line."""
 
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 import lowtide
 from lowtide.errors import InputError, LowtideError, MalformedInputError, UnsupportedError, UsageError
-from lowtide.frameworks.tensorflow.graphs.attributes import of_shape, of_shapes, of_type
-from lowtide.frameworks.wire import encode_bytes
+from lowtide.frameworks.tensorflow.graphs.attributes import of_shape, of_shapes, of_tensor, of_type
+from lowtide.frameworks.wire import encode_bytes, encode_number
 from lowtide.plan import Plan
 from lowtide.tensorflow import GraphDef, NodeDef, TensorflowModel
 from tests.frameworks.tensorflow.small_graphs import FLOAT, chain, node, placeholder
@@ -179,6 +180,54 @@ def test_names_that_the_graph_does_not_have_are_refused(request_: dict) -> None:
 def test_sizes_of_placeholders_are_bound_by_dims() -> None:
     nodes = [placeholder("x", [-1, 4]), node("a", "Relu", ["x"], [3, 4])]
     assert TensorflowModel(GraphDef(nodes), {"x.0": 3}).graph.sizes.tolist() == [48, 48]
+
+
+def _function(name: str, *calls: str) -> bytes:
+    """A function of x that calls others one after the other, or adds x to itself."""
+    argument = encode_bytes(2, encode_bytes(1, b"x") + encode_number(3, FLOAT))
+    result = encode_bytes(3, encode_bytes(1, b"y") + encode_number(3, FLOAT))
+    pieces = [encode_bytes(1, encode_bytes(1, name.encode()) + argument + result)]
+    last = "x"
+    for number, called in enumerate(calls or ("AddV2",)):
+        inputs = [last] if calls else [last, last]
+        pieces.append(encode_bytes(3, node(f"n{number}", called, inputs).piece))
+        last = f"n{number}:{'y' if calls else 'z'}:0"
+    return b"".join((*pieces, encode_bytes(4, encode_bytes(1, b"y") + encode_bytes(2, last.encode()))))
+
+
+def _calling(functions: list[bytes], called: str) -> GraphDef:
+    library = encode_bytes(2, b"".join(encode_bytes(1, each) for each in functions))
+    return GraphDef.parse(GraphDef([placeholder("x", [256]), node("c", called, ["x"])]).SerializeToString() + library)
+
+
+def test_functions_are_graphs_that_ops_call_each_translated_once() -> None:
+    """Fourteen levels that each call two of the next are fourteen subgraphs."""
+    functions = [_function(f"f{k}", f"f{k + 1}", f"f{k + 1}") for k in range(14)] + [_function("f14")]
+    graph = TensorflowModel(_calling(functions, "f0")).graph
+    assert graph.op_kinds == ("call",)
+    assert sorted(graph.subgraphs) == sorted(f"f{k}" for k in range(15))
+    assert lowtide.minimize(graph).peak_bytes["device"] == 2 * 1024 + 14 * 1024
+
+
+def test_a_function_that_calls_itself_is_refused_in_one_line() -> None:
+    with pytest.raises(UnsupportedError, match="calls itself"):
+        TensorflowModel(_calling([_function("f", "g"), _function("g", "f")], "f"))
+
+
+def test_contents_of_constants_are_neither_read_nor_copied(tmp_path: Path) -> None:
+    size = 2**24
+    shape = {"dtype": of_type(FLOAT), "value": of_tensor(FLOAT, [size // 4], bytes(size))}
+    nodes = [NodeDef.make("w", "Const", (), shape), placeholder("x", [size // 4])]
+    nodes += [node(name, "AddV2", ["x", "w"], [size // 4]) for name in "ab"]
+    (tmp_path / "a.pb").write_bytes(GraphDef(nodes).SerializeToString())
+    tracemalloc.start()
+    model = TensorflowModel(tmp_path / "a.pb")
+    model.save(Plan.baseline(model.graph), tmp_path / "b.pb")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < size // 8
+    assert model.graph.persistent_bytes() == {"device": size}
+    assert (tmp_path / "b.pb").stat().st_size > size
 
 
 def test_damaged_files_give_a_graph_or_one_line(tmp_path: Path) -> None:

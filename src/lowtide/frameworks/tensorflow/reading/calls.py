@@ -10,6 +10,7 @@ from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.operators.kinds import BRANCHES, CALLS, FUNCTION_ATTRIBUTES, LOOPS
 from lowtide.frameworks.tensorflow.reading.body import NodeBody
+from lowtide.frameworks.tensorflow.shapes.sizes import bytes_of, recorded_shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,13 @@ class NodeCall:
     """How many outputs the node has, None where its op tells that."""
     n_left_out: int = 0
     """How many of the node's first inputs are not arguments: what is branched on."""
+
+    def output_bytes(self, node: NodeDef, port: int) -> int | None:
+        """Return the bytes of an output by the types of the functions and the shapes that the node records."""
+        recorded = recorded_shapes(node) or ()
+        if not self.functions or port >= min(len(recorded), len(self.functions[0].outputs)):
+            return None
+        return bytes_of(recorded[port], self.functions[0].outputs[port].type)
 
 
 def call_of(node: NodeDef, graph: GraphDef, where: str) -> NodeCall:

@@ -4,17 +4,18 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from lowtide.errors import MalformedInputError, UnsupportedError
+from lowtide.frameworks.tensorflow.graphs.function_def import FunctionDef
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.operators.kinds import ALL_PORTS, CONTROL_FLOW_V1, PLACEHOLDERS, VARIABLES
-from lowtide.frameworks.tensorflow.operators.ops import spec_of
+from lowtide.frameworks.tensorflow.operators.ops import RESOURCE, spec_of
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_function, first_ready_order, v1_reason
 from lowtide.frameworks.tensorflow.reading.calls import NodeCall, call_of, invariant_arguments
 from lowtide.frameworks.tensorflow.reading.devices import Devices
 from lowtide.frameworks.tensorflow.reading.effects import effects_of, is_source, is_view, may_write_over
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
 from lowtide.frameworks.tensorflow.shapes.sizes import Sizes, bytes_by_output, output_types, variable_bytes
-from lowtide.graph import GraphBuilder, Lifetime
+from lowtide.graph import Graph, GraphBuilder, Lifetime
 
 _DEEPEST_CALL = 60
 
@@ -31,8 +32,26 @@ class Asked:
     """Of what is fed, what the caller counts."""
 
 
+@dataclass(slots=True)
+class Called:
+    """The functions that were translated, once for all calls with arguments of the same sizes."""
+
+    graphs: dict[tuple[str, bool, tuple[int, ...]], tuple[str, Graph]] = field(
+        default_factory=dict[tuple[str, bool, tuple[int, ...]], tuple[str, Graph]]
+    )
+    """By function, whether it is a loop's, and bytes of the arguments: the name of the subgraph, and the subgraph."""
+    open: list[str] = field(default_factory=list[str])
+    """Functions whose bodies are being translated, the innermost last."""
+
+
 def translate(
-    name: str, graph: GraphDef, body: NodeBody, sizes: Sizes, asked: Asked, devices: Devices, depth: int = 0
+    name: str,
+    graph: GraphDef,
+    body: NodeBody,
+    sizes: Sizes,
+    asked: Asked,
+    devices: Devices,
+    called: Called | None = None,
 ) -> TensorflowTranslation:
     """Return what is asked of a body as a graph.
 
@@ -41,7 +60,7 @@ def translate(
     MalformedInputError for a node without the inputs that its op has.
     """
     needed = body.ancestors([*(node for node, _ in asked.results), *asked.targets], asked.fed)
-    translator = _NodeTranslator(name, graph, body, sizes, asked, devices, depth)
+    translator = _NodeTranslator(name, graph, body, sizes, asked, devices, called or Called())
     for node in first_ready_order(body, needed, asked.fed):
         translator.add(node)
     return translator.finish()
@@ -55,7 +74,7 @@ class _NodeTranslator:
     sizes: Sizes
     asked: Asked
     devices: Devices
-    depth: int
+    called: Called
     builder: GraphBuilder = field(init=False)
     buffers: dict[Port, int] = field(default_factory=dict[Port, int])
     buffer_sizes: list[int] = field(default_factory=list[int])
@@ -67,6 +86,8 @@ class _NodeTranslator:
     nodes: list[int] = field(default_factory=list[int])
     read_ports: dict[str, int] = field(default_factory=dict[str, int])
     """Of ops that nothing is known of, how many outputs are read."""
+    read_bytes: dict[int, int] = field(default_factory=dict[int, int])
+    """Per node with a resource, the bytes that reading it gives: what a variable that was captured holds."""
     outer: list[Port] = field(default_factory=list[Port])
     """What comes from outside."""
     unknown: list[str] = field(default_factory=list[str])
@@ -76,6 +97,9 @@ class _NodeTranslator:
         self.builder = GraphBuilder(self.name)
         for space in self.devices.spaces:
             self.builder.add_space(space.name, capacity_bytes=space.capacity_bytes)
+        for place, node in enumerate(self.body.nodes):
+            if node.op == "ReadVariableOp" and self.body.data[place]:
+                self.read_bytes[self.body.data[place][0][0]] = self.sizes.get((node.name, 0)) or 0
         for place, port in (*(port for reads in self.body.data for port in reads), *self.asked.results):
             node = self.body.nodes[place]
             if spec_of(node.op) is None:
@@ -94,13 +118,13 @@ class _NodeTranslator:
             self._add_op(place, node)
 
     def _add_source(self, place: int, node: NodeDef) -> None:
-        lifetime = Lifetime.PERSISTENT
-        if place in self.asked.fed or node.op in PLACEHOLDERS:
+        lifetime, is_captured = Lifetime.PERSISTENT, output_types(node)[:1] == [RESOURCE]
+        if (place in self.asked.fed or node.op in PLACEHOLDERS) and not is_captured:
             lifetime = Lifetime.PERSISTENT if place in self.asked.counted else Lifetime.INPUT
         for port in range(max(1, len(output_types(node)))):
             size = variable_bytes(node) if node.op in VARIABLES else self.sizes.get((node.name, port))
-            if size is None and node.op in VARIABLES:
-                size = 0
+            if is_captured or (size is None and node.op in VARIABLES):
+                size = size or self.read_bytes.get(place, 0)
             self._define(place, port, size, lifetime)
             if lifetime == Lifetime.INPUT:
                 self.outer.append((place, port))
@@ -132,7 +156,7 @@ class _NodeTranslator:
             if port in handed_on:
                 self.buffers[place, port] = handed_on[port]
             else:
-                size = self.sizes.get((node.name, port))
+                size = self.sizes.get((node.name, port)) or call.output_bytes(node, port)
                 written.append(self._define(place, port, size, Lifetime.INTERMEDIATE))
         if spec_of(node.op) is None and not call.functions:
             self.notes[
@@ -180,29 +204,41 @@ class _NodeTranslator:
         )
 
     def _add_callees(self, node: NodeDef, call: NodeCall, inputs: Sequence[Port]) -> list[str]:
+        sizes = tuple(self.buffer_sizes[self.buffers[port]] for port in inputs[call.n_left_out :])
         names: list[str] = []
-        if call.functions and self.depth >= _DEEPEST_CALL:
-            raise UnsupportedError(f"{self.body.where}: calls lie over {_DEEPEST_CALL} deep; write it as a loop")
         for function in call.functions:
-            name = f"{node.name}/{function.name}"
-            body = body_of_function(function, f"{self.body.where}, function {function.name!r}")
-            sizes = bytes_by_output(body.nodes)
-            for argument, port in zip(function.inputs, inputs[call.n_left_out :], strict=False):
-                sizes[argument.name, 0] = self.buffer_sizes[self.buffers[port]]
-            arguments = range(body.n_arguments)
             loops = call.kind == "while" and len(function.outputs) == len(function.inputs)
-            counted = invariant_arguments(function, body) if loops else arguments
-            asked = Asked(
-                fed=arguments,
-                counted=counted,
-                results=[body.port(text) for each in function.outputs if (text := function.results.get(each.name))],
-                targets=[body.port(text)[0] for text in function.control_results],
-            )
-            inner = translate(name, self.graph, body, sizes, asked, self.devices, self.depth + 1).graph
-            self.builder.add_subgraph(name, inner)
-            self.notes.update(dict.fromkeys(inner.unmodeled))
+            key = (function.name, loops, sizes)
+            if key not in self.called.graphs:
+                if function.name in self.called.open or len(self.called.open) >= _DEEPEST_CALL:
+                    raise UnsupportedError(
+                        f"{self.body.where}: node {node.name!r} calls {function.name!r}, which calls itself, or calls "
+                        f"more than {_DEEPEST_CALL} deep; write it as a loop"
+                    )
+                self.called.open.append(function.name)
+                self.called.graphs[key] = self._callee(function, sizes, loops=loops)
+                self.called.open.pop()
+            name, graph = self.called.graphs[key]
+            self.builder.add_subgraph(name, graph)
+            self.notes.update(dict.fromkeys(graph.unmodeled))
             names.append(name)
         return names
+
+    def _callee(self, function: FunctionDef, sizes: Sequence[int], *, loops: bool) -> tuple[str, Graph]:
+        """Return a function as a subgraph; the caller counts its arguments but for those that a loop changes."""
+        body = body_of_function(function, f"{self.body.where}, function {function.name!r}")
+        known = bytes_by_output(body.nodes)
+        known.update({(argument.name, 0): size for argument, size in zip(function.inputs, sizes, strict=False)})
+        arguments = range(body.n_arguments)
+        asked = Asked(
+            fed=arguments,
+            counted=invariant_arguments(function, body) if loops else arguments,
+            results=[body.port(text) for each in function.outputs if (text := function.results.get(each.name))],
+            targets=[body.port(text)[0] for text in function.control_results],
+        )
+        same = sum(other[0] == function.name for other in self.called.graphs)
+        name = f"{function.name}#{same + 1}" if same else function.name
+        return name, translate(name, self.graph, body, known, asked, self.devices, self.called).graph
 
     def _define(self, place: int, port: int, size: int | None, lifetime: Lifetime) -> int:
         name = f"{self.body.nodes[place].name}:{port}"
