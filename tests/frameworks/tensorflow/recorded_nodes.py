@@ -3,7 +3,7 @@
 from typing import Any
 
 from lowtide.frameworks.tensorflow.graphs.attributes import of_integer, of_type
-from lowtide.frameworks.tensorflow.levels import Situation
+from lowtide.frameworks.tensorflow.passes import Situation
 from lowtide.frameworks.tensorflow.reading.devices import devices_of
 from lowtide.tensorflow import NodeDef
 from tests.frameworks.tensorflow.small_graphs import FLOAT

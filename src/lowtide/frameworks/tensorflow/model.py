@@ -11,9 +11,10 @@ from lowtide.frameworks.model import Measurement, Rewritten
 from lowtide.frameworks.tensorflow.apply import planned_nodes
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.levels import Changes, Situation, optimize_nodes
+from lowtide.frameworks.tensorflow.levels import Changes, optimize_nodes
 from lowtide.frameworks.tensorflow.load import GraphSource, load_graph
 from lowtide.frameworks.tensorflow.measure import equal_values, made_up_feeds, made_up_variables, run_graph
+from lowtide.frameworks.tensorflow.passes import Situation
 from lowtide.frameworks.tensorflow.read import Request, read_graph, tensor_names
 from lowtide.frameworks.tensorflow.reading.devices import devices_of
 from lowtide.graph import Graph

@@ -12,6 +12,8 @@ class EditedNodes:
     def __init__(self, nodes: Iterable[NodeDef]) -> None:
         self._nodes = {node.name: node for node in nodes}
         self._inputs: dict[str, list[str]] = {}
+        self.edits = 0
+        """How often a node or an edge was added or changed; attributes do not count."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._nodes
@@ -26,6 +28,7 @@ class EditedNodes:
 
     def add(self, node: NodeDef) -> None:
         """Add a node, or put it in the place of the one of its name."""
+        self.edits += 1
         self._inputs.pop(node.name, None)
         self._nodes[node.name] = node
 
@@ -47,6 +50,7 @@ class EditedNodes:
         return [self._finished(node) for node in self._nodes.values()]
 
     def _changed(self, name: str) -> list[str]:
+        self.edits += 1
         return self._inputs.setdefault(name, list(self._nodes[name].inputs))
 
     def _finished(self, node: NodeDef) -> NodeDef:
