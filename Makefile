@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 NATIVE := CMakeLists.txt $(shell find native -type f)
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sanitize check lint types layers import-budget plans results format bench clean
+.PHONY: help setup demo test test-all sanitize check lint types layers import-budget plans results format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,11 @@ demo: $(VENV)/.demo  ## lower the measured peak of a GPT-2 training step
 	@$(BIN)/lowtide optimize examples.gpt2_small:training_step -o out/gpt2_small.plan.json.gz --measure
 
 test: $(VENV)/.test  ## run all tests
+	@echo "==> running the tests"
+	@$(BIN)/python -m pytest -n $(WORKERS)
+
+test-all: $(VENV)/.test  ## run all tests, with TensorFlow too (about a gigabyte)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test,tensorflow]'
 	@echo "==> running the tests"
 	@$(BIN)/python -m pytest -n $(WORKERS)
 

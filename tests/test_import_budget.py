@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
-HEAVY = ("torch", "onnx", "onnxruntime", "jaxlib", "transformers", "highspy", "numpy", "click", "rich", "msgspec")
+HEAVY = (
+    *("torch", "onnx", "onnxruntime", "jaxlib", "tensorflow", "transformers"),
+    *("highspy", "numpy", "click", "rich", "msgspec"),
+)
 
 
 def _loaded_after(code: str) -> list[str]:

@@ -63,6 +63,20 @@ FRAMEWORK_NAMES = {
         "read",
     ],
     "onnx": ["MeasuredRun", "ModelSource", "OnnxModel", "apply", "measure", "measure_peak", "read", "save"],
+    "tensorflow": [
+        "GraphDef",
+        "GraphRun",
+        "GraphSource",
+        "NodeDef",
+        "OptimizedGraph",
+        "TensorflowModel",
+        "apply",
+        "measure",
+        "optimize",
+        "read",
+        "run_graph",
+        "save",
+    ],
     "torch": [
         "Applied",
         "Captured",
@@ -136,6 +150,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
         "lowtide.caffe2",
         "lowtide.inductor_export",
         "lowtide.mesh_tensorflow",
+        "lowtide.tensorflow",
         "lowtide.opening",
     ],
 )

@@ -5,7 +5,7 @@ import os
 import stat
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
 
@@ -78,8 +78,11 @@ def write_bytes(path: Path, content: bytes) -> None:
     A name that ends in .gz is compressed, without a time stamp, so that equal content gives equal files. Where a
     symbolic link stands, its target is replaced. Raises WriteError when the place cannot be written.
     """
-    if path.suffix == ".gz":
-        content = gzip.compress(content, mtime=0)
+    write_pieces(path, [gzip.compress(content, mtime=0) if path.suffix == ".gz" else content])
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    """Write a file piece by piece, as `write_bytes` does, without joining or compressing them."""
     try:
         check_writable(path)
     except UsageError as error:
@@ -89,7 +92,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         path = path.resolve()
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".lowtide.")
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            file.writelines(pieces)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
         temporary = None

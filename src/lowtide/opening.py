@@ -18,7 +18,7 @@ from lowtide.offload import Host
 from lowtide.plan import Plan, read_plan_file, write_plan_file
 
 _PLAN_FILES = (".plan.json", ".plan.json.gz")
-_FILES = (".graph.json[.gz]", *(ending for framework in FRAMEWORKS for ending in framework.file_endings))
+_FILES = (".graph.json[.gz]", *dict.fromkeys(ending for framework in FRAMEWORKS for ending in framework.file_endings))
 _KINDS = f"a {', '.join(_FILES[:-1])} or {_FILES[-1]} file, or package.module:callable"
 
 
@@ -27,10 +27,11 @@ def open_model(
 ) -> Model:
     """Read a program once, to plan it, apply the plan and measure.
 
-    `source` is a path (.graph.json[.gz], .onnx, .pt2, .pb, .pbtxt, .hlo, an export of Inductor; where the content tells
-    what it is, that counts and not the name), the name of a callable ("package.module:callable") that returns one of
-    the following, or an object: a Graph, an onnx ModelProto, a Caffe2 NetDef, a GraphInterface of Mesh-TensorFlow, an
-    HLO module of XLA, a torch ExportedProgram, FX GraphModule, captured program, or a tuple (function or module,
+    `source` is a path (.graph.json[.gz], .onnx, .pt2, .pb, .pbtxt, .hlo, an export of Inductor, a folder with a
+    SavedModel; where the content tells what it is, that counts and not the name), the name of a callable
+    ("package.module:callable") that returns one of the following, or an object: a Graph, an onnx ModelProto, a Caffe2
+    NetDef, a GraphDef, MetaGraphDef, tf.Graph or ConcreteFunction of TensorFlow, a GraphInterface of Mesh-TensorFlow,
+    an HLO module of XLA, a torch ExportedProgram, FX GraphModule, captured program, or a tuple (function or module,
     example inputs). `dims` gives sizes to dynamic dimensions by name. With `host`, plans may copy buffers there and
     back. A file runs code only with `trust`, and a .pt2 that would is refused without; naming a callable runs its
     module (docs/trust.md).

@@ -68,6 +68,8 @@ class Entry:
     """Run a program, original or applied, on the same inputs every time; return the bits of its result.
 
     None for what has no kernels: graph files, and programs that only tell what they would run."""
+    needs: str | None = None
+    """The package without which programs can be read and planned but not run."""
     times_single_ops: bool = False
     """Whether it can time every op alone."""
     tells_effects: bool = True
@@ -277,12 +279,48 @@ def _write_hlo(program: Any, folder: Path) -> Path:
     return folder / "program.hlo"
 
 
+def _tensorflow(elements: int) -> Any:
+    from lowtide.frameworks.tensorflow.graphs.attributes import of_integer, of_shape, of_shapes, of_text, of_type
+    from lowtide.tensorflow import GraphDef, NodeDef
+
+    def node(name: str, op: str, inputs: list[str], shape: list[int], **attributes: bytes) -> NodeDef:
+        return NodeDef.make(name, op, inputs, attributes | {"T": of_type(1), "_output_shapes": of_shapes([shape])})
+
+    def placeholder(name: str) -> NodeDef:
+        return NodeDef.make(name, "Placeholder", (), {"dtype": of_type(1), "shape": of_shape([elements])})
+
+    sums = {"N": of_integer(1), "equation": of_text("ij->")}
+    nodes = [
+        placeholder("x"),
+        placeholder("z"),
+        node("left", "Pack", ["x"] * COPIES, [COPIES, elements], N=of_integer(COPIES)),
+        node("right", "Pack", ["z"] * COPIES, [COPIES, elements], N=of_integer(COPIES)),
+        node("a", "Einsum", ["left"], [], **sums),
+        node("b", "Einsum", ["right"], [], **sums),
+        node("y", "AddV2", ["a", "b"], []),
+    ]
+    return GraphDef(nodes)
+
+
+def _write_tensorflow(program: Any, folder: Path) -> Path:
+    (folder / "program.pb").write_bytes(program.SerializeToString())
+    return folder / "program.pb"
+
+
+def _run_tensorflow(program: Any) -> bytes:
+    from lowtide.tensorflow import run_graph
+
+    feeds = {f"{name}:0": _floats(Known().elements, divisor) for name, divisor in (("x", 7), ("z", 9))}
+    return run_graph(program, feeds, ["y:0"]).values[0].tobytes()
+
+
 ENTRIES = [
     Entry(name="graph_file", make=_graph, write=_write_graph, run=None),
     Entry(name="onnx", make=_onnx, write=_write_onnx, run=_run_onnx),
     Entry(name="torch", make=_torch, write=_write_torch, run=_run_torch, times_single_ops=True, copies_to_host=True),
     Entry(name="caffe2", make=_caffe2, write=_write_caffe2, run=_run_caffe2),
     Entry(name="xla", make=_xla, write=_write_hlo, run=None),
+    Entry(name="tensorflow", make=_tensorflow, write=_write_tensorflow, run=_run_tensorflow, needs="tensorflow"),
     Entry(
         name="mesh_tensorflow",
         make=lambda elements: _Interface(Known(elements=elements)),

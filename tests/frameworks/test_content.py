@@ -11,9 +11,12 @@ from lowtide.caffe2 import NetDef, OperatorDef, write_net
 from lowtide.errors import InputError
 from lowtide.frameworks.content import kind_of_file
 from lowtide.frameworks.graph_file import GraphModel
+from lowtide.frameworks.tensorflow.graphs.text import to_text
 from lowtide.graph import GraphBuilder, write_graph_file
+from tests.frameworks.tensorflow.small_graphs import chain
 
 NET = NetDef(name="n", op=[OperatorDef(type="Relu", input=["x"], output=["y"])], external_input=["x"])
+GRAPH = chain(["Relu"])
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -28,10 +31,12 @@ def _files(folder: Path) -> dict[str, bytes]:
         "onnx": model.SerializeToString(),
         "caffe2": write_net(NET, "a.pb"),
         "caffe2 text": b"# text\n\n" + write_net(NET, "a.pbtxt"),
+        "tensorflow": GRAPH.SerializeToString(),
+        "tensorflow text": b"# text\n\n" + to_text(GRAPH.SerializeToString(), "graph"),
     }
 
 
-@pytest.mark.parametrize("kind", ["json", "onnx", "caffe2", "caffe2 text"])
+@pytest.mark.parametrize("kind", ["json", "onnx", "caffe2", "caffe2 text", "tensorflow", "tensorflow text"])
 @pytest.mark.parametrize("name", ["model", "model.pb", "model.onnx", "model.pbtxt", "model.json", "model.txt"])
 def test_the_content_counts_and_not_the_name(tmp_path: Path, kind: str, name: str) -> None:
     path = tmp_path / name

@@ -45,28 +45,21 @@ def write_runs(path: str) -> None:
 
 def add_estimates(path: str) -> None:
     """Add Grappler's estimates to the runs, in bytes."""
-    from tests.oracles.record_grappler import HUGE, cluster_of, meta_of, network, optimize
+    from tests.oracles.record_grappler import HUGE, cluster_of, estimate, meta_of, network, optimize
 
     rows = json.loads(Path(path).read_bytes())
     for row in rows:
         meta = meta_of(network(row["name"]))
-        row["program"] = _estimate(meta)
+        row["program"] = estimate(meta)
         theirs = optimize(meta, "recomputation", "gradients/", cluster_of(HUGE, "GPU"))
-        row["grappler"] = _estimate(_with_nodes(meta, theirs.node))
-        row["ours"] = _estimate(_with_nodes(meta, _chained(meta.graph_def, row["runs"])))
-        row["within"] = _estimate(_with_nodes(meta, _chained(meta.graph_def, row["runs_within"])))
+        row["grappler"] = estimate(with_nodes(meta, theirs.node))
+        row["ours"] = estimate(with_nodes(meta, _chained(meta.graph_def, row["runs"])))
+        row["within"] = estimate(with_nodes(meta, _chained(meta.graph_def, row["runs_within"])))
     _write(path, rows)
 
 
-def _estimate(meta: Any) -> int:
-    from tensorflow.python.grappler import item as items
-
-    from tests.oracles.record_grappler import DEVICE, HUGE, cluster_of
-
-    return cluster_of(HUGE, "GPU").DeterminePeakMemoryUsage(items.Item(meta))[DEVICE.format("GPU")][0]
-
-
-def _with_nodes(meta: Any, nodes: Any) -> Any:
+def with_nodes(meta: Any, nodes: Any) -> Any:
+    """Return a graph for Grappler with other nodes."""
     from tensorflow.core.protobuf import meta_graph_pb2
 
     result = meta_graph_pb2.MetaGraphDef()

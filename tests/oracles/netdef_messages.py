@@ -5,8 +5,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from lowtide.frameworks.caffe2.proto.message import Message
-from lowtide.frameworks.caffe2.proto.netdef import DATA_TYPES
+from lowtide.frameworks.caffe2.proto.netdef import DATA_TYPES, NetMessage
 
 _KINDS = {
     "string": 9, "bytes": 12, "float": 2, "double": 1, "int32": 5, "int64": 3, "uint32": 13, "bool": 8, "enum": 14,
@@ -25,7 +24,7 @@ def _pool() -> Any:
     types = file.enum_type.add(name="DataType")
     for value, number in DATA_TYPES.items():
         types.value.add(name=value, number=number)
-    for kind, declared in Message.KINDS.items():
+    for kind, declared in NetMessage.KINDS.items():
         message = file.message_type.add(name=kind)
         for field in declared.FIELDS:
             made = message.field.add(name=field.name, number=field.number, label=3 if field.repeated else 1)

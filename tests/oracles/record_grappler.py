@@ -44,13 +44,15 @@ def record_random(seed: int, level: str) -> dict[str, Any]:
     graph = tf.Graph()
     kind = "CPU" if level == "scheduling" else "GPU"
     with graph.as_default(), tf.device(f"/device:{kind}:0"):
-        _add_random_nodes(tf, rng, sums=level == "scheduling")
-    _hint(graph, rng, level)
+        add_random_nodes(tf, rng, sums=level == "scheduling")
+    if level == "manual":
+        hint(graph, rng, rng.choice(("recompute", "swap")))
     fraction = {"swapping": rng.choice((0.5, 0.7, 0.9)), "scheduling": rng.choice((0.7, 1.1, 1.5))}.get(level)
     return record(f"random {seed}", graph, level, "gradients/", fraction, kind)
 
 
-def _add_random_nodes(tf: Any, rng: random.Random, *, sums: bool) -> None:
+def add_random_nodes(tf: Any, rng: random.Random, *, sums: bool) -> None:
+    """Add nodes with random inputs, some of them in scopes of gradients."""
     rows = rng.choice((64, 128, 256))
     if sums:  # scheduling takes the shapes of what is fed for unknown
         sources = [tf.raw_ops.RandomUniform(shape=(rows, 1024), dtype=tf.float32, name=f"x{k}") for k in range(2)]
@@ -81,14 +83,14 @@ def _add_random_nodes(tf: Any, rng: random.Random, *, sums: bool) -> None:
             tf.matmul(rng.choice(recent), rng.choice(recent), transpose_b=True)
 
 
-def _hint(graph: Any, rng: random.Random, level: str) -> None:
+def hint(graph: Any, rng: random.Random, kind: str) -> None:
+    """Give random nodes a hint: "recompute" or "swap"."""
     from tensorflow.core.framework import attr_value_pb2
 
-    hint = rng.choice(("recompute", "swap")) if level == "manual" else None
     for operation in graph.get_operations():
-        if hint == "recompute" and rng.random() < 0.4:
+        if kind == "recompute" and rng.random() < 0.4:
             operation._set_attr("_recompute_hint", attr_value_pb2.AttrValue(i=0))
-        if hint == "swap" and operation.inputs and rng.random() < 0.3:
+        if kind == "swap" and operation.inputs and rng.random() < 0.3:
             place = rng.randrange(len(operation.inputs))
             operation._set_attr("_swap_to_host", attr_value_pb2.AttrValue(i=place))
 
@@ -214,6 +216,13 @@ def cluster_of(size: int, limited: str) -> Any:
             properties.environment["architecture"] = "7"
         devices.append(device_properties_pb2.NamedDevice(name=DEVICE.format(kind), properties=properties))
     return cluster.Cluster(devices=devices)
+
+
+def estimate(meta: Any) -> int:
+    """Return Grappler's own estimate of the peak on the GPU, in bytes."""
+    from tensorflow.python.grappler import item as items
+
+    return cluster_of(HUGE, "GPU").DeterminePeakMemoryUsage(items.Item(meta))[DEVICE.format("GPU")][0]
 
 
 def _node(node: Any, graph: Any, cost: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Gradient checkpointing by hand-made rules: plans that run ops again, and Chen's square root of n segments.
 
-For the TensorFlow framework to come, whose optimizer reruns by such rules, and to compare lowtide's own choice with.
+TensorFlow's memory optimizer reruns by such rules (`grappler`); lowtide's own choice is compared with them.
 """
 
 from lowtide.checkpointing.runs import plan_of_runs, rerunnable_ops

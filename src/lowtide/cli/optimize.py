@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from lowtide.cli import options
+from lowtide.cli.levels import at_level
 from lowtide.cli.output import print_json
 from lowtide.cli.outputs import save
 from lowtide.cli.plan import exit_code
@@ -23,11 +24,17 @@ from lowtide.report.planning import result_to_json, result_to_text
 @options.model
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the applied program, or .plan.json[.gz].")
 @click.option("--measure", is_flag=True, help="Run the program before and after, and measure its real peaks.")
+@click.option("--level", metavar="LEVEL", help="Do what the framework's own optimizer does at a level (TensorFlow).")
+@click.option(
+    "--device", "devices", multiple=True, metavar="NAME=SIZE", help="What a device holds, for --level; repeatable."
+)
 @options.planning
 def command(
     model: str,
     output: Path | None,
     measure: bool,
+    level: str | None,
+    devices: tuple[str, ...],
     dims: dict[str, int],
     trust: bool,
     settings: PlanSettings,
@@ -38,6 +45,10 @@ def command(
     OUTPUT is what MODEL is (.onnx, .pt2, .pb, .pbtxt, .hlo, .graph.json[.gz]; .json[.gz] for an export of Inductor),
     or a plan file (.plan.json[.gz]) for any MODEL.
     """
+    if level is not None:
+        return at_level(model, output, measure, level, devices, dims, trust, as_json)
+    if devices:
+        raise UsageError("--device says what a device holds for --level; give a level, or a --budget instead")
     if output is None and not measure:
         raise UsageError("optimize has nothing to do with its plan; give -o OUTPUT, --measure, or both")
     with Progress() as progress:

@@ -1,5 +1,6 @@
 """What every framework offers: a model that gives its graph, takes a plan back, and can be measured."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -89,6 +90,29 @@ class Model(Protocol):
 
     def measure_costs(self) -> Prices:
         """Run every op alone and return the seconds it takes here; raises UnsupportedError where that is impossible."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """A program after the framework's own kind of optimization at a level."""
+
+    before_bytes: Mapping[str, int]
+    """The framework's estimate of the peak by device."""
+    after_bytes: Mapping[str, int]
+    """The same afterwards."""
+    done: Mapping[str, Sequence[str]]
+    """What was done to which parts of the program, by names: "recomputed" and so on."""
+    write: Callable[[Path], None]
+    """Write the program to a file."""
+
+
+@runtime_checkable
+class HasLevels(Protocol):
+    """A program whose framework has levels of memory optimization of its own."""
+
+    def rewritten(self, level: str, devices: Mapping[str, str]) -> Rewritten:
+        """Return the program at a level, with what devices hold; raises UsageError for an unknown level or device."""
         ...
 
 

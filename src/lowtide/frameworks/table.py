@@ -107,6 +107,13 @@ FRAMEWORKS = (
         methods=LOADED_EXECUTABLE,
     ),
     Framework(
+        name="tensorflow",
+        model="lowtide.frameworks.tensorflow.model:TensorflowModel",
+        extra=None,
+        file_endings=(".pb", ".pbtxt"),
+        packages=("tensorflow",),
+    ),
+    Framework(
         name="mesh_tensorflow",
         model="lowtide.frameworks.mesh_tensorflow.model:MeshTensorflowModel",
         extra=None,

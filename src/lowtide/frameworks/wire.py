@@ -1,41 +1,112 @@
-"""The wire format of protocol buffers: the fields of a message, whatever they mean."""
+"""The wire format of protocol buffers: numbers, fields and their ends, in any message."""
 
 from collections.abc import Iterator
 
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-BROKEN = (0, 0, 0)
-"""What stands for a field that breaks the format; nothing comes after it."""
+from lowtide.errors import MalformedInputError
 
-Fields = Iterator[tuple[int, int, int | bytes]]
-"""Numbers, wire types and contents of fields."""
+VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)
+DEEPEST = 100
+"""How deep messages may lie in one another, as in protocol buffers themselves."""
+_LARGEST_TAG = 2**32
+_FIXED = {FIXED64: 8, FIXED32: 4}
 
-
-def fields(message: bytes) -> Fields:
-    """Yield each field that begins in some bytes: its number, its wire type, its number or bytes, those cut off too.
-
-    What breaks the format ends it with `BROKEN`.
-    """
-    at = 0
-    while at < len(message):
-        tag, at = varint(message, at)
-        wire = tag & 7
-        if wire == VARINT:
-            value, at = varint(message, at)
-            yield tag >> 3, wire, value
-        elif wire in (FIXED32, FIXED64, BYTES):
-            size, at = varint(message, at) if wire == BYTES else (4 if wire == FIXED32 else 8, at)
-            yield tag >> 3, wire, message[at : at + size]
-            at += size
-        else:
-            yield BROKEN
-            return
+Content = bytes | memoryview
 
 
-def varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return the number at a place and the place behind it; 0 and a place further on where none ends there."""
-    value = 0
-    for place, byte in enumerate(message[at : at + 10]):
-        value |= (byte & 127) << 7 * place
+class WireError(MalformedInputError):
+    """Bytes that are no message: `what` is wrong `at` a place."""
+
+    def __init__(self, at: int, what: str) -> None:
+        super().__init__(f"a message is broken at byte {at}: {what}; the file is damaged or something else")
+        self.at = at
+        self.what = what
+
+
+def read_varint(content: Content, at: int, stop: int) -> tuple[int, int]:
+    """Return a number and where it ends; raises WireError for one without an end."""
+    value = shift = 0
+    for place in range(at, min(at + 10, stop)):
+        byte = content[place]
+        value |= (byte & 127) << shift
+        shift += 7
         if byte < 128:
-            return value, at + place + 1
-    return 0, at + 10
+            return value & (2**64 - 1), place + 1
+    raise WireError(at, "a number has no end")
+
+
+def read_tag(content: Content, at: int, stop: int) -> tuple[int, int, int]:
+    """Return the number and the wire type of a field, and where its value begins; raises WireError for none."""
+    tag, value_at = read_varint(content, at, stop)
+    if tag >> 3 == 0 or tag >= _LARGEST_TAG:
+        raise WireError(at, "there is no field of this number")
+    return tag >> 3, tag & 7, value_at
+
+
+def check_end(at: int, size: int, stop: int) -> None:
+    """Raise WireError where fewer bytes are left than announced."""
+    if size > stop - at:
+        raise WireError(at, f"{size} bytes are announced and {stop - at} are left")
+
+
+def skip_value(content: Content, number: int, wire: int, at: int, stop: int, depth: int = 0) -> int:
+    """Return where the value of a field ends; raises WireError for a broken one."""
+    if wire == VARINT:
+        return read_varint(content, at, stop)[1]
+    if wire == BYTES:
+        size, at = read_varint(content, at, stop)
+    elif wire in _FIXED:
+        size = _FIXED[wire]
+    elif wire == START_GROUP:
+        return _skip_group(content, number, at, stop, depth + 1)
+    else:
+        raise WireError(at, f"field {number} has a wire type that protocol buffers do not have")
+    check_end(at, size, stop)
+    return at + size
+
+
+def _skip_group(content: Content, number: int, at: int, stop: int, depth: int) -> int:
+    if depth > DEEPEST:
+        raise WireError(at, f"groups lie more than {DEEPEST} deep in one another")
+    while True:
+        tag, at = read_varint(content, at, stop)
+        if tag & 7 == END_GROUP:
+            if tag >> 3 != number:
+                raise WireError(at, f"group {number} ends as another one")
+            return at
+        at = skip_value(content, tag >> 3, tag & 7, at, stop, depth)
+
+
+def fields(content: Content, start: int, stop: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield every field: its number and wire type, where it begins, where its value begins, where both end.
+
+    The value of a field of bytes begins behind its length. Raises WireError for what is no message.
+    """
+    at = start
+    while at < stop:
+        number, wire, value = read_tag(content, at, stop)
+        end = skip_value(content, number, wire, value, stop)
+        if wire == BYTES:
+            value = read_varint(content, value, stop)[1]
+        yield number, wire, at, value, end
+        at = end
+
+
+def encode_varint(value: int) -> bytes:
+    """Return a number as it is written; a negative one takes ten bytes."""
+    value &= 2**64 - 1
+    pieces = bytearray()
+    while value > 127:
+        pieces.append(value & 127 | 128)
+        value >>= 7
+    pieces.append(value)
+    return bytes(pieces)
+
+
+def encode_bytes(number: int, content: Content) -> bytes:
+    """Return a field of bytes, text or a message."""
+    return encode_varint(number << 3 | BYTES) + encode_varint(len(content)) + bytes(content)
+
+
+def encode_number(number: int, value: int) -> bytes:
+    """Return a field of a number."""
+    return encode_varint(number << 3 | VARINT) + encode_varint(value)

@@ -1,9 +1,17 @@
-"""TensorFlow Grappler's memory optimizer on lowtide graphs: its rules by their names, their results as plans.
+"""TensorFlow Grappler's memory optimizer on lowtide graphs: its rules by their names, their results as plans."""
 
-For the TensorFlow framework to come.
-"""
-
+from lowtide.grappler.estimate import estimated_pressure, virtual_order
+from lowtide.grappler.groups import DEFAULT_SCOPE
 from lowtide.grappler.hints import Hints
 from lowtide.grappler.levels import LEVELS, LevelName, Optimized, optimize_memory
 
-__all__ = ["LEVELS", "Hints", "LevelName", "Optimized", "optimize_memory"]
+__all__ = [
+    "DEFAULT_SCOPE",
+    "LEVELS",
+    "Hints",
+    "LevelName",
+    "Optimized",
+    "estimated_pressure",
+    "optimize_memory",
+    "virtual_order",
+]

@@ -23,10 +23,10 @@ from lowtide.rewrite import accumulate_sums
 
 LevelName = Literal["no", "default", "manual", "swapping", "recomputation", "scheduling", "heuristics"]
 LEVELS: tuple[LevelName, ...] = get_args(LevelName)
-_RECOMPUTING = ("manual", "recomputation", "heuristics")
-_SCHEDULING = ("default", "scheduling", "heuristics")
-_SWAPPING = ("default", "swapping", "heuristics")
-_MOST_ROUNDS = 25
+RECOMPUTING = ("manual", "recomputation", "heuristics")
+SCHEDULING = ("default", "scheduling", "heuristics")
+SWAPPING = ("default", "swapping", "heuristics")
+MOST_ROUNDS = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +85,10 @@ def optimize_memory(
         groups = _groups(graph, nodes, level, scope, cheap_kinds, hints)
         runs = late_runs(graph, nodes, groups)
         plan = plan_with_swaps(graph, runs, swaps, 1, bytes_per_second)
-        if rounds == _MOST_ROUNDS:
+        if rounds == MOST_ROUNDS:
             break
         rounds += 1
-        if level in _SCHEDULING and capacity is not None and not swaps:
+        if level in SCHEDULING and capacity is not None and not swaps:
             sums = sums_near_capacity(graph, pressure_of(graph, plan, 0, capacity), capacity)
             if sums:
                 accumulated += [graph.op_names[op] for op in sums]
@@ -113,7 +113,7 @@ def optimize_memory(
 def _groups(
     graph: Graph, nodes: Nodes, level: LevelName, scope: str, cheap_kinds: Collection[str], hints: Hints
 ) -> list[Group]:
-    if level not in _RECOMPUTING:
+    if level not in RECOMPUTING:
         return []
     targets = target_ops(graph, scope)
     candidates = candidate_ops(graph, targets, () if level == "manual" else cheap_kinds, hints)
@@ -132,10 +132,10 @@ def _new_swaps(
 ) -> list[Swap]:
     """Return what one round swaps: what the heuristic chooses at its levels, and what is hinted."""
     chosen: dict[int, list[int]] = {}
-    if level in _SWAPPING and capacity is not None:
+    if level in SWAPPING and capacity is not None:
         for op, read in choose_swaps(graph, nodes, pressure_of(graph, plan, 0, capacity), skipped):
             chosen.setdefault(op, []).append(read)
-    if level in _SWAPPING or level == "manual":
+    if level in SWAPPING or level == "manual":
         for op, name in enumerate(graph.op_names):
             hinted = [read for read in hints.swap.get(name, ()) if read < len(graph.reads[op])]
             if hinted:  # a sum that was rewritten has no reads any more

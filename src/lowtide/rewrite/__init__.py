@@ -1,6 +1,6 @@
 """Other programs that compute the same.
 
-For the TensorFlow framework to come, whose optimizer makes sums accumulations.
+TensorFlow's memory optimizer makes sums accumulations (`grappler`).
 """
 
 from lowtide.rewrite.accumulate import accumulate_sums, can_accumulate

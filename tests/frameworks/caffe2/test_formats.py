@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from lowtide.caffe2 import Argument, NetDef, OperatorDef, write_net
 from lowtide.errors import InputError, MalformedInputError, UnsupportedError
 from lowtide.frameworks.caffe2.nets.load import read_net
-from lowtide.frameworks.caffe2.proto.binary_read import read_binary
-from lowtide.frameworks.caffe2.proto.message import Message
-from lowtide.frameworks.caffe2.proto.text_read import read_text
+from lowtide.frameworks.caffe2.proto.netdef import NetMessage
 from lowtide.frameworks.content import is_binary_net, is_text_net
+from lowtide.frameworks.protobuf.binary_read import read_binary
+from lowtide.frameworks.protobuf.text_read import read_text
 from tests.frameworks.caffe2.benchmark_nets import load_nets
 from tests.oracles.netdef_messages import message_class
 
@@ -48,7 +48,7 @@ _VALUES: dict[str, Any] = {
 def messages(draw: Any, kind: str = "NetDef", depth: int = 0) -> Any:
     """A message of protocol buffers themselves, with any fields set."""
     made = message_class(kind)()
-    for field in Message.KINDS[kind].FIELDS:
+    for field in NetMessage.KINDS[kind].FIELDS:
         if (field.is_message and depth > 2) or not draw(st.booleans()):
             continue
         if field.is_message:
@@ -74,7 +74,7 @@ def test_both_formats_are_those_of_protocol_buffers(theirs: Any) -> None:
     assert text_format.Parse(write_net(copied, "net.pbtxt"), message_class("NetDef")()) == theirs
 
 
-def _unread(message: Message) -> Any:
+def _unread(message: NetMessage) -> Any:
     """Return a message with the same fields that was read from no file."""
     made = type(message)()
     for field, value in message.set_fields():

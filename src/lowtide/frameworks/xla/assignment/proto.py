@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lowtide.errors import MalformedInputError
-from lowtide.frameworks.wire import BYTES, VARINT, fields, varint
+from lowtide.frameworks.cut_message import begun_fields
+from lowtide.frameworks.wire import BYTES, VARINT, read_varint
 
 Place = tuple[str, str, tuple[int, ...]]
 """What defines a logical buffer: computation, instruction, index in its value."""
@@ -49,11 +50,11 @@ def read_assignment(content: bytes, instructions: Mapping[int, tuple[str, str]],
     """
     places: dict[int, Place | None] = {}
     allocations: list[Allocation] = []
-    for number, wire, value in fields(content):
+    for number, wire, value in begun_fields(content):
         if number == 1 and wire == BYTES and isinstance(value, bytes):
             known, place = _logical_buffer(value, instructions)
             places[known] = place
-    for number, wire, value in fields(content):
+    for number, wire, value in begun_fields(content):
         if number == 3 and wire == BYTES and isinstance(value, bytes):
             allocations.append(_allocation(value, places))
     if not allocations:
@@ -64,14 +65,14 @@ def read_assignment(content: bytes, instructions: Mapping[int, tuple[str, str]],
 def instruction_numbers(module: bytes) -> dict[int, tuple[str, str]]:
     """Return computation and instruction by the number of the instruction in a serialized HloModuleProto."""
     found: dict[int, tuple[str, str]] = {}
-    for number, wire, value in fields(module):
+    for number, wire, value in begun_fields(module):
         if (number, wire) != (3, BYTES) or not isinstance(value, bytes):
             continue
-        parts = list(fields(value))
+        parts = list(begun_fields(value))
         name = next((_text(part) for field, kind, part in parts if (field, kind) == (1, BYTES)), "")
         for field, kind, part in parts:
             if (field, kind) == (2, BYTES) and isinstance(part, bytes):
-                values = {inner: content for inner, _, content in fields(part)}
+                values = {inner: content for inner, _, content in begun_fields(part)}
                 identity = values.get(35, 0)
                 if isinstance(identity, int):
                     found[identity] = (name, _text(values.get(1, b"")))
@@ -79,10 +80,10 @@ def instruction_numbers(module: bytes) -> dict[int, tuple[str, str]]:
 
 
 def _logical_buffer(content: bytes, instructions: Mapping[int, tuple[str, str]]) -> tuple[int, Place | None]:
-    values = {number: value for number, _, value in fields(content)}
+    values = {number: value for number, _, value in begun_fields(content)}
     location = values.get(3, b"")
     identity, index = 0, list[int]()
-    for number, wire, value in fields(location if isinstance(location, bytes) else b""):
+    for number, wire, value in begun_fields(location if isinstance(location, bytes) else b""):
         if number == 4 and isinstance(value, int):
             identity = value
         elif number == 3 and isinstance(value, bytes):
@@ -94,11 +95,11 @@ def _logical_buffer(content: bytes, instructions: Mapping[int, tuple[str, str]])
 
 
 def _allocation(content: bytes, places: Mapping[int, Place | None]) -> Allocation:
-    values = {number: _int(value) for number, wire, value in fields(content) if wire == VARINT}
+    values = {number: _int(value) for number, wire, value in begun_fields(content) if wire == VARINT}
     buffers: list[AssignedBuffer] = []
-    for number, wire, value in fields(content):
+    for number, wire, value in begun_fields(content):
         if (number, wire) == (9, BYTES) and isinstance(value, bytes):
-            assigned = {field: _int(part) for field, _, part in fields(value)}
+            assigned = {field: _int(part) for field, _, part in begun_fields(value)}
             place = places.get(assigned.get(1, 0))
             buffers.append(AssignedBuffer(place=place, offset=assigned.get(2, 0), size_bytes=assigned.get(3, 0)))
     return Allocation(
@@ -117,7 +118,7 @@ def _packed(content: bytes) -> list[int]:
     found: list[int] = []
     at = 0
     while at < len(content):
-        value, at = varint(content, at)
+        value, at = read_varint(content, at, len(content))
         found.append(value)
     return found
 

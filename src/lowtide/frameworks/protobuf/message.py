@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self, cast
 
 from lowtide.errors import MalformedInputError
-
-DEEPEST = 100
-"""How deep messages may lie in one another, as in protocol buffers themselves."""
+from lowtide.frameworks.wire import DEEPEST
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message, as caffe2.proto declares it."""
+    """One field of a message, as its .proto file declares it."""
 
     name: str
     number: int
     kind: str
-    """string, bytes, float, double, int32, int64, uint32, bool, enum, or the name of a message."""
+    """string, bytes, float, double, int32, int64, uint32, uint64, bool, the name of a message or, in small letters, of
+    an enumeration."""
     repeated: bool = False
     packed: bool = False
 
@@ -52,7 +51,11 @@ class Message:
     fields_by_name: ClassVar[Mapping[str, Field]] = {}
     fields_by_number: ClassVar[Mapping[int, Field]] = {}
     KINDS: ClassVar[dict[str, type["Message"]]] = {}
-    """All messages by name."""
+    """All messages of a format by name; a format begins with a subclass that has its own."""
+    ENUMS: ClassVar[Mapping[str, Mapping[str, int]]] = {}
+    """The enumerations of a format: numbers by name."""
+    FORMAT: ClassVar[str] = "message"
+    """What messages to people call a file."""
 
     source: Source | None = None
     unknown_binary: tuple[bytes, ...] = ()
@@ -63,7 +66,8 @@ class Message:
     def __init_subclass__(cls) -> None:
         cls.fields_by_name = {field.name: field for field in cls.FIELDS}
         cls.fields_by_number = {field.number: field for field in cls.FIELDS}
-        Message.KINDS[cls.__name__] = cls
+        if cls.FIELDS:
+            cls.KINDS[cls.__name__] = cls
 
     def __init__(self, **values: Any) -> None:
         for name, value in values.items():
@@ -76,7 +80,7 @@ class Message:
         field = type(self).fields_by_name.get(name)
         if field is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        value: Any = [] if field.repeated else Message.KINDS[field.kind]()
+        value: Any = [] if field.repeated else type(self).KINDS[field.kind]()
         self.__dict__[name] = value
         return value
 
@@ -129,6 +133,15 @@ def _exact(field: Field, value: Any) -> object:
     if field.kind in ("float", "double"):
         return array("d", value if field.repeated else [value]).tobytes()
     return value
+
+
+def fields_of(declared: str) -> tuple[Field, ...]:
+    """Read declarations: a name, a number and a kind each; `*` stands for repeated, `**` for packed as well."""
+    words = declared.split()
+    return tuple(
+        Field(name, int(number), kind.rstrip("*"), kind.endswith("*"), kind.endswith("**"))
+        for name, number, kind in zip(words[::3], words[1::3], words[2::3], strict=True)
+    )
 
 
 def deeper(depth: int, where: str) -> int:

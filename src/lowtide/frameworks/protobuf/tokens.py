@@ -32,8 +32,9 @@ class Token:
 class Tokens:
     """Goes through a text word by word, without spaces and comments."""
 
-    def __init__(self, text: str, where: str) -> None:
+    def __init__(self, text: str, where: str, name: str) -> None:
         self.text = text
+        self._name = name
         self._where = where
         self._at = 0
         self.next = Token("end", "", 0, 0)
@@ -64,7 +65,7 @@ class Tokens:
     def error(self, what: str) -> MalformedInputError:
         """Return the error that something is wrong with the next word."""
         line = self.text.count("\n", 0, self.next.start) + 1
-        return MalformedInputError(f"{self._where}: no valid NetDef in line {line}: {what}; correct the text")
+        return MalformedInputError(f"{self._where}: no valid {self._name} in line {line}: {what}; correct the text")
 
     def string(self) -> bytes:
         """Take one string, or several in a row, and return the bytes they stand for."""

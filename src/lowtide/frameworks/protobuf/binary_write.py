@@ -4,8 +4,9 @@ import struct
 from typing import Any
 
 from lowtide.errors import UnsupportedError
-from lowtide.frameworks.caffe2.proto.binary_read import BYTES, FIXED32, FIXED64, VARINT, read_binary, wire_type
-from lowtide.frameworks.caffe2.proto.message import Field, Message
+from lowtide.frameworks.protobuf.binary_read import read_binary, wire_type
+from lowtide.frameworks.protobuf.message import Field, Message
+from lowtide.frameworks.wire import BYTES, FIXED32, FIXED64, VARINT, encode_bytes, encode_varint
 
 
 def write_binary(message: Message) -> bytes:
@@ -19,16 +20,16 @@ def write_binary(message: Message) -> bytes:
             return piece
     if message.unknown_text:
         raise UnsupportedError(
-            f"the net has a field that only its name is known of, {message.unknown_text[0].split()[0]!r}; write it as "
+            f"there is a field that only its name is known of, {message.unknown_text[0].split()[0]!r}; write it as "
             "text (.pbtxt)"
         )
     pieces: list[bytes] = []
     for field, value in message.set_fields():
         if field.packed:
             content = b"".join(_scalar(field, item) for item in value)
-            pieces.append(_varint(field.number << 3 | BYTES) + _varint(len(content)) + content)
+            pieces.append(encode_bytes(field.number, content))
             continue
-        tag = _varint(field.number << 3 | wire_type(field))
+        tag = encode_varint(field.number << 3 | wire_type(field))
         pieces.extend(tag + _value(field, item) for item in (value if field.repeated else (value,)))
     return b"".join((*pieces, *message.unknown_binary))
 
@@ -37,20 +38,11 @@ def _value(field: Field, value: Any) -> bytes:
     if wire_type(field) != BYTES:
         return _scalar(field, value)
     content: bytes = write_binary(value) if field.is_message else value.encode() if field.kind == "string" else value
-    return _varint(len(content)) + content
+    return encode_varint(len(content)) + content
 
 
 def _scalar(field: Field, value: Any) -> bytes:
     wire = wire_type(field)
     if wire == VARINT:
-        return _varint(int(value) & (2**64 - 1))
+        return encode_varint(int(value))
     return struct.pack({FIXED32: "<f", FIXED64: "<d"}[wire], value)
-
-
-def _varint(value: int) -> bytes:
-    pieces = bytearray()
-    while value > 127:
-        pieces.append(value & 127 | 128)
-        value >>= 7
-    pieces.append(value)
-    return bytes(pieces)

@@ -5,15 +5,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lowtide.errors import MalformedInputError
-from lowtide.frameworks.caffe2.proto.message import Field, Message, Source, deeper
-from lowtide.frameworks.caffe2.proto.netdef import DATA_TYPES
-from lowtide.frameworks.caffe2.proto.tokens import Tokens
+from lowtide.frameworks.protobuf.message import Field, Message, Source, deeper
+from lowtide.frameworks.protobuf.tokens import Tokens
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 _CLOSED_BY = {"{": "}", "<": ">"}
 _WORDS_OF_BOOL = {"true": True, "True": True, "t": True, "1": True, "false": False, "False": False, "f": False}
-_RANGES = {"int64": (-(2**63), 2**63), "uint32": (0, 2**32)}
+_RANGES = {"int64": (-(2**63), 2**63), "uint32": (0, 2**32), "uint64": (0, 2**64)}
 _LONGEST_NUMBER = 400
 
 
@@ -23,7 +22,7 @@ def read_text(kind: type[AnyMessage], text: str, where: str) -> AnyMessage:
     Fields that the message does not have are kept as they are. Raises MalformedInputError with the line.
     """
     message = kind()
-    reader = _TextReader(Tokens(text, where), where)
+    reader = _TextReader(Tokens(text, where, kind.FORMAT), where)
     reader.read(message, "", 0)
     message.source = Source(text, 0, len(text))
     return message
@@ -84,7 +83,7 @@ class _TextReader:
         if opening.text not in _CLOSED_BY:
             raise tokens.error(f"{opening.text!r} where {field.name} {{ ... }} belongs")
         tokens.take()
-        inner: Message = Message.KINDS[field.kind]() if field.repeated else getattr(message, field.name)
+        inner: Message = message.KINDS[field.kind]() if field.repeated else getattr(message, field.name)
         merged = not inner.is_unset()
         self.read(inner, _CLOSED_BY[opening.text], deeper(depth, self._where))
         inner.source = None if merged else Source(tokens.text, opening.stop, tokens.next.start)
@@ -99,11 +98,11 @@ class _TextReader:
         if field.repeated:
             values: list[Any] = getattr(message, field.name)
             if tokens.take_if("["):
-                self._list(lambda: values.append(self._scalar(field)), field)
+                self._list(lambda: values.append(self._scalar(message, field)), field)
             else:
-                values.append(self._scalar(field))
+                values.append(self._scalar(message, field))
         else:
-            setattr(message, field.name, self._scalar(field))
+            setattr(message, field.name, self._scalar(message, field))
 
     def _list(self, read_one: Any, field: Field) -> None:
         if not field.repeated:
@@ -116,7 +115,7 @@ class _TextReader:
         if not self._tokens.take_if("]"):
             raise self._tokens.error(f"{self._tokens.next.text!r} where ',' or ']' belongs")
 
-    def _scalar(self, field: Field) -> Any:
+    def _scalar(self, message: Message, field: Field) -> Any:
         tokens = self._tokens
         if field.kind in ("string", "bytes"):
             content = tokens.string()
@@ -128,10 +127,11 @@ class _TextReader:
                 raise tokens.error(f"the {field.name} before it is no UTF-8 text") from None
         negative = tokens.take_if("-")
         word = tokens.next
+        names = message.ENUMS.get(field.kind, {})
         if field.kind == "bool" and word.text in _WORDS_OF_BOOL | {"0": False} and not negative:
             value: Any = _WORDS_OF_BOOL.get(word.text, False)
-        elif field.kind == "enum" and word.text in DATA_TYPES and not negative:
-            value = DATA_TYPES[word.text]
+        elif word.text in names and not negative:
+            value = names[word.text]
         elif field.kind in ("float", "double"):
             value = self._float(field, negative)
         else:
@@ -205,4 +205,4 @@ def decoded_text(content: bytes, where: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise MalformedInputError(f"{where}: byte {error.start} is no UTF-8 text; write the net as text anew") from None
+        raise MalformedInputError(f"{where}: byte {error.start} is no UTF-8 text; write it as text anew") from None

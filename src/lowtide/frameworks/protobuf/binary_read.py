@@ -5,13 +5,22 @@ from array import array
 from typing import Any, TypeVar
 
 from lowtide.errors import MalformedInputError
-from lowtide.frameworks.caffe2.proto.message import Field, Message, Source, deeper
+from lowtide.frameworks.protobuf.message import Field, Message, Source, deeper
+from lowtide.frameworks.wire import (
+    BYTES,
+    FIXED32,
+    FIXED64,
+    VARINT,
+    WireError,
+    check_end,
+    read_tag,
+    read_varint,
+    skip_value,
+)
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
-VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)
 _WIRE_TYPES = {"float": FIXED32, "double": FIXED64, "string": BYTES, "bytes": BYTES}
-_LARGEST_TAG = 2**32
 
 
 def wire_type(field: Field) -> int:
@@ -25,13 +34,18 @@ def read_binary(kind: type[AnyMessage], content: bytes, where: str) -> AnyMessag
     Fields that the message does not have are kept as they are. Raises MalformedInputError with the place in the file.
     """
     message = kind()
-    _BinaryReader(content, where).read(message, 0, len(content), 0)
+    reader = _BinaryReader(content, where, kind.FORMAT)
+    try:
+        reader.read(message, 0, len(content), 0)
+    except WireError as error:
+        raise reader.broken(error.at, error.what) from None
     return message
 
 
 class _BinaryReader:
-    def __init__(self, content: bytes, where: str) -> None:
+    def __init__(self, content: bytes, where: str, name: str) -> None:
         self._content = content
+        self._name = name
         self._where = where
 
     def read(self, message: Message, start: int, stop: int, depth: int) -> None:
@@ -40,13 +54,10 @@ class _BinaryReader:
         at, unknown = start, list(message.unknown_binary)
         while at < stop:
             begins = at
-            tag, at = self._varint(at, stop)
-            number, wire = tag >> 3, tag & 7
-            if number == 0 or tag >= _LARGEST_TAG:
-                raise self._broken(begins, "there is no field of this number")
+            number, wire, at = read_tag(self._content, at, stop)
             field = message.fields_by_number.get(number)
             if field is None:
-                at = self._skip(wire, number, at, stop, depth)
+                at = skip_value(self._content, number, wire, at, stop, depth)
                 unknown.append(self._content[begins:at])
             elif wire == wire_type(field):
                 value, at = self._value(message, field, at, stop, depth)
@@ -57,7 +68,7 @@ class _BinaryReader:
             elif wire == BYTES and field.repeated and not field.is_message:
                 at = self._packed(message, field, at, stop)
             else:
-                raise self._broken(begins, f"{field.name} of a {type(message).__name__} is another kind of value")
+                raise self.broken(begins, f"{field.name} of a {type(message).__name__} is another kind of value")
         message.unknown_binary = tuple(unknown)
         if merged:
             message.source = None  # it stands in two pieces
@@ -65,16 +76,16 @@ class _BinaryReader:
     def _value(self, message: Message, field: Field, at: int, stop: int, depth: int) -> tuple[Any, int]:
         wire = wire_type(field)
         if wire == VARINT:
-            value, at = self._varint(at, stop)
+            value, at = read_varint(self._content, at, stop)
             return _number(field.kind, value), at
         if wire != BYTES:
             code, size = ("<f", 4) if wire == FIXED32 else ("<d", 8)
-            self._check_end(at, size, stop)
+            check_end(at, size, stop)
             return struct.unpack_from(code, self._content, at)[0], at + size
-        size, at = self._varint(at, stop)
-        self._check_end(at, size, stop)
+        size, at = read_varint(self._content, at, stop)
+        check_end(at, size, stop)
         if field.is_message:
-            inner = Message.KINDS[field.kind]() if field.repeated else getattr(message, field.name)
+            inner = message.KINDS[field.kind]() if field.repeated else getattr(message, field.name)
             self.read(inner, at, at + size, deeper(depth, self._where))
             return inner, at + size
         piece = self._content[at : at + size]
@@ -82,66 +93,30 @@ class _BinaryReader:
             try:
                 return piece.decode(), at + size
             except UnicodeDecodeError:
-                raise self._broken(at, f"{field.name} of a {type(message).__name__} is no UTF-8 text") from None
+                raise self.broken(at, f"{field.name} of a {type(message).__name__} is no UTF-8 text") from None
         return piece, at + size
 
     def _packed(self, message: Message, field: Field, at: int, stop: int) -> int:
-        size, at = self._varint(at, stop)
-        self._check_end(at, size, stop)
+        size, at = read_varint(self._content, at, stop)
+        check_end(at, size, stop)
         values: list[Any] = getattr(message, field.name)
         end = at + size
         if wire_type(field) == VARINT:
             while at < end:
-                value, at = self._varint(at, end)
+                value, at = read_varint(self._content, at, end)
                 values.append(_number(field.kind, value))
             return end
         numbers = array("f" if field.kind == "float" else "d")
         if size % numbers.itemsize:
-            raise self._broken(at, f"{field.name} of a {type(message).__name__} ends in the middle of a value")
+            raise self.broken(at, f"{field.name} of a {type(message).__name__} ends in the middle of a value")
         numbers.frombytes(self._content[at:end])
         values.extend(numbers)
         return end
 
-    def _varint(self, at: int, stop: int) -> tuple[int, int]:
-        value = shift = 0
-        for place in range(at, min(at + 10, stop)):
-            byte = self._content[place]
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value & (2**64 - 1), place + 1
-        raise self._broken(at, "a number has no end")
-
-    def _skip(self, wire: int, number: int, at: int, stop: int, depth: int) -> int:
-        if wire == VARINT:
-            return self._varint(at, stop)[1]
-        if wire in (FIXED32, FIXED64):
-            size = 4 if wire == FIXED32 else 8
-        elif wire == BYTES:
-            size, at = self._varint(at, stop)
-        elif wire == START_GROUP:
-            return self._skip_group(number, at, stop, deeper(depth, self._where))
-        else:
-            raise self._broken(at, f"field {number} has a wire type that protocol buffers do not have")
-        self._check_end(at, size, stop)
-        return at + size
-
-    def _skip_group(self, number: int, at: int, stop: int, depth: int) -> int:
-        while True:
-            tag, at = self._varint(at, stop)
-            if tag & 7 == END_GROUP:
-                if tag >> 3 != number:
-                    raise self._broken(at, f"group {number} ends as another one")
-                return at
-            at = self._skip(tag & 7, tag >> 3, at, stop, depth)
-
-    def _check_end(self, at: int, size: int, stop: int) -> None:
-        if size > stop - at:
-            raise self._broken(at, f"{size} bytes are announced and {stop - at} are left")
-
-    def _broken(self, at: int, what: str) -> MalformedInputError:
+    def broken(self, at: int, what: str) -> MalformedInputError:
+        """Return the error that something is wrong at a place."""
         return MalformedInputError(
-            f"{self._where}: no valid NetDef at byte {at}: {what}; the file is damaged or something else"
+            f"{self._where}: no valid {self._name} at byte {at}: {what}; the file is damaged or something else"
         )
 
 
@@ -150,6 +125,8 @@ def _number(kind: str, value: int) -> int | bool:
         return value != 0
     if kind == "uint32":
         return value & 0xFFFFFFFF
+    if kind == "uint64":
+        return value
     bits = 64 if kind == "int64" else 32
     value &= 2**bits - 1
     return value - 2**bits if value >> (bits - 1) else value

@@ -5,11 +5,10 @@ from typing import Any
 import numpy as np
 
 from lowtide.errors import UnsupportedError
-from lowtide.frameworks.caffe2.proto.message import Field, Message
-from lowtide.frameworks.caffe2.proto.netdef import DATA_TYPES
-from lowtide.frameworks.caffe2.proto.text_read import read_text
+from lowtide.frameworks.protobuf.message import Field, Message
+from lowtide.frameworks.protobuf.text_read import read_text
+from lowtide.frameworks.wire import read_tag
 
-_TYPE_NAMES = {number: name for name, number in DATA_TYPES.items()}
 _ESCAPED = {10: "\\n", 13: "\\r", 9: "\\t", 34: '\\"', 39: "\\'", 92: "\\\\"}
 
 
@@ -31,10 +30,8 @@ def _as_read(message: Message) -> str | None:
 
 def _fields(message: Message, indent: str) -> str:
     if message.unknown_binary:
-        number = _first_varint(message.unknown_binary[0]) >> 3
-        raise UnsupportedError(
-            f"the net has a field that only its number is known of, {number}; write it as binary (.pb)"
-        )
+        number, _, _ = read_tag(message.unknown_binary[0], 0, len(message.unknown_binary[0]))
+        raise UnsupportedError(f"there is a field that only its number is known of, {number}; write it as binary (.pb)")
     lines: list[str] = []
     for field, value in message.set_fields():
         for item in value if field.repeated else (value,):
@@ -43,18 +40,18 @@ def _fields(message: Message, indent: str) -> str:
                 inner = f"\n{_fields(item, indent + '  ')}{indent}" if as_read is None else as_read
                 lines.append(f"{indent}{field.name} {{{inner}}}\n")
             else:
-                lines.append(f"{indent}{field.name}: {_scalar(field, item)}\n")
+                lines.append(f"{indent}{field.name}: {_scalar(message, field, item)}\n")
     lines.extend(f"{indent}{piece}\n" for piece in message.unknown_text)
     return "".join(lines)
 
 
-def _scalar(field: Field, value: Any) -> str:
+def _scalar(message: Message, field: Field, value: Any) -> str:
     if field.kind in ("string", "bytes"):
         return f'"{_escaped(value.encode() if isinstance(value, str) else bytes(value))}"'
     if field.kind == "bool":
         return "true" if value else "false"
-    if field.kind == "enum":
-        return _TYPE_NAMES.get(value, str(value))
+    if field.kind in message.ENUMS:
+        return next((name for name, number in message.ENUMS[field.kind].items() if number == value), str(value))
     if field.kind == "float":
         return str(np.float32(value))
     return repr(value)
@@ -62,12 +59,3 @@ def _scalar(field: Field, value: Any) -> str:
 
 def _escaped(content: bytes) -> str:
     return "".join(_ESCAPED.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in content)
-
-
-def _first_varint(content: bytes) -> int:
-    value = 0
-    for place, byte in enumerate(content):
-        value |= (byte & 127) << 7 * place
-        if byte < 128:
-            break
-    return value

@@ -1,0 +1,75 @@
+"""`lowtide optimize --level`: what a framework's own memory optimizer does, with its estimates before and after."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from lowtide.cli.output import print_json
+from lowtide.cli.outputs import save
+from lowtide.cli.progress import Progress
+from lowtide.errors import UsageError
+from lowtide.frameworks.model import HasLevels, Rewritten
+from lowtide.opening import check_output, open_model
+from lowtide.units import format_bytes
+
+_NAMES_SHOWN = 5
+
+
+def at_level(
+    model: str,
+    output: Path | None,
+    measure: bool,
+    level: str,
+    devices: Iterable[str],
+    dims: dict[str, int],
+    trust: bool,
+    as_json: bool,
+) -> int:
+    """Rewrite a model at a level and write it to an output; returns the exit code."""
+    if output is None:
+        raise UsageError("a level rewrites the program; say where it goes with -o OUTPUT")
+    if measure:
+        raise UsageError("--measure compares plans; measure what a level wrote by `lowtide optimize OUTPUT --measure`")
+    capacities = dict(_capacity(each) for each in devices)
+    with Progress() as progress:
+        progress(f"reading {model}")
+        opened = open_model(model, dims, trust=trust)
+        if not isinstance(opened, HasLevels):
+            raise UsageError(f"{model} has no levels, which are TensorFlow's; leave out --level")
+        check_output(output, opened)
+        progress(f"rewriting at level {level}")
+        rewritten = opened.rewritten(level, capacities)
+        save(output, rewritten.write)
+    if as_json:
+        print_json(_to_json(level, rewritten))
+    else:
+        click.echo(_to_text(level, rewritten))
+    return 0
+
+
+def _capacity(text: str) -> tuple[str, str]:
+    name, sign, size = text.rpartition("=")
+    if not sign or not name:
+        raise UsageError(f"--device {text!r} is not NAME=SIZE, like /gpu:0=4GiB")
+    return name, size
+
+
+def _to_json(level: str, rewritten: Rewritten) -> dict[str, object]:
+    return {
+        "level": level,
+        "before_bytes": dict(rewritten.before_bytes),
+        "after_bytes": dict(rewritten.after_bytes),
+        **{what: list(names) for what, names in rewritten.done.items()},
+    }
+
+
+def _to_text(level: str, rewritten: Rewritten) -> str:
+    lines = [f"level {level}, by the framework's own estimate of the peak:"]
+    for device, before in rewritten.before_bytes.items():
+        lines.append(f"  {device}: {format_bytes(before)} before, {format_bytes(rewritten.after_bytes[device])} after")
+    for what, names in rewritten.done.items():
+        if names:
+            more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+            lines.append(f"  {what}: {', '.join(names[:_NAMES_SHOWN])}{more}")
+    return "\n".join(lines)

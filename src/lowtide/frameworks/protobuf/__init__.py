@@ -1,0 +1,1 @@
+"""Messages of protocol buffers without protocol buffers: declared as data, read and written in both formats."""

@@ -1,0 +1,108 @@
+"""Grappler's memory optimizer on a graph of TensorFlow: its seven levels, as mended here or to the letter."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import get_args
+
+from lowtide.errors import UsageError
+from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
+from lowtide.frameworks.tensorflow.passes import Passes, Situation
+from lowtide.frameworks.tensorflow.reading.body import body_of_graph
+from lowtide.frameworks.tensorflow.reading.node_graph import estimated_seconds
+from lowtide.frameworks.tensorflow.rewrites.swap import SwappedInput
+from lowtide.grappler import DEFAULT_SCOPE, LevelName
+from lowtide.grappler.levels import RECOMPUTING
+
+ORIGINAL = "original"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What a level did, by the names of nodes."""
+
+    nodes: Sequence[NodeDef]
+    recomputed: Sequence[str] = ()
+    swapped: Sequence[SwappedInput] = ()
+    accumulated: Sequence[str] = ()
+    relaxed: Sequence[str] = ()
+    """Assignments that need no pinned memory."""
+    before_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Grappler's estimate of the peak by device."""
+    after_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+def split_level(level: str) -> tuple[LevelName, bool]:
+    """Return the level that a name stands for, and whether it is meant to the letter: "original" or "original:manual".
+
+    Raises UsageError for an unknown one.
+    """
+    first, _, second = level.partition(":")
+    name = (second or "heuristics") if first == ORIGINAL else level
+    for known in get_args(LevelName):
+        if known == name:
+            return known, first == ORIGINAL
+    names = ", ".join(get_args(LevelName))
+    raise UsageError(
+        f"unknown level {level!r}; choose one of {names}, or original:LEVEL for the rules of Grappler to the letter"
+    )
+
+
+def optimize_nodes(nodes: Sequence[NodeDef], situation: Situation, level: str, scope: str = DEFAULT_SCOPE) -> Changes:
+    """Return what a level makes of the nodes of a graph, one device after the other.
+
+    Raises UsageError for an unknown level, an empty scope and hints that fit nothing, UnsupportedError for loops of
+    TensorFlow 1.
+    """
+    name, to_the_letter = split_level(level)
+    if situation.seconds is None:
+        body = body_of_graph(nodes, situation.where)
+        situation = replace(situation, seconds=estimated_seconds(body, situation.sizes, situation.devices))
+    untouched = Passes(nodes, situation, scope)
+    before = _estimates(untouched)
+    if to_the_letter:
+        return _changes(_done_as_grappler(untouched.again(), name), before)
+    if name not in RECOMPUTING or name == "manual":
+        return _changes(_done(untouched.again(), name, None), before)
+    useful, all_of_them = untouched.worth_recomputing()
+    tried = [_done(untouched.again(), name, set())]
+    tried += [_done(untouched.again(), name, chosen) for chosen in _distinct(useful, all_of_them) if chosen]
+    if all_of_them:
+        tried.append(_done_as_grappler(untouched.again(), name))
+    return min((_changes(work, before) for work in tried), key=lambda changes: sum(changes.after_bytes.values()))
+
+
+def _done(work: Passes, level: LevelName, recomputed: set[str] | None) -> Passes:
+    """Return a graph after a level; `recomputed` is what may be computed again, None for what the level says."""
+    if level != "no":
+        for number, device in enumerate(work.devices):
+            work.optimize(level, device, recomputed, is_first=not number)
+        work.relax()
+    return work
+
+
+def _done_as_grappler(work: Passes, level: LevelName) -> Passes:
+    if level != "no":
+        for number, device in enumerate(work.devices):
+            work.optimize_as_grappler(level, device, is_first=not number)
+        work.relax()
+    return work
+
+
+def _estimates(work: Passes) -> dict[str, int]:
+    return {device: work.estimate(device) for device in work.devices}
+
+
+def _changes(work: Passes, before: Mapping[str, int]) -> Changes:
+    return Changes(
+        nodes=work.nodes.finish(),
+        recomputed=work.recomputed,
+        swapped=work.swapped,
+        accumulated=work.accumulated,
+        relaxed=work.relaxed,
+        before_bytes=before,
+        after_bytes=_estimates(work),
+    )
+
+
+def _distinct(*choices: set[str]) -> list[set[str]]:
+    return [choice for number, choice in enumerate(choices) if choice not in choices[:number]]

@@ -1,0 +1,205 @@
+"""From a path or an object to a graph, with the way back to its kind."""
+
+import mmap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from lowtide.errors import InputError, MalformedInputError, UsageError
+from lowtide.files import open_regular
+from lowtide.frameworks.content import SAVED_MODEL, is_text_graph, kind_of_graph
+from lowtide.frameworks.tensorflow.graphs.containers import (
+    DEFAULT_SIGNATURE,
+    MetaGraph,
+    meta_graphs_of,
+    read_meta_graph,
+    saved_model_with,
+)
+from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+from lowtide.frameworks.tensorflow.graphs.text import from_text, to_text
+from lowtide.frameworks.wire import Content, WireError
+
+GraphSource = str | Path | GraphDef | Any
+"""A path to a GraphDef, MetaGraphDef or SavedModel, a message of one of these, or a tf.Graph or ConcreteFunction."""
+
+
+BINARY, TEXT = (".pb",), (".pbtxt", ".prototxt")
+"""How names of files end, by their format."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A graph, what its source says is fed and wanted, and how a changed one goes back."""
+
+    graph: GraphDef
+    where: str
+    feeds: Sequence[str] = ()
+    fetches: Sequence[str] = ()
+    file_endings: tuple[str, ...] = BINARY
+    """How names of files end that a changed one can go to."""
+    pieces_of: Callable[[GraphDef], list[Content]]
+    """What a file with another graph holds, in binary format."""
+    text: Content | None = None
+    """What was read in text format."""
+    object_of: Callable[[GraphDef], Any]
+    """The same kind of object with another graph."""
+
+    def content_of(self, graph: GraphDef, name: str) -> list[Content]:
+        """Return what a file of a name holds with another graph: text where the name says so and the source can be."""
+        if not name.lower().endswith(TEXT) or self.file_endings == BINARY:
+            return self.pieces_of(graph)
+        if graph is self.graph and self.text is not None:
+            return [self.text]
+        return [to_text(graph.SerializeToString(), self.where)]
+
+
+def load_graph(source: GraphSource, signature: str | None = None) -> Loaded:
+    """Return the graph of a source; what is read from a file is mapped, not copied.
+
+    `signature` names what a SavedModel or MetaGraphDef shall compute. Raises MalformedInputError for a broken file,
+    UsageError for an object of another kind and for a signature that is not there.
+    """
+    if isinstance(source, str | Path):
+        path = Path(source)
+        return _of_content(_mapped(path / SAVED_MODEL if path.is_dir() else path), str(source), signature)
+    if isinstance(source, GraphDef):
+        return _plain(source, "the graph", lambda graph: graph)
+    return _of_object(source, signature)
+
+
+def _of_object(source: Any, signature: str | None) -> Loaded:
+    kind = cast("type[Any]", type(source))
+    if hasattr(source, "structured_outputs") and hasattr(source, "graph"):  # a ConcreteFunction
+        graph = source.graph
+        return Loaded(
+            graph=_parse(graph.as_graph_def(add_shapes=True).SerializeToString(), f"function {source.name!r}"),
+            where="the function",
+            feeds=[tensor.name for tensor in graph.inputs],
+            fetches=[*(tensor.name for tensor in graph.outputs), *(each.name for each in graph.control_outputs)],
+            file_endings=(*BINARY, *TEXT),
+            pieces_of=GraphDef.pieces,
+            object_of=_message,
+        )
+    if hasattr(source, "as_graph_def"):
+        content = source.as_graph_def(add_shapes=True).SerializeToString()
+        return _plain(_parse(content, "the graph"), "the graph", _message)
+    if not hasattr(source, "SerializeToString") or kind.__name__ not in _READ_AS:
+        raise UsageError(
+            f"cannot read a {kind.__name__} as a graph of TensorFlow; give a GraphDef, MetaGraphDef, SavedModel, "
+            "tf.Graph or ConcreteFunction"
+        )
+
+    def remade(pieces: list[Content]) -> Any:
+        made = kind()
+        made.ParseFromString(b"".join(pieces))
+        return made
+
+    loaded = _READ_AS[kind.__name__](source.SerializeToString(), "the graph", signature)
+    return Loaded(
+        graph=loaded.graph,
+        where=loaded.where,
+        feeds=loaded.feeds,
+        fetches=loaded.fetches,
+        file_endings=loaded.file_endings,
+        pieces_of=loaded.pieces_of,
+        object_of=lambda graph: remade(loaded.pieces_of(graph)),
+    )
+
+
+def _message(graph: GraphDef) -> Any:
+    from lowtide.frameworks.tensorflow.running.session import graph_message
+
+    return graph_message(graph)
+
+
+def _of_content(content: Content, where: str, signature: str | None) -> Loaded:
+    if is_text_graph(bytes(content[:_HEAD])):
+        return _text(content, where, signature)
+    return _READ_AS[kind_of_graph(bytes(content[:_HEAD])) or "GraphDef"](content, where, signature)
+
+
+def _graph_def(content: Content, where: str, signature: str | None) -> Loaded:
+    if signature is not None:
+        raise UsageError(f"{where} is a GraphDef, which has no signatures; leave out {signature!r}")
+    return _plain(_parse(content, where), where, lambda graph: graph)
+
+
+def _text(content: Content, where: str, signature: str | None) -> Loaded:
+    """Read a GraphDef in text format; what is not changed is written as it was."""
+    return replace(_graph_def(from_text(content, where), where, signature), text=content)
+
+
+def _meta_graph(content: Content, where: str, signature: str | None) -> Loaded:
+    meta = _checked(lambda: read_meta_graph(content), where)
+    return _of_meta_graph(meta, where, signature, meta.pieces_with)
+
+
+def _saved_model(content: Content, where: str, signature: str | None) -> Loaded:
+    metas = _checked(lambda: meta_graphs_of(content), where)
+    if not metas:
+        raise InputError(f"{where}: the SavedModel holds no graph, so that there is nothing to plan")
+    meta = metas[0]
+
+    def pieces(graph: GraphDef) -> list[Content]:
+        return [content] if graph is meta.graph else saved_model_with(content, meta.pieces_with(graph))
+
+    return _of_meta_graph(meta, where, signature, pieces)
+
+
+def _of_meta_graph(
+    meta: MetaGraph, where: str, signature: str | None, pieces: Callable[[GraphDef], list[Content]]
+) -> Loaded:
+    name = signature
+    if name is None and DEFAULT_SIGNATURE in meta.signatures:
+        name = DEFAULT_SIGNATURE
+    if name is not None and name not in meta.signatures:
+        raise UsageError(f"{where} has no signature {name!r}; it has {_listed(meta.signatures)}")
+    chosen = None if name is None else meta.signatures[name]
+    return Loaded(
+        graph=meta.graph,
+        where=where,
+        feeds=() if chosen is None else sorted(chosen.inputs.values()),
+        fetches=meta.train_ops if chosen is None else sorted(chosen.outputs.values()),
+        pieces_of=pieces,
+        object_of=lambda graph: graph,
+    )
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def _plain(graph: GraphDef, where: str, object_of: Callable[[GraphDef], Any]) -> Loaded:
+    endings = (*BINARY, *TEXT)
+    return Loaded(graph=graph, where=where, file_endings=endings, pieces_of=GraphDef.pieces, object_of=object_of)
+
+
+def _parse(content: Content, where: str) -> GraphDef:
+    return _checked(lambda: GraphDef.parse(content), where)
+
+
+def _checked(read: Callable[[], Any], where: str) -> Any:
+    try:
+        return read()
+    except WireError as error:
+        raise MalformedInputError(
+            f"{where}: no valid GraphDef at byte {error.at}: {error.what}; the file is damaged or something else"
+        ) from None
+
+
+def _mapped(path: Path) -> Content:
+    """Return a file's content without reading it."""
+    with open_regular(path) as file:
+        try:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot read {path}: {error}") from None
+
+
+_HEAD = 2**16
+_READ_AS: dict[str, Callable[[Content, str, str | None], Loaded]] = {
+    "GraphDef": _graph_def,
+    "MetaGraphDef": _meta_graph,
+    "SavedModel": _saved_model,
+}

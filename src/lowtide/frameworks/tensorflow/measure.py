@@ -1,0 +1,137 @@
+"""What a graph really needs: TensorFlow runs it and reports what ran when and where outputs lay."""
+
+import zlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lowtide.errors import UnsupportedError, one_line
+from lowtide.frameworks.tensorflow.graphs.attributes import integer, shape
+from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+from lowtide.frameworks.tensorflow.operators.kinds import VARIABLES
+from lowtide.frameworks.tensorflow.read import Fed
+from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_graph
+from lowtide.frameworks.tensorflow.reading.effects import is_source, is_view
+from lowtide.frameworks.tensorflow.rewrites.starts import with_starts
+from lowtide.frameworks.tensorflow.running.session import SessionRun, run_session
+
+_TYPES = "1:f4 2:f8 3:i4 4:u1 5:i2 6:i1 8:c8 9:i8 10:? 17:u2 18:c16 19:f2 22:u4 23:u8"
+_NUMPY = {int(number): name for number, name in (each.split(":") for each in _TYPES.split())}
+"""NumPy's types by the numbers of data types."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRun:
+    """One run of a graph."""
+
+    peak_bytes: int
+    """The most bytes of outputs that were held at once; constants and variables left out, what is fed counted."""
+    order: tuple[str, ...]
+    """Nodes in the order in which they ran."""
+    values: tuple[Any, ...]
+    """What was asked for."""
+
+
+def run_graph(
+    graph: GraphDef,
+    feeds: Mapping[str, Any],
+    fetches: Sequence[str],
+    variables: Mapping[str, Any] | None = None,
+) -> GraphRun:
+    """Run a graph on one thread with no optimizer on, and say what it held at most, by TensorFlow's own report.
+
+    `variables` are what variables hold at the start, by the names of their nodes. An output is held from when its node
+    starts to when the last of its readers has ended; outputs in one place are one.
+    Raises MissingExtraError where TensorFlow is not installed, UnsupportedError where it cannot run the graph.
+    """
+    outputs = [name for name in fetches if ":" in name]
+    targets = [name for name in fetches if ":" not in name]
+    try:
+        started, starts = with_starts(graph, variables or {})
+        run = run_session(started, feeds, outputs, targets, starts)
+    except (ImportError, MemoryError):
+        raise
+    except Exception as error:  # TensorFlow raises several types of its own
+        raise UnsupportedError(f"TensorFlow cannot run the graph: {one_line(error)}; leave out --measure") from None
+    body = body_of_graph(graph.nodes, "the graph")
+    fed = {name.partition(":")[0] for name in feeds}
+    kept = {body.port(name) for name in outputs}
+    peak = sum(np.asarray(value).nbytes for value in feeds.values()) + _peak(body, run, fed, kept)
+    return GraphRun(peak, tuple(each.name for each in run.nodes), tuple(run.values))
+
+
+def made_up_feeds(fed: Fed) -> dict[str, Any]:
+    """Return contents for what is fed, the same every time: numbers from 0 to 1, and zeros for whole numbers.
+
+    Raises UnsupportedError for what is no number, and for a shape that is not known.
+    """
+    feeds: dict[str, Any] = {}
+    for name, (kind, sizes) in fed.items():
+        dtype = _NUMPY.get(kind)
+        if dtype is None or sizes is None or min(sizes, default=0) < 0:
+            raise UnsupportedError(f"{name!r} is fed and is no tensor of numbers of a known shape; leave out --measure")
+        seed = zlib.crc32(name.encode())
+        made = np.random.default_rng(seed).random(sizes)
+        feeds[name] = made.astype(dtype)
+    return feeds
+
+
+def made_up_variables(graph: GraphDef) -> dict[str, Any]:
+    """Return contents for the variables of a graph, the same every time: small numbers around zero."""
+    values: dict[str, Any] = {}
+    for node in graph.nodes:
+        sizes, kind = shape(node.attribute("shape")), _NUMPY.get(integer(node.attribute("dtype")))
+        if node.op in VARIABLES and sizes is not None and kind is not None and min(sizes, default=0) >= 0:
+            made = np.random.default_rng(zlib.crc32(node.name.encode())).normal(0, 0.1, sizes)
+            values[node.name] = made.astype(kind)
+    return values
+
+
+def equal_values(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Return whether the same outputs hold the same bits."""
+    return [_bits(value) for value in one] == [_bits(value) for value in other]
+
+
+def _bits(value: Any) -> tuple[str, tuple[int, ...], bytes]:
+    array = np.asarray(value)
+    return str(array.dtype), array.shape, array.tobytes()
+
+
+def _peak(body: NodeBody, run: SessionRun, fed: set[str], kept: set[Port]) -> int:
+    """Play the reported run: storage comes when a node starts that puts an output there and goes after its last reader.
+
+    A view keeps what it shows until its own readers are done, as the executor does.
+    """
+    ran = {each.name: each for each in run.nodes}
+    readers: Counter[Port] = Counter()
+    for place, node in enumerate(body.nodes):
+        if node.name in ran:
+            readers.update(set(body.data[place]))
+    holders: Counter[int] = Counter()
+    size_at: dict[int, int] = {}
+    live = peak = 0
+    for each in run.nodes:
+        place = body.places.get(each.name)
+        if place is None or each.name in fed or is_source(body.nodes[place]):
+            continue
+        for pointer, size in each.outputs.values():
+            if not holders[pointer]:
+                if not size or is_view(body.nodes[place]):
+                    continue  # a view of what is not counted
+                size_at[pointer] = size
+                live += size
+            holders[pointer] += 1
+        peak = max(peak, live)
+        done = set(body.data[place])
+        readers.subtract(done)
+        unread = {(place, port) for port in each.outputs if not readers[place, port]}
+        for source, port in sorted({*unread, *(source for source in done if not readers[source])}):
+            reported = ran.get(body.nodes[source].name)
+            pointer, _ = (0, 0) if reported is None else reported.outputs.get(port, (0, 0))
+            if holders[pointer] and (source, port) not in kept:
+                holders[pointer] -= 1
+                live -= 0 if holders[pointer] else size_at[pointer]
+    return peak

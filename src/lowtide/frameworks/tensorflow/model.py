@@ -1,0 +1,161 @@
+"""A graph of TensorFlow as lowtide sees it: read once, planned, written back, measured."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lowtide.costs import Prices
+from lowtide.errors import UnsupportedError
+from lowtide.files import write_pieces
+from lowtide.frameworks.model import Measurement, Rewritten
+from lowtide.frameworks.tensorflow.apply import planned_nodes
+from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
+from lowtide.frameworks.tensorflow.levels import Changes, optimize_nodes
+from lowtide.frameworks.tensorflow.load import GraphSource, load_graph
+from lowtide.frameworks.tensorflow.measure import equal_values, made_up_feeds, made_up_variables, run_graph
+from lowtide.frameworks.tensorflow.passes import Situation
+from lowtide.frameworks.tensorflow.read import Request, read_graph, tensor_names
+from lowtide.frameworks.tensorflow.reading.devices import devices_of
+from lowtide.graph import Graph
+from lowtide.grappler import DEFAULT_SCOPE
+from lowtide.plan import Plan
+
+
+class TensorflowModel:
+    """A graph of TensorFlow and lowtide's graph of it, read once."""
+
+    def __init__(
+        self,
+        source: GraphSource,
+        dims: Mapping[str, int] | None = None,
+        *,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        feeds: Sequence[str] | None = None,
+        fetches: Sequence[str] | None = None,
+        devices: Mapping[str, str | int] | None = None,
+        signature: str | None = None,
+    ) -> None:
+        """Read a graph from a path (GraphDef, MetaGraphDef, SavedModel or its folder) or from an object.
+
+        `fetches` are the outputs and nodes that are asked for, by default those of the source's signature, or what
+        nothing reads; `feeds` are outputs that come from outside, beside placeholders. Sizes come from the shapes that
+        nodes record (`_output_shapes`), from `shapes` by output, from `dims` for single sizes of placeholders
+        ("x.0"), and from TensorFlow's own inference where it is installed. `devices` says what a device holds
+        ({"/gpu:0": "4 GiB"}). `signature` names what a SavedModel shall compute.
+        Raises MalformedInputError for a broken graph, UnsupportedError where sizes are missing and for control flow of
+        TensorFlow 1, UsageError for what names nothing in the graph, GraphError for sizes no machine can hold.
+        """
+        self._loaded = load_graph(source, signature)
+        request = Request(
+            feeds=tuple(self._loaded.feeds if feeds is None else feeds),
+            fetches=tuple(self._loaded.fetches if fetches is None else fetches),
+            shapes=dict(shapes or {}),
+            dims=dict(dims or {}),
+            devices=dict(devices or {}),
+        )
+        self._read = read_graph(self._loaded.graph, request, self._loaded.where)
+
+    @property
+    def file_endings(self) -> tuple[str, ...]:
+        """How names of files end: binary, and for a GraphDef text."""
+        return self._loaded.file_endings
+
+    @property
+    def graph(self) -> Graph:
+        """The program as a graph, in the order in which nodes are ready."""
+        return self._read.translation.graph
+
+    @property
+    def in_chunks(self) -> None:
+        """None: only the order and the runs of nodes change."""
+        return None
+
+    def apply(self, plan: Plan) -> Any:
+        """Return a graph that does what the plan says, of the kind that was read; the original stays.
+
+        Every op waits for the one before it by a control edge, and what runs again is a copy `Recomputed/NAME`.
+        TensorFlow starts what is ready in an order of its own, which for ordinary networks of Keras is good already:
+        `measure` says whether the plan's order needs less. Raises FingerprintError for a plan of another graph,
+        UnsupportedError for one that copies, VerificationError for one that breaks the program.
+        """
+        return self._loaded.object_of(self._applied(plan))
+
+    def save(self, plan: Plan, path: Path) -> None:
+        """Write the graph that follows the plan, in the kind of file that was read."""
+        write_pieces(path, self._loaded.content_of(self._applied(plan), path.name))
+
+    def at_level(
+        self,
+        level: str,
+        scope: str = DEFAULT_SCOPE,
+        seconds: Mapping[str, float] | None = None,
+        devices: Mapping[str, str] | None = None,
+    ) -> Changes:
+        """Return what a level of Grappler's memory optimizer makes of the nodes; see `lowtide.tensorflow.optimize`.
+
+        `devices` says what devices hold, where that is not what was said when the graph was read.
+        """
+        situation = Situation(
+            where=self._loaded.where,
+            sizes=self._read.sizes,
+            shapes=self._read.shapes,
+            devices=devices_of(self._loaded.graph.nodes, devices) if devices else self._read.devices,
+            fed=[name.partition(":")[0] for name in self._read.fed],
+            seconds=seconds,
+        )
+        return optimize_nodes(self._loaded.graph.nodes, situation, level, scope)
+
+    def rewritten(self, level: str, devices: Mapping[str, str]) -> Rewritten:
+        """Return what `at_level` makes, for the command line."""
+        changes = self.at_level(level, devices=devices)
+        done = {
+            "recomputed": changes.recomputed,
+            "swapped": [f"{swap.node} input {swap.number}" for swap in changes.swapped],
+            "accumulated": changes.accumulated,
+            "relaxed": changes.relaxed,
+        }
+        return Rewritten(
+            before_bytes=changes.before_bytes,
+            after_bytes=changes.after_bytes,
+            done=done,
+            write=lambda path: self.save_nodes(changes.nodes, path),
+        )
+
+    def planned_nodes(self, plan: Plan) -> list[NodeDef]:
+        """Return the nodes of the graph that follows a plan; raises what `apply` raises."""
+        return planned_nodes(self._read.translation, plan)
+
+    def with_nodes(self, nodes: Sequence[NodeDef]) -> Any:
+        """Return a graph with other nodes and all else as it is, of the kind that was read."""
+        return self._loaded.object_of(self._loaded.graph.with_nodes(nodes))
+
+    def save_nodes(self, nodes: Sequence[NodeDef], path: Path) -> None:
+        """Write a graph with other nodes, in the kind of file that was read."""
+        write_pieces(path, self._loaded.content_of(self._loaded.graph.with_nodes(nodes), path.name))
+
+    def measure(self, plan: Plan) -> Measurement:
+        """Run the graph in TensorFlow, one node at a time on the CPU, in its own order and under the plan.
+
+        `before_bytes` is the order in which nodes are ready, held by control edges; `original_bytes` is the untouched
+        graph, whose order TensorFlow chooses. Raises MissingExtraError where TensorFlow is not installed.
+        """
+        applied = self._applied(plan)
+        feeds = made_up_feeds(self._read.fed)
+        fetches = [*tensor_names(self._read.translation.body, self._read.translation.results)]
+        graphs = (self._applied(Plan.baseline(self.graph)), applied, self._loaded.graph)
+        variables = made_up_variables(self._loaded.graph)
+        before, after, original = (run_graph(graph, feeds, fetches, variables) for graph in graphs)
+        return Measurement(
+            before_bytes=before.peak_bytes,
+            after_bytes=after.peak_bytes,
+            original_bytes=original.peak_bytes,
+            outputs_equal=equal_values(original.values, after.values) and equal_values(before.values, after.values),
+        )
+
+    def measure_costs(self) -> Prices:
+        """Raise UnsupportedError: nodes are not timed one by one."""
+        raise UnsupportedError("nodes of TensorFlow cannot be timed one by one; price them by --costs eager or fused")
+
+    def _applied(self, plan: Plan) -> GraphDef:
+        return self._loaded.graph.with_nodes(self.planned_nodes(plan))

@@ -1,0 +1,102 @@
+"""A graph of TensorFlow within its devices: Grappler's levels, or a plan for a budget."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.effort import EffortName
+from lowtide.errors import UsageError
+from lowtide.frameworks.tensorflow.load import GraphSource
+from lowtide.frameworks.tensorflow.model import TensorflowModel
+from lowtide.frameworks.tensorflow.rewrites.names import RECOMPUTED
+from lowtide.grappler import DEFAULT_SCOPE
+from lowtide.planning.minimize import minimize
+from lowtide.planning.result import Result
+
+_MEANS = ("reorder", "share", "recompute")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizedGraph:
+    """What `optimize` did, by the names of nodes."""
+
+    graph: Any
+    """The graph, of the kind that was given."""
+    recomputed: tuple[str, ...]
+    """Nodes with a copy `Recomputed/NAME`."""
+    swapped: tuple[tuple[str, int], ...]
+    """Inputs that come back from the host, as (node, which of its inputs)."""
+    accumulated: tuple[str, ...]
+    """Sums that add one value after the other."""
+    relaxed: tuple[str, ...]
+    """Assignments that need no pinned memory."""
+    before_bytes: Mapping[str, int]
+    """The peak by device: Grappler's estimate at a level; within a budget, that of nodes as they are ready."""
+    after_bytes: Mapping[str, int]
+    """The same afterwards."""
+    result: Result | None
+    """The plan within a budget, with its bounds."""
+
+
+def optimize(
+    graph: GraphSource,
+    level: str | None = None,
+    *,
+    budget: str | int | None = None,
+    devices: Mapping[str, str | int] | None = None,
+    feeds: Sequence[str] | None = None,
+    fetches: Sequence[str] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    signature: str | None = None,
+    scope: str = DEFAULT_SCOPE,
+    seconds: Mapping[str, float] | None = None,
+    effort: EffortName = "fast",
+) -> OptimizedGraph:
+    """Do what TensorFlow's memory optimizer does at a level ("heuristics" by default), or plan within a budget.
+
+    Levels: no; default (scheduling and swapping); manual (what `_recompute_hint` and `_swap_to_host` say); swapping;
+    recomputation; scheduling; heuristics (all). `scope` names what may read recomputed values. A copy waits for what
+    runs right before its first reader in the simulated schedule. Of nothing, all and the useful groups of nodes, and
+    of what Grappler itself would do, that is computed again with which Grappler's estimate is least. "original:LEVEL"
+    carries out Grappler's own rules to the letter. `devices` says what devices hold ({"/gpu:0": "4 GiB"}); without it
+    nothing is swapped or accumulated but what is hinted. `seconds` says what nodes take, estimated from bytes by
+    default.
+    With `budget`, in bytes or percent, nodes are ordered and run again as the budgeted planner chooses, and every op
+    waits for the one before it; see `lowtide.minimize`. Other arguments and the errors are those of `TensorflowModel`;
+    UsageError for a level and a budget at once.
+    """
+    if level is not None and budget is not None:
+        raise UsageError("a level and a budget at once; a budget goes beyond the levels, so name one of both")
+    model = TensorflowModel(
+        graph, dims, shapes=shapes, feeds=feeds, fetches=fetches, devices=devices, signature=signature
+    )
+    if budget is not None:
+        return _within(model, budget, effort)
+    changes = model.at_level(level or "heuristics", scope, seconds)
+    return OptimizedGraph(
+        graph=model.with_nodes(changes.nodes),
+        recomputed=tuple(changes.recomputed),
+        swapped=tuple((swap.node, swap.number) for swap in changes.swapped),
+        accumulated=tuple(changes.accumulated),
+        relaxed=tuple(changes.relaxed),
+        before_bytes=changes.before_bytes,
+        after_bytes=changes.after_bytes,
+        result=None,
+    )
+
+
+def _within(model: TensorflowModel, budget: str | int, effort: EffortName) -> OptimizedGraph:
+    result = minimize(model.graph, budget=budget, allow=_MEANS, effort=effort)
+    nodes = model.planned_nodes(result.plan)
+    names = (node.name for node in nodes if node.name.startswith(RECOMPUTED))
+    return OptimizedGraph(
+        graph=model.with_nodes(nodes),
+        recomputed=tuple(dict.fromkeys(name.removeprefix(RECOMPUTED) for name in names)),
+        swapped=(),
+        accumulated=(),
+        relaxed=(),
+        before_bytes=result.baseline_peak_bytes,
+        after_bytes=result.peak_bytes,
+        result=result,
+    )

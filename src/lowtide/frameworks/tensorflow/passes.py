@@ -1,0 +1,221 @@
+"""The passes of Grappler's memory optimizer over the nodes of a graph, one after the other."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lowtide.frameworks.tensorflow.graphs.attributes import of_bool
+from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
+from lowtide.frameworks.tensorflow.operators.ops import spec_of
+from lowtide.frameworks.tensorflow.reading.body import NodeBody, body_of_graph
+from lowtide.frameworks.tensorflow.reading.devices import Devices
+from lowtide.frameworks.tensorflow.reading.node_graph import hints_of, node_graph
+from lowtide.frameworks.tensorflow.rewrites.accumulate import accumulate_in_nodes
+from lowtide.frameworks.tensorflow.rewrites.edited import EditedNodes
+from lowtide.frameworks.tensorflow.rewrites.names import RECOMPUTED, SWAPPED_IN, SWAPPED_OUT, node_of
+from lowtide.frameworks.tensorflow.rewrites.recompute import recompute_as_grappler, recompute_late
+from lowtide.frameworks.tensorflow.rewrites.swap import SwappedInput, add_swap
+from lowtide.frameworks.tensorflow.shapes.sizes import Shapes, Sizes, output_types
+from lowtide.graph import Graph
+from lowtide.grappler import LevelName, estimated_pressure, optimize_memory
+from lowtide.grappler.allocator_constraints import relaxed_assignments
+from lowtide.grappler.groups import bytes_saved, candidate_ops, recompute_groups, target_ops
+from lowtide.grappler.kinds import CHEAP_KINDS, CHEAP_KINDS_TODAY
+from lowtide.grappler.levels import MOST_ROUNDS, RECOMPUTING, SCHEDULING, SWAPPING
+from lowtide.grappler.nodes import nodes_of
+from lowtide.grappler.sums import sums_near_capacity
+from lowtide.grappler.swap_choice import Skipped, choose_swaps
+from lowtide.grappler.swaps import PCIE_BYTES_PER_SECOND, Swap, make_swaps
+
+RELAXED = "_grappler_relax_allocator_constraints"
+_ACCUMULATE = "AssignAdd"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What is known of a graph beside its nodes."""
+
+    where: str
+    sizes: Sizes
+    shapes: Shapes
+    devices: Devices
+    fed: Sequence[str] = ()
+    seconds: Mapping[str, float] | None = None
+    """What nodes take; estimated from bytes where it is None."""
+
+
+class Passes:
+    """A graph while the passes of a level change it."""
+
+    def __init__(self, nodes: Sequence[NodeDef], situation: Situation, scope: str) -> None:
+        self.nodes = EditedNodes(nodes)
+        self.recomputed: list[str] = []
+        self.swapped: list[SwappedInput] = []
+        self.accumulated: list[str] = []
+        self.relaxed: list[str] = []
+        self._situation = situation
+        self.devices = [space.name for space in situation.devices.spaces]
+        self._scope = scope
+        self._sizes = dict(situation.sizes)
+        self._seconds = dict(situation.seconds or {})
+        self._skipped: set[str] = set()
+        self._nodes = nodes
+        self._known: dict[tuple[int, str, bool], tuple[NodeBody, Graph]] = {}
+
+    def again(self) -> "Passes":
+        """Return work on the same graph as it was at first; what is known of that is not found again."""
+        made = Passes(self._nodes, self._situation, self._scope)
+        made._known = {key: known for key, known in self._known.items() if not key[0]}
+        return made
+
+    def estimate(self, device: str) -> int:
+        """Return Grappler's estimate of the peak on a device, in bytes."""
+        return estimated_pressure(self._graph(device)[1], 0, 0).excess_bytes
+
+    def worth_recomputing(self) -> tuple[set[str], set[str]]:
+        """Return the nodes of all groups that keep less for their copies than these free, and those of all groups."""
+        body, graph = self._graph(self.devices[0])
+        neighbors = nodes_of(graph)
+        targets = target_ops(graph, self._scope)
+        hints = hints_of(body, self._situation.fed)
+        groups = recompute_groups(neighbors, candidate_ops(graph, targets, CHEAP_KINDS_TODAY, hints), targets)
+        useful = [group for group in groups if bytes_saved(graph, neighbors, group) > 0]
+        names = graph.op_names
+        return {names[op] for each in useful for op in each.ops}, {names[op] for each in groups for op in each.ops}
+
+    def optimize(self, level: LevelName, device: str, recomputed: set[str] | None, *, is_first: bool) -> None:
+        """Carry out what lowtide's passes choose for a device; recomputation is for all devices at once."""
+        body, graph = self._graph(device)
+        hints = hints_of(body, self._situation.fed)
+        if recomputed is not None:
+            hints = replace(hints, recompute=frozenset(recomputed))
+        done = optimize_memory(
+            graph,
+            level if is_first else _later(level),
+            hints=hints,
+            scope=self._scope,
+            cheap_kinds=CHEAP_KINDS_TODAY if recomputed is None else (),
+        )
+        place = {name: op for op, name in enumerate(graph.op_names)}
+        for name in done.accumulated:
+            self._accumulate(name, place)
+        if done.recomputed:
+            order: list[int] = done.plan.order().tolist()
+            self.recomputed += recompute_late(self.nodes, [done.graph.op_names[op] for op in order])
+            self._know_copies(self.recomputed)
+        for swap in done.swapped:
+            self._swap(swap, done.graph)
+
+    def optimize_as_grappler(self, level: LevelName, device: str, *, is_first: bool) -> None:
+        """Carry out what Grappler's passes choose for a device, to the letter."""
+        if is_first and level in RECOMPUTING:
+            self._recompute_as_grappler(level)
+        capacity = next(space.capacity_bytes for space in self._situation.devices.spaces if space.name == device)
+        for _ in range(MOST_ROUNDS):
+            changed = False
+            if level in SCHEDULING and capacity is not None:
+                _, graph = self._graph(device)
+                sums = sums_near_capacity(graph, estimated_pressure(graph, 0, capacity), capacity)
+                place = {name: op for op, name in enumerate(graph.op_names)}
+                for op in sums:
+                    self._accumulate(graph.op_names[op], place)
+                changed = bool(sums)
+            if level in SWAPPING or level == "manual":
+                self._swap_as_grappler(level, device, capacity)
+            if not changed:
+                break
+
+    def relax(self) -> None:
+        """Mark the assignments whose result may lie in any memory of their device."""
+        _, graph = self._graph(self.devices[0])
+        self.relaxed = relaxed_assignments(graph, nodes_of(graph))
+        for name in self.relaxed:
+            self.nodes.set_attribute(name, RELAXED, of_bool(True))
+
+    def _graph(self, device: str, *, may_all_rerun: bool = False) -> tuple[NodeBody, Graph]:
+        """Return the nodes as they are now, and their graph with the memory of a device first."""
+        key = (self.nodes.edits, device, may_all_rerun)
+        if key not in self._known:
+            body = body_of_graph(self.nodes.finish(), self._situation.where)
+            graph = node_graph(
+                body,
+                self._sizes,
+                self._situation.devices,
+                device,
+                seconds=self._seconds,
+                may_all_rerun=may_all_rerun,
+            )
+            self._known[key] = (body, graph)
+        return self._known[key]
+
+    def _recompute_as_grappler(self, level: LevelName) -> None:
+        body, graph = self._graph(self.devices[0], may_all_rerun=True)
+        targets = target_ops(graph, self._scope)
+        cheap = () if level == "manual" else CHEAP_KINDS
+        candidates = candidate_ops(graph, targets, cheap, hints_of(body, self._situation.fed))
+        groups = recompute_groups(nodes_of(graph), candidates, targets)
+        named = [
+            ([graph.op_names[op] for op in group.ops], [graph.op_names[op] for op in group.targets]) for group in groups
+        ]
+        self.recomputed += recompute_as_grappler(self.nodes, body, named)
+        self._know_copies(self.recomputed)
+
+    def _swap_as_grappler(self, level: LevelName, device: str, capacity: int | None) -> None:
+        body, graph = self._graph(device)
+        ops = {name: op for op, name in enumerate(graph.op_names)}
+        skipped = Skipped({ops[name] for name in self._skipped if name in ops})
+        neighbors = nodes_of(graph)
+        chosen: dict[int, list[int]] = {}
+        if level in SWAPPING and capacity is not None and device.startswith("/gpu"):
+            for op, read in choose_swaps(graph, neighbors, estimated_pressure(graph, 0, capacity), skipped):
+                chosen.setdefault(op, []).append(read)
+        for name, reads in hints_of(body, ()).swap.items():
+            chosen.setdefault(ops[name], []).extend(read for read in reads if read < len(graph.reads[ops[name]]))
+        swaps = make_swaps(graph, neighbors, chosen, skipped, PCIE_BYTES_PER_SECOND)
+        self._skipped.update(graph.op_names[op] for op in skipped.ops)
+        for swap in swaps:
+            self._swap(swap, graph)
+
+    def _accumulate(self, name: str, place: Mapping[str, int]) -> None:
+        size = self._sizes.get((name, 0))
+        shape = self._situation.shapes.get((name, 0))
+        seconds = self._seconds.get(name, 0.0)
+        steps = accumulate_in_nodes(self.nodes, name, shape, place)
+        for node in steps:
+            self._sizes[node.name, 0] = size if node.op == "ZerosLike" else 0
+            self._seconds[node.name] = seconds / len(steps)
+        self.accumulated.append(name)
+
+    def _know_copies(self, names: Iterable[str]) -> None:
+        for name in names:
+            for port, _ in enumerate(output_types(self.nodes.node(name))):
+                self._sizes[f"{RECOMPUTED}{name}", port] = self._sizes.get((name, port))
+            self._seconds[f"{RECOMPUTED}{name}"] = self._seconds.get(name, 0.0)
+
+    def _swap(self, swap: Swap, graph: Graph) -> None:
+        name = graph.op_names[swap.op]
+        number = swap.read + (self.nodes.node(name).op == _ACCUMULATE)
+        spec = spec_of(self.nodes.node(name).op)
+        references = [] if spec is None else spec.input_types(self.nodes.node(name))
+        if number < len(references) and references[number][1]:
+            return
+        source, _, port = self.nodes.inputs(name)[number].partition(":")
+        kinds = output_types(self.nodes.node(source))
+        made = SwappedInput(
+            node=name,
+            number=number,
+            type=kinds[int(port or 0)] if int(port or 0) < len(kinds) else 0,
+            out_trigger=graph.op_names[swap.out_trigger],
+            in_trigger=graph.op_names[swap.in_trigger],
+        )
+        if add_swap(self.nodes, made):
+            self.swapped.append(made)
+            key = f"{name}_{number}"
+            self._sizes[f"{SWAPPED_IN}{key}", 0] = self._sizes.get((node_of(source), int(port or 0)))
+            self._sizes[f"{SWAPPED_OUT}{key}", 0] = 0
+
+
+def _later(level: LevelName) -> LevelName:
+    """Return what is left of a level for the second device and those after it."""
+    if level == "heuristics":
+        return "default"
+    return "no" if level == "recomputation" else level

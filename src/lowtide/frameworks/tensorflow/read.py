@@ -1,0 +1,159 @@
+"""GraphDefs become graphs: what is asked of them, the bytes of their outputs, their nodes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lowtide.errors import InputError, MalformedInputError, UnsupportedError, UsageError
+from lowtide.frameworks.tensorflow.graphs.attributes import Shape
+from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+from lowtide.frameworks.tensorflow.operators.kinds import CONTROL_FLOW_V1, PLACEHOLDERS
+from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_graph, v1_reason
+from lowtide.frameworks.tensorflow.reading.devices import Devices, devices_of
+from lowtide.frameworks.tensorflow.reading.translate import Asked, translate
+from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
+from lowtide.frameworks.tensorflow.shapes.infer import infer_shapes
+from lowtide.frameworks.tensorflow.shapes.sizes import Shapes, Sizes, bytes_by_output, known_shapes, output_types
+from lowtide.frameworks.wire import WireError
+
+Fed = dict[str, tuple[int, Shape]]
+"""Data types and shapes by output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a caller says of a graph."""
+
+    feeds: Sequence[str] = ()
+    """Outputs that come from outside, beside placeholders."""
+    fetches: Sequence[str] = ()
+    """What is wanted: outputs, and nodes that must run; none stands for what nothing reads."""
+    shapes: Mapping[str, Sequence[int]]
+    """Shapes by output: "x" or "x:1"."""
+    dims: Mapping[str, int]
+    """Single sizes of placeholders: "x.0"."""
+    devices: Mapping[str, str | int]
+    """What devices can hold, in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadGraph:
+    """A graph that was read."""
+
+    translation: TensorflowTranslation
+    fed: Fed
+    """What comes from outside."""
+    shapes: Shapes
+    sizes: Sizes
+    devices: Devices
+
+
+def read_graph(graph: GraphDef, request: Request, where: str) -> ReadGraph:
+    """Read a GraphDef into a graph.
+
+    Raises MalformedInputError for a broken one, UsageError for feeds, fetches, shapes and dims that fit nothing,
+    UnsupportedError for placeholders without sizes, and for control flow of TensorFlow 1.
+    """
+    try:
+        return _read(graph, request, where)
+    except WireError as error:
+        raise MalformedInputError(f"{where}: {error}") from None
+
+
+def _read(graph: GraphDef, request: Request, where: str) -> ReadGraph:
+    if not graph.nodes:
+        raise InputError(f"{where}: the graph has no nodes, so that there is nothing to plan; is this a GraphDef?")
+    body = body_of_graph(graph.nodes, where)
+    for node in graph.nodes:
+        if node.op in CONTROL_FLOW_V1:
+            raise UnsupportedError(f"{where}: {v1_reason(node)}")
+    asked = _asked(body, request)
+    shapes = _shapes(graph, body, asked, request, where)
+    devices = devices_of(graph.nodes, request.devices)
+    sizes = bytes_by_output(graph.nodes, shapes)
+    translation = translate("graph", graph, body, sizes, asked, devices)
+    fed: Fed = {}
+    for (node, port), name in zip(translation.fed, tensor_names(body, translation.fed), strict=True):
+        fed[name] = output_types(graph.nodes[node])[port], shapes.get((graph.nodes[node].name, port))
+    return ReadGraph(translation=translation, fed=fed, shapes=shapes, sizes=sizes, devices=devices)
+
+
+def _asked(body: NodeBody, request: Request) -> Asked:
+    fed = {_named(body, name, "feed")[0] for name in request.feeds}
+    if request.fetches:
+        ports = [_named(body, name, "fetch") for name in request.fetches]
+    else:
+        read = {source for node in range(len(body.nodes)) for source in body.neighbors(node)}
+        ports = [(node, 0) for node in range(len(body.nodes)) if node not in read]
+    results: list[Port] = []
+    targets: list[int] = []
+    for node, port in ports:
+        count = len(output_types(body.nodes[node])) or port
+        if request.fetches:
+            (results if count else targets).append((node, port) if count else node)  # pyright: ignore
+        else:
+            results += [(node, each) for each in range(count)]
+    if not request.fetches:
+        targets = list(range(len(body.nodes)))
+    return Asked(fed=fed, results=results, targets=targets)
+
+
+def _named(body: NodeBody, name: str, what: str) -> Port:
+    node = name.partition(":")[0]
+    if node not in body.places:
+        raise UsageError(f"{what} {name!r} names no node of the graph; give names like NODE or NODE:0")
+    return body.port(name)
+
+
+def _shapes(
+    graph: GraphDef, body: NodeBody, asked: Asked, request: Request, where: str
+) -> dict[tuple[str, int], Shape]:
+    for name in request.shapes:
+        _named(body, name, "the shape of")
+    shapes = known_shapes(graph.nodes, request.shapes)
+    _bind(body, shapes, request.dims)
+    needed = body.ancestors([*(node for node, _ in asked.results), *asked.targets], asked.fed)
+    free = [
+        node.name
+        for place, node in enumerate(graph.nodes)
+        if needed[place] and node.op in PLACEHOLDERS and not _is_full(shapes.get((node.name, 0)))
+    ]
+    if free:
+        raise UnsupportedError(_free_line(where, free, shapes))
+    is_bound = bool(request.dims or request.shapes)  # then what is recorded may be known better
+    missing = any(
+        needed[place] and ((node.name, port) not in shapes or (is_bound and not _is_full(shapes[node.name, port])))
+        for place, node in enumerate(graph.nodes)
+        for port in range(len(output_types(node)))
+    )
+    return infer_shapes(graph, shapes, where) if missing else shapes
+
+
+def _free_line(where: str, names: Sequence[str], shapes: Mapping[tuple[str, int], Shape]) -> str:
+    name = names[0]
+    sizes = shapes.get((name, 0))
+    how = (
+        f"shapes={{{name!r}: [...]}}"
+        if sizes is None
+        else " ".join(f"--dim {name}.{place}=SIZE" for place, size in enumerate(sizes) if size < 0)
+    )
+    return f"{where}: {len(names)} placeholders have no full shape, {name!r} first; give it: {how}"
+
+
+def _is_full(sizes: Shape) -> bool:
+    return sizes is not None and min(sizes, default=0) >= 0
+
+
+def _bind(body: NodeBody, shapes: dict[tuple[str, int], Shape], dims: Mapping[str, int]) -> None:
+    for name, size in dims.items():
+        node, _, place = name.rpartition(".")
+        sizes = shapes.get((node, 0)) if node in body.places else None
+        if sizes is None or not place.isdigit() or int(place) >= len(sizes):
+            raise UsageError(f"{name!r} is no dimension of a placeholder; write NODE.PLACE, like x.0")
+        if sizes[int(place)] not in (-1, size):
+            raise UsageError(f"{name!r} is {sizes[int(place)]} in the graph and cannot be {size}")
+        shapes[node, 0] = (*sizes[: int(place)], size, *sizes[int(place) + 1 :])
+
+
+def tensor_names(body: NodeBody, ports: Iterable[Port]) -> list[str]:
+    """Return outputs as TensorFlow names them."""
+    return [f"{body.nodes[node].name}:{port}" for node, port in ports]

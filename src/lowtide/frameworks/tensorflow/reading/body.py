@@ -1,0 +1,167 @@
+"""What runs together, a graph or the body of a function: nodes by number, and the edges between them."""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lowtide.errors import MalformedInputError, UnsupportedError
+from lowtide.frameworks.tensorflow.graphs.attributes import of_type
+from lowtide.frameworks.tensorflow.graphs.function_def import FunctionDef
+from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
+from lowtide.frameworks.tensorflow.operators.kinds import CONTROL_FLOW_V1
+from lowtide.frameworks.tensorflow.operators.ops import spec_of
+
+Port = tuple[int, int]
+"""A node and which of its outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBody:
+    """Nodes and their edges. In the body of a function its arguments stand first, as nodes "_Arg"."""
+
+    nodes: Sequence[NodeDef]
+    places: Mapping[str, int]
+    data: Sequence[Sequence[Port]]
+    """Per node, what it reads, in the order of its inputs."""
+    controls: Sequence[Sequence[int]]
+    """Per node, the nodes that it waits for beside."""
+    n_arguments: int
+    where: str
+
+    def port(self, text: str) -> Port:
+        """Return the output that a text names: "node", "node:1", in functions "node:output:0" or an argument.
+
+        Raises MalformedInputError where there is none.
+        """
+        name, _, rest = text.partition(":")
+        if name not in self.places:
+            raise MalformedInputError(f"{self.where}: there is no node {name!r}, which {text!r} names")
+        node = self.places[name]
+        output, _, number = rest.rpartition(":")
+        if not number:
+            return node, 0
+        if not number.isdigit():
+            raise MalformedInputError(f"{self.where}: {text!r} names no output; write NODE:NUMBER")
+        if not output:
+            return node, int(number)
+        spec = spec_of(self.nodes[node].op)
+        place = None if spec is None else spec.output_place(self.nodes[node], output)
+        if place is None:  # a function called by its name, or an unknown op: its outputs have names of their own
+            return node, int(number)
+        return node, place + int(number)
+
+    def neighbors(self, node: int) -> Iterable[int]:
+        """Yield the nodes that a node waits for."""
+        yield from (source for source, _ in self.data[node])
+        yield from self.controls[node]
+
+    def ancestors(self, nodes: Iterable[int], fed: Collection[int]) -> list[bool]:
+        """Return, per node, whether some nodes need it or are it; nothing needs the inputs of what is fed."""
+        needed = [False] * len(self.nodes)
+        waiting = list(nodes)
+        while waiting:
+            node = waiting.pop()
+            if not needed[node]:
+                needed[node] = True
+                if node not in fed:
+                    waiting += self.neighbors(node)
+        return needed
+
+
+def body_of_graph(nodes: Sequence[NodeDef], where: str) -> NodeBody:
+    """Return the nodes of a graph with their edges; raises MalformedInputError for edges to nowhere and equal names."""
+    return _linked(nodes, 0, where)
+
+
+def body_of_function(function: FunctionDef, where: str) -> NodeBody:
+    """Return the body of a function with its edges; raises what `body_of_graph` raises."""
+    arguments = [NodeDef.make(each.name, "_Arg", (), {"T": of_type(each.type)}) for each in function.inputs]
+    return _linked([*arguments, *function.nodes], len(arguments), where)
+
+
+def _linked(nodes: Sequence[NodeDef], n_arguments: int, where: str) -> NodeBody:
+    places: dict[str, int] = {}
+    for place, node in enumerate(nodes):
+        if places.setdefault(node.name, place) != place:
+            raise MalformedInputError(f"{where}: two nodes are named {node.name!r}; names must be unique")
+        if not node.name or not node.op:
+            raise MalformedInputError(f"{where}: node {place} ({node.name!r}) has no {'op' if node.name else 'name'}")
+    data: list[list[Port]] = []
+    controls: list[list[int]] = []
+    body = NodeBody(nodes, places, data, controls, n_arguments, where)
+    for node in nodes:
+        reads: list[Port] = []
+        waits: list[int] = []
+        for text in node.inputs:
+            source = places.get(text[1:]) if text.startswith("^") else places.get(text)
+            if source is None and not text.startswith("^") and ":" in text:
+                try:
+                    port = body.port(text)
+                except MalformedInputError as error:
+                    raise MalformedInputError(f"{error} as an input of node {node.name!r}") from None
+                reads.append(port)
+            elif source is None:
+                raise MalformedInputError(
+                    f"{where}: node {node.name!r} has input {text!r}, but there is no such node; the graph was cut"
+                )
+            elif text.startswith("^"):
+                waits.append(source)
+            else:
+                reads.append((source, 0))
+        data.append(reads)
+        controls.append(waits)
+    return body
+
+
+def first_ready_order(body: NodeBody, needed: Sequence[bool], fed: Collection[int]) -> list[int]:
+    """Return the needed nodes, each when its inputs are there, first ready first, as Grappler's virtual scheduler does.
+
+    Raises UnsupportedError for a loop of v1 control flow, MalformedInputError for any other cycle. O(n + e).
+    """
+    left = [0] * len(body.nodes)
+    readers: list[list[int]] = [[] for _ in body.nodes]
+    ready: deque[int] = deque()
+    for node in range(len(body.nodes)):
+        if not needed[node]:
+            continue
+        sources = () if node in fed else dict.fromkeys(body.neighbors(node))
+        left[node] = len(sources)
+        for source in sources:
+            readers[source].append(node)
+        if not sources:
+            ready.append(node)
+    order: list[int] = []
+    while ready:
+        node = ready.popleft()
+        order.append(node)
+        for reader in readers[node]:
+            left[reader] -= 1
+            if not left[reader]:
+                ready.append(reader)
+    if len(order) < sum(needed):
+        raise _cycle(body, left)
+    return order
+
+
+def _cycle(body: NodeBody, left: Sequence[int]) -> Exception:
+    node = next(node for node, count in enumerate(left) if count)
+    path: list[int] = []
+    seen: set[int] = set()
+    while node not in seen:
+        seen.add(node)
+        path.append(node)
+        node = next(source for source in body.neighbors(node) if left[source])
+    names = [body.nodes[each] for each in path[path.index(node) :]]
+    if any(each.op in CONTROL_FLOW_V1 for each in names):
+        return UnsupportedError(f"{body.where}: {v1_reason(names[0])}")
+    return MalformedInputError(
+        f"{body.where}: {len(names)} nodes wait for one another, among them {names[0].name!r}; a graph has no cycles"
+    )
+
+
+def v1_reason(node: NodeDef) -> str:
+    """Return why a graph with a node of v1 control flow is not planned."""
+    return (
+        f"node {node.name!r} ({node.op}) is control flow of TensorFlow 1, where what runs is decided while it runs; "
+        "build the graph with tf.compat.v1.enable_control_flow_v2(), which makes it functions"
+    )

@@ -1,0 +1,66 @@
+"""Devices as memory spaces: every node's outputs lie on the device that it names, or that it is colocated with."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lowtide.errors import UsageError
+from lowtide.frameworks.tensorflow.graphs.attributes import texts
+from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
+from lowtide.graph import Space
+from lowtide.units import parse_bytes
+
+_DEVICE = re.compile(r"(?:^|[/:])(?:device:)?(cpu|gpu|xla_cpu|xla_gpu|tpu)(?::(\d+|\*))?$", re.IGNORECASE)
+_COLOCATED = "loc:@"
+
+
+def short_name(device: str) -> str | None:
+    """Return a device as "/gpu:0", None where a name tells none: "", or a job alone."""
+    found = _DEVICE.search(device)
+    return None if found is None else f"/{found[1].lower()}:{0 if found[2] in (None, '*') else int(found[2])}"
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The devices of a graph."""
+
+    spaces: Sequence[Space]
+    by_node: Mapping[str, str]
+    """The device of every node that tells one."""
+    fallback: str
+    """Where all other nodes run."""
+
+    def name_of(self, node: NodeDef) -> str | None:
+        """Return the device of a node, None in a graph that runs on one unnamed device."""
+        return None if len(self.spaces) == 1 else self.by_node.get(node.name, self.fallback)
+
+    def space_of(self, node: NodeDef) -> int:
+        """Return the memory space of what a node gives."""
+        name = self.name_of(node)
+        return 0 if name is None else next(place for place, space in enumerate(self.spaces) if space.name == name)
+
+
+def devices_of(nodes: Sequence[NodeDef], capacities: Mapping[str, str | int]) -> Devices:
+    """Return the devices that nodes name, with what each can hold.
+
+    A node without a device is where what it is colocated with is, or else on the first device that is given a capacity.
+    Raises UsageError for a capacity of what is no device, or of one that no node is on.
+    """
+    by_node = {node.name: short for node in nodes if (short := short_name(node.device)) is not None}
+    for node in nodes:
+        if node.name not in by_node:
+            for place in texts(node.attribute("_class")):
+                if place.removeprefix(_COLOCATED) in by_node:
+                    by_node[node.name] = by_node[place.removeprefix(_COLOCATED)]
+    named = sorted(set(by_node.values()))
+    given: dict[str, int] = {}
+    for device, size in capacities.items():
+        short = short_name(device)
+        if short is None:
+            raise UsageError(f"{device!r} is no device; write it like /gpu:0")
+        given[short] = size if isinstance(size, int) else parse_bytes(size)
+        if named and short not in named and len(by_node) == len(nodes):
+            raise UsageError(f"no node is on device {short}; the graph has {', '.join(named)}")
+    names = list(dict.fromkeys((*given, *sorted(named, key=lambda name: (not name.startswith("/gpu"), name)))))
+    spaces = [Space(name=name, capacity_bytes=given.get(name)) for name in names] or [Space(name="device")]
+    return Devices(spaces, by_node, names[0] if names else "device")

@@ -1,0 +1,108 @@
+"""A graph as Grappler sees it: every node is an op, and every output a buffer of its own."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from lowtide.costs import price
+from lowtide.frameworks.tensorflow.graphs.attributes import integer, integers
+from lowtide.frameworks.tensorflow.operators.kinds import CONSTANTS, PLACEHOLDERS, VARIABLES
+from lowtide.frameworks.tensorflow.reading.body import NodeBody, first_ready_order
+from lowtide.frameworks.tensorflow.reading.devices import Devices
+from lowtide.frameworks.tensorflow.reading.effects import effects_of
+from lowtide.frameworks.tensorflow.shapes.sizes import Sizes
+from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.grappler import Hints, virtual_order
+
+_PERSISTENT = CONSTANTS | VARIABLES
+_HOST_BYTES_PER_SECOND = 16e9
+_NEVER_AGAIN = ("Recomputed/", "RecomputeTrigger/")
+_LEAST_SECONDS = 1e-9
+
+
+def node_graph(
+    body: NodeBody,
+    sizes: Sizes,
+    devices: Devices,
+    device: str,
+    *,
+    seconds: Mapping[str, float],
+    may_all_rerun: bool = False,
+) -> Graph:
+    """Return all nodes as ops in the order of Grappler's virtual cluster; memory of `device` is the first space.
+
+    The second is the host, the third stands for all other devices. `seconds` says what nodes take.
+    With `may_all_rerun` every op may run again, as Grappler has it, else those without effects.
+    Raises what `first_ready_order` raises.
+    """
+    first_ready_order(body, [True] * len(body.nodes), ())
+    costs = [max(seconds.get(node.name, 0.0), _LEAST_SECONDS) for node in body.nodes]
+    names = [node.name for node in body.nodes]
+    inputs = [list(body.neighbors(node)) for node in range(len(names))]
+    virtual = virtual_order(names, inputs, [round(cost * 1e9) for cost in costs])
+    builder = _GraphOfNodes(body, sizes, devices, device, may_all_rerun)
+    return builder.build(virtual, [costs[place] for place in virtual])
+
+
+def estimated_seconds(body: NodeBody, sizes: Sizes, devices: Devices) -> dict[str, float]:
+    """Return what nodes take, estimated from bytes and, where sizes tell them, floating-point operations."""
+    order = first_ready_order(body, [True] * len(body.nodes), ())
+    graph = _GraphOfNodes(body, sizes, devices, devices.spaces[0].name, False).build(order, [1.0] * len(order))
+    prices: list[float] = price(graph, "eager").seconds.tolist()
+    reads = graph.reads.offsets
+    return {name: prices[op] if reads[op + 1] > reads[op] else _LEAST_SECONDS for op, name in enumerate(graph.op_names)}
+
+
+class _GraphOfNodes:
+    def __init__(self, body: NodeBody, sizes: Sizes, devices: Devices, device: str, may_all_rerun: bool) -> None:
+        self._body = body
+        self._devices = devices
+        self._device = device
+        self._may_all_rerun = may_all_rerun
+        self._ports: dict[str, list[int]] = {}
+        for (name, _), size in sizes.items():
+            self._ports.setdefault(name, []).append(size or 0)
+
+    def build(self, order: Sequence[int], costs: Iterable[float]) -> Graph:
+        """Return the graph of the nodes in an order, with the seconds of each."""
+        body, device = self._body, self._device
+        builder = GraphBuilder("nodes")
+        capacity = next((space.capacity_bytes for space in self._devices.spaces if space.name == device), None)
+        for name, size in (("device", capacity), ("host", None), ("elsewhere", None)):
+            speeds = {other: _HOST_BYTES_PER_SECOND for other in ("device", "host") if other != name}
+            builder.add_space(name, capacity_bytes=size, bandwidth_bytes_per_s=speeds)
+        buffers: dict[tuple[int, int], int] = {}
+        op_of: dict[int, int] = {}
+        for place, cost in zip(order, costs, strict=True):
+            node = body.nodes[place]
+            space = 0 if (self._devices.name_of(node) or device) == device else 2
+            is_persistent = node.op in _PERSISTENT
+            lifetime = Lifetime.PERSISTENT if is_persistent else Lifetime.INTERMEDIATE
+            for port, size in enumerate(self._ports.get(node.name, ())):
+                buffers[place, port] = builder.add_buffer(f"{node.name}:{port}", size, lifetime, space=space)
+            written = [buffers[place, port] for port in range(len(self._ports.get(node.name, ())))]
+            effects = None if node.op in _PERSISTENT | PLACEHOLDERS else effects_of(node, calls=False)
+            has_effects = effects is not None and (effects.is_fixed or bool(effects.mutated))
+            op_of[place] = builder.add_op(
+                node.name,
+                node.op,
+                reads=[buffers[port] for port in body.data[place] if port in buffers],
+                writes=[] if is_persistent else written,
+                after=list(dict.fromkeys(op_of[source] for source in body.controls[place])),
+                pure=self._may_all_rerun or not (has_effects or node.name.startswith(_NEVER_AGAIN)),
+                cost=cost,
+                device=self._devices.name_of(node),
+            )
+        return builder.build()
+
+
+def hints_of(body: NodeBody, fed: Iterable[str]) -> Hints:
+    """Return what nodes say themselves: `_recompute_hint`, `_swap_to_host`, and what is fed."""
+    swap: dict[str, list[int]] = {}
+    for node in body.nodes:
+        value = node.attribute("_swap_to_host")
+        if value is not None:
+            swap[node.name] = integers(value) or [integer(value)]
+    return Hints(
+        recompute=frozenset(node.name for node in body.nodes if node.attribute("_recompute_hint") is not None),
+        swap=swap,
+        fed=frozenset({node.name for node in body.nodes if node.op in PLACEHOLDERS} | set(fed)),
+    )

@@ -1,0 +1,279 @@
+"""The nodes of a graph become ops of a graph: one op a node that computes, one buffer an output."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from lowtide.errors import MalformedInputError, UnsupportedError
+from lowtide.frameworks.tensorflow.graphs.function_def import FunctionDef
+from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
+from lowtide.frameworks.tensorflow.operators.kinds import ALL_PORTS, CONTROL_FLOW_V1, PLACEHOLDERS, VARIABLES
+from lowtide.frameworks.tensorflow.operators.ops import RESOURCE, spec_of
+from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_function, first_ready_order, v1_reason
+from lowtide.frameworks.tensorflow.reading.calls import NodeCall, call_of, invariant_arguments
+from lowtide.frameworks.tensorflow.reading.devices import Devices
+from lowtide.frameworks.tensorflow.reading.effects import effects_of, is_source, is_view, may_write_over
+from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
+from lowtide.frameworks.tensorflow.shapes.sizes import Sizes, bytes_by_output, output_types, variable_bytes
+from lowtide.graph import Graph, GraphBuilder, Lifetime
+
+_DEEPEST_CALL = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is run: which outputs come from outside, which are wanted, and whether the caller counts the former."""
+
+    fed: Collection[int]
+    results: Sequence[Port]
+    targets: Sequence[int] = ()
+    """Nodes that must run, whatever they give."""
+    counted: Collection[int] = ()
+    """Of what is fed, what the caller counts."""
+
+
+@dataclass(slots=True)
+class Called:
+    """The functions that were translated, once for all calls with arguments of the same sizes."""
+
+    graphs: dict[tuple[str, bool, tuple[int, ...]], tuple[str, Graph]] = field(
+        default_factory=dict[tuple[str, bool, tuple[int, ...]], tuple[str, Graph]]
+    )
+    """By function, whether it is a loop's, and bytes of the arguments: the name of the subgraph, and the subgraph."""
+    open: list[str] = field(default_factory=list[str])
+    """Functions whose bodies are being translated, the innermost last."""
+
+
+def translate(
+    name: str,
+    graph: GraphDef,
+    body: NodeBody,
+    sizes: Sizes,
+    asked: Asked,
+    devices: Devices,
+    called: Called | None = None,
+) -> TensorflowTranslation:
+    """Return what is asked of a body as a graph.
+
+    Sources are buffers, views are the buffers they show, and every other node that something needs is an op. References
+    and resources that an op does not only read are mutated. Raises UnsupportedError for v1 control flow,
+    MalformedInputError for a node without the inputs that its op has.
+    """
+    needed = body.ancestors([*(node for node, _ in asked.results), *asked.targets], asked.fed)
+    translator = _NodeTranslator(name, graph, body, sizes, asked, devices, called or Called())
+    for node in first_ready_order(body, needed, asked.fed):
+        translator.add(node)
+    return translator.finish()
+
+
+@dataclass(slots=True)
+class _NodeTranslator:
+    name: str
+    graph: GraphDef
+    body: NodeBody
+    sizes: Sizes
+    asked: Asked
+    devices: Devices
+    called: Called
+    builder: GraphBuilder = field(init=False)
+    buffers: dict[Port, int] = field(default_factory=dict[Port, int])
+    buffer_sizes: list[int] = field(default_factory=list[int])
+    lifetimes: list[Lifetime] = field(default_factory=list[Lifetime])
+    done: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    """Per node, the ops that are done when it is."""
+    extra: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
+    """Per view, the ops that its readers must wait for beside those that write what it shows."""
+    nodes: list[int] = field(default_factory=list[int])
+    read_ports: dict[str, int] = field(default_factory=dict[str, int])
+    """Of ops that nothing is known of, how many outputs are read."""
+    read_bytes: dict[int, int] = field(default_factory=dict[int, int])
+    """Per node with a resource, the bytes that reading it gives: what a variable that was captured holds."""
+    outer: list[Port] = field(default_factory=list[Port])
+    """What comes from outside."""
+    unknown: list[str] = field(default_factory=list[str])
+    notes: dict[str, None] = field(default_factory=dict[str, None])
+
+    def __post_init__(self) -> None:
+        self.builder = GraphBuilder(self.name)
+        for space in self.devices.spaces:
+            self.builder.add_space(space.name, capacity_bytes=space.capacity_bytes)
+        for place, node in enumerate(self.body.nodes):
+            if node.op == "ReadVariableOp" and self.body.data[place]:
+                self.read_bytes[self.body.data[place][0][0]] = self.sizes.get((node.name, 0)) or 0
+        for place, port in (*(port for reads in self.body.data for port in reads), *self.asked.results):
+            node = self.body.nodes[place]
+            if spec_of(node.op) is None:
+                self.read_ports[node.name] = max(port + 1, self.read_ports.get(node.name, 0))
+
+    def add(self, place: int) -> None:
+        """Add one node."""
+        node = self.body.nodes[place]
+        if node.op in CONTROL_FLOW_V1:
+            raise UnsupportedError(f"{self.body.where}: {v1_reason(node)}")
+        if place in self.asked.fed or is_source(node):
+            self._add_source(place, node)
+        elif is_view(node) and self.body.data[place]:
+            self._add_view(place, node)
+        else:
+            self._add_op(place, node)
+
+    def _add_source(self, place: int, node: NodeDef) -> None:
+        lifetime, is_captured = Lifetime.PERSISTENT, output_types(node)[:1] == [RESOURCE]
+        if (place in self.asked.fed or node.op in PLACEHOLDERS) and not is_captured:
+            lifetime = Lifetime.PERSISTENT if place in self.asked.counted else Lifetime.INPUT
+        for port in range(max(1, len(output_types(node)))):
+            size = variable_bytes(node) if node.op in VARIABLES else self.sizes.get((node.name, port))
+            if is_captured or (size is None and node.op in VARIABLES):
+                size = size or self.read_bytes.get(place, 0)
+            self._define(place, port, size, lifetime)
+            if lifetime == Lifetime.INPUT:
+                self.outer.append((place, port))
+        self.done[place] = () if place in self.asked.fed else self._waits(place)
+        self.extra[place] = self.done[place]
+
+    def _add_view(self, place: int, node: NodeDef) -> None:
+        inputs = self.body.data[place]
+        shown = inputs if node.op in ALL_PORTS else inputs[:1]
+        for port, source in enumerate(shown):
+            self.buffers[place, port] = self._buffer(source, node)
+        extra = dict.fromkeys(self._waits(place))
+        done = dict(extra)
+        for source, _ in inputs:
+            extra.update(dict.fromkeys(self.extra.get(source, ())))
+            done.update(dict.fromkeys(self.done[source]))
+        self.extra[place] = tuple(extra)
+        self.done[place] = tuple(done)
+
+    def _add_op(self, place: int, node: NodeDef) -> None:
+        inputs = self.body.data[place]
+        reads = [self._buffer(source, node) for source in inputs]
+        call = call_of(node, self.graph, self.body.where)
+        effects = effects_of(node, calls=bool(call.functions))
+        mutated = [reads[number] for number in effects.mutated if number < len(reads)]
+        handed_on = {output: reads[number] for number, output in effects.handed_on if number < len(reads)}
+        written: list[int] = []
+        for port in range(self._count(node, call)):
+            if port in handed_on:
+                self.buffers[place, port] = handed_on[port]
+            else:
+                size = self.sizes.get((node.name, port)) or call.output_bytes(node, port)
+                written.append(self._define(place, port, size, Lifetime.INTERMEDIATE))
+        if spec_of(node.op) is None and not call.functions:
+            self.notes[
+                f"op {node.op} of node {node.name!r} is unknown: it keeps its order, its workspace is unmodeled"
+            ] = None
+        after = dict.fromkeys(self._waits(place))
+        for source, _ in inputs:
+            after.update(dict.fromkeys(self.extra.get(source, ())))
+        callees = self._add_callees(node, call, inputs)
+        number = self.builder.add_op(
+            node.name,
+            call.kind,
+            reads=list(dict.fromkeys(buffer for buffer in reads if buffer not in mutated)),
+            writes=written,
+            mutates=list(dict.fromkeys(mutated)),
+            after=sorted(after),
+            in_place=self._pairs(node, reads, written),
+            pure=not (effects.is_fixed or mutated),
+            ordered=effects.is_fixed,
+            callees=callees,
+            device=self.devices.name_of(node),
+        )
+        self.nodes.append(place)
+        self.done[place] = (number,)
+
+    def finish(self) -> TensorflowTranslation:
+        """Build the graph; what is asked for lives to the end."""
+        for port in self.asked.results:
+            buffer = self.buffers.get(port)
+            if buffer is None:
+                if self.body.nodes[port[0]].op != "NoOp" and port[1]:
+                    raise MalformedInputError(
+                        f"{self.body.where}: node {self.body.nodes[port[0]].name!r} has no output {port[1]}"
+                    )
+            elif self.lifetimes[buffer] == Lifetime.INTERMEDIATE:
+                self.builder.set_lifetime(buffer, Lifetime.OUTPUT)
+        if self.unknown:
+            self.builder.note(
+                f"{len(self.unknown)} outputs count as 0 bytes, as their shapes are unknown, {self.unknown[0]!r} first"
+            )
+        for sentence in self.notes:
+            self.builder.note(sentence)
+        return TensorflowTranslation(
+            self.builder.build(), self.body, tuple(self.nodes), tuple(self.asked.results), self.outer
+        )
+
+    def _add_callees(self, node: NodeDef, call: NodeCall, inputs: Sequence[Port]) -> list[str]:
+        sizes = tuple(self.buffer_sizes[self.buffers[port]] for port in inputs[call.n_left_out :])
+        names: list[str] = []
+        for function in call.functions:
+            loops = call.kind == "while" and len(function.outputs) == len(function.inputs)
+            key = (function.name, loops, sizes)
+            if key not in self.called.graphs:
+                if function.name in self.called.open or len(self.called.open) >= _DEEPEST_CALL:
+                    raise UnsupportedError(
+                        f"{self.body.where}: node {node.name!r} calls {function.name!r}, which calls itself, or calls "
+                        f"more than {_DEEPEST_CALL} deep; write it as a loop"
+                    )
+                self.called.open.append(function.name)
+                self.called.graphs[key] = self._callee(function, sizes, loops=loops)
+                self.called.open.pop()
+            name, graph = self.called.graphs[key]
+            self.builder.add_subgraph(name, graph)
+            self.notes.update(dict.fromkeys(graph.unmodeled))
+            names.append(name)
+        return names
+
+    def _callee(self, function: FunctionDef, sizes: Sequence[int], *, loops: bool) -> tuple[str, Graph]:
+        """Return a function as a subgraph; the caller counts its arguments but for those that a loop changes."""
+        body = body_of_function(function, f"{self.body.where}, function {function.name!r}")
+        known = bytes_by_output(body.nodes)
+        known.update({(argument.name, 0): size for argument, size in zip(function.inputs, sizes, strict=False)})
+        arguments = range(body.n_arguments)
+        asked = Asked(
+            fed=arguments,
+            counted=invariant_arguments(function, body) if loops else arguments,
+            results=[body.port(text) for each in function.outputs if (text := function.results.get(each.name))],
+            targets=[body.port(text)[0] for text in function.control_results],
+        )
+        same = sum(other[0] == function.name for other in self.called.graphs)
+        name = f"{function.name}#{same + 1}" if same else function.name
+        return name, translate(name, self.graph, body, known, asked, self.devices, self.called).graph
+
+    def _define(self, place: int, port: int, size: int | None, lifetime: Lifetime) -> int:
+        name = f"{self.body.nodes[place].name}:{port}"
+        if size is None:
+            self.unknown.append(name)
+        space = self.devices.space_of(self.body.nodes[place])
+        buffer = self.builder.add_buffer(name, size or 0, lifetime, space=space)
+        self.buffers[place, port] = buffer
+        self.buffer_sizes.append(size or 0)
+        self.lifetimes.append(lifetime)
+        return buffer
+
+    def _buffer(self, source: Port, reader: NodeDef) -> int:
+        if source not in self.buffers:
+            node = self.body.nodes[source[0]]
+            raise MalformedInputError(
+                f"{self.body.where}: node {reader.name!r} reads output {source[1]} of {node.name!r} ({node.op}), which "
+                "has fewer; the graph is damaged"
+            )
+        return self.buffers[source]
+
+    def _waits(self, place: int) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(op for source in self.body.controls[place] for op in self.done[source]))
+
+    def _count(self, node: NodeDef, call: NodeCall) -> int:
+        """Return how many outputs a node has: an unknown op has those that are read."""
+        if call.n_outputs is not None:
+            return call.n_outputs
+        return len(output_types(node)) if spec_of(node.op) is not None else self.read_ports.get(node.name, 0)
+
+    def _pairs(self, node: NodeDef, reads: Sequence[int], written: Sequence[int]) -> list[tuple[int, int]]:
+        return [
+            (reads[number], written[0])
+            for number in may_write_over(node, len(reads) if written else 0)
+            if self.lifetimes[reads[number]] == Lifetime.INTERMEDIATE
+            and reads.count(reads[number]) == 1
+            and 0 < self.buffer_sizes[reads[number]] == self.buffer_sizes[written[0]]
+        ]

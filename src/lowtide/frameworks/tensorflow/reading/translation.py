@@ -1,0 +1,21 @@
+"""What reading a graph gives: lowtide's graph, and the node behind every op."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port
+from lowtide.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class TensorflowTranslation:
+    """A lowtide graph and the nodes behind it."""
+
+    graph: Graph
+    body: NodeBody
+    nodes: Sequence[int]
+    """Per op of the graph, its node; the others are views, sources, or needed by nothing that is asked for."""
+    results: Sequence[Port]
+    """What is asked for."""
+    fed: Sequence[Port]
+    """Outputs that come from outside."""

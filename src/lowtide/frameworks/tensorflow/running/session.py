@@ -1,0 +1,101 @@
+"""Graphs in a session of TensorFlow without any optimizer, one node at a time."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from lowtide.errors import MissingExtraError
+from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+
+
+def tensorflow() -> Any:
+    """Return the package; raises MissingExtraError where it is not installed. Its start-up messages are kept quiet."""
+    if find_spec("tensorflow") is None:
+        raise MissingExtraError("tensorflow", "there is no package tensorflow")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as module  # pyright: ignore
+
+    return module
+
+
+def graph_message(graph: GraphDef) -> Any:
+    """Return a graph as a message of TensorFlow's own."""
+    message = tensorflow().compat.v1.GraphDef()
+    message.ParseFromString(graph.SerializeToString())
+    return message
+
+
+def imported_graph(graph: GraphDef) -> Any:
+    """Return a graph as a tf.Graph."""
+    tf = tensorflow()
+    made = tf.Graph()
+    with made.as_default():
+        tf.import_graph_def(graph_message(graph), name="")
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRun:
+    """One node that ran, as TensorFlow reports it."""
+
+    name: str
+    started_ns: int
+    ended_ns: int
+    outputs: Mapping[int, tuple[int, int]]
+    """Per output, where its storage begins and how many bytes it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRun:
+    """One run of a graph."""
+
+    values: Sequence[Any]
+    nodes: Sequence[NodeRun]
+    """In the order in which they started."""
+
+
+def run_session(
+    graph: GraphDef,
+    feeds: Mapping[str, Any],
+    fetches: Sequence[str],
+    targets: Sequence[str],
+    starts: Sequence[tuple[str, Mapping[str, Any]]] = (),
+) -> SessionRun:
+    """Run a graph on one thread with no optimizer on; `starts` are nodes that run before it, with what they are fed.
+
+    Raises MissingExtraError where TensorFlow is not installed, and whatever TensorFlow raises.
+    """
+    tf = tensorflow()
+    with tf.compat.v1.Session(graph=imported_graph(graph), config=_plain_config(tf)) as session:
+        for target, contents in starts:
+            session.run(target, contents)
+        options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
+        report = tf.compat.v1.RunMetadata()
+        values = session.run([*fetches, *targets], feeds, options=options, run_metadata=report)[: len(fetches)]
+    runs = [
+        _node_run(stats)
+        for device in report.step_stats.dev_stats
+        for stats in device.node_stats
+        if stats.node_name != "_SOURCE"
+    ]
+    return SessionRun(values, sorted(runs, key=lambda run: run.started_ns))
+
+
+def _plain_config(tf: Any) -> Any:
+    config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1)
+    config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return config
+
+
+def _node_run(stats: Any) -> NodeRun:
+    outputs = {
+        output.slot: (
+            output.tensor_description.allocation_description.ptr,
+            output.tensor_description.allocation_description.requested_bytes,
+        )
+        for output in stats.output
+    }
+    return NodeRun(stats.node_name, stats.all_start_nanos, stats.all_start_nanos + stats.all_end_rel_nanos, outputs)

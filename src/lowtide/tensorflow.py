@@ -1,0 +1,50 @@
+"""The public TensorFlow names: `TensorflowModel`, `optimize`, `read`, `apply`, and graphs without TensorFlow."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lowtide.frameworks.model import Measurement
+from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
+from lowtide.frameworks.tensorflow.load import GraphSource
+from lowtide.frameworks.tensorflow.measure import GraphRun, run_graph
+from lowtide.frameworks.tensorflow.model import TensorflowModel
+from lowtide.frameworks.tensorflow.optimize import OptimizedGraph, optimize
+from lowtide.graph import Graph
+from lowtide.plan import Plan
+
+__all__ = [
+    "GraphDef",
+    "GraphRun",
+    "GraphSource",
+    "NodeDef",
+    "OptimizedGraph",
+    "TensorflowModel",
+    "apply",
+    "measure",
+    "optimize",
+    "read",
+    "run_graph",
+    "save",
+]
+
+
+def read(graph: GraphSource, dims: Mapping[str, int] | None = None) -> Graph:
+    """Read a graph of TensorFlow into a graph; `dims` and the errors are those of `TensorflowModel`."""
+    return TensorflowModel(graph, dims).graph
+
+
+def apply(plan: Plan, graph: GraphSource, dims: Mapping[str, int] | None = None) -> Any:
+    """Return a graph of TensorFlow that does what the plan says; see `TensorflowModel.apply`."""
+    return TensorflowModel(graph, dims).apply(plan)
+
+
+def save(plan: Plan, graph: GraphSource, path: str | Path, dims: Mapping[str, int] | None = None) -> None:
+    """Write a graph of TensorFlow that does what the plan says to a file; see `TensorflowModel.save`."""
+    TensorflowModel(graph, dims).save(plan, Path(path))
+
+
+def measure(plan: Plan, graph: GraphSource, dims: Mapping[str, int] | None = None) -> Measurement:
+    """Run a graph of TensorFlow as it stands and under the plan; see `TensorflowModel.measure`."""
+    return TensorflowModel(graph, dims).measure(plan)
