@@ -258,7 +258,10 @@ void Blocks::join() {
   if (allowed(kHoles) && rules_.hole_share > 0) fill_holes();
   for (int32_t t = 0; t < n_moments_; ++t) look_again(t);
   join_exactly();
-  while (allowed(kPads) && n_left_ > rules_.pads_until && add_pad()) join_exactly();
+  for (int64_t pads = 0; allowed(kPads) && n_left_ > rules_.pads_until && pads < items_.n() && work_ < rules_.most_work; ++pads) {
+    if (!add_pad()) break;
+    join_exactly();
+  }
 }
 
 Blocks::Rest Blocks::rest() const {

@@ -27,6 +27,7 @@ struct JoinRules {
   int32_t least_evidence = 0;  // of a pad: how many more of its two ends balance with it
   int32_t pads_until = INT32_MAX;  // pads end at so many blocks
   uint64_t seed = 0;
+  int64_t most_work = INT64_MAX;  // pads end after so much
 };
 
 // Where hardly a byte stays free, what is born at a moment takes the place of what dies there: two blocks of one size are

@@ -57,7 +57,9 @@ PackFitResult fit_joined(const PackItems& items, int64_t capacity, int32_t joins
   PackFitResult result;
   std::unordered_map<uint64_t, int64_t> tried;  // the most work on blocks seen before
   for (uint64_t attempt = 0, idle = 0; result.work < limits.work && idle < kMostIdle && limits.go_on(); ++attempt, ++idle) {
-    Blocks blocks(items, capacity, rules_of(attempt, joins));
+    JoinRules rules = rules_of(attempt, joins);
+    rules.most_work = std::min(limits.work - result.work, kFirstWork);
+    Blocks blocks(items, capacity, rules);
     blocks.join();
     result.work += blocks.work() + kWorkPerItem * items.n();
     const Blocks::Rest rest = blocks.rest();
