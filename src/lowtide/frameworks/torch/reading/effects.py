@@ -9,6 +9,7 @@ from torch.fx import Node
 
 from lowtide.frameworks.torch.internals.operators import (
     higher_order_of,
+    op_name,
     overload_of,
     returns_anything,
     schema_arguments,
@@ -24,7 +25,8 @@ _HIDDEN_MUTATIONS: dict[Any, tuple[str, ...]] = {
 }
 """Arguments that are written to although the schema does not say so."""
 
-_ORDERED_NAMESPACES = ("c10d", "_c10d_functional", "lowtide")
+_COLLECTIVES = ("c10d", "_c10d_functional")
+_ORDERED_NAMESPACES = (*_COLLECTIVES, "lowtide")
 _SCALAR_MODULES = (operator.__name__, "_operator", math.__name__)
 CALLING = {"cond": "conditional", "while_loop": "while", "invoke_subgraph": "call"}
 """Higher-order ops that call subgraphs, and the kind their op gets."""
@@ -69,6 +71,17 @@ def keeps_order(node: Node) -> bool:
     if overload is None:
         return False
     return overload.namespace in _ORDERED_NAMESPACES or not (returns_anything(overload) or mutated_arguments(node))
+
+
+def is_collective(node: Node) -> bool:
+    """Tell whether a node starts or ends a communication with other processes."""
+    overload = overload_of(node.target)
+    return overload is not None and overload.namespace in _COLLECTIVES
+
+
+def waits_for_collective(node: Node) -> bool:
+    """Tell whether a node waits until a collective has written its result, and returns that."""
+    return is_collective(node) and op_name(node.target) == "wait_tensor"
 
 
 def is_opaque(node: Node) -> bool:

@@ -15,7 +15,13 @@ from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of, returns_anything
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
 from lowtide.frameworks.torch.reading.captured import attribute
-from lowtide.frameworks.torch.reading.effects import is_opaque, is_random, mutated_arguments
+from lowtide.frameworks.torch.reading.effects import (
+    is_collective,
+    is_opaque,
+    is_random,
+    mutated_arguments,
+    waits_for_collective,
+)
 from lowtide.frameworks.torch.reading.scratch_loss import kept_bytes
 from lowtide.graph import Lifetime
 from lowtide.index_spaces import BufferId
@@ -147,6 +153,9 @@ class _Lowering:
             raise UnsupportedError(f"node '{node.name}' carries no tensor metadata; capture it with fake tensors")
         _check_storage(node)
         leaves = [leaf for leaf in pytree.tree_leaves(value_of(node)) if _is_data(leaf)]
+        if waits_for_collective(node):
+            self._wait(node, leaves)
+            return
         known = len(result.buffers)
         if node.target is operator.getitem and _projects(node):
             result.buffers_of[node] = self._projected(node, leaves)
@@ -179,6 +188,24 @@ class _Lowering:
         for buffer in self._buffers(node.args):
             if self.result.buffers[buffer].lifetime is Lifetime.INTERMEDIATE:
                 self.result.buffers[buffer].lifetime = Lifetime.OUTPUT
+
+    def _wait(self, node: Node, leaves: list[Any]) -> None:
+        """Note the wait for a collective: it completes its argument and returns it.
+
+        Whoever reads the result comes after the wait, so that the wait counts as a mutation. Until then the
+        communication reads what the collective was given, so that the wait reads that, too.
+        """
+        (waited_for,) = nodes_in(node.args)
+        completed = self.result.buffers_of[waited_for]
+        self.result.buffers_of[node] = completed
+        for leaf, buffer in zip(leaves, completed, strict=True):
+            self._kept.append(leaf)
+            self._storages[storage_key(leaf)] = buffer
+        started = waited_for
+        while started.target is operator.getitem:
+            (started,) = nodes_in(started.args)
+        sent = self._buffers([started.args, started.kwargs]) if is_collective(started) else []
+        self.result.ops.append(LoweredOp(node, list(dict.fromkeys((*completed, *sent))), [], list(completed)))
 
     def _projected(self, node: Node, leaves: list[Any]) -> tuple[BufferId, ...]:
         source: Any = node.args[0]
