@@ -175,6 +175,12 @@ def inductor_export_file() -> Path:
 
 
 @pytest.fixture
+def hlo_file() -> Path:
+    """An HLO module with a loop in a loop, as XLA's compiler is given it."""
+    return Path(__file__).parents[1] / "frameworks" / "xla" / "modules" / "nested.before.hlo"
+
+
+@pytest.fixture
 def interfaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module in the working directory that makes a GraphInterface; returns its name."""
     (tmp_path / "small_interfaces.py").write_text(

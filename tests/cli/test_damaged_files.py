@@ -20,6 +20,7 @@ READERS = {
     "CSV": ("b.csv", 100),
     "ONNX": ("m.onnx", 100),
     "export": ("e.json", 100),
+    "HLO": ("m.hlo", 100),
     "pt2": ("m.pt2", 20),
 }
 """What a reader reads, and how many damaged ones it gets here."""
@@ -51,6 +52,8 @@ class _Bench:
                     (folder / name).write_bytes(request.getfixturevalue("onnx_file").read_bytes())
                 case "export":
                     (folder / name).write_bytes(request.getfixturevalue("inductor_export_file").read_bytes())
+                case "HLO":
+                    (folder / name).write_bytes(request.getfixturevalue("hlo_file").read_bytes())
                 case "pt2":
                     (folder / name).write_bytes(request.getfixturevalue("exported_file").read_bytes())
                 case _:

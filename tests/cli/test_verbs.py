@@ -40,7 +40,16 @@ def result_of(done: Finished) -> dict[str, Any]:
 
 
 @pytest.fixture(
-    params=["graph file", "ONNX file", "NetDef", "Inductor export", "GraphInterface", "exported program", "callable"]
+    params=[
+        "graph file",
+        "ONNX file",
+        "NetDef",
+        "Inductor export",
+        "HLO module",
+        "GraphInterface",
+        "exported program",
+        "callable",
+    ]
 )
 def model(request: pytest.FixtureRequest) -> list[object]:
     """A MODEL of every kind, with the options it needs."""
@@ -53,6 +62,8 @@ def model(request: pytest.FixtureRequest) -> list[object]:
             return [request.getfixturevalue("netdef_file")]
         case "Inductor export":
             return [request.getfixturevalue("inductor_export_file")]
+        case "HLO module":
+            return [request.getfixturevalue("hlo_file")]
         case "GraphInterface":
             return [f"{request.getfixturevalue('interfaces')}:interface"]
         case "exported program":

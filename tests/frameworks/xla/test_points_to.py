@@ -55,7 +55,7 @@ def test_only_tuples_run_there_and_take_a_pointer_for_each_element() -> None:
     graph = read_text(NESTED_TUPLES).graph
     assert list(graph.op_names) == ["pair", "out"]
     sizes = dict(zip(graph.buffer_names, graph.sizes.tolist(), strict=True))
-    assert (sizes["pair"], sizes["out"], sizes["b"], sizes["b{1}"], sizes["b{1,1}"]) == (16, 24, 16, 16, 20)
+    assert (sizes["pair"], sizes["out"], sizes["b"], sizes["b[1]"], sizes["b[1,1]"]) == (16, 24, 16, 16, 20)
 
 
 LOOP = """

@@ -138,7 +138,7 @@ class ComputationReader:
             if lifetime.exists_at_start:
                 existing.add(storage)
             self._buffers[storage] = builder.add_buffer(
-                definer.name + (f"{{{','.join(map(str, index))}}}" if index else ""),
+                definer.name + (f"[{','.join(map(str, index))}]" if index else ""),
                 own_bytes(logical.shape, self._pointer_bytes),
                 lifetime,
                 space=spaces.index(memory_space(logical.shape)),
