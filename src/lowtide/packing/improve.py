@@ -20,6 +20,8 @@ _JOINED_LOOKS = 4
 """The search over joined blocks gets so many times that: it settles the most, and early."""
 _SHARES = {"exact-search": (3, 10), "second-exact-search": (6, 4), "joined-blocks": (2, 4)}
 """The part of all work that a search gets is one in so many, and of that a try at the goal; other heights get half."""
+_SHARE_FIRST = 10
+"""Of the penalty loop's work, one part in so many comes before the larger looks."""
 _NEAR = 50
 """A part is nearly done when what it has above the goal is at most the goal's part of one in so many."""
 
@@ -47,18 +49,19 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
     """Lower `state` in place until its height is at most `goal`, or its bound, or the work is used up.
 
     Yields after every step, so that the caller can take what was found. The searches try the goal by turns, with more
-    and more work, then the penalty loop does. Then they go on: with `only_goal` at the goal, else one after the other
+    and more work, and the penalty loop after the first look and after the last. Then they go on: with `only_goal` at the goal, else one after the other
     at heights between what is refuted and what is found. What one finds or proves the others start from, and the limit
     of work is one for all. A part with too many items for them gets that work for its penalty loop instead, where it is
     nearly done.
     """
     searches = _searches(state, effort)
-    steps: list[Callable[[], object]] = [
-        partial(search.look, goal, search.looks[k])
+    looks: list[list[Callable[[], object]]] = [
+        [partial(search.look, goal, search.looks[k]) for search in searches if work < search.tries]
         for k, work in enumerate(_LOOKS)
-        for search in searches
-        if work < search.tries
     ]
+    # What the penalty loop settles it mostly settles soon, long before a large look in vain would end.
+    steps = [*looks[0], lambda: _penalty_loop(state, goal, effort.priority_work // _SHARE_FIRST, joined=False)]
+    steps += [look_once for more in looks[1:] for look_once in more]
     steps += [partial(search.attempt, goal, search.tries) for search in searches]
     if state.items.plain:
         steps.append(lambda: _penalty_loop(state, goal, effort.priority_work, joined=True))

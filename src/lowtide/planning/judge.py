@@ -56,7 +56,8 @@ def _verdict(draft: Draft) -> tuple[Status, str | None]:
             continue
         if most < 0:
             reason = (
-                f"persistent buffers alone need {persistent[space]} bytes in {space}, {-most} more than {by} allows"
+                f"persistent buffers alone need {persistent[space]} bytes in {space}, {-most} more than {by} allows; "
+                f"beside them the best plan found needs {peak[space]}"
             )
             return "infeasible", reason
         if bound.peak_bytes > most:

@@ -32,7 +32,7 @@ def trade(draft: Draft, report: Report) -> Draft:
     graph = draft.graph
     draft.keep_so_far(draft.plan)
     most = draft.budget.allowed[graph.spaces[0].name] or 0
-    base, result = _cheapest(draft, most, report)
+    base, result = _cheapest(draft, max(most, 0), report)
     bounds, searched_peak = _bounds(draft.problem, result)
     judged = replace(
         draft,
@@ -44,7 +44,10 @@ def trade(draft: Draft, report: Report) -> Draft:
         proof=None,
         status=_status(result, bounds[0].peak_bytes > most, draft.settings.chooses_order),
     )
-    judged = replace(judged, shortfall=_shortfall(judged, result))
+    if most < 0:  # where persistent buffers alone are too large, that is why
+        judged = replace(judged, status=None)
+    else:
+        judged = replace(judged, shortfall=_shortfall(judged, result))
     plan = replace(result.plan, peak_bytes=simulate(graph, result.plan).peak_bytes)
     return replace(judged.taking(plan), extra_cost=result.extra_cost) if draft.is_beaten_by(plan) else judged
 
@@ -104,6 +107,8 @@ def _shortfall(draft: Draft, result: RecomputeResult) -> str | None:
     least = int(shown[0].at_least)
     if result.floor.peak_bytes == least:
         return f"{result.shortfall} ({shown[0].sentence})"
+    if result.floor.peak_bytes > most:
+        return f"{result.shortfall}; every plan needs at least {least} ({shown[0].sentence})"
     return (
         f"every plan needs at least {least} bytes in {space}, {least - most} more than the budget of {most} "
         f"({shown[0].sentence})"

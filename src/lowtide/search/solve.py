@@ -21,6 +21,8 @@ from lowtide.search.uncross import uncross
 _FIRST_SHARE = 50_000_000
 _GROWTH = 4
 _LEAST_FOR_A_LOG = 200_000_000
+_OPS_FOR_A_LOG = 1_000
+"""Beyond so many ops, the least work gets less: each deduction also takes time that no arc counts."""
 _LOG_TO_SEARCH = 8
 """How much more work than the search itself the log of what it refuted may take."""
 _SEEDS_UNCROSSED = 3
@@ -171,7 +173,8 @@ class _Search:
             if space is not None:
                 self.progress("writing down why no order needs less")
                 below = self.bounds[space].peak_bytes - 1
-                most = min(self.effort.fit_work // 2, max(_LEAST_FOR_A_LOG, _LOG_TO_SEARCH * self.work))
+                least = _LEAST_FOR_A_LOG // max(1, self.problem.graph.n_ops // _OPS_FOR_A_LOG)
+                most = min(self.effort.fit_work // 2, max(least, _LOG_TO_SEARCH * self.work))
                 log = find_refutation(self.problem, self.order, space, below, most)
                 self.refuted[number] = replace(self.refuted[number], log=log)
 

@@ -29,7 +29,7 @@ BINARY, TEXT = (".pb",), (".pbtxt", ".prototxt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedGraph:
     """A graph, what its source says is fed and wanted, and how a changed one goes back."""
 
     graph: GraphDef
@@ -54,7 +54,7 @@ class Loaded:
         return [to_text(graph.SerializeToString(), self.where)]
 
 
-def load_graph(source: GraphSource, signature: str | None = None) -> Loaded:
+def load_graph(source: GraphSource, signature: str | None = None) -> LoadedGraph:
     """Return the graph of a source; what is read from a file is mapped, not copied.
 
     `signature` names what a SavedModel or MetaGraphDef shall compute. Raises MalformedInputError for a broken file,
@@ -68,11 +68,11 @@ def load_graph(source: GraphSource, signature: str | None = None) -> Loaded:
     return _of_object(source, signature)
 
 
-def _of_object(source: Any, signature: str | None) -> Loaded:
+def _of_object(source: Any, signature: str | None) -> LoadedGraph:
     kind = cast("type[Any]", type(source))
     if hasattr(source, "structured_outputs") and hasattr(source, "graph"):  # a ConcreteFunction
         graph = source.graph
-        return Loaded(
+        return LoadedGraph(
             graph=_parse(graph.as_graph_def(add_shapes=True).SerializeToString(), f"function {source.name!r}"),
             where="the function",
             feeds=[tensor.name for tensor in graph.inputs],
@@ -96,7 +96,7 @@ def _of_object(source: Any, signature: str | None) -> Loaded:
         return made
 
     loaded = _READ_AS[kind.__name__](source.SerializeToString(), "the graph", signature)
-    return Loaded(
+    return LoadedGraph(
         graph=loaded.graph,
         where=loaded.where,
         feeds=loaded.feeds,
@@ -113,29 +113,29 @@ def _message(graph: GraphDef) -> Any:
     return graph_message(graph)
 
 
-def _of_content(content: Content, where: str, signature: str | None) -> Loaded:
+def _of_content(content: Content, where: str, signature: str | None) -> LoadedGraph:
     if is_text_graph(bytes(content[:_HEAD])):
         return _text(content, where, signature)
     return _READ_AS[kind_of_graph(bytes(content[:_HEAD])) or "GraphDef"](content, where, signature)
 
 
-def _graph_def(content: Content, where: str, signature: str | None) -> Loaded:
+def _graph_def(content: Content, where: str, signature: str | None) -> LoadedGraph:
     if signature is not None:
         raise UsageError(f"{where} is a GraphDef, which has no signatures; leave out {signature!r}")
     return _plain(_parse(content, where), where, lambda graph: graph)
 
 
-def _text(content: Content, where: str, signature: str | None) -> Loaded:
+def _text(content: Content, where: str, signature: str | None) -> LoadedGraph:
     """Read a GraphDef in text format; what is not changed is written as it was."""
     return replace(_graph_def(from_text(content, where), where, signature), text=content)
 
 
-def _meta_graph(content: Content, where: str, signature: str | None) -> Loaded:
+def _meta_graph(content: Content, where: str, signature: str | None) -> LoadedGraph:
     meta = _checked(lambda: read_meta_graph(content), where)
     return _of_meta_graph(meta, where, signature, meta.pieces_with)
 
 
-def _saved_model(content: Content, where: str, signature: str | None) -> Loaded:
+def _saved_model(content: Content, where: str, signature: str | None) -> LoadedGraph:
     metas = _checked(lambda: meta_graphs_of(content), where)
     if not metas:
         raise InputError(f"{where}: the SavedModel holds no graph, so that there is nothing to plan")
@@ -149,14 +149,14 @@ def _saved_model(content: Content, where: str, signature: str | None) -> Loaded:
 
 def _of_meta_graph(
     meta: MetaGraph, where: str, signature: str | None, pieces: Callable[[GraphDef], list[Content]]
-) -> Loaded:
+) -> LoadedGraph:
     name = signature
     if name is None and DEFAULT_SIGNATURE in meta.signatures:
         name = DEFAULT_SIGNATURE
     if name is not None and name not in meta.signatures:
         raise UsageError(f"{where} has no signature {name!r}; it has {_listed(meta.signatures)}")
     chosen = None if name is None else meta.signatures[name]
-    return Loaded(
+    return LoadedGraph(
         graph=meta.graph,
         where=where,
         feeds=() if chosen is None else sorted(chosen.inputs.values()),
@@ -170,9 +170,9 @@ def _listed(names: Mapping[str, object]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
-def _plain(graph: GraphDef, where: str, object_of: Callable[[GraphDef], Any]) -> Loaded:
+def _plain(graph: GraphDef, where: str, object_of: Callable[[GraphDef], Any]) -> LoadedGraph:
     endings = (*BINARY, *TEXT)
-    return Loaded(graph=graph, where=where, file_endings=endings, pieces_of=GraphDef.pieces, object_of=object_of)
+    return LoadedGraph(graph=graph, where=where, file_endings=endings, pieces_of=GraphDef.pieces, object_of=object_of)
 
 
 def _parse(content: Content, where: str) -> GraphDef:
@@ -198,7 +198,7 @@ def _mapped(path: Path) -> Content:
 
 
 _HEAD = 2**16
-_READ_AS: dict[str, Callable[[Content, str, str | None], Loaded]] = {
+_READ_AS: dict[str, Callable[[Content, str, str | None], LoadedGraph]] = {
     "GraphDef": _graph_def,
     "MetaGraphDef": _meta_graph,
     "SavedModel": _saved_model,

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from lowtide.errors import UsageError
 from lowtide.frameworks.torch.compile.options import Options
@@ -52,3 +53,16 @@ def test_nothing_goes_to_the_host_unasked() -> None:
 def test_a_host_that_makes_no_sense_is_refused(given: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Options.parse(given)
+
+
+@pytest.mark.parametrize("compiler", ["eager", "inductor"])
+def test_a_budget_below_the_parameters_is_one_warning_with_the_least_found_and_the_program_runs(compiler: str) -> None:
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.GELU()) for _ in range(3)))
+    batch = torch.ones(4, 8)
+    torch.compiler.reset()
+    compiled = torch.compile(model, backend="lowtide", options={"budget": "16 B", "compiler": compiler})
+    with pytest.warns(UserWarning, match=r"persistent buffers alone need .* the best plan found needs \d+") as warned:
+        loss = compiled(batch).sum()
+        loss.backward()
+    assert len(warned) == 1
+    assert torch.allclose(loss, model(batch).sum())

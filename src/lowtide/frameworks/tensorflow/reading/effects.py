@@ -19,7 +19,7 @@ _SUMS = frozenset({"AccumulateNV2", "AddN"})
 
 
 @dataclass(frozen=True, slots=True)
-class Effects:
+class NodeEffects:
     """Inputs and outputs by number."""
 
     mutated: Sequence[int] = ()
@@ -30,7 +30,7 @@ class Effects:
     """Whether it must neither run twice nor change places with its like: it has state, or is unknown."""
 
 
-_NONE = Effects()
+_NONE = NodeEffects()
 
 
 def is_source(node: NodeDef) -> bool:
@@ -43,11 +43,11 @@ def is_view(node: NodeDef) -> bool:
     return node.op in VIEWS
 
 
-def effects_of(node: NodeDef, *, calls: bool) -> Effects:
+def effects_of(node: NodeDef, *, calls: bool) -> NodeEffects:
     """Return the effects of a node that is neither source nor view."""
     spec = spec_of(node.op)
     if spec is None:
-        return Effects(is_fixed=True)
+        return NodeEffects(is_fixed=True)
     if not spec.is_stateful and not any(each.is_reference or each.kind == str(RESOURCE) for each in spec.inputs):
         return _NONE
     types = spec.input_types(node)
@@ -59,7 +59,7 @@ def effects_of(node: NodeDef, *, calls: bool) -> Effects:
     references = [place for place, (_, is_reference) in enumerate(types) if is_reference]
     handed_on = [(references[0], 0)] if references and any(each.is_reference for each in spec.outputs) else []
     only_variables = bool(mutated) and not calls and _touches_only_what_it_names(node.op)
-    return Effects(mutated, handed_on, calls or not (only_variables or node.op in READS_OF_RESOURCES))
+    return NodeEffects(mutated, handed_on, calls or not (only_variables or node.op in READS_OF_RESOURCES))
 
 
 def may_write_over(node: NodeDef, n_inputs: int) -> range:
