@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-HEAVY = ("torch", "onnx", "onnxruntime", "transformers", "highspy", "numpy", "click", "rich", "msgspec")
+HEAVY = ("torch", "jax", "onnx", "onnxruntime", "transformers", "highspy", "numpy", "click", "rich", "msgspec")
 
 
 def _loaded_after(code: str) -> list[str]:

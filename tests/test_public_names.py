@@ -53,6 +53,7 @@ FRAMEWORK_NAMES = {
         "write_net",
     ],
     "inductor_export": ["Export", "InductorExportModel", "apply", "load_export", "read", "save"],
+    "jax": ["FittedFunction", "JaxModel", "apply", "fit", "measure", "read"],
     "mesh_tensorflow": [
         "GraphInterface",
         "MeshTensorflowModel",
@@ -115,6 +116,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
         "lowtide.planning.minimize",
         "lowtide.torch",
         "lowtide.onnx",
+        "lowtide.jax",
         "lowtide.caffe2",
         "lowtide.inductor_export",
         "lowtide.mesh_tensorflow",

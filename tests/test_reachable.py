@@ -13,13 +13,13 @@ PUBLIC = (
     "lowtide.caffe2",
     "lowtide.caffe2.memonger",
     "lowtide.inductor_export",
+    "lowtide.jax",
     "lowtide.mesh_tensorflow",
     "lowtide.onnx",
     "lowtide.torch",
 )
 """What people import or run, beside the scripts and entry points of pyproject.toml."""
 WAITING = {
-    "lowtide.checkpointing": "plans by hand-made rules, for the TensorFlow framework to come and to compare with",
     "lowtide.grappler": "the rules of TensorFlow's memory optimizer, for the TensorFlow framework to come",
     "lowtide.rewrite": "sums as accumulations, for the TensorFlow framework to come",
 }

@@ -1,0 +1,40 @@
+"""Everything of JAX that is untyped or private to it: a new JAX is ported here."""
+
+from typing import Any
+
+import jax
+from jax._src import source_info_util
+
+_jax: Any = jax
+jit: Any = _jax.jit
+make_jaxpr: Any = _jax.make_jaxpr
+live_arrays: Any = _jax.live_arrays
+tree: Any = _jax.tree
+typeof: Any = _jax.typeof
+numpy: Any = _jax.numpy
+lax: Any = _jax.lax
+random: Any = _jax.random
+custom_vjp: Any = _jax.custom_vjp
+vjp: Any = _jax.vjp
+ShapeDtypeStruct: Any = _jax.ShapeDtypeStruct
+
+
+def is_random_key(dtype: Any) -> bool:
+    """Return whether elements of this type are typed random keys."""
+    return bool(numpy.issubdtype(dtype, _jax.dtypes.prng_key))
+
+
+def is_floating(dtype: Any) -> bool:
+    """Return whether elements of this type are real floating-point numbers, of any width."""
+    return bool(numpy.issubdtype(dtype, numpy.floating))
+
+
+def is_unspecified(sharding: Any) -> bool:
+    """Return whether a sharding is JAX's word for none asked."""
+    return type(sharding).__name__ == "UnspecifiedValue"
+
+
+def user_frame(eqn: Any) -> tuple[str, int, str] | None:
+    """Return file, line and function of the user's code that an equation was traced in; None where JAX kept none."""
+    frame: Any = source_info_util.user_frame(eqn.source_info.traceback)
+    return None if frame is None else (frame.file_name, frame.start_line, frame.function_name)

@@ -1,0 +1,26 @@
+"""The public JAX names: `fit`, `read`, `apply`, `measure` and what goes with them."""
+
+from typing import Any
+
+from lowtide.frameworks.jax.fitting.fit import FittedFunction, fit
+from lowtide.frameworks.jax.model import JaxModel
+from lowtide.frameworks.model import Measurement
+from lowtide.graph import Graph
+from lowtide.plan import Plan
+
+__all__ = ["FittedFunction", "JaxModel", "apply", "fit", "measure", "read"]
+
+
+def read(program: Any) -> Graph:
+    """Read a tuple (function, example arguments) or a ClosedJaxpr into a graph; see `JaxModel`."""
+    return JaxModel(program).graph
+
+
+def apply(plan: Plan, program: Any) -> Any:
+    """Return a function of the same signature that follows a plan; see `JaxModel.apply`."""
+    return JaxModel(program).apply(plan)
+
+
+def measure(plan: Plan, program: Any) -> Measurement:
+    """Run a function kernel by kernel, as it stands and under a plan; see `JaxModel.measure`."""
+    return JaxModel(program).measure(plan)
