@@ -3,7 +3,9 @@
 from typing import Any
 
 import jax
+from jax import custom_derivatives
 from jax._src import source_info_util
+from jax.extend import core as extend_core
 
 _jax: Any = jax
 jit: Any = _jax.jit
@@ -13,10 +15,21 @@ tree: Any = _jax.tree
 typeof: Any = _jax.typeof
 numpy: Any = _jax.numpy
 lax: Any = _jax.lax
+shard_map: Any = _jax.shard_map
+jaxpr_as_fun: Any = extend_core.jaxpr_as_fun
 random: Any = _jax.random
 custom_vjp: Any = _jax.custom_vjp
 vjp: Any = _jax.vjp
 ShapeDtypeStruct: Any = _jax.ShapeDtypeStruct
+
+
+Partial: Any = _jax.tree_util.Partial
+SymbolicZero: Any = custom_derivatives.SymbolicZero
+
+
+def instantiated(zero: Any) -> Any:
+    """Return the zeros that a symbolic zero stands for."""
+    return numpy.zeros(zero.shape, zero.dtype)
 
 
 def is_random_key(dtype: Any) -> bool:
@@ -32,6 +45,11 @@ def is_floating(dtype: Any) -> bool:
 def is_unspecified(sharding: Any) -> bool:
     """Return whether a sharding is JAX's word for none asked."""
     return type(sharding).__name__ == "UnspecifiedValue"
+
+
+def varying_axes(value: Any) -> frozenset[Any]:
+    """Return the axes of a mesh that a value differs along, as far as JAX keeps track of that."""
+    return frozenset(getattr(getattr(typeof(value), "mat", None), "varying", ()))
 
 
 def user_frame(eqn: Any) -> tuple[str, int, str] | None:

@@ -6,6 +6,7 @@ from typing import Any
 from lowtide.frameworks.jax.emit.kernel import results_of, run_kernel
 from lowtide.frameworks.jax.emit.ties import can_anchor, tie
 from lowtide.frameworks.jax.flat.program import FlatProgram, Value
+from lowtide.frameworks.jax.internals import varying_axes
 from lowtide.frameworks.jax.reading.read import JaxTranslation
 from lowtide.frameworks.jax.reading.sizes import bytes_of
 from lowtide.frameworks.jax.reading.stored import Kernel, fusion_kind
@@ -50,12 +51,16 @@ def run_plan(translation: JaxTranslation, runs: Sequence[OpId], arguments: Seque
 def _tied(program: FlatProgram, kernel: Kernel, held: Mapping[Value, Any], anchors: Sequence[Any]) -> dict[Value, Any]:
     """Return the contents of one value that a kernel reads, tied: the one that takes fewest bytes to copy.
 
-    What is fused into the kernel is not copied at all.
+    What is fused into the kernel is not copied at all. A value that is the same along an axis of a mesh waits for such
+    anchors only.
     """
-    if not kernel.reads or not anchors:
-        return {}
-    value = min(kernel.reads, key=lambda each: bytes_of(program.types[each]) if each in kernel.direct else 0)
-    return {value: tie(held[value], anchors)}
+    copied = {each: bytes_of(program.types[each]) if each in kernel.direct else 0 for each in kernel.reads}
+    for value in sorted(kernel.reads, key=copied.__getitem__):
+        axes = varying_axes(held[value])
+        alike = [anchor for anchor in anchors if varying_axes(anchor) <= axes]
+        if alike:
+            return {value: tie(held[value], alike)}
+    return {}
 
 
 def _is_whole(program: FlatProgram, kernel: Kernel) -> bool:

@@ -1,17 +1,15 @@
 """One way to run a function, compiled: what XLA says it needs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jax import default_backend
 
 from lowtide.errors import UnsupportedError
+from lowtide.frameworks.jax.flat.mesh import Flat
 from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.frameworks.jax.internals import jit
-
-Flat = Callable[..., Sequence[Any]]
-"""A function of the leaves of the arguments that returns the leaves of the results."""
 
 _CPU_SCHEDULER = "xla_cpu_scheduler_type"
 LEAST_MEMORY: Mapping[str, str] = {_CPU_SCHEDULER: "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}

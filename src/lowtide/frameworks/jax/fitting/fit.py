@@ -7,15 +7,15 @@ from typing import Any
 
 from jax.core import Tracer
 
-from lowtide.effort import EffortName
+from lowtide.effort import EffortName, check_effort
 from lowtide.frameworks.jax.fitting.compiled import CompiledFigures
+from lowtide.frameworks.jax.fitting.losses import FittedLoss, is_loss, wanted_leaves
 from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch, Tried
 from lowtide.frameworks.jax.flat.traced import TracedFunction, struct_of, trace
 from lowtide.frameworks.jax.internals import tree
 from lowtide.graph import GraphBuilder, Lifetime
 from lowtide.planning.budget import parse_budget
 from lowtide.planning.result import Result
-from lowtide.planning.settings import PlanSettings
 from lowtide.techniques import Techniques, checked_techniques
 from lowtide.units import format_bytes
 
@@ -30,7 +30,8 @@ def fit(
     example_kwargs: Mapping[str, Any] | None = None,
     allow: Iterable[str] = _ALLOWED,
     transient: bool = False,
-    effort: EffortName = PlanSettings.effort,
+    effort: EffortName = "fast",
+    argnums: int | Sequence[int] | None = None,
 ) -> "FittedFunction":
     """Return a function of the same signature and values whose compiled form needs no more than a budget.
 
@@ -42,9 +43,17 @@ def fit(
     Values dropped by a plan are computed again from values that XLA can only have after the steps before, so that its
     compiler keeps the recomputation. What counts is what XLA says of the compiled result; where no candidate fits, the
     one that needs least is returned, `fits` is False and `shortfall` says what was reached. Calls with other shapes
-    are fitted anew. Raises UsageError for a bad call and for a function that cannot be traced.
+    are fitted anew.
+
+    A function whose only result is one floating-point number is taken for a loss that is differentiated later: the
+    budget is for its value and the gradients of the arguments `argnums`, by default the first, and `jax.grad` of what
+    is returned follows the plan. `argnums` makes any function such a one, `()` none.
+
+    Raises UsageError for a bad call and for a function that cannot be traced.
     """
-    settings = _Settings(budget, transient, checked_techniques(allow), effort)
+    check_effort(effort)
+    chosen = (argnums,) if isinstance(argnums, int) else None if argnums is None else tuple(argnums)
+    settings = _Settings(budget, transient, checked_techniques(allow), effort, chosen)
     return FittedFunction(function, settings, trace(function, example_args, example_kwargs))
 
 
@@ -54,6 +63,11 @@ class _Settings:
     transient: bool
     techniques: Techniques
     effort: EffortName
+    argnums: tuple[int, ...] | None
+
+    def differentiated(self, traced: TracedFunction) -> tuple[int, ...]:
+        """Return the arguments that the function is differentiated by later; none where it is not."""
+        return ((0,) if is_loss(traced) else ()) if self.argnums is None else self.argnums
 
     def fitted(self, traced: TracedFunction) -> FitFound:
         search = FitSearch(traced, self.techniques, self.effort)
@@ -81,29 +95,31 @@ class FittedFunction:
         self._function = function
         self._settings = settings
         self._traced = traced
-        self._found: dict[Any, tuple[TracedFunction, FitFound]] = {}
-        self.found = settings.fitted(traced)
+        self._fitted: dict[Any, _Fitted] = {}
+        self.found = self._fit(_signature(traced.in_tree, traced.structs), traced).found
         """What the search found for the example arguments."""
-        self._found[_signature(traced.in_tree, traced.structs)] = traced, self.found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the original returns."""
         leaves, structure = tree.flatten((args, kwargs))
-        traced, found = self._fitted(structure, leaves)
-        if any(isinstance(leaf, Tracer) for leaf in leaves):
-            results = found.best.flat(*leaves)
-        else:
-            results = found.best.executable(*leaves)
-        return tree.unflatten(traced.out_tree, results)
-
-    def _fitted(self, structure: Any, leaves: Sequence[Any]) -> tuple[TracedFunction, FitFound]:
         structs = [struct_of(leaf) for leaf in leaves]
         signature = _signature(structure, structs)
-        if signature not in self._found:
-            args, kwargs = tree.unflatten(structure, structs)
-            traced = trace(self._function, args, kwargs)
-            self._found[signature] = traced, self._settings.fitted(traced)
-        return self._found[signature]
+        fitted = self._fitted.get(signature)
+        if fitted is None:
+            examples, named = tree.unflatten(structure, structs)
+            fitted = self._fit(signature, trace(self._function, examples, named))
+        return tree.unflatten(fitted.traced.out_tree, fitted.run(leaves))
+
+    def _fit(self, signature: Any, traced: TracedFunction) -> "_Fitted":
+        argnums = self._settings.differentiated(traced)
+        if argnums:
+            loss = FittedLoss(traced, self._settings.fitted)
+            fitted = _Fitted(traced, loss.found(wanted_leaves(traced, argnums)), loss)
+        else:
+            found = self._settings.fitted(traced)
+            fitted = _Fitted(traced, found, lambda leaves: _run_found(found, leaves))
+        self._fitted[signature] = fitted
+        return fitted
 
     @property
     def fits(self) -> bool:
@@ -169,6 +185,21 @@ class FittedFunction:
         if self.shortfall is not None:
             lines.append(f"  shortfall        {self.shortfall}")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """What was found for arguments of one structure and shape."""
+
+    traced: TracedFunction
+    found: FitFound
+    run: Callable[[Sequence[Any]], Sequence[Any]]
+
+
+def _run_found(found: FitFound, leaves: Sequence[Any]) -> Sequence[Any]:
+    """Run a compiled candidate, or take part in the transformation that traces this call."""
+    traced = any(isinstance(leaf, Tracer) for leaf in leaves)
+    return found.best.flat(*leaves) if traced else found.best.executable(*leaves)
 
 
 def _signature(structure: Any, structs: Iterable[Any]) -> Any:

@@ -1,18 +1,16 @@
 """The search for a function within a budget: plans under the model, judged by what XLA says once they are compiled."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 from lowtide.analysis import simulate
 from lowtide.checkpointing import segment_plan
 from lowtide.effort import EffortName
-from lowtide.frameworks.jax.emit.emit import run_plan
-from lowtide.frameworks.jax.fitting.compiled import CompiledCandidate, CompiledFigures, Flat, compile_flat, schedulers
-from lowtide.frameworks.jax.flat.flatten import flatten
-from lowtide.frameworks.jax.flat.program import FlatProgram
-from lowtide.frameworks.jax.flat.run import run_program
+from lowtide.frameworks.jax.fitting.compiled import CompiledCandidate, CompiledFigures, compile_flat, schedulers
+from lowtide.frameworks.jax.fitting.variants import Variant, variants
 from lowtide.frameworks.jax.flat.traced import TracedFunction
-from lowtide.frameworks.jax.reading.read import JaxTranslation, read_program
 from lowtide.index_spaces import OpId
 from lowtide.plan import Plan
 from lowtide.planning.minimize import minimize
@@ -60,71 +58,93 @@ class FitSearch:
         self._traced = traced
         self._techniques = techniques
         self._effort: EffortName = effort
-        self._program = flatten(traced.jaxpr, traced.name, traced.donated)
+        self._variants = list(variants(traced) if "recompute" in techniques else islice(variants(traced), 1))
+        self._compiled: dict[Any, CompiledCandidate] = {}
         self._tried: list[Tried] = []
-        self.untouched = self._compiled("as it stands", _unplanned(self._program), 0)
+        self.untouched = self._compile(self._variants[0], _Candidate(), 0)
 
     def fit(self, target: int) -> FitFound:
         """Return the first candidate within a target of temp bytes, else the one that needs least.
 
-        First the function as it stands, under each of XLA's schedulers; then plans op by op; then plans by segments.
+        First the function as it stands, under each of XLA's schedulers; then plans op by op; then the same with its
+        scans in chunks; then plans by segments.
         """
-        best, predicted, result = self.untouched, None, None
-        for name, flat, peak, planned in self._candidates(target):
-            for scheduler in range(1 if peak is None else 0, len(schedulers())):
+        self._tried = self._tried[:1]
+        best, chosen = self.untouched, _Candidate()
+        for variant, candidate in self._candidates(target):
+            for scheduler in reversed(range(len(schedulers()))):
                 if best.figures.temp_bytes <= target:
                     break
-                each = self._compiled(name, flat, scheduler, peak)
+                each = self._compile(variant, candidate, scheduler)
                 if each.figures.temp_bytes < best.figures.temp_bytes:
-                    best, predicted, result = each, peak, planned
+                    best, chosen = each, candidate
         return FitFound(
             best=best,
-            predicted_bytes=predicted,
-            result=result,
+            predicted_bytes=chosen.predicted_bytes,
+            result=chosen.result,
             untouched=self.untouched.figures,
             target_bytes=target,
             tried=tuple(self._tried),
         )
 
-    def _candidates(self, target: int) -> Iterator[tuple[str, Flat, int | None, Result | None]]:
-        yield "as it stands", _unplanned(self._program), None, None
-        if "recompute" not in self._techniques:
-            return
-        translation = read_program(self._program, "temporaries")
-        baseline = _only(simulate(translation.graph, Plan.baseline(translation.graph)).peak_bytes)
-        limit = max(target, target * baseline // max(1, self.untouched.figures.temp_bytes))
+    def _candidates(self, target: int) -> Iterator[tuple[Variant, "_Candidate"]]:
+        """Iterate variants and how to run them; what XLA said of the last one tells how much less to plan for."""
+        last = self._variants[-1]
+        for variant in self._variants:
+            yield variant, _Candidate(predicted_bytes=None if variant is self._variants[0] else _peak(variant))
+            if "recompute" in self._techniques:
+                yield from ((variant, candidate) for candidate in self._planned(variant, target, variant is last))
+        for segments in _SEGMENTS if "recompute" in self._techniques else ():
+            graph = last.translation.graph
+            plan = segment_plan(graph, n_segments=segments)
+            peak = _only(simulate(graph, plan).peak_bytes)
+            yield last, _Candidate(f"in {segments} segments", tuple(plan.order().tolist()), peak)
+
+    def _planned(self, variant: Variant, target: int, is_last: bool) -> Iterator["_Candidate"]:
+        """Iterate plans for less and less; where the model knows of none, only the last variant's best is tried."""
+        graph = variant.translation.graph
+        limit = max(target, target * _peak(variant) // max(1, self._tried[-1].temp_bytes))
         for _ in range(MOST_ROUNDS):
-            planned = minimize(
-                translation.graph, budget=limit, transient=True, allow=self._techniques, effort=self._effort
-            )
-            runs: list[OpId] = planned.plan.order().tolist()
-            peak = _only(planned.peak_bytes)
-            yield "planned", _following(translation, runs), peak, planned
+            planned = minimize(graph, budget=limit, transient=True, allow=self._techniques, effort=self._effort)
+            if planned.shortfall is not None and not is_last:
+                return
+            yield _Candidate("planned", tuple(planned.plan.order().tolist()), _only(planned.peak_bytes), planned)
             least = min(each.temp_bytes for each in self._tried[-len(schedulers()) :])
-            if planned.shortfall is not None or limit <= 0:
-                break
             limit = min(limit - max(least - target, limit // 50), limit - 1)
-            if limit <= 0:
-                break
-        for segments in _SEGMENTS:
-            plan = segment_plan(translation.graph, n_segments=segments)
-            peak = _only(simulate(translation.graph, plan).peak_bytes)
-            yield f"in {segments} segments", _following(translation, plan.order().tolist()), peak, None
+            if planned.shortfall is not None or limit <= 0:
+                return
 
-    def _compiled(self, name: str, flat: Flat, scheduler: int, predicted: int | None = None) -> CompiledCandidate:
+    def _compile(self, variant: Variant, candidate: "_Candidate", scheduler: int) -> CompiledCandidate:
+        """Compile a candidate, or take it from where it was before; it counts as tried either way."""
         options = schedulers()[scheduler]
-        full = f"{name}, scheduled for least memory" if options else name
-        candidate = compile_flat(full, flat, self._traced, options)
-        self._tried.append(Tried(name=full, predicted_bytes=predicted, temp_bytes=candidate.figures.temp_bytes))
-        return candidate
+        parts = [variant.name, *filter(None, [candidate.name]), *(["scheduled for least memory"] if options else [])]
+        key = variant.name, candidate.runs, scheduler
+        if key not in self._compiled:
+            flat = variant.unplanned() if candidate.runs is None else variant.following(candidate.runs)
+            self._compiled[key] = compile_flat(", ".join(parts), flat, self._traced, options)
+        found = self._compiled[key]
+        tried = Tried(
+            name=", ".join(parts), predicted_bytes=candidate.predicted_bytes, temp_bytes=found.figures.temp_bytes
+        )
+        if tried not in self._tried:
+            self._tried.append(tried)
+        return found
 
 
-def _unplanned(program: FlatProgram) -> Flat:
-    return lambda *leaves: run_program(program, leaves)
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """How to run a variant: in program order, or by a sequence of runs."""
+
+    name: str = ""
+    runs: tuple[OpId, ...] | None = None
+    predicted_bytes: int | None = None
+    result: Result | None = None
 
 
-def _following(translation: JaxTranslation, runs: Sequence[OpId]) -> Flat:
-    return lambda *leaves: run_plan(translation, runs, leaves)
+def _peak(variant: Variant) -> int:
+    """Return the peak of a variant's temporaries under the model, in program order."""
+    graph = variant.translation.graph
+    return _only(simulate(graph, Plan.baseline(graph)).peak_bytes)
 
 
 def _only(figures: Mapping[str, int]) -> int:

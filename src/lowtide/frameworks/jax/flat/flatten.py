@@ -1,6 +1,7 @@
 """Jaxprs written out in line: calls that only group equations go, what is computed twice or never goes."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Literal
@@ -127,6 +128,12 @@ def _key(eqn: Any, inputs: Iterable[Atom]) -> Any:
 def _bits(literal: Any) -> Any:
     """Return a scalar so that equal bits compare equal: 0.0 and -0.0 differ, a NaN is itself."""
     return repr(literal)
+
+
+def only_results(program: FlatProgram, count: int) -> FlatProgram:
+    """Return a program with its first results only, and without what nobody reads then."""
+    outputs = program.outputs[:count]
+    return replace(program, outputs=outputs, equations=_needed(program.equations, outputs))
 
 
 def _needed(equations: Sequence[Equation], outputs: Sequence[Atom]) -> list[Equation]:

@@ -9,6 +9,16 @@ _CALLED_WHOLE = ("custom_jvp_call", "custom_vjp_call")
 """Calls whose equations XLA fuses as if they stood in line; small functions, taken for one kernel."""
 
 
+def kept_results(eqn: Any, body: ClosedJaxpr) -> int:
+    """Return how many results of a body, its first ones, are there until it ends.
+
+    A scan's state is; what it collects is written into the caller's stacks at once, and results of a branch into the
+    caller's own.
+    """
+    kind = eqn.primitive.name
+    return eqn.params["num_carry"] if kind == "scan" else 0 if kind == "cond" else len(body.jaxpr.outvars)
+
+
 def bodies_of(eqn: Any) -> Iterator[tuple[str, ClosedJaxpr]]:
     """Iterate the jaxprs that an equation runs, each with a label that is its own within the equation."""
     if eqn.primitive.name in _CALLED_WHOLE:

@@ -7,7 +7,7 @@ from typing import Literal
 from lowtide.costs import PLAIN_MACHINE
 from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.program import FlatProgram, Value
-from lowtide.frameworks.jax.reading.callees import bodies_of
+from lowtide.frameworks.jax.reading.callees import bodies_of, kept_results
 from lowtide.frameworks.jax.reading.sizes import bytes_of, flops_of
 from lowtide.frameworks.jax.reading.stored import Kernel, Kernels, fusion_kind, kernels_of
 from lowtide.graph import Graph, GraphBuilder, Lifetime
@@ -29,15 +29,16 @@ class JaxTranslation:
     """The buffer of every stored value."""
 
 
-def read_program(program: FlatProgram, counted: Counted = "everything") -> JaxTranslation:
+def read_program(program: FlatProgram, counted: Counted = "everything", kept: int | None = None) -> JaxTranslation:
     """Read a flat program into a graph of kernels.
 
     Inputs stay with the caller or, where they are donated, go after their last use; constants are persistent. With
-    "temporaries" what comes from the caller and what goes back to it is not in the peak.
+    "temporaries" what comes from the caller and what goes back to it is not in the peak. Only the first `kept` results
+    stay to the end, by default all.
     """
     kernels = kernels_of(program)
     builder = GraphBuilder(program.name)
-    returned = {kernels.base[atom] for atom in program.outputs if isinstance(atom, int)}
+    returned = {kernels.base[atom] for atom in program.outputs[:kept] if isinstance(atom, int)}
     buffers: dict[Value, BufferId] = {}
     for value in dict.fromkeys((*program.inputs, *program.constants)):
         persistent = value in program.constants or counted != "everything"
@@ -67,7 +68,8 @@ def _add_kernel(
     name = f"{equation.kind}.{number}"
     callees: list[str] = []
     for label, body in bodies_of(equation.origin):
-        callee = read_program(flatten(body, f"{name}.{label}"), "callee").graph
+        inner = flatten(body, f"{program.name}/{name}.{label}")
+        callee = read_program(inner, "callee", kept_results(equation.origin, body)).graph
         builder.add_subgraph(callee.name, callee)
         callees.append(callee.name)
     ordered = bool(equation.origin.effects)

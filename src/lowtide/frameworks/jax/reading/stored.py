@@ -1,6 +1,6 @@
 """Which values XLA stores: the others are computed within the kernels that read them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,9 +42,9 @@ class Kernels:
 def kernels_of(program: FlatProgram) -> Kernels:
     """Group the equations of a program into kernels. O(equations times what is fused).
 
-    A cheap elementwise equation is computed within each of its readers, an expensive one within its only reader; both
-    only where all readers can fuse it. Reductions fuse what they read. Everything else is a kernel of its own. Views
-    are neither stored nor computed.
+    An elementwise equation is computed within its only reader; within several if it is cheap and has one operand of its
+    size at most. Either only where all readers can fuse it. Reductions fuse what they read. Everything else is a kernel
+    of its own. Views are neither stored nor computed.
     """
     equations = program.equations
     users: dict[Value, list[int]] = {}
@@ -57,8 +57,8 @@ def kernels_of(program: FlatProgram) -> Kernels:
     for position, equation in enumerate(equations):
         if kinds[position] == "view" and equation.reads:
             base[equation.outputs[0]] = base[equation.reads[0]]
-    fused = _fused(equations, kinds, users, kept)
     makers = {value: position for position, equation in enumerate(equations) for value in equation.outputs}
+    fused = _fused(equations, kinds, users, kept, makers)
     is_stored = [True] * len(program.types)
     for position, equation in enumerate(equations):
         if fused[position] or kinds[position] == "view":
@@ -105,7 +105,11 @@ def called_jaxpr(eqn: Any) -> Any:
 
 
 def _fused(
-    equations: Sequence[Equation], kinds: Sequence[str], users: dict[Value, list[int]], kept: set[Value]
+    equations: Sequence[Equation],
+    kinds: Sequence[str],
+    users: Mapping[Value, list[int]],
+    kept: Set[Value],
+    makers: Mapping[Value, int],
 ) -> list[bool]:
     """Return, per equation, whether it is computed within its readers; views pass on what their readers can do."""
     fused = [False] * len(equations)
@@ -119,9 +123,24 @@ def _fused(
         if kind == "view":
             takes[position] = can
         else:
-            alone = kind == "cheap" or _readers(readers, kinds, equations, users) < 2
-            fused[position] = (can and alone) or _is_filled(equation)
+            alone = _readers(readers, kinds, equations, users) < 2
+            doubled = kind == "cheap" and _wide_operands(equation, equations, makers) < 2
+            fused[position] = (can and (alone or doubled)) or _is_filled(equation)
     return fused
+
+
+def _wide_operands(equation: Equation, equations: Sequence[Equation], makers: Mapping[Value, int]) -> int:
+    """Count the operands of at least the result's rank that are not filled from smaller ones.
+
+    Only where there is one at most does XLA compute an equation within several readers: more would be read twice.
+    """
+    rank = len(equation.origin.outvars[0].aval.shape)
+    wide = 0
+    for atom, var in zip(equation.inputs, equation.origin.invars, strict=True):
+        if isinstance(atom, int) and len(getattr(var.aval, "shape", ())) >= rank:
+            maker = makers.get(atom)
+            wide += maker is None or equations[maker].kind not in ("broadcast_in_dim", "iota")
+    return wide
 
 
 def _readers(readers: Sequence[int], kinds: Sequence[str], equations: Sequence[Equation], users: Any) -> int:
