@@ -61,7 +61,7 @@ class FitSearch:
         self._variants = list(variants(traced) if "recompute" in techniques else islice(variants(traced), 1))
         self._compiled: dict[Any, CompiledCandidate] = {}
         self._tried: list[Tried] = []
-        self.untouched = self._compile(self._variants[0], _Candidate(), 0)
+        self.untouched = self._compile(self._variants[0], _Way(), 0)
 
     def fit(self, target: int) -> FitFound:
         """Return the first candidate within a target of temp bytes, else the one that needs least.
@@ -70,7 +70,7 @@ class FitSearch:
         scans in chunks; then plans by segments.
         """
         self._tried = self._tried[:1]
-        best, chosen = self.untouched, _Candidate()
+        best, chosen = self.untouched, _Way()
         for variant, candidate in self._candidates(target):
             for scheduler in reversed(range(len(schedulers()))):
                 if best.figures.temp_bytes <= target:
@@ -87,20 +87,20 @@ class FitSearch:
             tried=tuple(self._tried),
         )
 
-    def _candidates(self, target: int) -> Iterator[tuple[Variant, "_Candidate"]]:
+    def _candidates(self, target: int) -> Iterator[tuple[Variant, "_Way"]]:
         """Iterate variants and how to run them; what XLA said of the last one tells how much less to plan for."""
         last = self._variants[-1]
         for variant in self._variants:
-            yield variant, _Candidate(predicted_bytes=None if variant is self._variants[0] else _peak(variant))
+            yield variant, _Way(predicted_bytes=None if variant is self._variants[0] else _peak(variant))
             if "recompute" in self._techniques:
                 yield from ((variant, candidate) for candidate in self._planned(variant, target, variant is last))
         for segments in _SEGMENTS if "recompute" in self._techniques else ():
             graph = last.translation.graph
             plan = segment_plan(graph, n_segments=segments)
             peak = _only(simulate(graph, plan).peak_bytes)
-            yield last, _Candidate(f"in {segments} segments", tuple(plan.order().tolist()), peak)
+            yield last, _Way(f"in {segments} segments", tuple(plan.order().tolist()), peak)
 
-    def _planned(self, variant: Variant, target: int, is_last: bool) -> Iterator["_Candidate"]:
+    def _planned(self, variant: Variant, target: int, is_last: bool) -> Iterator["_Way"]:
         """Iterate plans for less and less; where the model knows of none, only the last variant's best is tried."""
         graph = variant.translation.graph
         limit = max(target, target * _peak(variant) // max(1, self._tried[-1].temp_bytes))
@@ -108,13 +108,13 @@ class FitSearch:
             planned = minimize(graph, budget=limit, transient=True, allow=self._techniques, effort=self._effort)
             if planned.shortfall is not None and not is_last:
                 return
-            yield _Candidate("planned", tuple(planned.plan.order().tolist()), _only(planned.peak_bytes), planned)
+            yield _Way("planned", tuple(planned.plan.order().tolist()), _only(planned.peak_bytes), planned)
             least = min(each.temp_bytes for each in self._tried[-len(schedulers()) :])
             limit = min(limit - max(least - target, limit // 50), limit - 1)
             if planned.shortfall is not None or limit <= 0:
                 return
 
-    def _compile(self, variant: Variant, candidate: "_Candidate", scheduler: int) -> CompiledCandidate:
+    def _compile(self, variant: Variant, candidate: "_Way", scheduler: int) -> CompiledCandidate:
         """Compile a candidate, or take it from where it was before; it counts as tried either way."""
         options = schedulers()[scheduler]
         parts = [variant.name, *filter(None, [candidate.name]), *(["scheduled for least memory"] if options else [])]
@@ -132,7 +132,7 @@ class FitSearch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Way:
     """How to run a variant: in program order, or by a sequence of runs."""
 
     name: str = ""
