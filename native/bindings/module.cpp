@@ -10,6 +10,7 @@ NB_MODULE(_native, m) {
   register_pack(m);
   register_closure_cut(m);
   register_fit_search(m);
+  register_refutation(m);
   register_safe_closure(m);
   register_tree_order(m);
   register_recompute(m);

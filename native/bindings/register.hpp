@@ -11,6 +11,7 @@ void register_orders(nb::module_& m);
 void register_pack(nb::module_& m);
 void register_closure_cut(nb::module_& m);
 void register_fit_search(nb::module_& m);
+void register_refutation(nb::module_& m);
 void register_safe_closure(nb::module_& m);
 void register_tree_order(nb::module_& m);
 void register_recompute(nb::module_& m);

@@ -76,7 +76,7 @@ FitResult find_fit(const GraphView& given, bool in_place, const Bytes& budget, s
     for (int32_t s = 0; s < given.n_spaces; ++s) {
       const auto found = tighten(tightened, s, in_place, budget[s], worst[s], share / given.n_spaces, limits.go_on);
       result.next_budget[s] = std::min(result.next_budget[s], found.next_budget);
-      result.edges += found.edges;
+      result.edges += static_cast<int64_t>(found.deduced.size());
       result.work += found.work;
       if (!found.possible) {
         result.fit = Fit::kImpossible;

@@ -9,38 +9,6 @@ using Edge = std::pair<int32_t, int32_t>;
 
 constexpr int64_t kShareOfOneOp = 16;  // of the work that is left, so that no op uses up all of it
 
-// Rebuilds the rows of `graph` with more edges; false when that closes a cycle.
-bool add_edges(TightenedGraph& graph, const std::vector<Edge>& edges) {
-  const auto n = graph.view.n_ops;
-  std::vector<std::vector<int32_t>> more(n);
-  for (const auto& [earlier, later] : edges) more[later].push_back(earlier);
-  OwnedRows predecessors;
-  for (int32_t op = 0; op < n; ++op) {
-    const auto given = graph.view.predecessors[op];
-    auto& values = predecessors.values;
-    const auto first = static_cast<int64_t>(values.size());
-    values.insert(values.end(), given.begin(), given.end());
-    values.insert(values.end(), more[op].begin(), more[op].end());
-    std::sort(values.begin() + first, values.end());
-    values.erase(std::unique(values.begin() + first, values.end()), values.end());
-    predecessors.end_row();
-  }
-  graph.predecessors = std::move(predecessors);
-  graph.successors = transpose(graph.predecessors.view(), n);
-  graph.view.predecessors = graph.predecessors.view();
-  graph.view.successors = graph.successors.view();
-
-  std::vector<int32_t> waiting(n), queue;
-  for (int32_t op = 0; op < n; ++op) {
-    waiting[op] = static_cast<int32_t>(graph.view.predecessors[op].size());
-    if (waiting[op] == 0) queue.push_back(op);
-  }
-  for (size_t i = 0; i < queue.size(); ++i)
-    for (int32_t next : graph.view.successors[queue[i]])
-      if (--waiting[next] == 0) queue.push_back(next);
-  return queue.size() == static_cast<size_t>(n);
-}
-
 // The dependencies that follow for one op, and the least figure that led to any of them.
 class Deduction {
  public:
@@ -92,6 +60,37 @@ class Deduction {
 
 }  // namespace
 
+bool add_edges(TightenedGraph& graph, const std::vector<Edge>& edges) {
+  const auto n = graph.view.n_ops;
+  std::vector<std::vector<int32_t>> more(n);
+  for (const auto& [earlier, later] : edges) more[later].push_back(earlier);
+  OwnedRows predecessors;
+  for (int32_t op = 0; op < n; ++op) {
+    const auto given = graph.view.predecessors[op];
+    auto& values = predecessors.values;
+    const auto first = static_cast<int64_t>(values.size());
+    values.insert(values.end(), given.begin(), given.end());
+    values.insert(values.end(), more[op].begin(), more[op].end());
+    std::sort(values.begin() + first, values.end());
+    values.erase(std::unique(values.begin() + first, values.end()), values.end());
+    predecessors.end_row();
+  }
+  graph.predecessors = std::move(predecessors);
+  graph.successors = transpose(graph.predecessors.view(), n);
+  graph.view.predecessors = graph.predecessors.view();
+  graph.view.successors = graph.successors.view();
+
+  std::vector<int32_t> waiting(n), queue;
+  for (int32_t op = 0; op < n; ++op) {
+    waiting[op] = static_cast<int32_t>(graph.view.predecessors[op].size());
+    if (waiting[op] == 0) queue.push_back(op);
+  }
+  for (size_t i = 0; i < queue.size(); ++i)
+    for (int32_t next : graph.view.successors[queue[i]])
+      if (--waiting[next] == 0) queue.push_back(next);
+  return queue.size() == static_cast<size_t>(n);
+}
+
 Tightening tighten(TightenedGraph& graph, int32_t space, bool in_place, int64_t budget,
                    std::span<const int32_t> worst_first, int64_t max_work, const std::function<bool()>& go_on) {
   Tightening result;
@@ -107,6 +106,7 @@ Tightening tighten(TightenedGraph& graph, int32_t space, bool in_place, int64_t 
         if (deduction.impossible()) {
           result.next_budget = std::min(result.next_budget, deduction.peak());
           result.possible = false;
+          result.over = op;
         } else {
           const int64_t share = (max_work - result.work) / kShareOfOneOp;
           deduction.find(true, share / 2, edges, result.next_budget);
@@ -114,7 +114,7 @@ Tightening tighten(TightenedGraph& graph, int32_t space, bool in_place, int64_t 
         }
         result.work += deduction.work();
       }
-      result.edges += static_cast<int64_t>(edges.size());
+      for (const auto& [earlier, later] : edges) result.deduced.push_back({op, earlier, later});
       changed |= !edges.empty();
       if (!edges.empty() && !add_edges(graph, edges)) result.possible = false;
       // What just got one more op before or after it may not fit any more: often the contradiction is that near.
@@ -125,6 +125,7 @@ Tightening tighten(TightenedGraph& graph, int32_t space, bool in_place, int64_t 
         if (cut.peak <= budget) continue;
         result.next_budget = std::min(result.next_budget, cut.peak);
         result.possible = false;
+        result.over = other;
       }
       if (!result.possible) return result;
     }

@@ -12,7 +12,7 @@ from lowtide.frameworks.content import kind_of_file
 from lowtide.frameworks.graph_file import GraphModel, open_graph_file
 from lowtide.frameworks.model import CopiesToHost, Measurement, Model
 from lowtide.frameworks.plan_files_only import PlanFilesOnly
-from lowtide.frameworks.table import FRAMEWORKS, framework_of, framework_of_file
+from lowtide.frameworks.table import FRAMEWORKS, framework_of, framework_of_file, way_to_read
 from lowtide.graph import Graph
 from lowtide.offload import Host
 from lowtide.plan import Plan, read_plan_file, write_plan_file
@@ -49,6 +49,11 @@ def _open(source: Any, bound: Mapping[str, int], trust: bool) -> Model:
     framework = framework_of(source)
     if framework is not None:
         return framework.load()(source, bound)
+    way = way_to_read(source)
+    if way is not None:
+        raise UsageError(
+            f"a {type(source).__name__} alone does not say which tensors stay; give {way}(graph, final=...)"
+        )
     raise UsageError(f"cannot read a {type(source).__name__}; give {_KINDS}, or a framework's program object")
 
 

@@ -19,6 +19,7 @@ from lowtide.frameworks.torch.training.planned_step import PlannedStep, training
 from lowtide.graph import Graph
 from lowtide.offload import Host
 from lowtide.plan import Plan
+from lowtide.planning.budget import GivenBudget
 
 __all__ = [
     "Applied",
@@ -56,7 +57,7 @@ def apply(plan: Plan, program: Any, host: Host | None = None) -> Applied:
 
 
 def inductor(
-    budget: str | int | None = None, *, allow: Iterable[str] | None = None, **more: Any
+    budget: GivenBudget = None, *, allow: Iterable[str] | None = None, **more: Any
 ) -> AbstractContextManager[None]:
     """Make `torch.compile` with PyTorch's own backend follow plans for whatever is compiled within.
 

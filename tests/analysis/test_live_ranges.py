@@ -1,5 +1,6 @@
 """Live ranges against the simulator, and on plans made by hand."""
 
+from dataclasses import fields
 from random import Random
 
 import numpy as np
@@ -7,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis import simulate
-from lowtide.analysis.live_ranges import live_ranges
+from lowtide.analysis.live_ranges import LiveRanges, live_ranges
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run
 from tests.oracles.plans import problem_of
+from tests.oracles.random_plans import random_plan
+from tests.oracles.walked_ranges import walked_ranges
 from tests.strategies import graphs, rematerializing_plan
 
 
@@ -32,6 +35,14 @@ def test_the_sizes_of_all_residencies_add_up_to_the_simulated_bytes_at_every_ste
         for space in range(len(graph.spaces)):
             held = int(graph.sizes[ranges.buffers[here & (ranges.spaces == space)]].sum())
             assert held + (int(transient[target, space]) if kind == 0 else 0) == live[step + 1, space]
+
+
+@given(graphs(), st.integers(0, 10**6))
+def test_residencies_are_those_that_a_walk_over_the_steps_finds(graph: Graph, seed: int) -> None:
+    for plan in (rematerializing_plan(graph, Random(seed)), random_plan(graph, Random(seed))):
+        found, walked = live_ranges(graph, plan), walked_ranges(graph, plan)
+        for field in fields(LiveRanges):
+            assert np.array_equal(getattr(found, field.name), getattr(walked, field.name)), field.name
 
 
 @given(graphs())

@@ -3,7 +3,7 @@ r"""Run memonger's own tests, as its wheel ships them, with `lowtide.caffe2.memo
 Caffe2 needs an older Python than lowtide does, so that each runs in its own; see record_caffe2_runs.py for the
 environment. Whatever the tests call goes over a pipe, nets as the bytes of messages, and comes back.
 
-    caffe2/bin/pip install networkx hypothesis
+    caffe2/bin/pip install networkx hypothesis==6.14.9
     caffe2/bin/python tests/oracles/memonger_own_tests.py python
 """
 

@@ -45,6 +45,19 @@ def test_the_tighter_of_budget_and_capacity_counts() -> None:
     assert parse_budget(900, _graph(), PEAK).allowed["device"] == -100
 
 
+@pytest.mark.parametrize(
+    ("budget", "allowed"), [(0.7, 233), ("0.7", 233), (".7", 233), (1.0, 333), ("1.0", 333), (0.0, 0), (0.1 + 0.2, 99)]
+)
+def test_a_number_with_a_point_from_0_to_1_is_a_part_of_the_baseline(budget: str | float, allowed: int) -> None:
+    assert parse_budget(budget, _graph(), PEAK).allowed["device"] == allowed
+
+
+@pytest.mark.parametrize("budget", [1.5, "1.5", -0.1, float("nan"), float("inf"), True])
+def test_any_other_number_without_a_unit_is_a_usage_error(budget: str | float) -> None:
+    with pytest.raises(UsageError, match="8GiB or 70%"):
+        parse_budget(budget, _graph(), PEAK)
+
+
 @pytest.mark.parametrize("budget", ["%", "a%", "-5%", "1e3%", "50%%", "1234567%", "50 percent", "", "-1", "\u0665%"])
 def test_what_is_no_budget_is_a_usage_error(budget: str) -> None:
     with pytest.raises(UsageError, match="cannot read"):

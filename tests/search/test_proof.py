@@ -131,7 +131,8 @@ def test_a_budget_too_large_to_search_again_is_said_to_be_so_and_does_not_count(
     proof = proof_of(graph)
     (space,) = proof.spaces
     assert space.refuted
-    (checked,) = check_proof(graph, proof, most_looks=0)
+    without = tuple(msgspec.structs.replace(budget, log=()) for budget in space.refuted)
+    (checked,) = check_proof(graph, with_space(proof, refuted=without), most_looks=0)
     assert checked.confirmed_bytes == space.cut_bytes < space.bound_bytes
     assert max(budget.at_least_bytes for budget in checked.not_rechecked) == space.bound_bytes
 

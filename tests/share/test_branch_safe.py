@@ -1,7 +1,9 @@
 """Branch-safe recycling: right in every execution, gradients and inference."""
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 from hypothesis import given
@@ -12,13 +14,17 @@ from lowtide.share import (
     NamedNet,
     NamedOp,
     SharedNet,
+    rename_blobs,
     share_branch_safe,
     share_gradients,
     share_inference,
     share_inference_fast,
+    sharing_statistics,
     verify_equality,
     verify_in_place,
 )
+from lowtide.share.memonger_one_pass import one_pass_renames
+from lowtide.share.memonger_tokens import token_renames
 from tests.oracles.named_nets import random_execution, random_net, same_values, touches, training_net, waits
 
 SCOPE = "name_x/"
@@ -248,3 +254,53 @@ def test_an_op_fed_the_same_input_twice_never_gets_two_identical_outputs() -> No
         assert all(len(set(op.outputs)) == len(op.outputs) for op in shared.net.ops)
         assert same_values(net, shared.net, range(len(net.ops)))
         assert len(shared.net.blobs) < len(net.blobs)
+
+
+def _bytes(net: NamedNet, renames: Mapping[str, str]) -> int:
+    return sharing_statistics(net, renames).bytes_after
+
+
+def _is_right(net: NamedNet, renames: Mapping[str, str], *, in_parallel: bool) -> bool:
+    """Whether blobs may have these names: one device, nothing from outside, no new use in place, the same values, and
+    where ops run at once, one blob done with before the next begins."""
+    renamed = rename_blobs(net, renames)
+    slots = _slots(SharedNet(net=renamed, renames=renames, statistics=sharing_statistics(net, renames)))
+    shared = [slot for slot in slots if len(slot) > 1]
+    made: set[str] = set()
+    from_outside = set(net.externals)
+    for op in net.ops:
+        from_outside.update(set(op.inputs) - made)
+        made.update(op.outputs)
+    if from_outside & {blob for slot in shared for blob in slot}:
+        return False
+    if any(len({net.devices[blob] for blob in slot}) > 1 for slot in shared):
+        return False
+    in_place = [
+        [[(a, b) for a, x in enumerate(op.inputs) for b, y in enumerate(op.outputs) if x == y] for op in each.ops]
+        for each in (net, renamed)
+    ]
+    if in_place[0] != in_place[1] or any(len(set(op.outputs)) < len(op.outputs) for op in renamed.ops):
+        return False
+    before, users = waits(net), touches(net)
+
+    def follows(one: str, other: str) -> bool:
+        return all(a in before[b] for a in users[one] for b in users[other])
+
+    pairs = ((a, b) for slot in shared for a, b in combinations(slot, 2)) if in_parallel else ()
+    return same_values(net, renamed, range(len(net.ops))) and all(follows(a, b) or follows(b, a) for a, b in pairs)
+
+
+@given(st.integers(0, 10**6))
+def test_never_more_bytes_than_by_memongers_own_rules_where_those_are_right(seed: int) -> None:
+    """Whatever the sizes, known or not: what shares there shares here, too."""
+    net, rng = random_net(seed), random.Random(seed)
+    ops, heads = range(len(net.ops)), net.blobs[:2]
+    shareable = set(net.blobs) - net.externals
+    tokens, one_pass = token_renames(net, heads, ops, shareable), one_pass_renames(net, net.externals)
+    branch_safe, fast = share_branch_safe(net, heads, ops, shareable, "s/"), share_inference_fast(net)
+    found = [(branch_safe, tokens, True), (fast, one_pass, False)]
+    for shared, renames, in_parallel in found:
+        if renames and _is_right(net, renames, in_parallel=in_parallel):
+            for _ in range(1 if net.sizes else 4):
+                sized = net if net.sizes else replace(net, sizes={blob: rng.choice((1, 8, 50)) for blob in net.blobs})
+                assert _bytes(sized, shared.renames) <= _bytes(sized, renames)

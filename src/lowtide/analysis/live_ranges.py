@@ -25,56 +25,73 @@ class LiveRanges:
 
 
 def live_ranges(graph: Graph, plan: Plan) -> LiveRanges:
-    """Return every residency of a plan. O(steps + e); the plan is trusted: check it with `verify`.
+    """Return every residency of a plan. O(e log e); the plan is trusted: check it with `verify`.
 
-    This is the one walk of a plan's steps; what it holds at a step, in total or by buffer, is read off its residencies.
-    A residency starts at the step that allocates it (0 for inputs) and ends at the step that frees it, or at the run
-    that hands its storage to another buffer, or at the number of steps. A rerun writes beside a copy that is still
-    there, so that the replaced residency ends one step after the new one starts.
+    What a plan holds at a step, in total or by buffer, is read off its residencies. A residency starts at the step that
+    allocates it (0 for inputs) and ends at the step that frees it, or at the run that hands its storage to another
+    buffer, or at the number of steps. A rerun writes beside a copy that is still there, so that the replaced residency
+    ends one step after the new one starts.
     """
+    # Every buffer b has a slot for its copy in each space, b * n_spaces + space. A residency begins where its slot is
+    # filled, and lasts until the slot's next event: its end, or the begin of the residency that replaces it.
     n_spaces, n_steps = len(graph.spaces), plan.n_steps
-    # Every buffer b has a slot for its copy in each space, b * n_spaces + space; these are the slots at home.
-    homes: list[int] = (graph.buffer_spaces + np.arange(graph.n_buffers, dtype=np.int64) * n_spaces).tolist()
-    is_persistent: list[bool] = graph.persistent.tolist()
-    allocates, pairs = list(graph.structure.allocates), list(plan.pairs)
-    inputs = np.flatnonzero(graph.counted_at_start).tolist()
-    slots: list[int] = [homes[buffer] for buffer in inputs]
-    firsts, lasts, continues = [0] * len(slots), [n_steps] * len(slots), [-1] * len(slots)
-    open_rows = dict(zip(slots, range(len(slots)), strict=True))
-    kinds: list[int] = plan.kinds.tolist()
-    targets: list[int] = plan.targets.tolist()
-    spaces: list[int] = plan.spaces.tolist()
-    for step, (kind, target, space) in enumerate(zip(kinds, targets, spaces, strict=True)):
-        if kind == StepKind.RUN:
-            handed: dict[int, int] = {}
-            taken = pairs[step]
-            for read, written in zip(taken[::2], taken[1::2], strict=True):
-                handed[written] = row = open_rows.pop(homes[read])
-                lasts[row] = step
-            begun = [(homes[buffer], handed.get(buffer, -1)) for buffer in allocates[target]]
-            for slot, _ in begun:
-                if slot in open_rows:
-                    lasts[open_rows[slot]] = step + 1
-        else:
-            is_home = space == HOME or kind == StepKind.COPY_IN
-            slot = homes[target] if is_home else target * n_spaces + space
-            if is_persistent[target] and slot == homes[target]:
-                continue
-            if kind == StepKind.FREE:
-                lasts[open_rows.pop(slot)] = step
-                continue
-            begun = [(slot, -1)]
-        for slot, row in begun:
-            open_rows[slot] = len(slots)
-            slots.append(slot)
-            firsts.append(step)
-            lasts.append(n_steps)
-            continues.append(row)
-    where = np.asarray(slots, np.int64)
+    homes = graph.buffer_spaces + np.arange(graph.n_buffers, dtype=np.int64) * n_spaces
+    owners = plan.pairs.owners()
+    read, written = homes[plan.pairs.values[::2]], homes[plan.pairs.values[1::2]]
+    handed_at = owners[::2].astype(np.int64)
+    begins, begin_steps = _begins(graph, plan, homes)
+    n_inputs = int(graph.counted_at_start.sum())
+    frees = np.flatnonzero(plan.kinds == StepKind.FREE)
+    ends, end_steps = _slots(graph, plan, frees, homes)
+    ends, end_steps = np.concatenate([ends, read]), np.concatenate([end_steps, handed_at])
+
+    def moments(slots: NDArray[np.int64], steps: NDArray[np.int64], *, begin: bool) -> NDArray[np.int64]:
+        """Order events by slot, then by step; inputs come first, and a step ends what it begins again."""
+        return slots * (2 * n_steps + 2) + 2 * steps + 1 + begin
+
+    begin_moments = moments(begins, begin_steps, begin=True)
+    begin_moments[:n_inputs] -= 2
+    events = np.concatenate([begin_moments, moments(ends, end_steps, begin=False)])
+    order = np.argsort(events, kind="stable")
+    slots, steps = np.concatenate([begins, ends])[order], np.concatenate([begin_steps, end_steps])[order]
+    is_begin = order < len(begins)
+    followed = np.roll(slots, -1) == slots
+    followed[-1:] = False
+    last_steps = np.empty(len(begins), np.int64)
+    last_steps[order[is_begin]] = np.where(followed, np.roll(steps + is_begin, -1), n_steps)[is_begin]
+
+    in_order = events[order]
+    continues = np.full(len(begins), -1, np.int64)
+    receivers = order[np.searchsorted(in_order, moments(written, handed_at, begin=True))]
+    continues[receivers] = order[np.searchsorted(in_order, moments(read, handed_at, begin=False)) - 1]
     return LiveRanges(
-        buffers=(where // n_spaces).astype(np.int32),
-        spaces=(where % n_spaces).astype(np.int16),
-        first_steps=np.asarray(firsts, np.int64),
-        last_steps=np.asarray(lasts, np.int64),
-        continues=np.asarray(continues, np.int64),
+        buffers=(begins // n_spaces).astype(np.int32),
+        spaces=(begins % n_spaces).astype(np.int16),
+        first_steps=begin_steps,
+        last_steps=last_steps,
+        continues=continues,
     )
+
+
+def _begins(graph: Graph, plan: Plan, homes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the slots that are filled, and by which step: inputs, then what runs and copies make, step by step."""
+    inputs = homes[graph.counted_at_start]
+    runs = np.flatnonzero(plan.kinds == StepKind.RUN)
+    made = graph.structure.allocates.take(plan.targets[runs])
+    copies = np.flatnonzero((plan.kinds == StepKind.COPY_OUT) | (plan.kinds == StepKind.COPY_IN))
+    copied, copied_at = _slots(graph, plan, copies, homes)
+    steps = np.concatenate([runs[made.owners()], copied_at])
+    by_step = np.argsort(steps, kind="stable")
+    slots = np.concatenate([homes[made.values], copied])[by_step]
+    return np.concatenate([inputs, slots]), np.concatenate([np.zeros(len(inputs), np.int64), steps[by_step]])
+
+
+def _slots(
+    graph: Graph, plan: Plan, steps: NDArray[np.int64], homes: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the slots that some frees or copies are about, and their steps; persistent buffers at home have none."""
+    targets, spaces = plan.targets[steps], plan.spaces[steps]
+    at_home = (spaces == HOME) | (plan.kinds[steps] == StepKind.COPY_IN)
+    slots = np.where(at_home, homes[targets], targets.astype(np.int64) * len(graph.spaces) + spaces)
+    counted = ~(graph.persistent[targets] & (slots == homes[targets]))
+    return slots[counted], steps[counted]

@@ -1,6 +1,6 @@
 """Which framework reads what: one row a framework, none of them loaded."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -42,12 +42,15 @@ class Framework:
     """Whether it reads tuples (function or module, example inputs). Whose function or inputs they hold, decides; the
     first of these in the table reads those that tell nothing."""
 
+    needs_more: tuple[str, ...] = ()
+    """The methods of objects that only its public model reads, called by its name: they do not say all there is."""
+
     methods: tuple[str, ...] = ()
     """What an object of no known package must have, all of it, to be read; empty where only packages tell."""
 
     def owns(self, source: Any) -> bool:
         """Tell whether an object has the framework's methods, or a class of one of its packages, or one derived."""
-        if self.methods and all(callable(getattr(source, method, None)) for method in self.methods):
+        if _has(source, self.methods):
             return True
         packages = (*self.packages, f"{__package__}.{self.name}")
         homes = [f"{base.__module__}." for base in type(source).__mro__]
@@ -99,6 +102,7 @@ FRAMEWORKS = (
         extra=None,
         file_endings=(),
         packages=("mesh_tensorflow",),
+        needs_more=("get_operations", "as_graph_def"),
         methods=GRAPH_INTERFACE,
     ),
     Framework(
@@ -139,6 +143,20 @@ def _parts(source: Any) -> Iterator[Any]:
             waiting.extend(reversed(list(cast("dict[Any, Any]", part).values())))
         else:
             yield part
+
+
+def way_to_read(source: Any) -> str | None:
+    """Return how to read an object that is refused since it does not say all there is, None for any other."""
+    framework = next((framework for framework in FRAMEWORKS if _has(source, framework.needs_more)), None)
+    if framework is None:
+        return None
+    return f"lowtide.{framework.name}.{framework.model.partition(':')[2]}"
+
+
+def _has(source: Any, methods: Iterable[str]) -> bool:
+    """Whether an object has all of some methods, and these are any at all."""
+    found = [callable(getattr(source, method, None)) for method in methods]
+    return bool(found) and all(found)
 
 
 def framework_of_file(name: str, kind: str | None) -> Framework | None:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from lowtide.collection import without_collection
 from lowtide.documents import read_document
 from lowtide.errors import GraphError
 from lowtide.files import write_bytes
@@ -55,6 +56,7 @@ class GraphRecord(_GraphFileRecord):
     unmodeled: list[str] = []
 
 
+@without_collection()
 def read_graph_file(path: str | Path) -> Graph:
     """Read a graph file (`*.graph.json`, `*.graph.json.gz`).
 
@@ -69,6 +71,7 @@ def read_graph_file(path: str | Path) -> Graph:
         raise GraphError(f"{path}: {error}") from None
 
 
+@without_collection()
 def write_graph_file(graph: Graph, path: str | Path) -> None:
     """Write a graph file, gzipped when the name ends in .gz; atomic, and equal graphs give equal files."""
     write_bytes(Path(path), msgspec.json.encode(_to_record(graph)))

@@ -20,8 +20,8 @@ from lowtide.packing.concurrent import (
     refuse_what_needs_its_order,
 )
 from lowtide.packing.pack import pack
-from lowtide.plan import Address, Plan, StepKind
-from lowtide.plan.plan import BEFORE_THE_FIRST_STEP
+from lowtide.plan import Plan, StepKind
+from lowtide.plan.addresses import BEFORE_THE_FIRST_STEP, Addresses
 from lowtide.progress import Report
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Packing:
     """Where everything lies, and how large each memory space's arena must be."""
 
-    addresses: tuple[Address, ...]
+    addresses: Addresses
     arena_bytes: Mapping[str, int]
     lower_bound_bytes: Mapping[str, int]
     """The least arena of this plan, as far as it is known; no less than the plan's peak."""
@@ -74,7 +74,7 @@ def pack_plan(
         refuse_what_needs_its_order(graph, plan, reach)
     ranges = live_ranges(graph, plan)
     blocks = storage_blocks(graph, ranges)
-    chains = _chains(ranges, blocks)
+    chains = [] if reach is None else _chains(ranges, blocks)
     runs = np.flatnonzero(plan.kinds == StepKind.RUN)
     packed: dict[str, Packed] = {}
     offsets = np.zeros(len(blocks), np.int64)
@@ -104,21 +104,16 @@ def pack_plan(
             buffers = replace(buffers, apart=together)
         packed[space.name] = pack(buffers, effort=effort, progress=progress)
         offsets[here] = packed[space.name].offsets[: len(here)]
-    sizes_of = graph.sizes.tolist()
-    addresses = tuple(
-        Address(*row)
-        for row in zip(
-            ranges.buffers.tolist(),
-            np.where(ranges.first_steps < ranges.last_steps, ranges.first_steps, BEFORE_THE_FIRST_STEP).tolist(),
-            ranges.last_steps.tolist(),
-            ranges.spaces.tolist(),
-            offsets[blocks.of_residency].tolist(),
-            strict=True,
-        )
-        if sizes_of[row[0]] > 0
+    residencies = (
+        ranges.buffers,
+        np.where(ranges.first_steps < ranges.last_steps, ranges.first_steps, BEFORE_THE_FIRST_STEP),
+        ranges.last_steps,
+        ranges.spaces,
+        offsets[blocks.of_residency],
     )
+    table = np.stack([column.astype(np.int64) for column in residencies], axis=1)
     return Packing(
-        addresses,
+        Addresses(table[graph.sizes[ranges.buffers] > 0]),
         {name: result.arena_bytes for name, result in packed.items()},
         {name: result.lower_bound_bytes for name, result in packed.items()},
         effort=effort,

@@ -1,13 +1,15 @@
 """What shall happen: plans, their file format, and the verifier that trusts nobody."""
 
+from lowtide.plan.addresses import Address, Addresses
 from lowtide.plan.file_format import plan_schema, read_plan_file, write_plan_file
-from lowtide.plan.plan import HOME, Address, Plan, Status
+from lowtide.plan.plan import HOME, Plan, Status
 from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step, StepKind
 from lowtide.plan.verify import verify
 
 __all__ = [
     "HOME",
     "Address",
+    "Addresses",
     "CopyIn",
     "CopyOut",
     "Free",

@@ -1,26 +1,35 @@
 """The plan file: JSON, optionally gzipped, with a published schema."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 
+from lowtide.collection import without_collection
 from lowtide.documents import read_document
 from lowtide.errors import FingerprintError, MalformedInputError, UsageError, VerificationError
 from lowtide.files import write_bytes
-from lowtide.graph import Graph
+from lowtide.graph import Graph, Rows
 from lowtide.index_spaces import SpaceId
+from lowtide.plan.addresses import BEFORE_THE_FIRST_STEP, Addresses
 from lowtide.plan.claim import Claim, Evidence, Figure, PlanClass
-from lowtide.plan.plan import BEFORE_THE_FIRST_STEP, Address, Plan, Status
-from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step
+from lowtide.plan.plan import HOME, Plan, Status
+from lowtide.plan.steps import StepKind
 from lowtide.plan.verify import verify
 
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 _FirstStep = Annotated[int, msgspec.Meta(ge=BEFORE_THE_FIRST_STEP, le=2**31 - 1)]
 _Bytes = Annotated[int, msgspec.Meta(ge=0)]
 _BytesBySpace = dict[str, _Bytes]
+_TAGS: dict[int, str] = {
+    StepKind.RUN: "run",
+    StepKind.FREE: "free",
+    StepKind.COPY_OUT: "copy_out",
+    StepKind.COPY_IN: "copy_in",
+}
 
 
 class _Row(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -72,6 +81,12 @@ class AddressRow(_Row):
 
 
 StepRow = RunRow | FreeRow | CopyOutRow | CopyInRow
+_KINDS: dict[type[StepRow], StepKind] = {
+    RunRow: StepKind.RUN,
+    FreeRow: StepKind.FREE,
+    CopyOutRow: StepKind.COPY_OUT,
+    CopyInRow: StepKind.COPY_IN,
+}
 
 
 class _PlanFileRecord(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -113,6 +128,7 @@ class PlanRecord(_PlanFileRecord):
     callees: dict[str, CalleeRecord] = {}
 
 
+@without_collection()
 def read_plan_file(path: str | Path, graph: Graph) -> Plan:
     """Read a plan file (`*.plan.json`, `*.plan.json.gz`) and verify it for a graph.
 
@@ -125,12 +141,14 @@ def read_plan_file(path: str | Path, graph: Graph) -> Plan:
     try:
         _check_fingerprint(record, graph)
         plan = _from_record(record, graph)
+        del record  # it is larger than the plan
         verify(graph, plan, check_capacity=plan.status != "infeasible")
     except (MalformedInputError, FingerprintError, VerificationError) as error:
         raise type(error)(f"{path}: {error}") from None
     return plan
 
 
+@without_collection()
 def write_plan_file(plan: Plan, path: str | Path, graph: Graph) -> None:
     """Write a plan file, gzipped when the name ends in .gz; atomic, and equal plans give equal files.
 
@@ -143,8 +161,11 @@ def write_plan_file(plan: Plan, path: str | Path, graph: Graph) -> None:
         "arena_bytes": plan.arena_bytes,
     }
     content: dict[str, Any] = {"lowtide_plan": 1, "graph": plan.graph_fingerprint, "status": plan.status, **claims}
-    content["steps"] = [_step_to_row(step, spaces) for step in plan.steps()]
-    content["addresses"] = [[a.buffer, a.first_step, a.last_step, spaces[a.space], a.offset] for a in plan.addresses]
+    content["steps"] = _step_rows(plan, spaces)
+    table = Addresses.of(plan.addresses).table.tolist()
+    content["addresses"] = [
+        [buffer, first, last, spaces[space], offset] for buffer, first, last, space, offset in table
+    ]
     if plan.claims:
         content["claims"] = plan.claims
     callees: dict[str, dict[str, Any]] = {}
@@ -167,9 +188,11 @@ def _check_fingerprint(record: PlanRecord, graph: Graph) -> None:
 
 def _from_record(record: PlanRecord, graph: Graph) -> Plan:
     spaces = {space.name: position for position, space in enumerate(graph.spaces)}
-    addresses = tuple(
-        Address(row.buffer, row.first_step, row.last_step, _space_id(row.space, spaces), row.offset)
-        for row in record.addresses
+    addresses = Addresses.of_rows(
+        [
+            (row.buffer, row.first_step, row.last_step, _space_id(row.space, spaces), row.offset)
+            for row in record.addresses
+        ]
     )
     built: dict[str, Plan] = {}
     plan = _plan_of_steps(record.steps, graph, record.callees, built)
@@ -199,20 +222,20 @@ def _plan_of_steps(
             built[name] = replace(inner, peak_bytes=records[name].peak_bytes)
         callees[name] = built[name]
     spaces = {space.name: position for position, space in enumerate(graph.spaces)}
-    return replace(Plan.from_steps(graph, _steps(rows, spaces)), callees=callees)
+    return Plan(
+        graph_fingerprint=graph.fingerprint,
+        kinds=np.array([_KINDS[type(row)] for row in rows], np.uint8),
+        targets=np.array([row.op if isinstance(row, RunRow) else row.buffer for row in rows], np.int32),
+        spaces=np.array([_space_of(row, spaces) for row in rows], np.int16),
+        pairs=Rows.from_lists(
+            [[buffer for pair in row.pairs for buffer in pair] if isinstance(row, RunRow) else () for row in rows]
+        ),
+        callees=callees,
+    )
 
 
-def _steps(rows: list[StepRow], spaces: Mapping[str, SpaceId]) -> Iterator[Step]:
-    for row in rows:
-        match row:
-            case RunRow(op, pairs):
-                yield Run(op, tuple(pairs))
-            case FreeRow(buffer, space):
-                yield Free(buffer, None if space is None else _space_id(space, spaces))
-            case CopyOutRow(buffer, space):
-                yield CopyOut(buffer, _space_id(space, spaces))
-            case CopyInRow(buffer, space):
-                yield CopyIn(buffer, _space_id(space, spaces))
+def _space_of(row: StepRow, spaces: Mapping[str, SpaceId]) -> SpaceId:
+    return HOME if isinstance(row, RunRow) or row.space is None else _space_id(row.space, spaces)
 
 
 def _space_id(name: str, spaces: Mapping[str, SpaceId]) -> SpaceId:
@@ -221,16 +244,15 @@ def _space_id(name: str, spaces: Mapping[str, SpaceId]) -> SpaceId:
     return spaces[name]
 
 
-def _step_to_row(step: Step, spaces: Sequence[str]) -> list[Any]:
-    match step:
-        case Run(op, pairs):
-            return ["run", op, pairs] if pairs else ["run", op]
-        case Free(buffer, space):
-            return ["free", buffer] if space is None else ["free", buffer, spaces[space]]
-        case CopyOut(buffer, space):
-            return ["copy_out", buffer, spaces[space]]
-        case CopyIn(buffer, space):
-            return ["copy_in", buffer, spaces[space]]
+def _step_rows(plan: Plan, spaces: Sequence[str]) -> list[list[Any]]:
+    """Return the steps as they stand in the file."""
+    kinds: list[int] = plan.kinds.tolist()
+    rows: list[list[Any]] = [[_TAGS[kind], target] for kind, target in zip(kinds, plan.targets.tolist(), strict=True)]
+    for step in np.flatnonzero(plan.spaces != HOME).tolist():
+        rows[step].append(spaces[plan.spaces[step]])
+    for step in np.flatnonzero(np.diff(plan.pairs.offsets)).tolist():
+        rows[step].append(plan.pairs[step].reshape(-1, 2).tolist())
+    return rows
 
 
 def _add_callees(plan: Plan, graph: Graph, table: dict[str, dict[str, Any]], added: set[tuple[str, int]]) -> None:
@@ -241,7 +263,7 @@ def _add_callees(plan: Plan, graph: Graph, table: dict[str, dict[str, Any]], add
         added.add((name, id(inner)))
         callee = graph.subgraphs[name]
         spaces = [space.name for space in callee.spaces]
-        row = {"steps": [_step_to_row(step, spaces) for step in inner.steps()], "peak_bytes": inner.peak_bytes}
+        row = {"steps": _step_rows(inner, spaces), "peak_bytes": inner.peak_bytes}
         if table.setdefault(name, row) != row:
             raise UsageError(f"the plan holds two plans for callee {name!r}; a plan file has room for one")
         _add_callees(inner, callee, table, added)

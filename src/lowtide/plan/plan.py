@@ -9,28 +9,13 @@ from numpy.typing import NDArray
 
 from lowtide.graph import Graph, Rows
 from lowtide.index_spaces import BufferId, OpId, Place, SpaceId, StepIndex
+from lowtide.plan.addresses import Address
 from lowtide.plan.claim import Claim
 from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step, StepKind
 
 Status = Literal["optimal", "feasible", "infeasible", "stopped_by_work", "interrupted"]
 HOME = -1
 """Stored in place of a space where a step means the buffer's home space."""
-BEFORE_THE_FIRST_STEP = -1
-"""The first step of an address whose buffer is there when a plan begins, and freed by its step 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where one residency of a buffer lies; steps are positions in the plan, half-open; offset is in bytes.
-
-    Inputs are there from step 0, those that step 0 frees from `BEFORE_THE_FIRST_STEP`.
-    """
-
-    buffer: BufferId
-    first_step: StepIndex
-    last_step: StepIndex
-    space: SpaceId
-    offset: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -52,7 +37,8 @@ class Plan:
     peak_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     lower_bound_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
     arena_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
-    addresses: tuple[Address, ...] = ()
+    addresses: Sequence[Address] = ()
+    """Where every residency lies. A plan that was packed or read holds a table, `Addresses`."""
     claims: tuple[Claim, ...] = ()
     """What no plan of some class can do better, as whoever made the plan says."""
     callees: Mapping[str, "Plan"] = field(default_factory=dict[str, "Plan"])
@@ -97,7 +83,7 @@ class Plan:
         peak_bytes: Mapping[str, int],
         lower_bound_bytes: Mapping[str, int],
         arena_bytes: Mapping[str, int],
-        addresses: tuple[Address, ...],
+        addresses: Sequence[Address],
         claims: tuple[Claim, ...] = (),
     ) -> "Plan":
         """Return the same steps with figures, addresses and claims attached."""

@@ -1,5 +1,6 @@
 """The verifier: proves a plan correct for a graph, trusting no algorithm that made it."""
 
+from lowtide.collection import without_collection
 from lowtide.errors import FingerprintError, VerificationError
 from lowtide.graph import Graph
 from lowtide.graph.transient import transient_bytes
@@ -10,10 +11,12 @@ from lowtide.plan.verify_addresses import verify_addresses
 from lowtide.plan.verify_arrays import verify_arrays
 from lowtide.plan.verify_claims import verify_claims
 from lowtide.plan.verify_execution import Peak, verify_execution
+from lowtide.plan.versions import program_versions
 
 _Verified = dict[tuple[int, int], dict[str, int]]
 
 
+@without_collection()
 def verify(graph: Graph, plan: Plan, *, check_capacity: bool = True) -> None:
     """Prove that a plan executes the graph's program exactly, with the memory it claims; callees' plans included.
 
@@ -33,13 +36,14 @@ def _verify(graph: Graph, plan: Plan, check_capacity: bool, verified: _Verified)
         )
     verify_arrays(graph, plan)
     callee_peaks = _verify_callees(graph, plan, verified)
-    peaks = verify_execution(graph, plan, transient_bytes(graph, callee_peaks))
+    versions = program_versions(graph)
+    peaks = verify_execution(graph, plan, versions, transient_bytes(graph, callee_peaks))
     if check_capacity:
         _check_capacity(graph, plan, peaks)
     peak_bytes = {space.name: peak.bytes for space, peak in zip(graph.spaces, peaks, strict=True)}
     verify_claims(plan, graph.n_ops, peak_bytes)
     if plan.addresses:
-        verify_addresses(graph, plan)
+        verify_addresses(graph, plan, versions)
     return peak_bytes
 
 

@@ -12,7 +12,7 @@ from lowtide.graph.reruns import may_run_twice, why_not_twice
 from lowtide.index_spaces import BufferId, OpId, SpaceId, StepIndex
 from lowtide.plan.plan import HOME, Plan
 from lowtide.plan.steps import StepKind
-from lowtide.plan.versions import ABSENT, describe_version, program_versions
+from lowtide.plan.versions import ABSENT, Versions, describe_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +24,15 @@ class Peak:
     """The first step that reaches it; -1 means before the first step."""
 
 
-def verify_execution(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> list[Peak]:
+def verify_execution(graph: Graph, plan: Plan, versions: Versions, transient: NDArray[np.int64]) -> list[Peak]:
     """Play a plan whose ids are in range and return the peak per memory space. O(steps + e).
 
-    `transient` holds the bytes every op needs while it runs, shape (ops, spaces). Raises VerificationError for the
-    first step that breaks a rule. The rule for contents covers data, anti- and output dependences at once: an op runs
-    only while every buffer it touches is resident in its home space with exactly the version that the op saw in program
-    order, and leaves the versions it left there.
+    `versions` are the program's; `transient` holds the bytes every op needs while it runs, shape (ops, spaces). Raises
+    VerificationError for the first step that breaks a rule. The rule for contents covers data, anti- and output
+    dependences at once: an op runs only while every buffer it touches is resident in its home space with exactly the
+    version that the op saw in program order, and leaves the versions it left there.
     """
-    execution = _Execution(graph, transient)
+    execution = _Execution(graph, versions, transient)
     for step, (kind, target, space, pairs) in enumerate(
         zip(plan.kinds.tolist(), plan.targets.tolist(), plan.spaces.tolist(), plan.pairs, strict=True)
     ):
@@ -51,9 +51,9 @@ def verify_execution(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> 
 class _Execution:
     """What is resident where, with which contents, after the steps so far."""
 
-    def __init__(self, graph: Graph, transient: NDArray[np.int64]) -> None:
+    def __init__(self, graph: Graph, versions: Versions, transient: NDArray[np.int64]) -> None:
         self._graph = graph
-        self._versions = program_versions(graph)
+        self._versions = versions
         self._sizes = graph.sizes.tolist()
         self._homes = graph.buffer_spaces.tolist()
         self._lifetimes = graph.lifetimes.tolist()

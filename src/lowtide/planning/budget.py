@@ -2,22 +2,28 @@
 
 import re
 from collections.abc import Mapping
+from fractions import Fraction
+from typing import TypeAlias
 
 from lowtide.analysis.budget import Budget
 from lowtide.errors import UsageError
 from lowtide.graph import Graph
 from lowtide.units import parse_bytes
 
-_PERCENT = re.compile(r"\s*(\d{1,6})(?:\.(\d{1,6}))?\s*%\s*", re.ASCII)
+GivenBudget: TypeAlias = str | int | float | None
+"""A budget as users write it: bytes ("8 GiB", 1048576), a part of the baseline's peak ("70%", 0.7), or none."""
+_PERCENT = re.compile(r"\s*(\d{1,6}(?:\.\d{1,6})?)\s*%\s*", re.ASCII)
+_SHARE = re.compile(r"\s*(\d{0,19}\.\d{1,19})\s*", re.ASCII)
 
 
 def parse_budget(
-    budget: str | int | None, graph: Graph, baseline_peak: Mapping[str, int], *, transient: bool = False
+    budget: GivenBudget, graph: Graph, baseline_peak: Mapping[str, int], *, transient: bool = False
 ) -> Budget:
     """Combine a budget for the first space with the capacities of all.
 
-    Bytes ("8 GiB", 1048576) hold persistent buffers too, unless they are `transient`; a percentage ("70%") is of the
-    baseline's peak, which leaves them out. Raises UsageError for anything else, and for `transient` without bytes.
+    Bytes ("8 GiB", 1048576) hold persistent buffers too, unless they are `transient`; a percentage ("70%") or a number
+    with a point from 0 to 1 (0.7) is a part of the baseline's peak, which leaves them out.
+    Raises UsageError for anything else, and for `transient` without bytes.
     """
     persistent = graph.persistent_bytes()
     allowed: dict[str, int | None] = {
@@ -25,19 +31,30 @@ def parse_budget(
         for space in graph.spaces
     }
     limited_by = dict.fromkeys(allowed, "its capacity")
-    if transient and (budget is None or (isinstance(budget, str) and "%" in budget)):
+    given = None if budget is None else _read(budget)
+    if transient and not isinstance(given, int):
         raise UsageError("transient says that a budget in bytes leaves persistent buffers out; give one, or leave it")
-    if budget is not None:
+    if given is not None:
         first = graph.spaces[0].name
-        percent = _PERCENT.fullmatch(budget) if isinstance(budget, str) else None
-        if percent:
-            fraction = percent[2] or ""
-            asked = baseline_peak[first] * int(percent[1] + fraction) // (100 * 10 ** len(fraction))
-        elif isinstance(budget, str) and "%" in budget:
-            raise UsageError(f"cannot read {budget!r} as a budget; write it like 8GiB or 70%")
+        if isinstance(given, int):
+            asked = given - (0 if transient else persistent[first])
         else:
-            asked = parse_bytes(budget) - (0 if transient else persistent[first])
+            asked = int(baseline_peak[first] * given)
         capacity = allowed[first]
         if capacity is None or asked <= capacity:
             allowed[first], limited_by[first] = asked, "the budget"
     return Budget(allowed, limited_by)
+
+
+def _read(budget: str | int | float) -> int | Fraction:
+    """Return the bytes that a budget gives, or the part of the baseline's peak."""
+    percent = _PERCENT.fullmatch(budget) if isinstance(budget, str) else None
+    if percent:
+        return Fraction(percent[1]) / 100
+    if isinstance(budget, float) or (isinstance(budget, str) and _SHARE.fullmatch(budget)):
+        if 0 <= float(budget) <= 1:
+            return Fraction(str(budget).strip())
+        raise UsageError(f"a budget of {budget} is no part of the peak, 0 to 1, and has no unit; write 8GiB or 70%")
+    if isinstance(budget, bool) or (isinstance(budget, str) and "%" in budget):
+        raise UsageError(f"cannot read {budget!r} as a budget; write it like 8GiB or 70%")
+    return parse_bytes(budget)

@@ -9,6 +9,7 @@ from lowtide.effort import EffortName
 from lowtide.graph import Graph
 from lowtide.plan import verify
 from lowtide.planning.baseline import baseline
+from lowtide.planning.budget import GivenBudget
 from lowtide.planning.draft import Draft, Keep, stage
 from lowtide.planning.judge import judge
 from lowtide.planning.order import order
@@ -23,7 +24,7 @@ from lowtide.techniques import checked_techniques
 def minimize(
     graph: Graph,
     *,
-    budget: str | int | None = PlanSettings.budget,
+    budget: GivenBudget = PlanSettings.budget,
     transient: bool = PlanSettings.transient,
     allow: Iterable[str] = PlanSettings.techniques,
     in_place: bool = PlanSettings.in_place,

@@ -8,6 +8,7 @@ from lowtide.effort import DEFAULT_EFFORT, EffortName, check_effort
 from lowtide.errors import UsageError
 from lowtide.graph import Graph
 from lowtide.offload import Host
+from lowtide.planning.budget import GivenBudget
 from lowtide.schedule import scheduler as scheduler_named
 from lowtide.techniques import COST_NOTHING, Techniques, checked_techniques
 
@@ -26,11 +27,11 @@ class PlanSettings:
     Raises UsageError for names that do not exist and for an order that could not be used.
     """
 
-    budget: str | int | None = field(
+    budget: GivenBudget = field(
         default=None,
         metadata=_says(
             'What the first memory space must hold: bytes with persistent buffers ("8 GiB"), or a part of the '
-            'untouched peak without them ("70%").'
+            'untouched peak without them ("70%", 0.7).'
         ),
     )
     transient: bool = field(

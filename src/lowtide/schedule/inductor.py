@@ -6,6 +6,7 @@ from lowtide import _native
 from lowtide.analysis import Problem
 from lowtide.analysis.problem import Order
 from lowtide.schedule.compare import best_of
+from lowtide.schedule.elements import view_by_elements
 from lowtide.schedule.given import Given
 
 
@@ -36,7 +37,8 @@ class Lpmf:
 class Bfs:
     """Run next the ready op whose predecessors ran earliest.
 
-    Compares the sorted places of the predecessors in the order so far, lexicographically; ties go to program order.
+    Compares the sorted places of the predecessors in the order so far, lexicographically; ties go to program order. Who
+    reads an element of a result comes after the op that hands it on; see `view_by_elements`.
 
     Source: PyTorch Inductor, memory.py, topological_sort_bfs.
     Complexity: O((n + e) log n). Guarantees: none on the peak.
@@ -44,14 +46,15 @@ class Bfs:
 
     def order(self, problem: Problem) -> Order:
         """Return the order."""
-        return _native.bfs(problem.native)
+        return _native.bfs(view_by_elements(problem))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dfs:
     """Visit the ops by rising bytes read and written; before each, visit what it depends on, in the same order.
 
-    Bytes read leave out persistent and kept inputs; ties go to program order.
+    Bytes read leave out persistent and kept inputs; ties go to program order. An op that hands on an element of a
+    result reads no bytes; see `view_by_elements`.
 
     Source: PyTorch Inductor, memory.py, topological_sort_dfs (recursive there, here with a stack of its own).
     Complexity: O(n log n + e). Guarantees: none on the peak.
@@ -59,7 +62,7 @@ class Dfs:
 
     def order(self, problem: Problem) -> Order:
         """Return the order."""
-        return _native.dfs(problem.native)
+        return _native.dfs(view_by_elements(problem))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

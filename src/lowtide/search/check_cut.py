@@ -1,5 +1,7 @@
 """Re-checks, in plain Python, the least memory at which an op can ever run."""
 
+from collections.abc import Sequence
+
 from lowtide.graph import Lifetime
 from lowtide.index_spaces import OpId
 from lowtide.search.plain_max_flow import INFINITE, PlainMaxFlow
@@ -29,16 +31,18 @@ def needed_after(program: PlainProgram, op: OpId, before: set[OpId]) -> int:
     return total
 
 
-def least_needed(program: PlainProgram, op: OpId) -> int:
-    """Return the least of `needed_after` over all closed sets, by a maximum flow.
+def least_needed(program: PlainProgram, op: OpId, dependencies: Sequence[tuple[OpId, OpId]] = ()) -> int:
+    """Return the least of `needed_after` over all closed sets, by a maximum flow; no set gives INFINITE or more.
+
+    `dependencies`, (earlier, later) each, are obeyed beside those of the program.
 
     Nodes on the source side are ops that ran. A buffer's node is there too when it costs nothing, that is when all its
     users are; to have its producer there without it costs its size.
     """
     flow = PlainMaxFlow(program.n_ops + 2)
-    for later in range(program.n_ops):
-        for earlier in program.predecessors[later]:
-            flow.add_edge(flow.SOURCE if later == op else later + 2, earlier + 2, INFINITE)
+    given = ((earlier, later) for later in range(program.n_ops) for earlier in program.predecessors[later])
+    for earlier, later in (*given, *dependencies):
+        flow.add_edge(flow.SOURCE if later == op else later + 2, earlier + 2, INFINITE)
     flow.add_edge(op + 2, flow.SINK, INFINITE)
 
     def charge(start: int, size: int, users: list[int]) -> None:

@@ -10,6 +10,7 @@ from lowtide.errors import FingerprintError, ProofError
 from lowtide.graph import Graph
 from lowtide.graph.transient import transient_bytes
 from lowtide.search.check_cut import is_closed_before, least_needed, needed_after
+from lowtide.search.check_refutation import is_refuted
 from lowtide.search.plain_fit import PlainFit, plain_fit
 from lowtide.search.plain_program import PlainProgram
 from lowtide.search.plain_series_parallel import plain_series_parallel_peak
@@ -35,10 +36,11 @@ def check_proof(graph: Graph, proof: Proof, *, most_looks: int = MOST_LOOKS) -> 
     """Confirm a proof for a graph, memory space by memory space.
 
     A cut is confirmed by adding up its buffers and by a maximum flow of its own. The least peak of a tree or of a
-    series-parallel graph is found again in plain Python. A refuted budget is confirmed by trying all orders, unless
-    that takes more than `most_looks` looks at an op. Raises ProofError for a proof that does not show what it claims,
-    FingerprintError for the proof of another graph.
-    Complexity: one flow per space in plain Python (well below a second for a thousand ops), plus the looks.
+    series-parallel graph is found again in plain Python. A refuted budget is confirmed by replaying its log; without
+    one by trying all orders, unless that takes more than `most_looks` looks at an op. Raises ProofError for a proof
+    that does not show what it claims, FingerprintError for the proof of another graph.
+    Complexity: one flow per space and per line of a log in plain Python (well below a second each for a thousand ops),
+    plus the looks.
     """
     if proof.graph != graph.fingerprint:
         raise FingerprintError(f"the proof is not for graph {graph.name!r}; make one for it with lowtide plan")
@@ -80,6 +82,11 @@ def _check_space(
     for budget in sorted(proof.refuted, key=lambda budget: -budget.at_least_bytes):
         if budget.at_least_bytes <= confirmed:
             break  # shown already
+        if budget.log:
+            if not is_refuted(program, budget.at_least_bytes - 1, budget.log):
+                raise _wrong(proof, f"its log does not show that every order needs {budget.at_least_bytes} bytes")
+            confirmed = budget.at_least_bytes
+            continue
         outcome = plain_fit(program, budget.at_least_bytes - 1, most_looks)
         if outcome == PlainFit.SOME_ORDER_FITS:
             raise _wrong(proof, f"some order needs less than the {budget.at_least_bytes} bytes it claims")

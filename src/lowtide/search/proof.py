@@ -13,6 +13,7 @@ from lowtide.documents import read_document
 from lowtide.files import write_bytes
 from lowtide.graph import Graph
 from lowtide.search.fit import FitOutcome
+from lowtide.search.proof_log import Line
 
 _Bytes = Annotated[int, msgspec.Meta(ge=0)]
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -24,6 +25,8 @@ class RefutedBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     budget_bytes: _Bytes
     at_least_bytes: _Bytes
     """The least peak that is left for any order: a figure above the budget that was met on the way."""
+    log: tuple[Line, ...] = ()
+    """What shows that no order needs less than `at_least_bytes`; empty where only a search does, see `check_proof`."""
 
 
 class SpaceProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,7 +97,9 @@ def _callee_proofs(graph: Graph, in_place: bool, bounds: CalleeBounds, known: di
 def _space_proof(position: int, cut: LowerBound, refuted: Sequence[FitOutcome], tree_bytes: int | None) -> SpaceProof:
     here = [outcome for outcome in refuted if outcome.limited_space == position]
     budgets = tuple(
-        RefutedBudget(budget_bytes=outcome.budget[position], at_least_bytes=outcome.next_budget[position])
+        RefutedBudget(
+            budget_bytes=outcome.budget[position], at_least_bytes=outcome.next_budget[position], log=outcome.log
+        )
         for outcome in here
     )
     return SpaceProof(

@@ -13,12 +13,16 @@ from lowtide.search.closure import close_order, close_orders
 from lowtide.search.cuts import ClosureCuts
 from lowtide.search.first_of import first_of_bound, uncross_first
 from lowtide.search.fit import Fit, FitOutcome, find_fit
+from lowtide.search.refutation import find_refutation
 from lowtide.search.series_parallel import series_parallel_order
 from lowtide.search.trees import tree_order
 from lowtide.search.uncross import uncross
 
 _FIRST_SHARE = 50_000_000
 _GROWTH = 4
+_LEAST_FOR_A_LOG = 200_000_000
+_LOG_TO_SEARCH = 8
+"""How much more work than the search itself the log of what it refuted may take."""
 _SEEDS_UNCROSSED = 3
 _TRIES = ((True, 2), (False, 1), (False, 0))
 """Whether to improve or to bound, and how far from the bound to the best peak the budget lies, in halves."""
@@ -73,6 +77,7 @@ def solve(
     try:
         search.run(seeds)
         search.face(rivals)
+        search.write_down_why()
     except KeyboardInterrupt:
         interrupted = True
     return search.solution(interrupted)
@@ -159,6 +164,17 @@ class _Search:
             for order in rivals:
                 self.take(order)
 
+    def write_down_why(self) -> None:
+        """Look for a log of the highest budget that was refuted in every space: it shows all below it as well."""
+        highest = {outcome.limited_space: number for number, outcome in enumerate(self.refuted)}
+        for space, number in highest.items():
+            if space is not None:
+                self.progress("writing down why no order needs less")
+                below = self.bounds[space].peak_bytes - 1
+                most = min(self.effort.fit_work // 2, max(_LEAST_FOR_A_LOG, _LOG_TO_SEARCH * self.work))
+                log = find_refutation(self.problem, self.order, space, below, most)
+                self.refuted[number] = replace(self.refuted[number], log=log)
+
     def rank(self, peaks: Sequence[int]) -> tuple[int, int]:
         """Return what orders are compared by: bytes over the limits, then the sum of the peaks."""
         over = sum(max(0, peak - limit) for peak, limit in zip(peaks, self.limits, strict=True))
@@ -217,21 +233,8 @@ class _Search:
             order = uncross_first(self.problem, self.order, space, self.effort.cut_work)
             self.keep(order)
             self.keep(close_order(self.problem, order))
-            bound, work = first_of_bound(self.problem, self.order, space)
-            budget = [UNLIMITED] * len(self.bounds)
-            budget[space] = bound - 1
-            following = [UNLIMITED] * len(self.bounds)
-            following[space] = bound
-            refuted = FitOutcome(
-                fit=Fit.IMPOSSIBLE,
-                budget=tuple(budget),
-                order=None,
-                next_budget=tuple(following),
-                states=0,
-                flows=0,
-                work=work,
-            )
-            self.refute(space, refuted)
+            bound, _ = first_of_bound(self.problem, self.order, space)
+            self.refute(space, self.impossible(space, bound))
 
     def close_in(self, space: SpaceId, most_work: int) -> None:
         """Try budgets between the bound and the best peak of a space."""
@@ -259,6 +262,20 @@ class _Search:
                 self.stopped = True
             elif not improving or len(self.bounds) == 1:
                 self.moved |= self.refute(space, outcome)
+
+    def impossible(self, space: SpaceId, at_least_bytes: int) -> FitOutcome:
+        """Return what is known once it is shown that no order needs less than some bytes in a space."""
+        budget, following = ([UNLIMITED] * len(self.bounds) for _ in range(2))
+        budget[space], following[space] = at_least_bytes - 1, at_least_bytes
+        return FitOutcome(
+            fit=Fit.IMPOSSIBLE,
+            budget=tuple(budget),
+            order=None,
+            next_budget=tuple(following),
+            states=0,
+            flows=0,
+            work=0,
+        )
 
     def refute(self, space: SpaceId, outcome: FitOutcome) -> bool:
         """Raise the bound of a space after a budget in it was proven impossible; returns whether it rose."""

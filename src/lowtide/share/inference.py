@@ -30,5 +30,5 @@ def share_inference(
                 "input"
             )
         written.update(writes)
-    shareable = set(net.blobs).difference(never_share)
+    shareable = set(net.blobs).difference(net.externals, never_share)
     return share_branch_safe(net, input_blobs, range(len(net.ops)), shareable, scope)

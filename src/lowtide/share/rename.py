@@ -1,6 +1,6 @@
 """Blobs under new names, in a net and in the step nets inside it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lowtide.share.named_net import NamedNet, NamedOp
@@ -57,6 +57,21 @@ def sharing_statistics(net: NamedNet, renames: Mapping[str, str]) -> Statistics:
         slot = renames.get(blob, blob)
         largest[slot] = max(largest.get(slot, 0), net.size_of(blob))
     return Statistics(bytes_before=sum(map(net.size_of, net.blobs)), bytes_after=sum(largest.values()))
+
+
+def blobs_by_name(renames: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return for every new name the blobs that get it."""
+    result: dict[str, list[str]] = {}
+    for blob, name in renames.items():
+        result.setdefault(name, []).append(blob)
+    return result
+
+
+def members_of(slots: Iterable[Iterable[str]], renames: Mapping[str, str]) -> list[list[str]]:
+    """Return slots of new names as slots of the blobs that got those names; other new names are slots of their own."""
+    blobs = blobs_by_name(renames)
+    found = [[blob for name in slot for blob in blobs.pop(name, (name,))] for slot in slots]
+    return [*found, *blobs.values()]
 
 
 def _renamed(op: NamedOp, renames: Mapping[str, str]) -> NamedOp:

@@ -47,6 +47,16 @@ def verify_in_place(before: NamedNet, after: NamedNet) -> None:
             verify_in_place(inner_before, inner_after)
 
 
+def is_same_but_for_names(before: NamedNet, after: NamedNet) -> bool:
+    """Whether two nets pass `verify_equality` and `verify_in_place`."""
+    try:
+        verify_equality(before, after)
+        verify_in_place(before, after)
+    except VerificationError:
+        return False
+    return True
+
+
 def _in_place(op: NamedOp) -> list[tuple[int, int]]:
     return [(place, op.outputs.index(blob)) for place, blob in enumerate(op.inputs) if blob in op.outputs]
 

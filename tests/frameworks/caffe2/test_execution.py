@@ -74,8 +74,8 @@ def test_shared_gradients_give_the_same_losses_and_parameter_gradients(name: str
         "residual": lambda: NETS.residual(2, 2, 6, training=True),
     }[name]()
     net, rng = made.net, np.random.default_rng(0)
-    inputs = {
-        blob: (rng.standard_normal(shape) if kind == "float32" else rng.integers(0, 9, shape)).astype(kind)
+    inputs: dict[str, np.ndarray] = {
+        blob: np.asarray(rng.standard_normal(shape) if kind == "float32" else rng.integers(0, 9, shape), kind)
         for blob, (kind, shape) in made.shapes.items()
     }
     losses = [blob for blob in net.external_output if blob.startswith("loss")]

@@ -1,6 +1,7 @@
 """memonger's functions: its known answers, and the same from messages of protocol buffers as from ours."""
 
-from collections import namedtuple
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -64,12 +65,11 @@ def test_sixty_four_blobs_are_solved_with_proof() -> None:
     """memonger's recursion is exponential in them."""
     rng = np.random.default_rng(3)
     begins = np.sort(rng.integers(0, 60, 64))
-    ranges = {
-        f"b{k}": LiveRange(int(b), int(b + rng.integers(1, 9)), int(rng.integers(1, 100))) for k, b in enumerate(begins)
-    }
+    known = [(int(b), int(b + rng.integers(1, 9)), int(rng.integers(1, 100))) for b in begins]
+    ranges = {f"b{k}": LiveRange(*blob) for k, blob in enumerate(known)}
     by = {algo: memonger.compute_assignments(ranges, ["b3"], algo) for algo in memonger.AssignmentAlgorithm}
     greedy, searched = (memonger.get_memory_usage(slots) for slots in by.values())
-    live = max(sum(r.size for r in ranges.values() if r.defined <= t <= r.used) for t in range(70))
+    live = max(sum(size for defined, used, size in known if defined <= t <= used) for t in range(70))
     assert live <= searched < greedy
     for slots in by.values():
         memonger.verify_assignments(slots)
@@ -118,13 +118,15 @@ def test_longer_paths_start_first() -> None:
 
 
 def test_orders_take_any_graph_with_nodes_and_edges() -> None:
-    Graph = namedtuple("Graph", ["nodes", "pairs"])
+    @dataclass
+    class Foreign:
+        nodes: str
+        pairs: list[tuple[str, str]]
 
-    class Foreign(Graph):
-        def __iter__(self) -> Any:
+        def __iter__(self) -> Iterator[str]:
             return iter(self.nodes)
 
-        def edges(self) -> Any:
+        def edges(self) -> list[tuple[str, str]]:
             return self.pairs
 
     assert memonger.topological_sort_traversal(Foreign("abc", [("a", "c"), ("b", "c")])) == ["a", "b", "c"]
@@ -259,3 +261,19 @@ def test_an_op_that_runs_in_place_only_is_refused_elsewhere() -> None:
             share(net, ["a"])
     net.op[0].output[0] = net.op[1].input[0] = net.op[1].input[1] = "a"
     assert memonger.optimize_inference_fast(net, []) == net
+
+
+def test_one_pass_over_a_net_that_runs_ops_at_once_lets_no_two_branches_share() -> None:
+    """Caffe2 leaves such a net as it is; in the order of the ops the second branch could take what the first freed."""
+    ops = _ops(
+        *(("Relu", ["x"], ["a1"]), ("Relu", ["a1"], ["a2"]), ("Relu", ["a2"], ["a3"])),
+        *(("Relu", ["x"], ["b1"]), ("Relu", ["b1"], ["b2"]), ("Relu", ["b2"], ["b3"])),
+        ("Sum", ["a3", "b3"], ["y"]),
+    )
+    for kind, n_blobs in (("simple", 5), ("", 5), ("dag", 6), ("async_scheduling", 6)):
+        net = NetDef(type=kind, num_workers=4, op=ops, external_input=["x"], external_output=["y"])
+        made = memonger.optimize_inference_fast(net, [])
+        assert memonger.verify_graph_equality(net, made)
+        branches = [{blob for op in made.op[begin : begin + 3] for blob in op.output} for begin in (0, 3)]
+        assert bool(branches[0] & branches[1]) == (n_blobs == 5)
+        assert len({blob for op in made.op for blob in (*op.input, *op.output)}) == n_blobs

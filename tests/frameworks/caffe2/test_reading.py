@@ -45,6 +45,30 @@ def test_what_only_the_order_of_writers_hides_may_run_in_another_order() -> None
     assert run_once(applied, inputs, ["y"]).results == run_once(net, inputs, ["y"]).results
 
 
+_DUMPED = """
+op { input: "x" input: "w" input: "b" output: "y" type: "FC" }
+external_input: "x" external_input: "w" external_input: "b" external_output: "y"
+arg { name: "shape_info"
+  tensors { dims: 8 dims: 3 data_type: FLOAT int32_data: 1 int32_data: 2 name: "x" }
+  tensors { dims: 5 data_type: FLOAT int32_data: 2 name: "b" }
+  tensors { dims: 7 data_type: STRING name: "other" } }
+arg { name: "qshape_info"
+  qtensors { dims: 5 dims: 3 precision: 0 scale: 1 bias: 0 is_signed: false name: "w" data_type: UINT8 } }
+"""
+
+
+@pytest.mark.parametrize("prefix", ["", "input_"])
+def test_shapes_that_caffe2_dumps_into_a_net_are_read(prefix: str, tmp_path: Path) -> None:
+    """Tensors without contents, the kinds of their dims among the 32-bit integers; a caller's shapes win."""
+    path = tmp_path / "dumped.pbtxt"
+    path.write_text(_DUMPED.replace('"shape_info', f'"{prefix}shape_info').replace('"qshape', f'"{prefix}qshape'))
+    assert _sizes(read(path)) == {"x": 96, "w": 15, "b": 20, "y": 160}
+    binary = tmp_path / "dumped.pb"
+    binary.write_bytes(write_net(load_net(path), binary.name))
+    assert _sizes(read(binary)) == _sizes(read(path))
+    assert _sizes(read(path, shapes={"x": [2, 3]}))["y"] == 40
+
+
 def test_an_alias_is_the_buffer_it_names_and_a_free_is_no_op() -> None:
     rows = (("Relu", ["x"], ["a"]), ("Alias", ["a"], ["z"]), ("Relu", ["z"], ["y"]), ("Free", ["a"], ["a"]))
     model = Caffe2Model(_net(*rows), shapes={"x": [4]})

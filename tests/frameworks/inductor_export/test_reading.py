@@ -14,6 +14,8 @@ from lowtide.analysis import Problem
 from lowtide.errors import GraphError, InputError, LowtideError, MalformedInputError, UnsupportedError, UsageError
 from lowtide.inductor_export import InductorExportModel, apply, load_export, read, save
 from lowtide.plan import Plan, Run
+from lowtide.schedule import scheduler
+from tests.oracles.inductor import InductorOfExport
 
 
 def _buffer(name: str, alloc: int, free: int, deps: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
@@ -127,6 +129,18 @@ def test_peaks_of_random_exports_are_those_of_a_slow_count_in_any_order(rng: Ran
     for name in ("given", "dfs", "search"):
         result = lowtide.minimize(model.graph, scheduler=name, in_place=False)
         assert result.peak_bytes["device"] == max(_live(dict(model.apply(result.plan).document)))
+
+
+@given(st.randoms(use_true_random=False))
+def test_breadth_first_and_depth_first_are_inductors_own(rng: Random) -> None:
+    """Who reads an element of a result waits for the node that hands it on, not for the result."""
+    document = _random_export(rng)
+    for buffer in document["buffers"]:
+        buffer["is_output"] &= not buffer["is_input"]  # such inputs stay and count here as nothing
+    graph, real = read(document), InductorOfExport(document)
+    for name, expected in (("bfs", real.bfs()), ("dfs", real.dfs())):
+        order = scheduler(name).order(Problem(graph, in_place=False))
+        assert [graph.op_names[op] for op in order.tolist()] == expected
 
 
 def test_what_frees_bytes_that_nothing_allocates_is_told() -> None:

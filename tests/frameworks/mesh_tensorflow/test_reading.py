@@ -180,6 +180,18 @@ def test_an_object_with_the_methods_of_an_interface_is_read_whoever_wrote_its_cl
         lowtide.read(interface)
 
 
+def test_a_graph_of_tensorflow_alone_is_refused_with_what_to_call() -> None:
+    """It does not say which tensors stay, and nothing here could run it."""
+
+    class Graph(TensorflowGraph):
+        def as_graph_def(self) -> None: ...
+
+    graph = Graph(_tensorflow_graph([2, 3]).found)
+    with pytest.raises(UsageError, match=r"give lowtide\.mesh_tensorflow\.MeshTensorflowModel\(graph, final="):
+        lowtide.open_model(graph)
+    assert MeshTensorflowModel(graph).graph.n_ops == len(graph.found)
+
+
 def test_a_graph_without_operations_has_an_empty_schedule() -> None:
     assert minimize_peak_memory(Listed([], {}), "OPTIMAL") == []
     assert MeshTensorflowModel(Listed([], {})).memory_contents([]) == []

@@ -8,6 +8,7 @@ import numpy as np
 
 from lowtide.errors import FingerprintError, UnsupportedError
 from lowtide.frameworks.caffe2.naming import single_names, storage_names
+from lowtide.frameworks.caffe2.nets.named import SIMPLE_TYPES
 from lowtide.frameworks.caffe2.nets.renaming import rename_op
 from lowtide.frameworks.caffe2.proto.netdef import NetDef, OperatorDef
 from lowtide.frameworks.caffe2.reading.effects import FREE
@@ -44,7 +45,7 @@ def apply_plan(net: NetDef, translation: NetTranslation, plan: Plan) -> NetDef:
         elif isinstance(step, Free) and step.buffer not in translation.fixed:
             name = names[step.buffer]
             applied.op.append(OperatorDef(type=FREE, input=[name], output=[name]))
-    if applied.type not in ("", "simple"):
+    if applied.type not in SIMPLE_TYPES:
         applied.type = "simple"
     return applied
 

@@ -37,7 +37,8 @@ class Caffe2Model:
         each blob from outside; the shapes of the others are inferred where their ops are known. `dims` gives single
         sizes: "data.0". Blobs that the `init_net` makes, and those in `parameters`, are parameters. Beside a file,
         NAME.value_info.json gives shapes; beside a predict_net also value_info.json, and init_net.pb the parameters.
-        A net may carry shapes itself, in an argument `shape_info` with a tensor without contents a blob.
+        A net may carry shapes itself, in an argument `shape_info` or `qshape_info` with a tensor without contents a
+        blob.
         Raises MalformedInputError for a broken net, UnsupportedError where nothing is known of a blob from outside (it
         lists them), UsageError for entries that fit no blob, GraphError for sizes no machine can hold.
         """

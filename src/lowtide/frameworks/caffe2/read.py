@@ -11,6 +11,8 @@ from lowtide.frameworks.caffe2.shapes.infer import infer_types
 from lowtide.frameworks.caffe2.shapes.known import Known, KnownBlobs, known_blobs, require_known
 from lowtide.frameworks.caffe2.shapes.tensor_type import CAFFE2_TYPES, TensorType
 
+_SHAPE_ARGUMENTS = ("shape_info", "qshape_info")
+
 
 def known_of(net: Any, init_net: Any | None, known: Known, dims: Mapping[str, int]) -> KnownBlobs:
     """Return what is known of a net's blobs: by its init net, by itself, by the caller, and by bound dimensions.
@@ -53,8 +55,12 @@ def read_net_graph(net: Any, known: KnownBlobs, parameters: frozenset[str], wher
 
 
 def _in_net(net: Any) -> dict[str, TensorType]:
-    """Return the types that a net carries itself, in tensors of an argument `shape_info`."""
-    tensors = (tensor for argument in net.arg if argument.name == "shape_info" for tensor in argument.tensors)
+    """Return the types that a net carries itself, as Caffe2's BackendTransformerBase and the input of Glow have them.
+
+    They are tensors without contents in arguments of the net, quantized ones apart.
+    """
+    arguments = [argument for argument in net.arg if argument.name.removeprefix("input_") in _SHAPE_ARGUMENTS]
+    tensors = (tensor for argument in arguments for tensor in (*argument.tensors, *argument.qtensors))
     return {
         tensor.name: TensorType(tuple(tensor.dims), CAFFE2_TYPES[tensor.data_type])
         for tensor in tensors

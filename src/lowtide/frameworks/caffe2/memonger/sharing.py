@@ -13,13 +13,14 @@ from lowtide.frameworks.caffe2.memonger.orders import InterferenceGraph, topolog
 from lowtide.frameworks.caffe2.nets.arguments import like
 from lowtide.frameworks.caffe2.nets.in_place import check_in_place
 from lowtide.frameworks.caffe2.nets.load import proto_of
-from lowtide.frameworks.caffe2.nets.named import named_net, place_ops
+from lowtide.frameworks.caffe2.nets.named import SIMPLE_TYPES, named_net, place_ops
 from lowtide.frameworks.caffe2.nets.renaming import rename_net, rename_steps
 from lowtide.share import (
     NamedNet,
     NamedOp,
     SharedNet,
     release_when_used,
+    share_branch_safe,
     share_by_interference,
     share_gradients,
     share_inference,
@@ -77,12 +78,18 @@ def optimize_inference_for_dag(net: Any, input_blobs: Iterable[Any], namescope: 
 
 
 def optimize_inference_fast(net: Any, static_blobs: Iterable[Any]) -> Any:
-    """Return the net, whose ops run one after the other, with blobs sharing; see `share.share_inference_fast`.
+    """Return the net with blobs sharing in the order of its ops; see `share.share_inference_fast`.
 
-    Raises GraphError for an op that must run in place and does not.
+    A net of another type than simple may run several ops at once: memonger leaves it as it is, here blobs share where
+    that is right whatever runs; see `share.share_branch_safe`. Raises GraphError for an op that must run in place and
+    does not.
     """
     check_in_place(net)
-    return _renamed(net, share_inference_fast(named_net(net), _names(static_blobs)))
+    named, static = named_net(net), _names(static_blobs)
+    if net.type in SIMPLE_TYPES:
+        return _renamed(net, share_inference_fast(named, static))
+    heads, ops = named.external_inputs, range(len(named.ops))
+    return _renamed(net, share_branch_safe(named, heads, ops, set(named.blobs).difference(static), ""))
 
 
 def optimize_interference(

@@ -1,10 +1,10 @@
 """The settings of an op, by name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from lowtide.errors import MalformedInputError
-from lowtide.frameworks.caffe2.proto.netdef import NetDef
+from lowtide.frameworks.caffe2.proto.netdef import Argument, NetDef
 from lowtide.frameworks.caffe2.proto.text_read import decoded_text, read_text
 
 
@@ -20,6 +20,12 @@ class Arguments:
     def integer(self, name: str, default: int = 0) -> int:
         """Return a whole number."""
         return int(self._by_name[name].i) if name in self._by_name else default
+
+    def with_integers(self, name: str, values: Sequence[int]) -> "Arguments":
+        """Return the settings with whole numbers for one of them."""
+        made = Arguments(NetDef())
+        made._by_name = {**self._by_name, name: Argument(name=name, ints=list(values))}
+        return made
 
     def number(self, name: str, default: float = 0.0) -> float:
         """Return a number."""

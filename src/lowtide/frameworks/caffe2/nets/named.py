@@ -7,6 +7,8 @@ from lowtide.frameworks.caffe2.nets.arguments import nets_run_by
 from lowtide.frameworks.caffe2.nets.devices import device_of
 from lowtide.share import NamedNet, NamedOp
 
+SIMPLE_TYPES = ("", "simple")
+"""Types of nets whose ops run one after the other."""
 _ACROSS_DEVICES = ("CopyCPUToGPU", "CopyGPUToCPU", "CopyToCPU", "CopyFromCPUInput")
 
 

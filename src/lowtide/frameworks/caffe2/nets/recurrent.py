@@ -1,5 +1,6 @@
 """How a recurrent op ties the blobs of its step net to those around it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,13 +10,15 @@ from lowtide.frameworks.caffe2.nets.arguments import GRADIENT, Arguments
 
 @dataclass(frozen=True, slots=True)
 class RowLink:
-    """A blob of the step net that is one row of a sequence outside."""
+    """A blob of the step net that is one row of a sequence outside, or several."""
 
     inner: str
     outer: str
     """A state, or an input of the op."""
     offset: int
-    """At step t the row is t + offset."""
+    """At step t the first row is t + offset."""
+    window: int = 1
+    """How many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class Ties:
 
     links: tuple[RowLink, ...]
     states: tuple[tuple[str, str], ...]
-    """Every state with the input that it begins with; a state has one row more than there are steps."""
+    """Every state with the input that it begins with: one row, or several where that has three dimensions."""
     aliases: tuple[tuple[str, int], ...]
     """Per output of the op, a state and the row that it begins at; a negative one is counted from the end."""
     timestep: str
@@ -54,7 +57,7 @@ def ties_of(op: Any, first: int = 0) -> Ties:
     settings, inputs = Arguments(op), list(op.input)[first:]
     states, starts = settings.texts("recurrent_states"), settings.integers("initial_recurrent_state_ids")
     sources, rows = settings.texts("alias_src"), settings.integers("alias_offset")
-    links = _links(op, "link")
+    links = _links(op, "link", Arguments(op).integers("link_window"))
     if len(states) != len(starts) or len(sources) != len(rows):
         raise MalformedInputError(f"op {op.name or op.type!r}: states or aliases have no partner; write one each")
     if any(not 0 <= start < len(inputs) for start in starts) or not set(sources) <= set(states):
@@ -90,22 +93,29 @@ def gradient_ties_of(op: Any) -> GradientTies:
 
 
 def step_ties_of(op: Any) -> Ties:
-    """Return what the step nets of a recurrent op, or of its gradient, find around them; raises MalformedInputError."""
+    """Return what the step nets of a recurrent op, or of its gradient, find around them; raises MalformedInputError.
+
+    Gradients of states, and of the sequence, count as states.
+    """
     if op.type != GRADIENT:
         return ties_of(op)
     ties = gradient_ties_of(op)
     begins = [begin for _, begin in ties.forward.states]
-    grads = tuple(zip(ties.state_grads, begins, strict=True))
+    grads = (*zip(ties.state_grads, begins, strict=True), (op.output[0], ties.inputs[0]))
     return replace(ties.forward, links=ties.forward.links + ties.links, states=ties.forward.states + grads)
 
 
-def _links(op: Any, kind: str) -> tuple[RowLink, ...]:
+def _links(op: Any, kind: str, windows: Sequence[int] = ()) -> tuple[RowLink, ...]:
     settings = Arguments(op)
     inner, outer = settings.texts(f"{kind}_internal"), settings.texts(f"{kind}_external")
     offsets = settings.integers(f"{kind}_offset")
-    if not len(inner) == len(outer) == len(offsets):
+    windows = windows or [1] * len(inner)
+    if not len(inner) == len(outer) == len(offsets) == len(windows):
         raise MalformedInputError(f"op {op.name or op.type!r}: links have no partner; write one each")
-    return tuple(RowLink(_now(op, a), _now(op, b), c) for a, b, c in zip(inner, outer, offsets, strict=True))
+    if any(offset < 0 or window < 1 for offset, window in zip(offsets, windows, strict=True)):
+        raise MalformedInputError(f"op {op.name or op.type!r}: a link begins before its sequence, or is empty")
+    names = ((_now(op, a), _now(op, b)) for a, b in zip(inner, outer, strict=True))
+    return tuple(RowLink(a, b, c, d) for (a, b), c, d in zip(names, offsets, windows, strict=True))
 
 
 def _now(op: Any, name: str) -> str:

@@ -11,10 +11,11 @@ def step_types(ties: Ties, op: Any, outer: Mapping[str, TensorType]) -> dict[str
     """Return the types of blobs that a step net finds; `outer` are those of the net around it."""
     states = dict(ties.states)
     result = dict(outer)
+    batch = next((kind.shape[1] for name in op.input if (kind := outer.get(name)) and len(kind.shape) > 2), 1)
     for link in ties.links:
         kind = outer.get(states.get(link.outer, link.outer))
         if kind is not None and kind.shape:
-            rows = kind.shape[1:] if link.outer in op.input and link.outer not in states else kind.shape[-2:]
-            result[link.inner] = kind.with_shape(1, *rows)
+            row = (batch, kind.shape[-1]) if link.outer in states else kind.shape[1:]
+            result[link.inner] = kind.with_shape(link.window, *row)
     result[ties.timestep] = TensorType((1,), "int32")
     return result

@@ -6,7 +6,7 @@ from typing import Any
 from lowtide.errors import MalformedInputError
 from lowtide.frameworks.caffe2.nets.arguments import GRADIENT, nets_run_by, step_nets
 from lowtide.frameworks.caffe2.nets.devices import device_of
-from lowtide.frameworks.caffe2.nets.named import in_states, named_net
+from lowtide.frameworks.caffe2.nets.named import SIMPLE_TYPES, in_states, named_net
 from lowtide.frameworks.caffe2.nets.recurrent import step_ties_of
 from lowtide.frameworks.caffe2.reading.effects import FREE, is_fixed, is_unknown, may_write_over
 from lowtide.frameworks.caffe2.reading.steps import step_types
@@ -126,7 +126,7 @@ class _Translator:
             if buffer is not None and self._lifetimes[buffer] == Lifetime.INTERMEDIATE:
                 self._builder.set_lifetime(buffer, Lifetime.OUTPUT)
                 self._lifetimes[buffer] = Lifetime.OUTPUT
-        if self._net.type not in ("", "simple"):
+        if self._net.type not in SIMPLE_TYPES:
             self._note(
                 f"a net of type {self._net.type!r} may run several ops at once; the figures are those of one at a time"
             )

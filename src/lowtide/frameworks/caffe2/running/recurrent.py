@@ -9,6 +9,7 @@ from lowtide.frameworks.caffe2.nets.arguments import step_nets
 from lowtide.frameworks.caffe2.nets.recurrent import RowLink, Ties, gradient_ties_of, ties_of
 from lowtide.frameworks.caffe2.running.kernels.kernel import Array
 from lowtide.frameworks.caffe2.running.workspace import Workspace
+from lowtide.frameworks.caffe2.shapes.rules import first_rows
 
 RunNet = Callable[[Any, Workspace], None]
 _Arrays = Mapping[str, Array]
@@ -30,18 +31,18 @@ def _forward(
 ) -> tuple[dict[str, Array], list[dict[str, Array]]]:
     """Return all states and per step the blobs that its net and its links wrote."""
     states: dict[str, Array] = {}
+    n_steps, batch = sequence.shape[:2]
     for state, start in ties.states:
-        row = outer[start]
-        states[state] = np.zeros((len(sequence) + 1, sequence.shape[1], row.shape[-1]), row.dtype)
-        states[state][0] = row[0] if row.ndim == len(states[state].shape) else row
+        begin = outer[start]
+        states[state] = np.zeros((n_steps + first_rows(begin.shape), batch, begin.shape[-1]), begin.dtype)
+        states[state][: first_rows(begin.shape)] = begin
     step_net = _step_net(op, "step_net")
     written = {link.inner for link in ties.links}.union(name for inner in step_net.op for name in inner.output)
     steps: list[dict[str, Array]] = []
-    for step in range(len(sequence)):
-        rows = _rows(ties.links, {**outer, **states}, step)
-        workspace = Workspace({**outer, ties.timestep: np.asarray([step], np.int32), **rows})
+    for step in range(n_steps):
+        workspace = Workspace({**outer, ties.timestep: np.asarray([step], np.int32)})
+        _link(ties.links, {**outer, **states}, step, workspace)
         run_net(step_net, workspace)
-        _keep_rows(ties.links, states, step, workspace)
         steps.append(workspace.take((*written, ties.timestep)))
     return states, steps
 
@@ -72,18 +73,18 @@ def _gradient(op: Any, inputs: Sequence[Array], run_net: RunNet) -> list[Array]:
     for step in reversed(range(len(steps))):
         for rows, from_outside in added:
             rows[step] += from_outside[step]
-        workspace = Workspace({**outer, **steps[step], **_rows(ties.links, grads, step)})
+        workspace = Workspace({**outer, **steps[step]})
+        _link(ties.links, grads, step, workspace)
         run_net(backward, workspace)
-        _keep_rows(ties.links, grads, step, workspace)
         for total, (_, name) in zip(sums, ties.param_grads, strict=True):
             total += workspace.read(name, "a step")
     begins = zip(ties.state_grads, ties.forward.states, strict=True)
-    return [grads[op.output[0]], *sums, *(_of_begin(grads[name][0], outer[start]) for name, (_, start) in begins)]
+    return [grads[op.output[0]], *sums, *(_of_begin(grads[name], outer[start]) for name, (_, start) in begins)]
 
 
-def _of_begin(row: Array, start: Array) -> Array:
+def _of_begin(rows: Array, start: Array) -> Array:
     """Return the gradient of what a state begins with; one row may stand for all sequences of the batch."""
-    return row.sum(0) if start.ndim == 1 else row.reshape(start.shape).copy()
+    return rows[0].sum(0) if start.ndim == 1 else rows[: first_rows(start.shape)].reshape(start.shape).copy()
 
 
 def _step_net(op: Any, name: str) -> Any:
@@ -91,17 +92,12 @@ def _step_net(op: Any, name: str) -> Any:
     return net
 
 
-def _rows(links: Sequence[RowLink], arrays: _Arrays, step: int) -> dict[str, Array]:
-    """Return what the links give to a step."""
-    found = ((link.inner, arrays.get(link.outer), link.offset + step) for link in links)
-    return {inner: rows[row : row + 1].copy() for inner, rows, row in found if rows is not None and row < len(rows)}
-
-
-def _keep_rows(links: Sequence[RowLink], arrays: _Arrays, step: int, workspace: Workspace) -> None:
-    """Put what a step left in its links where it belongs."""
+def _link(links: Sequence[RowLink], arrays: _Arrays, step: int, workspace: Workspace) -> None:
+    """Make blobs of a step stand for rows outside: what it writes to the one is in the other at once."""
     for link in links:
-        if link.outer in arrays:
-            arrays[link.outer][link.offset + step] = workspace.read(link.inner, "a link")[0]
+        rows = arrays.get(link.outer)
+        if rows is not None and link.offset + step + link.window <= len(rows):
+            workspace.lend(link.inner, rows[link.offset + step :][: link.window])
 
 
 RECURRENT: Mapping[str, Callable[[Any, Sequence[Array], RunNet], list[Array]]] = {

@@ -18,6 +18,7 @@ class Workspace:
         """Blobs named in `uncounted`, the parameters, are in no figure."""
         self._blobs: dict[str, Array] = dict(blobs)
         self._aliases: dict[str, str] = {}
+        self._lent: dict[str, Array] = {}
         self._uncounted = frozenset(uncounted)
         self.live_bytes = sum(self._counted(name, array) for name, array in self._blobs.items())
         self.peak_bytes = self.live_bytes
@@ -35,9 +36,20 @@ class Workspace:
             )
         return self._blobs[home]
 
+    def lend(self, name: str, rows: Array) -> None:
+        """Give a blob storage from outside: arrays that are written to it go there, until one has another size."""
+        self._lent[name] = rows
+        self.write(name, rows)
+
     def write(self, name: str, array: Array) -> None:
         """Put an array into a blob."""
         home = self._home(name)
+        lent = self._lent.get(home)
+        if lent is not None and lent.size == array.size:
+            lent[...] = array.reshape(lent.shape)
+            array = lent.reshape(array.shape)
+        else:
+            self._lent.pop(home, None)
         former = self._blobs.get(home)
         if former is not None:
             self.live_bytes -= self._counted(home, former)

@@ -5,9 +5,9 @@ from math import prod
 from typing import Any
 
 from lowtide.errors import GraphError
-from lowtide.frameworks.caffe2.nets.arguments import Arguments
 from lowtide.frameworks.caffe2.shapes.rules import RULES
 from lowtide.frameworks.caffe2.shapes.tensor_type import TensorType
+from lowtide.frameworks.caffe2.shapes.values import Values, with_known_inputs, written_values
 
 _MOST_ELEMENTS = 2**59
 OpTypes = Sequence["TensorType | None"]
@@ -20,9 +20,14 @@ def infer_types(net: Any, known: Mapping[str, TensorType]) -> list[OpTypes]:
     An op in place keeps what its input was where its kind has no rule. Raises GraphError for sizes no machine can hold.
     """
     types: dict[str, TensorType] = dict(known)
+    values: dict[str, Values] = {}
     result: list[OpTypes] = []
     for position, op in enumerate(net.op):
-        outputs = _outputs(op, types)
+        outputs = _outputs(op, types, values)
+        written = written_values(op, [types.get(name) for name in op.input], values)
+        for name in op.output:
+            values.pop(name, None)
+        values.update(written)
         result.append(outputs)
         for name, kind in zip(op.output, outputs, strict=True):
             if kind is None:
@@ -44,13 +49,14 @@ def last_types(net: Any, known: Mapping[str, TensorType]) -> dict[str, TensorTyp
     return found
 
 
-def _outputs(op: Any, types: Mapping[str, TensorType]) -> OpTypes:
+def _outputs(op: Any, types: Mapping[str, TensorType], values: Mapping[str, Values]) -> OpTypes:
     rule = RULES.get(op.type)
-    inputs = [types.get(name) for name in op.input]
+    names, settings = with_known_inputs(op, values)
+    inputs = [types.get(name) for name in names]
     found: list[TensorType] | None = None
     if rule is not None and None not in inputs:
         try:
-            found = rule([kind for kind in inputs if kind is not None], Arguments(op), len(op.output))
+            found = rule([kind for kind in inputs if kind is not None], settings, len(op.output))
         except (IndexError, ValueError, KeyError):
             found = None
     if found is None or len(found) != len(op.output):

@@ -128,6 +128,8 @@ def _split(types: Types, settings: Arguments, n: int) -> list[TensorType] | None
     shape = types[0].shape
     axis = channel_axis(settings, len(shape))
     sizes = split_sizes(shape[axis], settings, n)
+    if settings.integer("add_axis"):
+        return [types[0].with_shape(*shape[:axis], *shape[axis + 1 :])] * n if set(sizes) == {1} else None
     return [types[0].with_shape(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
 
 
@@ -147,6 +149,10 @@ def _reshape(types: Types, settings: Arguments, n: int) -> list[TensorType] | No
         return None  # a second input holds the shape
     shape = reshaped(types[0].shape, settings.integers("shape"))
     return [types[0].with_shape(*shape), TensorType((len(types[0].shape),), "int64")][:n]
+
+
+def _shape(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
+    return [TensorType((len(settings.integers("axes") or types[0].shape),), "int64")] if n == 1 else None
 
 
 def _flatten(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
@@ -183,16 +189,23 @@ def _softmax_with_loss(types: Types, _settings: Arguments, n: int) -> list[Tenso
     return [types[0], types[0].with_shape()][:n]
 
 
+def first_rows(shape: Sequence[int]) -> int:
+    """Return how many rows of a state are there before the first step, by the shape of what it begins with."""
+    return shape[0] if len(shape) == 3 else 1
+
+
 def _recurrent(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
-    """Outputs are all steps of states, from one on or from behind: the last row alone; behind them kept steps."""
-    steps = types[0].shape[0]
+    """Outputs are the rows of states, from one on or from behind, those that they begin with first; behind them
+    kept steps."""
+    steps, batch = types[0].shape[:2]
     starts = dict(
         zip(settings.texts("recurrent_states"), settings.integers("initial_recurrent_state_ids"), strict=False)
     )
     outputs: list[TensorType] = []
     for state, offset in zip(settings.texts("alias_src"), settings.integers("alias_offset"), strict=True):
-        row = types[starts[state]].shape[-2:]
-        outputs.append(types[0].with_shape(-offset if offset < 0 else steps + 1 - offset, *row))
+        begin = types[starts[state]].shape
+        n_rows = steps + first_rows(begin)
+        outputs.append(types[0].with_shape(-offset if offset < 0 else n_rows - offset, batch, begin[-1]))
     outputs.append(TensorType((0,), "uint8"))
     return outputs[:n] if n <= len(outputs) else None
 
@@ -206,7 +219,8 @@ def _recurrent_gradient(types: Types, settings: Arguments, n: int) -> list[Tenso
 
 _SAME = (
     "Relu Sigmoid Tanh Softmax Copy Alias Exp Log Sqrt Negative Abs Sqr LeakyRelu Elu Clip Scale StopGradient Sum"
-    " WeightedSum CopyCPUToGPU CopyGPUToCPU CopyFromCPUInput CopyToCPU PRelu ChannelShuffle IndexFreeze"
+    " WeightedSum CopyCPUToGPU CopyGPUToCPU CopyFromCPUInput CopyToCPU CopyOnDeviceLike PRelu ChannelShuffle"
+    " IndexFreeze"
 )
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_SAME.split(), _like(0)),
@@ -230,7 +244,7 @@ RULES: Mapping[str, Rule] = {
     "FC": _fc,
     "FCGradient": _fc_gradient,
     "MatMul": _matmul,
-    "MulGradient": _like_gradients(1),
+    **dict.fromkeys(("AddGradient", "SubGradient", "MulGradient"), _like_gradients(1)),
     "ConvGradient": _conv_gradient,
     "LabelCrossEntropy": _rows,
     "SoftmaxWithLoss": _softmax_with_loss,
@@ -238,6 +252,7 @@ RULES: Mapping[str, Rule] = {
     "DepthConcat": _concat,
     "Split": _split,
     "Reshape": _reshape,
+    "Shape": _shape,
     "Flatten": _flatten,
     "Transpose": _transpose,
     "Tile": _tile,

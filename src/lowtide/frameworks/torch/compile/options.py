@@ -8,6 +8,7 @@ from lowtide.costs import ProfileName
 from lowtide.effort import EffortName, check_effort
 from lowtide.errors import UsageError
 from lowtide.frameworks.torch.emit.transfers.link import check_host
+from lowtide.planning.budget import GivenBudget
 from lowtide.planning.settings import PlanSettings
 from lowtide.techniques import NEED_BUDGET, Techniques, checked_techniques, refuse_without_budget
 
@@ -20,7 +21,7 @@ _LEFT_TO_INDUCTOR = frozenset({"share"})
 """Inductor decides on its own which outputs take over the storage of inputs."""
 
 
-def allowed_techniques(allow: Iterable[str] | None, budget: str | int | None) -> Techniques:
+def allowed_techniques(allow: Iterable[str] | None, budget: GivenBudget) -> Techniques:
     """Return the techniques that a call allows; if it names none, those of `DEFAULTS` that the budget has a use for.
 
     Raises UsageError for techniques that do not exist, or that would be ignored without a budget.
@@ -37,7 +38,7 @@ def allowed_techniques(allow: Iterable[str] | None, budget: str | int | None) ->
 class Options:
     """What every graph of a compiled program is planned with; the settings of planning, and what is the backend's."""
 
-    budget: str | int | None = BACKEND_DEFAULTS.budget
+    budget: GivenBudget = BACKEND_DEFAULTS.budget
     """See `PlanSettings`; the device's, while a graph runs. None for the least peak without running anything again."""
     allow: tuple[str, ...] | None = None
     """The techniques, see `PlanSettings`; None for those of `DEFAULTS` that the compiler and the budget have a use

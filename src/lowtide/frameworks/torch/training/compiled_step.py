@@ -13,14 +13,14 @@ from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.stored_values import StoreEarlyValues
 from lowtide.frameworks.torch.training.compile_step import compile_step
 from lowtide.graph import Graph, Lifetime
+from lowtide.planning.budget import GivenBudget
 from lowtide.planning.result import Result
 
 _TRIES = 3
-Budgeted = str | int | None
 
 
 def compiled_step(
-    model: TorchModel, result: Result, budget: Budgeted, effort: EffortName, plan: Callable[[Budgeted], Result]
+    model: TorchModel, result: Result, budget: GivenBudget, effort: EffortName, plan: Callable[[GivenBudget], Result]
 ) -> tuple[Applied, Result]:
     """Return a step compiled, its kernels fused within the budget and in the order of least memory, and its plan.
 

@@ -23,6 +23,7 @@ from lowtide.frameworks.torch.reading.captured import Captured, CaptureMismatchE
 from lowtide.graph import Graph
 from lowtide.offload import Host
 from lowtide.plan import Plan
+from lowtide.planning.budget import GivenBudget
 from lowtide.planning.chunked import plan_model
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
@@ -143,7 +144,7 @@ def training_step(
     optimizer: Optimizer,
     example_batch: tuple[Any, ...] | list[Any] | Mapping[str, Any] | torch.Tensor,
     *,
-    budget: str | int | None = DEFAULTS.budget,
+    budget: GivenBudget = DEFAULTS.budget,
     allow: Iterable[str] | None = None,
     effort: EffortName = DEFAULTS.effort,
     compiler: CompilerName = "eager",
@@ -202,7 +203,7 @@ def training_step(
         by_itself = frozenset({"share"} if "recompute" in allowed else ())
         settings = replace(settings, techniques=allowed - by_itself, costs="fused")
 
-    def plan(model: TorchModel, within: str | int | None = budget) -> Result:
+    def plan(model: TorchModel, within: GivenBudget = budget) -> Result:
         asked = replace(settings, budget=within)
         return plan_model(model, asked)[1] if compiler == "eager" else find_plan(model.graph, asked)
 

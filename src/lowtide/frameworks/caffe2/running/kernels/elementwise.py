@@ -42,9 +42,24 @@ def _weighted_sum(inputs: Sequence[Array], _settings: Arguments, _n: int) -> lis
     return [total]
 
 
-def _mul_gradient(inputs: Sequence[Array], _settings: Arguments, _n: int) -> list[Array]:
-    gradient, one, other = inputs
-    return [gradient * other, gradient * one]
+def _two_gradients(compute: Callable[[Array, Array, Array], tuple[Array, Array]]) -> Kernel:
+    """Inputs are the gradient of what the op gave, and both of its inputs; gradients have their shapes."""
+
+    def kernel(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
+        gradient, *operands = inputs
+        if settings.integer("broadcast") and settings.integer("axis", -1) >= 0:
+            raise NotImplementedError
+        grads = compute(gradient, *operands)
+        return [_summed_to(grad, operand.shape) for grad, operand in zip(grads, operands, strict=True)]
+
+    return kernel
+
+
+def _summed_to(array: Array, shape: tuple[int, ...]) -> Array:
+    """Return an array summed over the axes that broadcasting made or widened."""
+    array = array.sum(tuple(range(array.ndim - len(shape))))
+    widened = tuple(axis for axis, size in enumerate(shape) if size == 1 != array.shape[axis])
+    return np.ascontiguousarray(array.sum(widened, keepdims=True))
 
 
 def _scale(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
@@ -64,7 +79,8 @@ def sigmoid(x: Array) -> Array:
 
 ELEMENTWISE: dict[str, Kernel] = {
     **dict.fromkeys(
-        ("Copy", "CopyCPUToGPU", "CopyGPUToCPU", "CopyFromCPUInput", "CopyToCPU", "StopGradient"), _one(np.copy)
+        ("Copy", "CopyCPUToGPU", "CopyGPUToCPU", "CopyFromCPUInput", "CopyToCPU", "CopyOnDeviceLike", "StopGradient"),
+        _one(np.copy),
     ),
     "Relu": _one(lambda x: np.maximum(x, np.asarray(0, x.dtype))),
     "Sigmoid": _one(sigmoid),
@@ -84,5 +100,7 @@ ELEMENTWISE: dict[str, Kernel] = {
     "ReluGradient": _gradient(lambda y, dy: dy * (y > 0)),
     "SigmoidGradient": _gradient(lambda y, dy: dy * y * (1 - y)),
     "TanhGradient": _gradient(lambda y, dy: dy * (1 - y * y)),
-    "MulGradient": _mul_gradient,
+    "AddGradient": _two_gradients(lambda dz, _x, _y: (dz, dz)),
+    "SubGradient": _two_gradients(lambda dz, _x, _y: (dz, -dz)),
+    "MulGradient": _two_gradients(lambda dz, x, y: (dz * y, dz * x)),
 }

@@ -19,10 +19,19 @@ def _concat(inputs: Sequence[Array], settings: Arguments, n: int) -> list[Array]
 
 
 def _split(inputs: Sequence[Array], settings: Arguments, n: int) -> list[Array]:
-    (x,) = inputs
+    x, *lengths = inputs
     axis = channel_axis(settings, x.ndim)
-    ends = np.cumsum(split_sizes(x.shape[axis], settings, n))[:-1]
-    return [np.ascontiguousarray(piece) for piece in np.split(x, ends, axis)]
+    told = settings.with_integers("split", lengths[0].tolist()) if lengths else settings
+    ends = np.cumsum(split_sizes(x.shape[axis], told, n))[:-1]
+    pieces = np.split(x, ends, axis)
+    if settings.integer("add_axis"):
+        pieces = [np.squeeze(piece, axis) for piece in pieces]
+    return [np.ascontiguousarray(piece) for piece in pieces]
+
+
+def _shape(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
+    shape = inputs[0].shape
+    return [np.asarray([shape[axis] for axis in settings.integers("axes") or range(len(shape))], np.int64)]
 
 
 def _reshape(inputs: Sequence[Array], settings: Arguments, n: int) -> list[Array]:
@@ -47,6 +56,8 @@ def _tile(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
 def _constant(inputs: Sequence[Array], settings: Arguments, _n: int) -> list[Array]:
     kind = CAFFE2_TYPES.get(settings.integer("dtype", 1), "float32")
     shape = inputs[0].shape if inputs else tuple(settings.integers("shape"))
+    if inputs and settings.integer("input_as_shape"):
+        shape = tuple(inputs[0].tolist())
     value = settings.number("value") if "float" in kind else settings.integer("value")
     return [np.full(shape, value, kind)]
 
@@ -61,6 +72,7 @@ LAYOUT: dict[str, Kernel] = {
     "DepthConcat": _concat,
     "Split": _split,
     "Reshape": _reshape,
+    "Shape": _shape,
     "Flatten": _flatten,
     "Transpose": _transpose,
     "Tile": _tile,

@@ -14,6 +14,7 @@ from lowtide.frameworks.torch.compile.fusion.partition import PlannedPartition
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.inductor import compile_fx, overlap_passes, patched_inductor
+from lowtide.planning.budget import GivenBudget
 
 _NOT_CACHED = {"enable_autograd_cache": False}
 """Every program is planned where it is compiled, so that its plan can be shown; kernels still come from the cache."""
@@ -44,7 +45,7 @@ def compile_with_inductor(module: GraphModule, example_inputs: Sequence[Any], op
 
 
 @contextmanager
-def inductor(budget: str | int | None = None, *, allow: Iterable[str] | None = None, **more: Any) -> Generator[None]:
+def inductor(budget: GivenBudget = None, *, allow: Iterable[str] | None = None, **more: Any) -> Generator[None]:
     """Make `torch.compile` with its own backend follow plans for whatever is compiled within.
 
     Meanwhile, what PyTorch's own `activation_memory_budget` saves is chosen exactly; random draws are always saved.

@@ -1,0 +1,87 @@
+"""Logs of refuted budgets: those that are found are true and replayed, those that are damaged show nothing false."""
+
+from random import Random
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lowtide.analysis.lower_bounds import lower_bounds
+from lowtide.graph import Graph
+from lowtide.search.check_refutation import is_refuted
+from lowtide.search.plain_program import PlainProgram
+from lowtide.search.proof_log import Cycle, Either, Line, Need, Over
+from lowtide.search.refutation import find_refutation
+from tests.oracles.least_peak import least_peak
+from tests.oracles.plans import problem_of
+from tests.oracles.random_graphs import random_graph
+from tests.strategies import graphs
+
+WORK = 10**8
+
+
+def _program(graph: Graph, *, in_place: bool) -> PlainProgram:
+    return PlainProgram(graph, problem_of(graph, in_place=in_place).transient, in_place, 0)
+
+
+@settings(max_examples=300)
+@given(graphs(9), st.booleans(), st.integers(-3, 3))
+def test_a_log_is_found_for_impossible_budgets_only_and_is_confirmed(graph: Graph, in_place: bool, more: int) -> None:
+    problem = problem_of(graph, in_place=in_place)
+    budget = least_peak(problem, 0) + more
+    log = find_refutation(problem, problem.given_order(), 0, budget, WORK)
+    assert not (log and more >= 0)
+    assert not log or is_refuted(_program(graph, in_place=in_place), budget, log)
+
+
+def test_most_budgets_below_the_least_peak_and_above_all_cuts_are_refuted() -> None:
+    found = tried = 0
+    for seed in range(400):
+        graph = random_graph(seed, limited=False)
+        problem = problem_of(graph)
+        least = least_peak(problem, 0)
+        if lower_bounds(problem, [problem.given_order()])[0].peak_bytes < least:
+            tried += 1
+            found += bool(find_refutation(problem, problem.given_order(), 0, least - 1, WORK))
+    assert tried > 10
+    assert found > tried * 0.8
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 400), st.integers(0, 10**6))
+def test_a_damaged_log_shows_nothing_that_is_false(number: int, seed: int) -> None:
+    graph = random_graph(number, limited=False)
+    problem, random = problem_of(graph), Random(seed)
+    least = least_peak(problem, 0)
+    log = [*find_refutation(problem, problem.given_order(), 0, least - 1, WORK)]
+    ops = range(graph.n_ops + 1)
+    lines: list[Line] = [
+        Need(*(random.choice(ops) for _ in range(3))),
+        Over(random.choice(ops)),
+        Cycle(),
+        Either(random.choice(ops), random.choice(ops)),
+    ]
+    for _ in range(3):
+        place = random.randrange(len(log) + 1)
+        log[place : place + random.randrange(2)] = random.choices(lines, k=random.randrange(3))
+        assert not is_refuted(_program(graph, in_place=True), least, log)
+
+
+def test_a_log_that_stops_in_a_case_or_goes_on_after_the_last_one_shows_nothing() -> None:
+    graph = next(
+        graph
+        for graph in (random_graph(seed, limited=False) for seed in range(10**4))
+        if any(isinstance(line, Either) for line in _refutation(graph))
+    )
+    log, program = _refutation(graph), _program(graph, in_place=True)
+    below = least_peak(problem_of(graph), 0) - 1
+    assert is_refuted(program, below, log)
+    assert not is_refuted(program, below, log[:-1])
+    assert not is_refuted(program, below, [*log, log[-1]])
+    assert not is_refuted(program, below, ())
+
+
+def _refutation(graph: Graph) -> tuple[Line, ...]:
+    problem = problem_of(graph)
+    order = np.asarray(problem.given_order())
+    return find_refutation(problem, order, 0, least_peak(problem, 0) - 1, WORK)
