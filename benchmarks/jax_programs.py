@@ -51,28 +51,50 @@ def _cross_entropy(logits: Any, labels: Any) -> Any:
     return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
 
-def mlp_stack(blocks: int = 10, batch: int = 4096, width: int = 64, hidden: int = 256) -> Step:
-    """Residual blocks of two products each."""
+def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+def mlp_stack(
+    blocks: int = 10,
+    batch: int = 4096,
+    width: int = 64,
+    hidden: int = 256,
+    block: Callable[..., Any] = _as_it_is,
+    norm: Callable[..., Any] = _norm,
+) -> Step:
+    """Residual blocks of two products each; `block` may be `jax.checkpoint`, `norm` what they do first."""
+
+    @block
+    def residual(x: Any, into: Any, out: Any) -> Any:
+        return x + jax.nn.gelu(norm(x) @ into) @ out
 
     def loss(weights: Any, x: Any) -> Any:
         for into, out in weights:
-            x = x + jax.nn.gelu(_norm(x) @ into) @ out
+            x = residual(x, into, out)
         return jnp.square(x).mean()
 
     weights = [(_normal(n, width, hidden), _normal(n + 99, hidden, width)) for n in range(blocks)]
-    return _training("MLP stack", loss, weights, (_normal(7, batch, width),))
+    name = "MLP stack" if norm is _norm else "MLP stack, not normalized"
+    return _training(name, loss, weights, (_normal(7, batch, width),))
 
 
 def _conv(x: Any, kernel: Any, stride: int = 1) -> Any:
     return jax.lax.conv_general_dilated(x, kernel, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
-def conv_stack(layers: int = 16, batch: int = 8, size: int = 32, width: int = 32) -> Step:
-    """Residual convolutions."""
+def conv_stack(
+    layers: int = 16, batch: int = 8, size: int = 32, width: int = 32, block: Callable[..., Any] = _as_it_is
+) -> Step:
+    """Residual convolutions; `block` may be `jax.checkpoint`."""
+
+    @block
+    def residual(x: Any, kernel: Any) -> Any:
+        return x + jax.nn.relu(_conv(x, kernel))
 
     def loss(weights: Any, x: Any) -> Any:
         for kernel in weights:
-            x = x + jax.nn.relu(_conv(x, kernel))
+            x = residual(x, kernel)
         return jnp.square(x).mean()
 
     weights = [_normal(n, 3, 3, width, width) for n in range(layers)]

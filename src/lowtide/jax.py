@@ -1,14 +1,30 @@
-"""The public JAX names: `fit`, `read`, `apply`, `measure` and what goes with them."""
+"""The public JAX names: `fit`, `explain`, `read`, `apply`, `measure` and what goes with them."""
 
 from typing import Any
 
+from lowtide.frameworks.jax.donation import Donation, suggest_donation
+from lowtide.frameworks.jax.explain import FunctionPeak, explain
 from lowtide.frameworks.jax.fitting.fit import FittedFunction, fit
+from lowtide.frameworks.jax.fitting.measured import MeasuredFunction, measure_compiled
 from lowtide.frameworks.jax.model import JaxModel
 from lowtide.frameworks.model import Measurement
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
-__all__ = ["FittedFunction", "JaxModel", "apply", "fit", "measure", "read"]
+__all__ = [
+    "Donation",
+    "FittedFunction",
+    "FunctionPeak",
+    "JaxModel",
+    "MeasuredFunction",
+    "apply",
+    "explain",
+    "fit",
+    "measure",
+    "measure_compiled",
+    "read",
+    "suggest_donation",
+]
 
 
 def read(program: Any) -> Graph:

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 from jax import custom_derivatives
+from jax import export as jax_export
 from jax._src import source_info_util
 from jax.extend import core as extend_core
 
@@ -30,6 +31,13 @@ SymbolicZero: Any = custom_derivatives.SymbolicZero
 def instantiated(zero: Any) -> Any:
     """Return the zeros that a symbolic zero stands for."""
     return numpy.zeros(zero.shape, zero.dtype)
+
+
+export: Any = jax_export.export
+deserialize: Any = jax_export.deserialize
+block_until_ready: Any = _jax.block_until_ready
+keystr: Any = _jax.tree_util.keystr
+tree_paths: Any = _jax.tree_util.tree_flatten_with_path
 
 
 def is_random_key(dtype: Any) -> bool:

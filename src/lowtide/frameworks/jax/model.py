@@ -13,7 +13,7 @@ from lowtide.frameworks.jax.emit.emit import run_plan
 from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.traced import trace
 from lowtide.frameworks.jax.internals import ShapeDtypeStruct, is_random_key, jit, numpy, random, tree
-from lowtide.frameworks.jax.measure import run_kernels
+from lowtide.frameworks.jax.measure.kernels import run_kernels
 from lowtide.frameworks.jax.reading.read import read_program
 from lowtide.frameworks.model import Measurement
 from lowtide.graph import Graph

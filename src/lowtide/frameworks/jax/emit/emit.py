@@ -12,7 +12,7 @@ from lowtide.frameworks.jax.reading.sizes import bytes_of
 from lowtide.frameworks.jax.reading.stored import Kernel, fusion_kind
 from lowtide.index_spaces import OpId
 
-_MOST_ANCHORS = 4
+_MOST_ANCHORS = 1
 
 
 def run_plan(translation: JaxTranslation, runs: Sequence[OpId], arguments: Sequence[Any]) -> list[Any]:

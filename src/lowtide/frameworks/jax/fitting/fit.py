@@ -24,7 +24,7 @@ _ALLOWED = ("reorder", "share", "recompute")
 
 def fit(
     function: Callable[..., Any],
-    budget: str | int,
+    budget: str | int | float,
     *,
     example_args: Sequence[Any],
     example_kwargs: Mapping[str, Any] | None = None,
@@ -59,7 +59,7 @@ def fit(
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    budget: str | int
+    budget: str | int | float
     transient: bool
     techniques: Techniques
     effort: EffortName

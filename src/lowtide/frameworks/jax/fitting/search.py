@@ -12,11 +12,10 @@ from lowtide.frameworks.jax.fitting.compiled import CompiledCandidate, CompiledF
 from lowtide.frameworks.jax.fitting.variants import Variant, variants
 from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.index_spaces import OpId
-from lowtide.plan import Plan
 from lowtide.planning.minimize import minimize
 from lowtide.planning.result import Result
 
-MOST_ROUNDS = 5
+MOST_ROUNDS = 4
 """How often a plan is made anew for less, where XLA needed more than the plan said."""
 _SEGMENTS = (2, 3, 4, 6, 8, 12, 16)
 """Numbers of segments that are tried where plans op by op do not fit."""
@@ -37,6 +36,10 @@ class Tried:
 class FitFound:
     """What the search found: a compiled candidate, never worse than the function as it stands."""
 
+    traced: TracedFunction
+    """What was searched for: the function, or a loss with its backward pass."""
+    variant: Variant
+    """The program that the candidate computes."""
     best: CompiledCandidate
     predicted_bytes: int | None
     result: Result | None
@@ -70,15 +73,17 @@ class FitSearch:
         scans in chunks; then plans by segments.
         """
         self._tried = self._tried[:1]
-        best, chosen = self.untouched, _Way()
+        best, chosen, chosen_variant = self.untouched, _Way(), self._variants[0]
         for variant, candidate in self._candidates(target):
             for scheduler in reversed(range(len(schedulers()))):
                 if best.figures.temp_bytes <= target:
                     break
                 each = self._compile(variant, candidate, scheduler)
                 if each.figures.temp_bytes < best.figures.temp_bytes:
-                    best, chosen = each, candidate
+                    best, chosen, chosen_variant = each, candidate, variant
         return FitFound(
+            traced=self._traced,
+            variant=chosen_variant,
             best=best,
             predicted_bytes=chosen.predicted_bytes,
             result=chosen.result,
@@ -91,7 +96,7 @@ class FitSearch:
         """Iterate variants and how to run them; what XLA said of the last one tells how much less to plan for."""
         last = self._variants[-1]
         for variant in self._variants:
-            yield variant, _Way(predicted_bytes=None if variant is self._variants[0] else _peak(variant))
+            yield variant, _Way(predicted_bytes=None if variant is self._variants[0] else variant.peak_bytes)
             if "recompute" in self._techniques:
                 yield from ((variant, candidate) for candidate in self._planned(variant, target, variant is last))
         for segments in _SEGMENTS if "recompute" in self._techniques else ():
@@ -103,29 +108,28 @@ class FitSearch:
     def _planned(self, variant: Variant, target: int, is_last: bool) -> Iterator["_Way"]:
         """Iterate plans for less and less; where the model knows of none, only the last variant's best is tried."""
         graph = variant.translation.graph
-        limit = max(target, target * _peak(variant) // max(1, self._tried[-1].temp_bytes))
+        limit = max(target, target * variant.peak_bytes // max(1, self._tried[-1].temp_bytes))
         for _ in range(MOST_ROUNDS):
             planned = minimize(graph, budget=limit, transient=True, allow=self._techniques, effort=self._effort)
             if planned.shortfall is not None and not is_last:
                 return
             yield _Way("planned", tuple(planned.plan.order().tolist()), _only(planned.peak_bytes), planned)
             least = min(each.temp_bytes for each in self._tried[-len(schedulers()) :])
-            limit = min(limit - max(least - target, limit // 50), limit - 1)
+            limit = min(limit - max((least - target) * 5 // 4, limit // 50), limit - 1)
             if planned.shortfall is not None or limit <= 0:
                 return
 
     def _compile(self, variant: Variant, candidate: "_Way", scheduler: int) -> CompiledCandidate:
         """Compile a candidate, or take it from where it was before; it counts as tried either way."""
         options = schedulers()[scheduler]
-        parts = [variant.name, *filter(None, [candidate.name]), *(["scheduled for least memory"] if options else [])]
+        name = ", ".join(filter(None, (variant.name, candidate.name))) or "as it stands"
+        name += ", scheduled for least memory" if options else ""
         key = variant.name, candidate.runs, scheduler
         if key not in self._compiled:
             flat = variant.unplanned() if candidate.runs is None else variant.following(candidate.runs)
-            self._compiled[key] = compile_flat(", ".join(parts), flat, self._traced, options)
+            self._compiled[key] = compile_flat(name, flat, self._traced, options)
         found = self._compiled[key]
-        tried = Tried(
-            name=", ".join(parts), predicted_bytes=candidate.predicted_bytes, temp_bytes=found.figures.temp_bytes
-        )
+        tried = Tried(name=name, predicted_bytes=candidate.predicted_bytes, temp_bytes=found.figures.temp_bytes)
         if tried not in self._tried:
             self._tried.append(tried)
         return found
@@ -139,12 +143,6 @@ class _Way:
     runs: tuple[OpId, ...] | None = None
     predicted_bytes: int | None = None
     result: Result | None = None
-
-
-def _peak(variant: Variant) -> int:
-    """Return the peak of a variant's temporaries under the model, in program order."""
-    graph = variant.translation.graph
-    return _only(simulate(graph, Plan.baseline(graph)).peak_bytes)
 
 
 def _only(figures: Mapping[str, int]) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from lowtide.analysis import simulate
 from lowtide.frameworks.jax.emit.emit import run_plan
 from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.mesh import Flat, MeshProgram, mesh_program
@@ -13,6 +14,7 @@ from lowtide.frameworks.jax.reading.read import JaxTranslation, read_program
 from lowtide.frameworks.jax.scans.chunks import in_chunks
 from lowtide.frameworks.jax.scans.pairs import ScanPair, scan_pairs
 from lowtide.index_spaces import OpId
+from lowtide.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,12 @@ class Variant:
     translation: JaxTranslation
     mesh: MeshProgram | None
     """Where the program is that of one device, what runs it on all."""
+
+    @property
+    def peak_bytes(self) -> int:
+        """Peak of the temporaries under the model, in program order."""
+        graph = self.translation.graph
+        return simulate(graph, Plan.baseline(graph)).peak_bytes[graph.spaces[0].name]
 
     def unplanned(self) -> Flat:
         """Return the variant as a function of flat arguments."""
@@ -36,12 +44,17 @@ class Variant:
         return flat if self.mesh is None else self.mesh.around(flat)
 
 
+def as_it_stands(traced: TracedFunction) -> Variant:
+    """Return the first of a function's variants: what it computes, in the order it was traced in."""
+    return next(variants(traced))
+
+
 def variants(traced: TracedFunction) -> Iterator[Variant]:
     """Iterate the ways to compute a function: as it stands, its largest scan in chunks, all its scans in chunks."""
     program = flatten(traced.jaxpr, traced.name, traced.donated)
     mesh = mesh_program(program)
     inner = program if mesh is None else mesh.inner
-    yield _variant("as it stands", inner, mesh)
+    yield _variant("", inner, mesh)
     pairs = _apart(scan_pairs(inner))
     for count in dict.fromkeys(count for count in (1, len(pairs)) if 0 < count <= len(pairs)):
         name = "scans in chunks" if count > 1 else "a scan in chunks"

@@ -11,7 +11,7 @@ from lowtide.frameworks.jax.internals import is_unspecified
 
 _GROUPS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
 """Calls that mean nothing but their equations, with the parameter that holds those."""
-_CHECKPOINT = "checkpoint"
+_CHECKPOINTS = ("remat2", "checkpoint")
 """What `jax.checkpoint` leaves: its equations count as written, since a plan decides anew what runs again."""
 
 
@@ -101,7 +101,7 @@ def _inner(eqn: Any) -> tuple[Any, Sequence[Any]] | None:
         if kind in ("jit", "pjit") and not _plain_call(eqn.params):
             return None
         return (body.jaxpr, body.consts) if isinstance(body, ClosedJaxpr) else (body, ())
-    if kind == _CHECKPOINT:
+    if kind in _CHECKPOINTS:
         return eqn.params["jaxpr"], ()
     return None
 

@@ -37,16 +37,11 @@ def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
         raise UsageError(f"cannot trace a {type(function).__name__}; give a function of arrays")
     named: dict[str, Any] = dict(kwargs or {})
     jitted: Any = function if hasattr(function, "trace") else jit(function)
-    try:
-        traced = jitted.trace(*args, **named)
-        outer = make_jaxpr(jitted)(*args, **named) if jitted is function else None
-    except LowtideError:
-        raise
-    except Exception as error:  # whatever the user's code and JAX raise
-        raise UsageError(f"the function cannot be traced: {type(error).__name__}: {one_line(error, 400)}") from error
     leaves, in_tree = tree.flatten((tuple(args), named))
-    if len(leaves) != len(traced.jaxpr.jaxpr.invars) or traced.in_tree != in_tree:
+    traced = _attempted(lambda: jitted.trace(*args, **named))
+    if traced.in_tree != in_tree or len(leaves) != len(traced.jaxpr.jaxpr.invars):
         raise UsageError("the function has static arguments; bind them first, with functools.partial, and jit the rest")
+    outer = _attempted(lambda: make_jaxpr(jitted)(*args, **named)) if jitted is function else None
     return TracedFunction(
         name=str(traced.fun_name),
         jaxpr=traced.jaxpr,
@@ -56,6 +51,15 @@ def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
         donated=tuple(bool(info.donated) for info in tree.leaves(traced.args_info, is_leaf=_is_info)),
         shardings=None if outer is None else _shardings(outer),
     )
+
+
+def _attempted(tracing: Callable[[], Any]) -> Any:
+    try:
+        return tracing()
+    except LowtideError:
+        raise
+    except Exception as error:  # whatever the user's code and JAX raise
+        raise UsageError(f"the function cannot be traced: {type(error).__name__}: {one_line(error, 400)}") from error
 
 
 def struct_of(leaf: Any) -> Any:

@@ -40,3 +40,8 @@ CONVOLUTIONS = frozenset(("conv_general_dilated",))
 
 CALLING_PRIMITIVES = frozenset(("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"))
 """Calls that stay, since a derivative of their own hangs on them."""
+
+LIBRARIES = _names(
+    "cholesky eig eigh fft ffi_call geqrf hessenberg householder_product lu pallas_call qr schur sort svd"
+)
+"""Kernels that allocate workspaces of their own."""

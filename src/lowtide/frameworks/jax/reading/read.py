@@ -10,6 +10,7 @@ from lowtide.frameworks.jax.flat.program import FlatProgram, Value
 from lowtide.frameworks.jax.reading.callees import bodies_of, kept_results
 from lowtide.frameworks.jax.reading.sizes import bytes_of, flops_of
 from lowtide.frameworks.jax.reading.stored import Kernel, Kernels, fusion_kind, kernels_of
+from lowtide.frameworks.jax.reading.unmodeled import unmodeled
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.index_spaces import BufferId
 
@@ -53,6 +54,8 @@ def read_program(program: FlatProgram, counted: Counted = "everything", kept: in
             buffers[value] = builder.add_buffer(f"{equation.kind}.{number}.{place}", size, lifetime)
     for number, kernel in enumerate(kernels.kernels):
         _add_kernel(builder, number, kernel, program, kernels, buffers)
+    for sentence in unmodeled(program):
+        builder.note(sentence)
     return JaxTranslation(program=program, kernels=kernels, graph=builder.build(), buffers=buffers)
 
 
