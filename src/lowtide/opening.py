@@ -31,8 +31,8 @@ def open_model(
     it is, that counts and not the name), the name of a callable ("package.module:callable") that returns one of the
     following, or an object: a Graph, an onnx ModelProto, a Caffe2 NetDef, a GraphInterface of Mesh-TensorFlow, a torch
     ExportedProgram, FX GraphModule, captured program, a ClosedJaxpr of JAX, or a tuple (function or module, example
-    inputs). `dims` gives sizes to dynamic dimensions by name. With `host`, plans may copy buffers there and back. A file
-    runs code only with `trust`, and a .pt2 that would is refused without; naming a callable runs its module
+    inputs). `dims` gives sizes to dynamic dimensions by name. With `host`, plans may copy buffers there and back. A
+    file runs code only with `trust`, and a .pt2 that would is refused without; naming a callable runs its module
     (docs/trust.md).
     Raises UsageError for a source of no known kind, InputError and its kinds for one that cannot be read.
     """
