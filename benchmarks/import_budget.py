@@ -9,7 +9,7 @@ import time
 
 BUDGET_SECONDS = 0.100
 RUNS = 9
-FORBIDDEN = ("torch", "onnx", "onnxruntime", "jaxlib", "tensorflow", "highspy", "rich", "numpy", "click")
+FORBIDDEN = ("torch", "onnx", "onnxruntime", "jax", "jaxlib", "tensorflow", "highspy", "rich", "numpy", "click")
 
 
 def seconds(code: str) -> float:

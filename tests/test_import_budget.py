@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 HEAVY = (
-    *("torch", "onnx", "onnxruntime", "jaxlib", "tensorflow", "transformers"),
+    *("torch", "onnx", "onnxruntime", "jax", "jaxlib", "tensorflow", "transformers"),
     *("highspy", "numpy", "click", "rich", "msgspec"),
 )
 

@@ -13,6 +13,7 @@ PUBLIC = (
     "lowtide.caffe2",
     "lowtide.caffe2.memonger",
     "lowtide.inductor_export",
+    "lowtide.jax",
     "lowtide.mesh_tensorflow",
     "lowtide.onnx",
     "lowtide.tensorflow",

@@ -73,7 +73,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used, so that `import lowtide` costs next to nothing."""
-    if name in ("errors", "onnx", "torch", "caffe2", "inductor_export", "mesh_tensorflow", "xla", "tensorflow"):
+    if name in ("errors", "onnx", "torch", "jax", "caffe2", "inductor_export", "mesh_tensorflow", "xla", "tensorflow"):
         return import_module(f"lowtide.{name}")
     home = _HOMES.get(name)
     if home is None:

@@ -193,6 +193,25 @@ def _run_caffe2(program: Any) -> bytes:
     return run_once(program, inputs, ["y"]).results["y"].tobytes()
 
 
+def _jax(elements: int) -> Any:
+    """The program with a convolution of ones as what repeats an input: XLA stores what a convolution computes."""
+    import jax
+
+    def repeated(x: Any) -> Any:
+        return jax.lax.conv(x.reshape(1, 1, elements), jax.numpy.ones((COPIES, 1, 1)), (1,), "VALID")
+
+    def branches(x: Any, z: Any) -> Any:
+        left, right = repeated(x), repeated(z)
+        return jax.lax.add(left.sum(), right.sum())
+
+    return jax.jit(branches), (_floats(elements, 7), _floats(elements, 9))
+
+
+def _run_jax(program: Any) -> bytes:
+    function, inputs = program if isinstance(program, tuple) else (program, _jax(Known().elements)[1])
+    return np.asarray(function(*inputs)).tobytes()
+
+
 BRANCHES = {
     "left": (["x"], ["left"]),
     "right": (["z"], ["right"]),
@@ -328,5 +347,6 @@ ENTRIES = [
         run=None,
         tells_effects=False,
     ),
+    Entry(name="jax", make=_jax, write=None, run=_run_jax),
     Entry(name="inductor_export", make=_inductor_export, write=_write_export, run=None, tells_effects=False),
 ]

@@ -224,11 +224,13 @@ def test_the_public_module_reads_and_applies_as_lowtide_does(entry: Entry) -> No
 def test_a_missing_extra_is_said_in_one_line_with_the_command_that_installs_it(entry: Entry, tmp_path: Path) -> None:
     """Its packages are hidden from the import system of a process of its own."""
     row = ROWS[entry.name]
-    path = tmp_path / f"program{row.file_endings[0]}"
+    path = tmp_path / f"program{row.file_endings[0] if row.file_endings else '.py'}"
     path.write_bytes(b"nobody gets to open this")
-    inspect = f"from lowtide.cli import main; sys.argv = ['lowtide', 'inspect', {str(path)!r}]; main()"
+    module = f"import lowtide.{row.name}"
+    given = repr(str(path)) if row.file_endings else f"'lowtide.{row.name}:read'"
+    inspect = f"from lowtide.cli import main; sys.argv = ['lowtide', 'inspect', {given}]; main()"
     advice = f"pip install 'lowtide[{row.extra}]'"
-    for code in (f"lowtide.read({str(path)!r})", f"import lowtide.{row.name}", inspect):
+    for code in (f"lowtide.read({given})", module, inspect):
         run = _without_packages(row, code)
         assert run.stdout == ""
         assert run.stderr.strip().endswith(advice)

@@ -1,6 +1,6 @@
 """Which framework reads what: one row a framework, none of them loaded."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -42,7 +42,8 @@ class Framework:
     trusting_model: str | None = None
     """What opens files that may run code, as "module:function"; None where no file of the framework does."""
     reads_calls: bool = False
-    """Whether a tuple (function or module, example inputs) is for it."""
+    """Whether it reads tuples (function or module, example inputs). Whose function or inputs they hold, decides; the
+    first of these in the table reads those that tell nothing."""
 
     needs_more: tuple[str, ...] = ()
     """The methods of objects that only its public model reads, called by its name: they do not say all there is."""
@@ -123,6 +124,14 @@ FRAMEWORKS = (
         methods=GRAPH_INTERFACE,
     ),
     Framework(
+        name="jax",
+        model="lowtide.frameworks.jax.model:JaxModel",
+        extra="jax",
+        file_endings=(),
+        packages=("jax", "jaxlib"),
+        reads_calls=True,
+    ),
+    Framework(
         name="inductor_export",
         model="lowtide.frameworks.inductor_export.model:InductorExportModel",
         extra=None,
@@ -134,9 +143,24 @@ FRAMEWORKS = (
 
 def framework_of(source: Any) -> Framework | None:
     """Return the framework that reads an object, None where there is none."""
-    if isinstance(source, tuple | list):
-        return next(framework for framework in FRAMEWORKS if framework.reads_calls)
-    return next((framework for framework in FRAMEWORKS if framework.owns(source)), None)
+    if not isinstance(source, tuple | list):
+        return next((framework for framework in FRAMEWORKS if framework.owns(source)), None)
+    callers = [framework for framework in FRAMEWORKS if framework.reads_calls]
+    owners = (caller for part in _parts(source) for caller in callers if caller.owns(part))
+    return next(owners, callers[0])
+
+
+def _parts(source: Any) -> Iterator[Any]:
+    """Iterate what nested tuples, lists and values of dicts hold, in order."""
+    waiting = [source]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, tuple | list):
+            waiting.extend(reversed(cast("list[Any]", part)))
+        elif isinstance(part, dict):
+            waiting.extend(reversed(list(cast("dict[Any, Any]", part).values())))
+        else:
+            yield part
 
 
 def way_to_read(source: Any) -> str | None:

@@ -49,10 +49,10 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
     """Lower `state` in place until its height is at most `goal`, or its bound, or the work is used up.
 
     Yields after every step, so that the caller can take what was found. The searches try the goal by turns, with more
-    and more work, and the penalty loop after the first look and after the last. Then they go on: with `only_goal` at the goal, else one after the other
-    at heights between what is refuted and what is found. What one finds or proves the others start from, and the limit
-    of work is one for all. A part with too many items for them gets that work for its penalty loop instead, where it is
-    nearly done.
+    and more work, and the penalty loop after the first look and after the last. Then they go on: with `only_goal` at
+    the goal, else one after the other at heights between what is refuted and what is found. What one finds or proves
+    the others start from, and the limit of work is one for all. A part with too many items for them gets that work for
+    its penalty loop instead, where it is nearly done.
     """
     searches = _searches(state, effort)
     looks: list[list[Callable[[], object]]] = [

@@ -44,10 +44,8 @@ def trade(draft: Draft, report: Report) -> Draft:
         proof=None,
         status=_status(result, bounds[0].peak_bytes > most, draft.settings.chooses_order),
     )
-    if most < 0:  # where persistent buffers alone are too large, that is why
-        judged = replace(judged, status=None)
-    else:
-        judged = replace(judged, shortfall=_shortfall(judged, result))
+    # Where persistent buffers alone are too large, the next stage says so.
+    judged = replace(judged, status=None) if most < 0 else replace(judged, shortfall=_shortfall(judged, result))
     plan = replace(result.plan, peak_bytes=simulate(graph, result.plan).peak_bytes)
     return replace(judged.taking(plan), extra_cost=result.extra_cost) if draft.is_beaten_by(plan) else judged
 

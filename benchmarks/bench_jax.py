@@ -1,0 +1,143 @@
+"""Temp bytes of fourteen training steps in JAX within budgets of 70, 50 and 40 %; against `jax.checkpoint`."""
+
+import argparse
+import os
+import time
+from dataclasses import dataclass
+from functools import partial
+
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
+
+import jax
+import numpy as np
+from jax_programs import PROGRAMS, Step, conv_stack, mlp_stack
+from results import write_section
+
+from lowtide.frameworks.jax.fitting.compiled import schedulers
+from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch
+from lowtide.frameworks.jax.fitting.variants import as_it_stands
+from lowtide.frameworks.jax.flat.traced import trace
+
+SHARES = (70, 50, 40)
+MIB = 2**20
+TECHNIQUES = frozenset(("reorder", "share", "recompute"))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One program, measured."""
+
+    text: str
+    fits: int
+    """Of the budgets."""
+    worst: float
+    """Largest difference of a result's element, over the largest of that result."""
+
+
+def difference(found: FitFound, leaves: list[object], expected: list[object]) -> float:
+    """Return how far results are from the original's: the largest difference over the largest element, of each."""
+    worst = 0.0
+    for one, other in zip(found.best.executable(*leaves), expected, strict=True):
+        mine, theirs = np.asarray(one, np.float64), np.asarray(other, np.float64)
+        if not np.array_equal(mine, theirs):
+            worst = max(worst, float(np.abs(mine - theirs).max() / max(np.abs(theirs).max(), 1e-30)))
+    return worst
+
+
+def how(found: FitFound) -> str:
+    """Return in a word or two what a candidate is."""
+    name = found.best.name.removesuffix(", scheduled for least memory")
+    for long, short in (
+        ("as it stands", "scheduler alone"),
+        ("a scan in chunks", "chunks"),
+        ("scans in chunks", "chunks"),
+    ):
+        name = name.replace(long, short)
+    return name
+
+
+def row(step: Step) -> Row:
+    """Fit one program at every share."""
+    started = time.perf_counter()
+    traced = trace(step.function, step.arguments)
+    search = FitSearch(traced, TECHNIQUES, "fast")
+    leaves = jax.tree.leaves(step.arguments)
+    expected = search.untouched.executable(*leaves)
+    untouched = search.untouched.figures.temp_bytes
+    model = as_it_stands(traced).peak_bytes
+    cells: list[str] = []
+    fits, worst = 0, 0.0
+    for share in SHARES:
+        found = search.fit(untouched * share // 100)
+        away = difference(found, leaves, expected)
+        part = 100 * found.best.figures.temp_bytes / untouched
+        cells.append(f"{part:.0f} %{'' if found.fits else ', over'} ({how(found)})")
+        fits += found.fits
+        worst = max(worst, away)
+    values = "bits equal" if worst == 0 else f"within {worst:.0e}"
+    seconds = time.perf_counter() - started
+    figures = f"{untouched / MIB:.1f} | {model / MIB:.1f}"
+    text = f"| {step.name} | {figures} | {' | '.join(cells)} | {values} | {seconds:.0f} |"
+    print(text, flush=True)
+    return Row(text, fits, worst)
+
+
+def checkpoint_rows() -> list[str]:
+    """Return the rows of two stacks: plain, every block under `jax.checkpoint`, and fitted."""
+    rows: list[str] = []
+    stacks = (
+        (partial(mlp_stack, batch=8192, hidden=256, norm=lambda x: x), 19),
+        (partial(mlp_stack, batch=8192), 19),
+        (conv_stack, 40),
+    )
+    for make, share in stacks:
+        plain, checkpointed = make(), make(block=jax.checkpoint)
+        traced = trace(plain.function, plain.arguments)
+        search = FitSearch(traced, TECHNIQUES, "fast")
+        untouched = search.untouched.figures.temp_bytes
+        found = search.fit(untouched * share // 100)
+        theirs = [_temp_bytes(checkpointed, scheduler) / MIB for scheduler in range(len(schedulers()))]
+        figures = [untouched / MIB, *theirs, found.best.figures.temp_bytes / MIB]
+        rows.append(f"| {plain.name} | {' | '.join(f'{figure:.1f}' for figure in figures)} |")
+        print(rows[-1], flush=True)
+    return rows
+
+
+def _temp_bytes(step: Step, scheduler: int) -> int:
+    compiled = jax.jit(step.function).lower(*step.arguments).compile(compiler_options=dict(schedulers()[scheduler]))
+    return compiled.memory_analysis().temp_size_in_bytes
+
+
+def main() -> None:
+    """Measure, print and, unless only some programs were asked for, write the section into RESULTS.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", choices=[make.__name__ for make in PROGRAMS], help="one program")
+    only = parser.parse_args().only
+    rows = [row(make()) for make in PROGRAMS if not only or make.__name__ in only]
+    if only:
+        return
+    stacks = checkpoint_rows()
+    met = sum(each.fits for each in rows)
+    lines = [
+        "Temp bytes of whole training steps (forward, backward, optimizer), in MiB, as XLA's compiler for the CPU",
+        "gives them; per device for the two over a mesh of eight. Model: what lowtide predicts for the step in the",
+        "order that it was traced in (of a step that `jax.jit` partitions: of all devices). Budgets are shares of the",
+        "temp bytes of the step as it stands; a cell says what was reached, and how. Values: results against those of",
+        "the step as it stands.",
+        f"{met} of {len(rows) * len(SHARES)} budgets are met.",
+        "",
+        f"| step | XLA | model | {' | '.join(f'{share} %' for share in SHARES)} | values | seconds |",
+        f"|---|--:|--:|{'---|' * len(SHARES)}---|--:|",
+        *(each.text for each in rows),
+        "",
+        "Beside `jax.checkpoint` around every block (XLA's two schedulers for the CPU), temp bytes in MiB:",
+        "",
+        "| stack | plain | checkpoint, default | checkpoint, least memory | `lowtide.jax.fit` |",
+        "|---|--:|--:|--:|--:|",
+        *stacks,
+    ]
+    write_section("JAX", "python benchmarks/bench_jax.py", "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Functions that fit a budget: candidates from plans, compiled, and judged by what XLA itself says they need."""

@@ -1,0 +1,167 @@
+"""Functions that are differentiated later: planned with their backward pass, taken in by `jax.grad` where it comes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lowtide.errors import UsageError
+from lowtide.frameworks.jax.fitting.search import FitFound
+from lowtide.frameworks.jax.flat.flatten import flatten, only_results
+from lowtide.frameworks.jax.flat.program import FlatProgram
+from lowtide.frameworks.jax.flat.run import run_program
+from lowtide.frameworks.jax.flat.traced import TracedFunction
+from lowtide.frameworks.jax.internals import (
+    Partial,
+    ShapeDtypeStruct,
+    SymbolicZero,
+    custom_vjp,
+    instantiated,
+    is_floating,
+    jaxpr_as_fun,
+    jit,
+    make_jaxpr,
+    numpy,
+    vjp,
+)
+
+Wanted = tuple[bool, ...]
+"""Per leaf of the arguments, whether its gradient is wanted."""
+
+
+def is_loss(traced: TracedFunction) -> bool:
+    """Return whether a function's only result is one floating-point number."""
+    results = traced.jaxpr.out_avals
+    return len(results) == 1 and results[0].shape == () and is_floating(results[0].dtype)
+
+
+def wanted_leaves(traced: TracedFunction, args: Sequence[int]) -> Wanted:
+    """Return which leaves belong to these positional arguments and have a gradient.
+
+    Raises UsageError where there are none, or no such argument.
+    """
+    positional, _ = traced.in_tree.children()
+    counts = [child.num_leaves for child in positional.children()]
+    if not all(0 <= each < len(counts) for each in args):
+        raise UsageError(f"argnums {tuple(args)} names an argument that the {len(counts)} examples do not have")
+    owners = [number for number, count in enumerate(counts) for _ in range(count)]
+    owners += [-1] * (len(traced.structs) - len(owners))
+    wanted = tuple(
+        owner in args and is_floating(struct.dtype) for owner, struct in zip(owners, traced.structs, strict=True)
+    )
+    if not any(wanted):
+        raise UsageError(f"argnums {tuple(args)} has no floating-point arrays to differentiate")
+    return wanted
+
+
+def with_backward(traced: TracedFunction, wanted: Wanted) -> TracedFunction:
+    """Return the function of arguments and cotangents of its floating-point results that adds the wanted gradients."""
+    count = len(wanted)
+    places = [place for place, each in enumerate(wanted) if each]
+    floating = [place for place, aval in enumerate(traced.jaxpr.out_avals) if is_floating(aval.dtype)]
+    body: Callable[..., Sequence[Any]] = jaxpr_as_fun(traced.jaxpr)
+
+    def joint(*values: Any) -> list[Any]:
+        leaves, cotangents = list(values[:count]), values[count:]
+
+        def of_wanted(*chosen: Any) -> tuple[list[Any], list[Any]]:
+            merged = list(leaves)
+            for place, leaf in zip(places, chosen, strict=True):
+                merged[place] = leaf
+            results = list(body(*merged))
+            return [results[place] for place in floating], results
+
+        _, pull, results = vjp(of_wanted, *(leaves[place] for place in places), has_aux=True)
+        return [*results, *pull(list(cotangents))]
+
+    results = traced.jaxpr.out_avals
+    structs = (*traced.structs, *(ShapeDtypeStruct(results[n].shape, results[n].dtype) for n in floating))
+    return replace(
+        traced,
+        name=f"{traced.name} with its backward pass",
+        jaxpr=make_jaxpr(joint)(*structs),
+        structs=structs,
+        donated=(False,) * len(structs),
+        shardings=None,
+    )
+
+
+class FittedLoss:
+    """A loss whose gradient follows what a search found for the wanted leaves; one search for every set of those."""
+
+    def __init__(self, traced: TracedFunction, search: Callable[[TracedFunction], FitFound]) -> None:
+        self._traced = traced
+        self._search = search
+        self._found: dict[Wanted, tuple[TracedFunction, FitFound]] = {}
+        self._call: Any = custom_vjp(self._forward)
+        self._call.defvjp(self._save, self._pull, symbolic_zeros=True)
+
+    def found(self, wanted: Wanted) -> FitFound:
+        """Return what the search found for these leaves."""
+        return self._fitted(wanted)[1]
+
+    def __call__(self, leaves: Sequence[Any]) -> Sequence[Any]:
+        """Return the leaves of the results."""
+        return self._call(*leaves)
+
+    def _fitted(self, wanted: Wanted) -> tuple[TracedFunction, FitFound]:
+        if wanted not in self._found:
+            joint = with_backward(self._traced, wanted)
+            self._found[wanted] = joint, self._search(joint)
+        return self._found[wanted]
+
+    def _forward(self, *leaves: Any) -> list[Any]:
+        program = flatten(self._traced.jaxpr, self._traced.name)
+        return _run_jitted(program, leaves)
+
+    def _save(self, *primals: Any) -> tuple[list[Any], Any]:
+        """Run the forward pass as the joint program does, so that XLA merges both; keep the arguments alone."""
+        leaves = [primal.value for primal in primals]
+        wanted = tuple(
+            bool(primal.perturbed) and is_floating(struct.dtype)
+            for primal, struct in zip(primals, self._traced.structs, strict=True)
+        )
+        joint, _ = self._fitted(wanted)
+        count = len(self._traced.jaxpr.out_avals)
+        program = only_results(flatten(joint.jaxpr, joint.name), count)
+        zeros = [numpy.zeros(struct.shape, struct.dtype) for struct in joint.structs[len(leaves) :]]
+        return _run_jitted(program, [*leaves, *zeros]), Partial(_Backward(self, wanted), *leaves)
+
+    def _pull(self, saved: Any, cotangents: Sequence[Any]) -> tuple[Any, ...]:
+        return saved(*cotangents)
+
+    def gradients(self, wanted: Wanted, leaves: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the gradients of the wanted leaves, None for the others."""
+        found = self.found(wanted)
+        given = [
+            instantiated(each) if isinstance(each, SymbolicZero) else each
+            for each, aval in zip(cotangents, self._traced.jaxpr.out_avals, strict=True)
+            if is_floating(aval.dtype)
+        ]
+        results = jit(found.best.flat)(*leaves, *given)
+        gradients = iter(results[len(self._traced.jaxpr.out_avals) :])
+        return tuple(next(gradients) if each else None for each in wanted)
+
+
+class _Backward:
+    """The backward pass for some wanted leaves, as a function of the saved leaves and the cotangents."""
+
+    def __init__(self, loss: FittedLoss, wanted: Wanted) -> None:
+        self._loss = loss
+        self._wanted = wanted
+
+    def __call__(self, *values: Any) -> tuple[Any, ...]:
+        count = len(self._wanted)
+        return self._loss.gradients(self._wanted, values[:count], values[count:])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Backward) and (self._loss, self._wanted) == (other._loss, other._wanted)
+
+    def __hash__(self) -> int:
+        return hash((id(self._loss), self._wanted))
+
+
+def _run_jitted(program: FlatProgram, leaves: Sequence[Any]) -> list[Any]:
+    def forward(*values: Any) -> list[Any]:
+        return run_program(program, values)
+
+    return jit(forward)(*leaves)

@@ -1,0 +1,1 @@
+"""Functions as one flat list of equations: what is traced, what is written out in line, how it runs."""

@@ -1,0 +1,42 @@
+"""Run by a process of its own: how much resident memory one call of a compiled function adds at its peak."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lowtide.frameworks.jax.internals import block_until_ready, deserialize, is_random_key, jit, numpy, random
+
+_STATUS = Path("/proc/self/status")
+
+
+def main() -> None:
+    """Read an exported function from the file named first, and print the bytes that its call adds, as JSON."""
+    path, options = sys.argv[1], json.loads(sys.argv[2])
+    exported = deserialize(Path(path).read_bytes())
+    arguments = [_made_up(aval, place) for place, aval in enumerate(exported.in_avals)]
+    compiled = jit(exported.call).lower(*arguments).compile(compiler_options=options or None)
+    block_until_ready(arguments)
+    before = _resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+    results = compiled(*arguments)
+    block_until_ready(results)
+    json.dump({"added_bytes": max(0, _resident("VmHWM") - before)}, sys.stdout)
+
+
+def _resident(name: str) -> int:
+    found = re.search(rf"{name}:\s*(\d+) kB", _STATUS.read_text())
+    return int(found[1]) * 1024 if found else 0
+
+
+def _made_up(aval: Any, place: int) -> Any:
+    if is_random_key(aval.dtype):
+        return random.split(random.key(place), aval.shape) if aval.shape else random.key(place)
+    return numpy.asarray(np.random.default_rng(place).uniform(0.0, 1.0, aval.shape)).astype(aval.dtype)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""A JAX function as lowtide sees it: traced once, planned, carried out, measured."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from jax.extend.core import ClosedJaxpr
+
+from lowtide.costs import Prices
+from lowtide.errors import FingerprintError, UnsupportedError, UsageError
+from lowtide.frameworks.jax.emit.emit import run_plan
+from lowtide.frameworks.jax.flat.flatten import flatten
+from lowtide.frameworks.jax.flat.traced import trace
+from lowtide.frameworks.jax.internals import ShapeDtypeStruct, is_random_key, jit, numpy, random, tree
+from lowtide.frameworks.jax.measure.kernels import run_kernels
+from lowtide.frameworks.jax.reading.read import read_program
+from lowtide.frameworks.model import Measurement
+from lowtide.graph import Graph
+from lowtide.plan import Plan, StepKind, verify
+
+
+class JaxModel:
+    """A JAX function and its graph, traced once."""
+
+    def __init__(self, source: Any, dims: Mapping[str, int] | None = None) -> None:
+        """Read a tuple (function, example arguments) or a ClosedJaxpr.
+
+        The function may be jitted; what it is given as examples may be arrays or ShapeDtypeStructs, one tuple of
+        positional arguments and, if need be, a mapping of keyword arguments. Nothing is allocated or computed.
+        Raises UsageError for anything else, and where the function cannot be traced.
+        """
+        if dims:
+            raise UsageError("a traced function has sizes already, there is none to bind; leave out --dim (dims)")
+        self._example: Sequence[Any] = ()
+        self._in_tree: Any = None
+        self._out_tree: Any = None
+        if isinstance(source, ClosedJaxpr):
+            self._example = [ShapeDtypeStruct(each.shape, each.dtype) for each in source.in_avals]
+            self._program = flatten(source, "jaxpr")
+        else:
+            function, args, kwargs = _call(source)
+            traced = trace(function, args, kwargs)
+            self._example = tree.leaves((args, kwargs))
+            self._in_tree, self._out_tree = traced.in_tree, traced.out_tree
+            self._program = flatten(traced.jaxpr, traced.name, traced.donated)
+        self._translation = read_program(self._program)
+
+    @property
+    def file_endings(self) -> tuple[str, ...]:
+        """None: a traced function has no file."""
+        return ()
+
+    @property
+    def graph(self) -> Graph:
+        """The function as a graph of the kernels that XLA makes of it."""
+        return self._translation.graph
+
+    @property
+    def in_chunks(self) -> None:
+        """None: scans are cut into chunks by `lowtide.jax.fit`, not by plans."""
+        return None
+
+    def apply(self, plan: Plan) -> Callable[..., Any]:
+        """Return a jitted function of the same signature that runs the plan's kernels; ties keep what runs again.
+
+        XLA orders kernels itself, as far as data and ties let it. Raises FingerprintError for a plan of another
+        function, VerificationError for a wrong one, UnsupportedError for one with copies to a host.
+        """
+        self._check(plan)
+        runs: list[int] = plan.order().tolist()
+
+        def applied(*args: Any, **kwargs: Any) -> Any:
+            if self._in_tree is None:
+                return run_plan(self._translation, runs, args)
+            leaves, structure = tree.flatten((args, kwargs))
+            if structure != self._in_tree:
+                raise UsageError("the arguments are not arranged as those that the function was traced for")
+            return tree.unflatten(self._out_tree, run_plan(self._translation, runs, leaves))
+
+        return jit(applied)
+
+    def save(self, plan: Plan, path: Path) -> None:
+        """Raise UnsupportedError: a function has no file."""
+        raise UnsupportedError("a JAX function has no file for programs; write a plan (.plan.json)")
+
+    def measure(self, plan: Plan) -> Measurement:
+        """Run the function kernel by kernel as it stands and under the plan, and count what JAX's arrays hold.
+
+        Each kernel is compiled alone. What XLA needs where the whole function is compiled says `lowtide.jax.measure`.
+        """
+        self._check(plan)
+        arguments = [_filled(leaf, place) for place, leaf in enumerate(self._example)]
+        before, after = (run_kernels(self._translation, each, arguments) for each in (Plan.baseline(self.graph), plan))
+        return Measurement(
+            before_bytes=before.peak_bytes, after_bytes=after.peak_bytes, outputs_equal=before.results == after.results
+        )
+
+    def measure_costs(self) -> Prices:
+        """Raise UnsupportedError: XLA's kernels are not timed one by one."""
+        raise UnsupportedError("kernels of a JAX function are not timed one by one; price them by --costs given")
+
+    def _check(self, plan: Plan) -> None:
+        if plan.graph_fingerprint != self.graph.fingerprint:
+            raise FingerprintError("the plan was made for another graph; plan this function with the same shapes")
+        if (plan.kinds > StepKind.FREE).any():
+            raise UnsupportedError(
+                "the plan copies buffers to a host, which is not carried out in JAX; write a plan (.plan.json)"
+            )
+        verify(self.graph, plan, check_capacity=False)
+
+
+def _call(source: Any) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:
+    """Return function, arguments and keyword arguments of what a user gives."""
+    if type(source).__name__ in ("Lowered", "Compiled"):
+        raise UnsupportedError(
+            f"a {type(source).__name__} JAX object is no longer a function; give the jitted function and its example "
+            "arguments, (function, (x, y))"
+        )
+    if not isinstance(source, tuple | list):
+        raise UsageError(f"a {type(source).__name__} alone has no shapes; give (function, example arguments)")
+    parts: list[Any] = [*cast("Sequence[Any]", source)]
+    if not 2 <= len(parts) <= 3 or not callable(parts[0]):
+        raise UsageError("cannot read this tuple; give (function, example arguments), and keyword arguments third")
+    args = cast("Sequence[Any]", parts[1] if isinstance(parts[1], tuple | list) else (parts[1],))
+    return parts[0], tuple(args), dict(parts[2]) if len(parts) == 3 else {}
+
+
+def _filled(leaf: Any, place: int) -> Any:
+    """Return an example's contents, or where it is a struct alone, made-up ones: the same every time."""
+    if not isinstance(leaf, ShapeDtypeStruct):
+        return leaf
+    if is_random_key(leaf.dtype):
+        return random.split(random.key(place), leaf.shape)
+    return numpy.asarray(np.random.default_rng(place).uniform(0.0, 1.0, leaf.shape)).astype(leaf.dtype)

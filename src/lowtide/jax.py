@@ -1,0 +1,42 @@
+"""The public JAX names: `fit`, `explain`, `read`, `apply`, `measure` and what goes with them."""
+
+from typing import Any
+
+from lowtide.frameworks.jax.donation import Donation, suggest_donation
+from lowtide.frameworks.jax.explain import FunctionPeak, explain
+from lowtide.frameworks.jax.fitting.fit import FittedFunction, fit
+from lowtide.frameworks.jax.fitting.measured import MeasuredFunction, measure_compiled
+from lowtide.frameworks.jax.model import JaxModel
+from lowtide.frameworks.model import Measurement
+from lowtide.graph import Graph
+from lowtide.plan import Plan
+
+__all__ = [
+    "Donation",
+    "FittedFunction",
+    "FunctionPeak",
+    "JaxModel",
+    "MeasuredFunction",
+    "apply",
+    "explain",
+    "fit",
+    "measure",
+    "measure_compiled",
+    "read",
+    "suggest_donation",
+]
+
+
+def read(program: Any) -> Graph:
+    """Read a tuple (function, example arguments) or a ClosedJaxpr into a graph; see `JaxModel`."""
+    return JaxModel(program).graph
+
+
+def apply(plan: Plan, program: Any) -> Any:
+    """Return a function of the same signature that follows a plan; see `JaxModel.apply`."""
+    return JaxModel(program).apply(plan)
+
+
+def measure(plan: Plan, program: Any) -> Measurement:
+    """Run a function kernel by kernel, as it stands and under a plan; see `JaxModel.measure`."""
+    return JaxModel(program).measure(plan)

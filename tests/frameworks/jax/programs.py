@@ -1,0 +1,68 @@
+"""Small programs that several tests share."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+BLOCKS, BATCH, WIDTH, HIDDEN = 6, 512, 16, 64
+
+
+def blocks_loss(weights: Any, x: Any) -> Any:
+    """Residual blocks of two products."""
+    for into, out in weights:
+        x = x + jax.nn.gelu(x @ into) @ out
+    return jnp.mean(x**2)
+
+
+def blocks_step(weights: Any, x: Any) -> Any:
+    """Their value, gradients and update."""
+    loss, gradients = jax.value_and_grad(blocks_loss)(weights, x)
+    return jax.tree.map(lambda weight, gradient: weight - 0.1 * gradient, weights, gradients), loss
+
+
+def blocks_arguments(batch: int = BATCH) -> tuple[Any, Any]:
+    """Return weights and a batch, the same every time."""
+    drawn = np.random.default_rng(0)
+
+    def normal(*shape: int) -> Any:
+        return (0.3 * drawn.normal(size=shape)).astype(np.float32)
+
+    return [(normal(WIDTH, HIDDEN), normal(HIDDEN, WIDTH)) for _ in range(BLOCKS)], normal(batch, WIDTH)
+
+
+def recurrent_step(weights: Any, x: Any) -> Any:
+    """A recurrent net by a scan, with its gradients."""
+
+    def loss(weights: Any) -> Any:
+        def cell(state: Any, x: Any) -> Any:
+            state = jnp.tanh(x @ weights["in"] + state @ weights["state"])
+            return state, state.sum(-1)
+
+        state, seen = jax.lax.scan(cell, jnp.zeros((x.shape[1], WIDTH)), x)
+        return jnp.mean(state**2) + jnp.mean(seen**2)
+
+    return jax.value_and_grad(loss)(weights)
+
+
+def recurrent_arguments(steps: int) -> tuple[Any, Any]:
+    """Return weights and a sequence of so many steps."""
+    drawn = np.random.default_rng(1)
+    weights = {name: (0.2 * drawn.normal(size=(WIDTH, WIDTH))).astype(np.float32) for name in ("in", "state")}
+    return weights, drawn.normal(size=(steps, 32, WIDTH)).astype(np.float32)
+
+
+def equal_bits(one: Any, other: Any) -> bool:
+    """Return whether two structures hold the same arrays, bit for bit."""
+    return jax.tree.all(jax.tree.map(np.array_equal, one, other))
+
+
+def close(one: Any, other: Any) -> bool:
+    """Return whether two structures hold the same arrays to rounding."""
+    return jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, rtol=1e-4, atol=1e-6), one, other))
+
+
+def temp_bytes(function: Any, arguments: Any, options: Any = None) -> int:
+    """Return what XLA says of a function that is compiled as it stands."""
+    return jax.jit(function).lower(*arguments).compile(compiler_options=options).memory_analysis().temp_size_in_bytes

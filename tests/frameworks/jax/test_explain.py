@@ -1,0 +1,59 @@
+"""What a function holds at its peak, what it could be given, and what it takes for real."""
+
+import sys
+from typing import Any
+
+import jax
+import pytest
+
+import lowtide.jax
+from tests.frameworks.jax.programs import blocks_arguments, blocks_step
+
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+
+
+def test_what_is_held_adds_up_and_names_the_users_lines() -> None:
+    peak = lowtide.jax.explain(blocks_step, blocks_arguments())
+    assert sum(each.holder.size_bytes for each in peak.held) == peak.peak_bytes
+    assert "programs.py:" in str(peak)
+    assert "x @ into" in str(peak)
+    assert str(peak.held[0]).strip().startswith("128.0 KiB  float32[512,64]")
+
+
+def test_arguments_that_results_could_lie_in_are_suggested_until_they_are_donated() -> None:
+    arguments = blocks_arguments()
+    suggested = lowtide.jax.suggest_donation(blocks_step, arguments)
+    assert suggested.argnums == (0,)
+    assert suggested.saved_bytes == sum(leaf.nbytes for leaf in jax.tree.leaves(arguments[0]))
+    assert "donate_argnums=(0,)" in str(suggested)
+    donating = jax.jit(blocks_step, donate_argnums=0)
+    assert lowtide.jax.suggest_donation(donating, arguments).argnums == ()
+
+
+def test_a_single_array_within_an_argument_is_suggested_by_its_path() -> None:
+    def update(state: Any, x: Any) -> Any:
+        return state["mean"] * 0.9 + x.sum(0) + state["count"]
+
+    structs = {"mean": jax.ShapeDtypeStruct((16,), "float32"), "count": jax.ShapeDtypeStruct((), "float32")}
+    suggested = lowtide.jax.suggest_donation(update, (structs, jax.ShapeDtypeStruct((8, 16), "float32")))
+    assert suggested.argnums == ()
+    assert suggested.others == ("[0]['mean']",)
+
+
+@ON_LINUX
+def test_prediction_xla_and_allocator_stand_side_by_side_and_agree() -> None:
+    arguments = blocks_arguments(batch=32_768)
+    measured = lowtide.jax.measure_compiled(blocks_step, arguments, resident=True)
+    expected = measured.figures.temp_bytes + measured.figures.output_bytes
+    assert measured.resident_bytes is not None
+    assert measured.predicted_bytes == pytest.approx(measured.figures.temp_bytes, rel=0.1)
+    assert measured.resident_bytes == pytest.approx(expected, rel=0.35)
+    assert "XLA says" in str(measured)
+    assert "allocated" in str(measured)
+
+
+def test_what_was_fitted_is_explained_and_measured_under_its_plan() -> None:
+    fitted = lowtide.jax.fit(blocks_step, "40%", example_args=blocks_arguments())
+    measured = lowtide.jax.measure_compiled(fitted)
+    assert measured.figures.temp_bytes == fitted.temp_bytes
+    assert measured.predicted_bytes == fitted.predicted_bytes == lowtide.jax.explain(fitted).peak_bytes

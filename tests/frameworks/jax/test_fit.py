@@ -1,0 +1,201 @@
+"""`fit`: the same values with fewer temp bytes, by XLA's own word."""
+
+import subprocess
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lowtide.jax
+from lowtide.errors import UsageError
+from tests.frameworks.jax.programs import (
+    blocks_arguments,
+    blocks_loss,
+    blocks_step,
+    close,
+    equal_bits,
+    recurrent_arguments,
+    recurrent_step,
+    temp_bytes,
+)
+
+
+@pytest.fixture(scope="module")
+def arguments() -> tuple[Any, Any]:
+    return blocks_arguments()
+
+
+@pytest.fixture(scope="module")
+def fitted_loss(arguments: Any) -> lowtide.jax.FittedFunction:
+    return lowtide.jax.fit(blocks_loss, "40%", example_args=arguments)
+
+
+@pytest.mark.parametrize("budget", ["70%", 0.25])
+def test_a_training_step_of_blocks_fits_with_equal_values(arguments: Any, budget: str | float) -> None:
+    fitted = lowtide.jax.fit(blocks_step, budget, example_args=arguments)
+    assert fitted.fits
+    assert fitted.temp_bytes <= fitted.budget_bytes < fitted.untouched_temp_bytes
+    assert close(fitted(*arguments), jax.jit(blocks_step)(*arguments))
+
+
+def test_what_xla_said_of_a_fitted_step_holds_in_a_jit_of_the_users_own(arguments: Any) -> None:
+    fitted = lowtide.jax.fit(blocks_step, "40%", example_args=arguments)
+    assert temp_bytes(fitted, arguments, fitted.compiler_options) == fitted.temp_bytes
+    assert close(jax.jit(fitted)(*arguments), jax.jit(blocks_step)(*arguments))
+
+
+def test_a_budget_out_of_reach_gives_the_least_that_was_reached_and_says_so(arguments: Any) -> None:
+    fitted = lowtide.jax.fit(blocks_step, "1%", example_args=arguments)
+    assert not fitted.fits
+    assert fitted.temp_bytes == min(each.temp_bytes for each in fitted.tried) < fitted.untouched_temp_bytes
+    assert fitted.shortfall is not None
+    assert "no proof" in fitted.shortfall
+    assert "does not fit" in str(fitted)
+
+
+def test_a_function_that_fits_stays_as_it_is_and_nothing_is_allocated_to_find_that() -> None:
+    structs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), blocks_arguments())
+    fitted = lowtide.jax.fit(blocks_step, "100%", example_args=structs)
+    assert [each.name for each in fitted.tried] == ["as it stands"]
+    assert fitted.temp_bytes == fitted.untouched_temp_bytes
+
+
+def test_a_budget_in_bytes_holds_arguments_and_results_and_a_transient_one_does_not(arguments: Any) -> None:
+    whole = lowtide.jax.fit(blocks_step, "1 GiB", example_args=arguments)
+    apart = lowtide.jax.fit(blocks_step, "1 GiB", example_args=arguments, transient=True)
+    held = sum(leaf.nbytes for leaf in jax.tree.leaves((arguments, arguments[0])))
+    assert apart.budget_bytes == 2**30
+    assert 2**30 - whole.budget_bytes == pytest.approx(held, rel=0.01)
+
+
+def test_without_recompute_only_xlas_schedulers_are_tried(arguments: Any) -> None:
+    fitted = lowtide.jax.fit(blocks_step, "10%", example_args=arguments, allow=["reorder"])
+    assert {each.name for each in fitted.tried} == {"as it stands", "as it stands, scheduled for least memory"}
+
+
+def test_other_shapes_are_fitted_anew(arguments: Any) -> None:
+    fitted = lowtide.jax.fit(blocks_step, "60%", example_args=arguments)
+    smaller = blocks_arguments(64)
+    assert close(fitted(*smaller), jax.jit(blocks_step)(*smaller))
+
+
+def test_a_donated_argument_is_donated_still() -> None:
+    step = jax.jit(blocks_step, donate_argnums=0)
+    fitted = lowtide.jax.fit(step, "60%", example_args=blocks_arguments())
+    assert fitted.found.best.figures.alias_bytes == fitted.found.untouched.alias_bytes > 0
+    weights, x = jax.tree.map(jnp.asarray, blocks_arguments())
+    fitted(weights, x)
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(weights))
+
+
+def test_values_drawn_from_a_key_are_drawn_again_the_same() -> None:
+    def step(x: Any, key: Any) -> Any:
+        def loss(x: Any) -> Any:
+            for each in jax.random.split(key, 6):
+                x = x + jnp.tanh(x @ jnp.ones((16, 16))) * jax.random.bernoulli(each, 0.5, x.shape)
+            return jnp.mean(x**2)
+
+        return jax.grad(loss)(x)
+
+    arguments = (blocks_arguments()[1], jax.random.key(0))
+    fitted = lowtide.jax.fit(step, "60%", example_args=arguments)
+    assert fitted.temp_bytes < fitted.untouched_temp_bytes
+    assert close(fitted(*arguments), jax.jit(step)(*arguments))
+
+
+@pytest.mark.parametrize(("steps", "budget"), [(24, "50%"), (23, "75%")], ids=["chunks", "a prime number of steps"])
+def test_a_scan_keeps_states_instead_of_all_it_saved_with_equal_bits(steps: int, budget: str) -> None:
+    arguments = recurrent_arguments(steps)
+    fitted = lowtide.jax.fit(recurrent_step, budget, example_args=arguments)
+    assert fitted.fits
+    assert "scan in chunks" in fitted.found.best.name
+    assert equal_bits(fitted(*arguments), jax.jit(recurrent_step)(*arguments))
+
+
+def test_gradients_of_a_fitted_loss_follow_its_plan(arguments: Any, fitted_loss: lowtide.jax.FittedFunction) -> None:
+    assert fitted_loss.fits
+    step = jax.value_and_grad(fitted_loss)
+    assert temp_bytes(step, arguments, fitted_loss.compiler_options) <= fitted_loss.budget_bytes
+    assert close(jax.jit(step)(*arguments), jax.jit(jax.value_and_grad(blocks_loss))(*arguments))
+    assert close(fitted_loss(*arguments), blocks_loss(*arguments))
+
+
+def test_a_fitted_loss_is_right_for_other_gradients_than_it_was_planned_for(
+    arguments: Any, fitted_loss: lowtide.jax.FittedFunction
+) -> None:
+    expected = jax.jit(jax.grad(blocks_loss, argnums=1))(*arguments)
+    assert close(jax.jit(jax.grad(fitted_loss, argnums=1))(*arguments), expected)
+
+
+def test_a_fitted_loss_composes_with_vmap_and_scan(arguments: Any, fitted_loss: lowtide.jax.FittedFunction) -> None:
+    weights, x = arguments
+    batches = np.stack([x, 2 * x])
+
+    def each(loss: Any) -> Any:
+        return jax.vmap(jax.grad(loss), in_axes=(None, 0))(weights, batches)
+
+    def summed(loss: Any) -> Any:
+        def add(total: Any, x: Any) -> Any:
+            return jax.tree.map(jnp.add, total, jax.grad(loss)(weights, x)), None
+
+        return jax.lax.scan(add, jax.tree.map(jnp.zeros_like, weights), batches)[0]
+
+    for program in (each, summed):
+        assert close(jax.jit(lambda run=program: run(fitted_loss))(), jax.jit(lambda run=program: run(blocks_loss))())
+
+
+_ON_A_MESH = """
+import jax, numpy as np
+from jax.sharding import Mesh, PartitionSpec
+import lowtide.jax
+from tests.frameworks.jax.programs import blocks_arguments, blocks_loss, close, temp_bytes
+mesh = Mesh(np.array(jax.devices()), ("data",))
+assert mesh.size == 8
+def over_devices(loss, **more):
+    def step(weights, x):
+        return jax.lax.pmean(jax.grad(loss)(weights, x), "data")
+    parts = PartitionSpec(), PartitionSpec("data")
+    return jax.shard_map(step, mesh=mesh, in_specs=parts, out_specs=parts[0], **more)
+weights, x = blocks_arguments(4096)
+expected = jax.jit(over_devices(blocks_loss, check_vma=False))(weights, x)
+inside = lowtide.jax.fit(blocks_loss, "50%", example_args=(weights, x[:512]))
+assert close(jax.jit(over_devices(inside, check_vma=False))(weights, x), expected)
+around = lowtide.jax.fit(over_devices(blocks_loss, check_vma=False), "50%", example_args=(weights, x))
+assert around.fits and close(around(weights, x), expected)
+typed = lowtide.jax.fit(over_devices(blocks_loss), "60%", example_args=(weights, x))
+assert typed.fits and close(typed(weights, x), jax.jit(over_devices(blocks_loss))(weights, x))
+print(around.temp_bytes)
+"""
+
+
+def test_a_step_over_eight_devices_fits_per_device_inside_and_around_a_shard_map() -> None:
+    """In a process of its own, since the number of devices is settled once."""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "PYTHONPATH": ":".join(filter(None, sys.path))}
+    run = subprocess.run([sys.executable, "-c", _ON_A_MESH], capture_output=True, text=True, check=False, env=flags)
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert int(run.stdout) > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: lowtide.jax.fit(blocks_step, "much", example_args=blocks_arguments()), "as a size"),
+        (lambda: lowtide.jax.fit(blocks_step, "50%", example_args=(1, 2, 3)), "cannot be traced"),
+        (lambda: lowtide.jax.fit(blocks_loss, "50%", example_args=blocks_arguments(), argnums=7), "argnums"),
+        (lambda: lowtide.jax.fit(3, "50%", example_args=()), "give a function"),  # pyright: ignore
+    ],
+    ids=["budget", "examples", "argnums", "no function"],
+)
+def test_a_bad_call_is_refused_in_one_line(call: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as refused:
+        call()
+    assert "\n" not in str(refused.value)
+
+
+def test_static_arguments_are_refused_with_the_way_around() -> None:
+    power = jax.jit(lambda n, x: x**n, static_argnums=0)
+    with pytest.raises(UsageError, match=r"functools\.partial"):
+        lowtide.jax.fit(power, "50%", example_args=(2, jnp.ones(3)))

@@ -1,0 +1,132 @@
+"""JAX functions as graphs: kernels, sizes, arithmetic, effects, and which objects are read."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import lowtide
+from lowtide.errors import UnsupportedError, UsageError
+from lowtide.graph import Lifetime
+from tests.frameworks.jax.programs import blocks_arguments, blocks_step, equal_bits, recurrent_arguments, recurrent_step
+
+MATRIX = jax.ShapeDtypeStruct((64, 64), np.float32)
+
+
+def _kinds(function: Any, *examples: Any) -> list[str]:
+    return list(lowtide.read((jax.jit(function), examples)).op_kinds)
+
+
+def test_a_chain_of_elementwise_equations_is_one_kernel() -> None:
+    assert _kinds(lambda x: jnp.tanh(2 * x + 1) - x, MATRIX) == ["sub"]
+
+
+def test_what_several_kernels_read_is_stored_where_it_is_dear_and_computed_twice_where_it_is_cheap() -> None:
+    def shared(function: Any) -> list[str]:
+        return _kinds(lambda x: (function(x) @ x, function(x).sum()), MATRIX)
+
+    assert shared(lambda x: x @ x) == ["dot_general", "dot_general", "reduce_sum"]
+    both = lambda function: _kinds(lambda x: (function(x).sum(0), function(x).sum(1)), MATRIX)  # noqa: E731
+    assert both(lambda x: x + 1) == ["reduce_sum", "reduce_sum"]
+    assert both(jnp.tanh) == ["tanh", "reduce_sum", "reduce_sum"]
+
+
+def test_a_view_is_neither_an_op_nor_a_buffer() -> None:
+    graph = lowtide.read((jax.jit(lambda x: (x @ x).reshape(16, 256) * 2), (MATRIX,)))
+    assert list(graph.op_kinds) == ["dot_general", "mul"]
+    assert graph.n_buffers == 3
+
+
+def test_floating_point_operations_of_products_and_convolutions_are_exact() -> None:
+    graph = lowtide.read((jax.jit(lambda x, y: x @ y), (jnp.ones((4, 5)), jnp.ones((5, 7)))))
+    assert graph.flops.tolist() == [2 * 4 * 5 * 7]
+    image, kernel = jnp.ones((2, 3, 8, 8)), jnp.ones((6, 3, 3, 3))
+    graph = lowtide.read((jax.jit(lambda x, k: jax.lax.conv(x, k, (1, 1), "VALID")), (image, kernel)))
+    assert graph.flops.tolist() == [2 * (2 * 6 * 6 * 6) * (3 * 3 * 3)]
+
+
+def test_donated_inputs_end_after_their_last_use_and_the_others_stay() -> None:
+    donating = jax.jit(lambda x, y: x @ y @ y, donate_argnums=0)
+    graph = lowtide.read((donating, (MATRIX, MATRIX)))
+    assert graph.lifetimes[:2].tolist() == [Lifetime.DONATED, Lifetime.INPUT]
+
+
+def test_checkpointed_regions_are_read_as_if_they_were_not() -> None:
+    def loss(block: Any) -> Any:
+        return lambda x: jax.grad(lambda x: block(block(x)).sum())(x)
+
+    def block(x: Any) -> Any:
+        return jnp.tanh(x @ x)
+
+    plain = lowtide.read((jax.jit(loss(block)), (MATRIX,)))
+    assert lowtide.read((jax.jit(loss(jax.checkpoint(block))), (MATRIX,))).n_ops == plain.n_ops
+
+
+def test_the_body_of_a_loop_is_a_callee_that_is_planned_once() -> None:
+    graph = lowtide.read((jax.jit(recurrent_step), recurrent_arguments(8)))
+    loops = [op for op in graph.ops() if op.kind == "scan"]
+    assert [len(op.callees) for op in loops] == [1, 1]
+    assert all(graph.subgraphs[op.callees[0]].n_ops > 0 for op in loops)
+
+
+def test_equations_with_effects_keep_their_place() -> None:
+    def printing(x: Any) -> Any:
+        jax.debug.print("{}", x[0, 0], ordered=True)
+        return x @ x
+
+    graph = lowtide.read((jax.jit(printing), (MATRIX,)))
+    ordered = [op.kind for op in graph.ops() if op.ordered]
+    assert len(ordered) == 1
+    assert "dot_general" not in ordered
+
+
+def test_a_closed_jaxpr_is_the_same_graph_as_its_function() -> None:
+    closed = jax.make_jaxpr(blocks_step)(*blocks_arguments())
+    expected = lowtide.read((jax.jit(blocks_step), blocks_arguments()))
+    graph = lowtide.read(closed)
+    assert list(graph.op_kinds) == list(expected.op_kinds)
+    assert graph.sizes.tolist() == expected.sizes.tolist()
+
+
+def test_a_function_of_no_framework_is_jaxs_where_its_examples_are() -> None:
+    assert lowtide.read((lambda x: x @ x, (MATRIX,))).n_ops == 1
+
+
+def test_a_function_with_a_derivative_of_its_own_keeps_it() -> None:
+    @jax.custom_jvp
+    def odd(x: Any) -> Any:
+        return jnp.sin(x)
+
+    odd.defjvps(lambda tangent, _, x: 5 * tangent)
+    program = (jax.jit(lambda x: (odd(x) @ x).sum()), (jnp.ones((4, 4)),))
+    applied = lowtide.apply(lowtide.minimize(lowtide.read(program)).plan, program)
+    assert equal_bits(jax.grad(applied)(*program[1]), jax.jit(jax.grad(program[0]))(*program[1]))
+
+
+def test_a_plan_that_runs_kernels_again_is_carried_out_and_xla_keeps_them() -> None:
+    program = (jax.jit(blocks_step), blocks_arguments())
+    graph = lowtide.read(program)
+    planned = lowtide.minimize(graph, budget="50%", allow=["reorder", "share", "recompute"], effort="fast")
+    again = [graph.op_kinds[op] for op in planned.plan.order().tolist()].count("dot_general")
+    applied = lowtide.apply(planned.plan, program)
+    text = applied.lower(*program[1]).compile().as_text()
+    assert text.count(" dot(") == again > list(graph.op_kinds).count("dot_general")
+    measured = lowtide.measure(planned.plan, program)
+    assert measured.outputs_equal
+    assert measured.after_bytes == planned.peak_bytes["device"] < measured.before_bytes
+
+
+@pytest.mark.parametrize("stage", ["lowered", "compiled"])
+def test_a_lowered_or_compiled_object_is_refused_with_what_to_give(stage: str) -> None:
+    lowered = jax.jit(blocks_step).lower(*blocks_arguments())
+    with pytest.raises(UnsupportedError, match="give the jitted function"):
+        lowtide.read(lowered if stage == "lowered" else lowered.compile())
+
+
+@pytest.mark.parametrize("source", [jax.jit(blocks_step), (jax.jit(blocks_step),)], ids=["alone", "no examples"])
+def test_a_function_without_examples_is_refused_in_one_line(source: Any) -> None:
+    with pytest.raises(UsageError, match="example arguments") as refused:
+        lowtide.read(source)
+    assert "\n" not in str(refused.value)
