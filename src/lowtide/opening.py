@@ -31,10 +31,10 @@ def open_model(
     SavedModel; where the content tells what it is, that counts and not the name), the name of a callable
     ("package.module:callable") that returns one of the following, or an object: a Graph, an onnx ModelProto, a Caffe2
     NetDef, a GraphDef, MetaGraphDef, tf.Graph or ConcreteFunction of TensorFlow, a GraphInterface of Mesh-TensorFlow,
-    an HLO module of XLA, a ClosedJaxpr of JAX, a torch ExportedProgram, FX GraphModule, captured program, or a tuple (function or module,
-    example inputs). `dims` gives sizes to dynamic dimensions by name. With `host`, plans may copy buffers there and
-    back. A file runs code only with `trust`, and a .pt2 that would is refused without; naming a callable runs its
-    module (docs/trust.md).
+    an HLO module of XLA, a ClosedJaxpr of JAX, a torch ExportedProgram, FX GraphModule, captured program, or a tuple
+    (function or module, example inputs). `dims` gives sizes to dynamic dimensions by name. With `host`, plans may copy
+    buffers there and back. A file runs code only with `trust`, and a .pt2 that would is refused without; naming a
+    callable runs its module (docs/trust.md).
     Raises UsageError for a source of no known kind, InputError and its kinds for one that cannot be read.
     """
     model = _open(source, dict(dims or {}), trust)
