@@ -119,12 +119,14 @@ def test_every_claim_of_a_peak_is_shown_by_its_own_proof(seed: int) -> None:
     assert {claim.over for claim in result.claims} <= {"orders", "placements"}
 
 
-def test_a_floor_below_all_reruns_is_shown_without_a_proof() -> None:
+def test_a_floor_below_all_reruns_is_shown_without_a_proof_and_what_a_search_found_is_not() -> None:
     for seed in SEEDS:
         graph = random_graph(seed)
         result = minimize(graph, budget="60%", allow=("reorder", "share", "recompute"))
         claims, _ = check_certificate(graph, result.plan, None)
-        assert all(checked.is_shown for checked in claims if checked.claim.over == "reruns")
+        for checked in claims:
+            if checked.claim.over == "reruns":
+                assert checked.is_shown or checked.claim.shown_by == "search"
 
 
 def test_a_plan_and_a_proof_of_different_settings_are_refused() -> None:

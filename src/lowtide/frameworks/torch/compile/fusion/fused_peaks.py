@@ -59,12 +59,16 @@ class FusedPeaks:
         return None if expected is None else expected.left_bytes
 
     def check(self, input_names: Sequence[str], peak_bytes: int) -> None:
-        """Note what the kernels of a graph need; warns in one line where that is more than is left to them."""
+        """Note what the kernels of a graph need; warns in one line where that is more than is left to them.
+
+        Where the plan itself does not fit, that has been said.
+        """
         expected = self._passes.pop(tuple(input_names), None)
         if expected is None:
             return
         expected.planned.kernel_peaks.append(expected.held_bytes + peak_bytes)
-        if expected.left_bytes is not None and peak_bytes > expected.left_bytes:
+        fits = expected.planned.result.shortfall is None
+        if fits and expected.left_bytes is not None and peak_bytes > expected.left_bytes:
             warn_of_excess(expected.planned.name, peak_bytes - expected.left_bytes)
 
 
