@@ -20,7 +20,7 @@ _JOINED_LOOKS = 4
 """The search over joined blocks gets so many times that: it settles the most, and early."""
 _SHARES = {"exact-search": (3, 10), "second-exact-search": (6, 4), "joined-blocks": (2, 4)}
 """The part of all work that a search gets is one in so many, and of that a try at the goal; other heights get half."""
-_SHARE_FIRST = 10
+_SHARE_FIRST = 4
 """Of the penalty loop's work, one part in so many comes before the larger looks."""
 _NEAR = 50
 """A part is nearly done when what it has above the goal is at most the goal's part of one in so many."""
