@@ -104,7 +104,7 @@ FRAMEWORKS = (
         model="lowtide.frameworks.xla.model:XlaModel",
         extra=None,
         file_endings=(".hlo", ".mlir", ".stablehlo"),
-        packages=("jaxlib._hlo",),
+        packages=("jaxlib._hlo", "jax._src.stages"),
         methods=LOADED_EXECUTABLE,
     ),
     Framework(

@@ -119,10 +119,12 @@ def test_a_plan_that_runs_kernels_again_is_carried_out_and_xla_keeps_them() -> N
 
 
 @pytest.mark.parametrize("stage", ["lowered", "compiled"])
-def test_a_lowered_or_compiled_object_is_refused_with_what_to_give(stage: str) -> None:
+def test_a_lowered_or_compiled_object_is_read_as_an_hlo_module_but_is_no_function(stage: str) -> None:
     lowered = jax.jit(blocks_step).lower(*blocks_arguments())
-    with pytest.raises(UnsupportedError, match="give the jitted function"):
-        lowtide.read(lowered if stage == "lowered" else lowered.compile())
+    program = lowered if stage == "lowered" else lowered.compile()
+    assert lowtide.read(program).n_ops > 1
+    with pytest.raises(UnsupportedError, match=r"lowtide.read takes it as an HLO module"):
+        lowtide.jax.read(program)
 
 
 @pytest.mark.parametrize("source", [jax.jit(blocks_step), (jax.jit(blocks_step),)], ids=["alone", "no examples"])

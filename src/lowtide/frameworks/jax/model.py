@@ -114,8 +114,8 @@ def _call(source: Any) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, 
     """Return function, arguments and keyword arguments of what a user gives."""
     if type(source).__name__ in ("Lowered", "Compiled"):
         raise UnsupportedError(
-            f"a {type(source).__name__} JAX object is no longer a function; give the jitted function and its example "
-            "arguments, (function, (x, y))"
+            f"a {type(source).__name__} JAX object is no longer a function; lowtide.read takes it as an HLO module, "
+            "lowtide.jax the jitted function with example arguments, (function, (x, y))"
         )
     if not isinstance(source, tuple | list):
         raise UsageError(f"a {type(source).__name__} alone has no shapes; give (function, example arguments)")

@@ -29,7 +29,8 @@ def run_kernels(translation: JaxTranslation, plan: Plan, arguments: Sequence[Any
     """Carry out a plan kernel by kernel and count what JAX's live arrays hold; inputs count, as in the graph."""
     program = translation.program
     stored = {buffer: value for value, buffer in translation.buffers.items()}
-    before = _live_bytes()
+    others = live_arrays()  # held, so that none of them goes away while the run is counted
+    before = sum(array.nbytes for array in others)
     held: dict[Value, Any] = dict(program.constants)
     for value, argument in zip(program.inputs, arguments, strict=True):
         held[value] = numpy.array(argument, copy=True)

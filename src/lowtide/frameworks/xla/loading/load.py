@@ -32,14 +32,17 @@ def load_module(source: Any) -> Loaded:
     """Return the module of a source: a path, a module, or an object of jaxlib.
 
     Files are HLO text, an HloProto or HloModuleProto, or StableHLO as text or bytecode; all but the first need jaxlib.
-    Objects are jaxlib's HloModule, XlaComputation and loaded executables. Raises MalformedInputError for what is none
-    of these inside, UnsupportedError for an executable of several modules, UsageError for another object, InputError
-    for a file that cannot be read, MissingExtraError where jaxlib is needed and not there.
+    Objects are jaxlib's HloModule, XlaComputation and loaded executables, and what `jax.jit` lowered or compiled.
+    Raises MalformedInputError for what is none of these inside, UnsupportedError for an executable of several modules,
+    UsageError for another object, InputError for a file that cannot be read, MissingExtraError where jaxlib is needed
+    and not there.
     """
     if isinstance(source, HloModule):
         return Loaded(module=source, where=f"module {source.name!r}")
     if isinstance(source, str | Path):
         return read_content(read_bytes(Path(source)), str(source))
+    if hasattr(source, "compiler_ir"):  # what jax.stages has before it is compiled
+        return read_content(source.as_text().encode(), "a lowered function")
     if hasattr(source, "runtime_executable"):  # what jax.stages wraps around one
         source = source.runtime_executable()
     if hasattr(source, "hlo_modules"):
