@@ -167,9 +167,8 @@ class _HeightSearch:
         if work <= 0:
             return False
         fit, used = self.look(height, work)
-        self.left -= (
-            max(used, 1) if fit in (_FOUND, _IMPOSSIBLE) else max(used, work)
-        )  # it may end early with no more ideas
+        settled = fit in (_FOUND, _IMPOSSIBLE)
+        self.left -= max(used, 1 if settled else work)  # one that ends early without an answer has no more ideas
         return fit == _FOUND
 
     def look(self, height: int, work: int) -> tuple[int, int]:

@@ -236,8 +236,8 @@ class _Search:
             order = uncross_first(self.problem, self.order, space, self.effort.cut_work)
             self.keep(order)
             self.keep(close_order(self.problem, order))
-            bound, _ = first_of_bound(self.problem, self.order, space)
-            self.refute(space, self.impossible(space, bound))
+            bound, work = first_of_bound(self.problem, self.order, space)
+            self.refute(space, self.impossible(space, bound, work))
 
     def close_in(self, space: SpaceId, most_work: int) -> None:
         """Try budgets between the bound and the best peak of a space."""
@@ -266,7 +266,7 @@ class _Search:
             elif not improving or len(self.bounds) == 1:
                 self.moved |= self.refute(space, outcome)
 
-    def impossible(self, space: SpaceId, at_least_bytes: int) -> FitOutcome:
+    def impossible(self, space: SpaceId, at_least_bytes: int, work: int) -> FitOutcome:
         """Return what is known once it is shown that no order needs less than some bytes in a space."""
         budget, following = ([UNLIMITED] * len(self.bounds) for _ in range(2))
         budget[space], following[space] = at_least_bytes - 1, at_least_bytes
@@ -277,7 +277,7 @@ class _Search:
             next_budget=tuple(following),
             states=0,
             flows=0,
-            work=0,
+            work=work,
         )
 
     def refute(self, space: SpaceId, outcome: FitOutcome) -> bool:
