@@ -8,13 +8,14 @@ from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.onnx.loading.load import ModelSource
 from lowtide.frameworks.onnx.measure import MeasuredRun, measure_peak
 from lowtide.frameworks.onnx.model import OnnxModel
+from lowtide.frameworks.onnx.running.planned_session import ArenaUse, Session
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["MeasuredRun", "ModelSource", "OnnxModel", "apply", "measure", "measure_peak", "read", "save"]
+__all__ = ["ArenaUse", "MeasuredRun", "ModelSource", "OnnxModel", "Session", "apply", "measure", "measure_peak", "read", "save"]
 
 
 def read(model: ModelSource, dims: Mapping[str, int] | None = None) -> Graph:

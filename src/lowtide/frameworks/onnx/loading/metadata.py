@@ -1,0 +1,38 @@
+"""What lowtide notes in the metadata of models that it writes, so that one file is enough."""
+
+import os
+from pathlib import Path
+
+from lowtide.errors import LowtideError
+from lowtide.frameworks.onnx.loading.content import mapped
+from lowtide.frameworks.wire import BYTES, Content, fields
+
+PLANNED = "lowtide.planned"
+"""The nodes stand in a planned order, and what the runtime would optimize is optimized; the value says at which level."""
+
+_METADATA_PROPS = 14
+_KEY, _VALUE = 1, 2
+
+
+def read_metadata(model: str | bytes | os.PathLike[str]) -> dict[str, str]:
+    """Return the metadata of a model without reading the rest; none where there is no such model."""
+    try:
+        if isinstance(model, bytes):
+            return _metadata(model)
+        with mapped(Path(model)) as content:
+            return _metadata(content)
+    except LowtideError:
+        return {}  # whoever opens the model says what is wrong with it
+
+
+def _metadata(content: Content) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for number, wire, _, at, end in fields(content, 0, len(content)):
+        if number == _METADATA_PROPS and wire == BYTES:
+            entry = {
+                field: bytes(content[begin:stop]).decode(errors="replace")
+                for field, kind, _, begin, stop in fields(content, at, end)
+                if kind == BYTES
+            }
+            found[entry.get(_KEY, "")] = entry.get(_VALUE, "")
+    return found
