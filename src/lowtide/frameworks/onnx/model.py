@@ -6,12 +6,22 @@ from pathlib import Path
 from onnx import ModelProto
 
 from lowtide.costs import Prices
-from lowtide.errors import UnsupportedError
-from lowtide.files import write_bytes
+from lowtide.errors import InputError, UnsupportedError
+from lowtide.files import write_pieces
 from lowtide.frameworks.model import Measurement
-from lowtide.frameworks.onnx.apply import reorder_model
+from lowtide.frameworks.onnx.apply import planned_order
 from lowtide.frameworks.onnx.loading.external_data import check_weights_reachable
-from lowtide.frameworks.onnx.loading.load import ModelSource, describe_source, load_model, serialize, source_folder
+from lowtide.frameworks.onnx.loading.load import (
+    ModelSource,
+    describe_source,
+    load_model,
+    load_whole_model,
+    source_folder,
+    whole_content,
+)
+from lowtide.frameworks.onnx.loading.light import light_model
+from lowtide.frameworks.onnx.loading.metadata import PLANNED
+from lowtide.frameworks.onnx.loading.reordered import reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.read import read_model
 from lowtide.frameworks.onnx.running.inputs import random_inputs
@@ -29,6 +39,7 @@ class OnnxModel:
         Raises MalformedInputError for a broken model, UnsupportedError for dynamic dimensions without a size (it lists
         all of them), UsageError for sizes that do not fit the model, GraphError for sizes no machine can hold.
         """
+        self._source = source
         self._model = load_model(source)
         self._name = describe_source(source)
         self._folder = source_folder(source)
@@ -56,21 +67,28 @@ class OnnxModel:
         Raises FingerprintError for a plan of another graph, UnsupportedError for one that is more than an order,
         VerificationError for one that breaks the program.
         """
-        return reorder_model(self._model, self._translation, plan)
+        return ModelProto.FromString(b"".join(self._reordered(plan, {})))
 
     def save(self, plan: Plan, path: Path) -> None:
         """Write the reordered model, whole or not at all; weights in other files stay where they are.
 
-        Raises UnsupportedError when the new place cannot reach those files, UsageError when it cannot be written.
+        Its metadata says that its order is planned; nothing else changes. Raises UnsupportedError when the new place
+        cannot reach those files, UsageError when it cannot be written.
         """
-        model = self.apply(plan)
-        check_weights_reachable(model, self._folder, path.parent)
-        write_bytes(path, serialize(model, self._name))
+        check_weights_reachable(self._model, self._folder, path.parent)
+        write_pieces(path, self._reordered(plan, {PLANNED: "file"}))
+
+    def _reordered(self, plan: Plan, metadata: Mapping[str, str]) -> list[bytes | memoryview]:
+        order = planned_order(self._model, self._translation, plan)
+        content = whole_content(self._source)
+        if not isinstance(self._source, ModelProto) and _differ(self._model, light_model(content)):
+            raise InputError(f"{self._name} has changed since it was read; plan it again")
+        return reordered_model(content, order, metadata)
 
     def measure(self, plan: Plan) -> Measurement:
         """Run the model as it stands and under the plan in ONNX Runtime, on random inputs; see `measure_peak`."""
         inputs = random_inputs(self._model, self._dims)
-        before = measure_peak(self._model, inputs, dims=self._dims, folder=self._folder)
+        before = measure_peak(load_whole_model(self._source), inputs, dims=self._dims, folder=self._folder)
         after = measure_peak(self.apply(plan), inputs, dims=self._dims, folder=self._folder)
         return Measurement(
             before_bytes=before.peak_bytes,
@@ -81,3 +99,9 @@ class OnnxModel:
     def measure_costs(self) -> Prices:
         """Raise UnsupportedError: ONNX Runtime runs models, not single ops."""
         raise UnsupportedError("ops of ONNX models cannot be timed one by one; price them by --costs eager or fused")
+
+
+def _differ(model: ModelProto, light: bytes) -> bool:
+    return ModelProto.FromString(light).SerializeToString(deterministic=True) != model.SerializeToString(
+        deterministic=True
+    )

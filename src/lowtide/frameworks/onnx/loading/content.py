@@ -2,26 +2,22 @@
 
 import mmap
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from lowtide.errors import InputError, one_line
+from lowtide.files import open_regular
 
 
-@contextmanager
-def mapped(path: Path) -> Iterator[memoryview]:
-    """Give a file's bytes; only the pages that are looked at are loaded, and the system may drop them at any time.
+def mapped(path: Path) -> memoryview:
+    """Return a file's bytes; only pages that are looked at are loaded, and the system may drop them at any time.
 
-    Raises InputError for a file that cannot be read.
+    The file stays open as long as the result or a part of it is there. Raises InputError for what cannot be read or is
+    no file.
     """
-    try:
-        with path.open("rb") as file:
+    with open_regular(path) as file:
+        try:
             if os.fstat(file.fileno()).st_size == 0:
-                yield memoryview(b"")
-                return
-            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {one_line(error)}") from None
-    with pages, memoryview(pages) as content:
-        yield content
+                return memoryview(b"")
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot read {path}: {one_line(error)}") from None

@@ -4,23 +4,18 @@ import os
 from pathlib import Path
 
 from lowtide.errors import LowtideError
+from lowtide.frameworks.onnx.loading import fields as of
 from lowtide.frameworks.onnx.loading.content import mapped
 from lowtide.frameworks.wire import BYTES, Content, fields
 
 PLANNED = "lowtide.planned"
 """The nodes stand in a planned order, and what the runtime would optimize is optimized; the value says at which level."""
 
-_METADATA_PROPS = 14
-_KEY, _VALUE = 1, 2
-
 
 def read_metadata(model: str | bytes | os.PathLike[str]) -> dict[str, str]:
     """Return the metadata of a model without reading the rest; none where there is no such model."""
     try:
-        if isinstance(model, bytes):
-            return _metadata(model)
-        with mapped(Path(model)) as content:
-            return _metadata(content)
+        return _metadata(model if isinstance(model, bytes) else mapped(Path(model)))
     except LowtideError:
         return {}  # whoever opens the model says what is wrong with it
 
@@ -28,11 +23,11 @@ def read_metadata(model: str | bytes | os.PathLike[str]) -> dict[str, str]:
 def _metadata(content: Content) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, wire, _, at, end in fields(content, 0, len(content)):
-        if number == _METADATA_PROPS and wire == BYTES:
+        if number == of.METADATA_PROPS and wire == BYTES:
             entry = {
                 field: bytes(content[begin:stop]).decode(errors="replace")
                 for field, kind, _, begin, stop in fields(content, at, end)
                 if kind == BYTES
             }
-            found[entry.get(_KEY, "")] = entry.get(_VALUE, "")
+            found[entry.get(of.KEY, "")] = entry.get(of.VALUE, "")
     return found
