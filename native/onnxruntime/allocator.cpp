@@ -12,8 +12,10 @@ namespace lowtide::onnxruntime {
 namespace {
 
 constexpr std::size_t kLine = 64;
-// Larger blocks of a run take pages of their own, which leave resident memory when freed; the C library keeps them.
+// Larger blocks take pages of their own, which leave resident memory when freed; the C library keeps them. A run that is
+// recorded does so for almost all, since the next one needs none of them; others where it hardly takes time.
 constexpr std::size_t kOwnPages = std::size_t{1} << 18;
+constexpr std::size_t kOwnPagesRecording = std::size_t{1} << 12;
 
 enum class Home : std::uint8_t { heap, pages, arena };
 
@@ -35,6 +37,11 @@ void count(std::int64_t size) {
   std::int64_t seen = peak.load();
   while (now > seen && !peak.compare_exchange_weak(seen, now)) {
   }
+}
+
+Home home_of(const Run* run, std::size_t bytes) {
+  if (run == nullptr) return Home::heap;
+  return bytes >= (run->recording() ? kOwnPagesRecording : kOwnPages) ? Home::pages : Home::heap;
 }
 
 void* take(std::size_t bytes, Home home) {
@@ -60,7 +67,7 @@ void* allocate(std::size_t size) {
     }
   }
   if (block == nullptr) {
-    header.home = run != nullptr && bytes >= kOwnPages ? Home::pages : Home::heap;
+    header.home = home_of(run, bytes);
     block = take(bytes, header.home);
     if (block == nullptr) return nullptr;
   }

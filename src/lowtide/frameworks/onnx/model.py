@@ -2,28 +2,32 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from onnx import ModelProto
 
 from lowtide.costs import Prices
 from lowtide.errors import InputError, UnsupportedError
-from lowtide.files import write_pieces
+from lowtide.files import write_bytes, write_pieces
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.onnx.apply import planned_order
+from lowtide.frameworks.onnx.loading.content import drained
 from lowtide.frameworks.onnx.loading.external_data import check_weights_reachable
 from lowtide.frameworks.onnx.loading.load import (
     ModelSource,
     describe_source,
     load_model,
     load_whole_model,
+    serialize,
     source_folder,
     whole_content,
 )
 from lowtide.frameworks.onnx.loading.light import light_model
-from lowtide.frameworks.onnx.loading.metadata import PLANNED
+from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, PLANNED
 from lowtide.frameworks.onnx.loading.reordered import reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.read import read_model
+from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.graph import Graph
 from lowtide.plan import Plan
@@ -44,6 +48,8 @@ class OnnxModel:
         self._name = describe_source(source)
         self._folder = source_folder(source)
         self._dims = dict(dims or {})
+        self._level: str | None = None
+        self._temporary: TemporaryDirectory[str] | None = None
         self._translation = read_model(self._model, self._dims, self._name)
 
     @property
@@ -76,7 +82,44 @@ class OnnxModel:
         cannot reach those files, UsageError when it cannot be written.
         """
         check_weights_reachable(self._model, self._folder, path.parent)
-        write_pieces(path, self._reordered(plan, {PLANNED: "file"}))
+        metadata = {PLANNED: self._level or "file"}
+        if self._level is not None:
+            metadata |= self._addresses(plan, metadata)
+        write_pieces(path, drained(self._reordered(plan, metadata)))
+
+    def optimized(self, level: str | None) -> "OnnxModel":
+        """Return the model as ONNX Runtime would run it at a level, by default the highest that keeps all bits.
+
+        The runtime writes it in a process of its own: casts and copies that it inserts, fused operators and folded
+        constants are then nodes like all others. Raises UsageError for an unknown level, UnsupportedError for a model
+        that the runtime does not load.
+        """
+        folder = TemporaryDirectory(prefix="lowtide.")
+        path, output = Path(folder.name, "given.onnx"), Path(folder.name, "optimized.onnx")
+        if isinstance(self._source, ModelProto):
+            write_bytes(path, serialize(self._source, self._name))
+        else:
+            path = Path(self._source)
+        found = optimize_offline(path, level, output, self._dims)
+        model = OnnxModel(output, self._dims)
+        model._level, model._temporary = found, folder  # noqa: SLF001
+        return model
+
+    @property
+    def level(self) -> str | None:
+        """The level at which ONNX Runtime optimized the model, None for one as it was given."""
+        return self._level
+
+    def _addresses(self, plan: Plan, metadata: Mapping[str, str]) -> Mapping[str, str]:
+        """Run the planned model in a process of its own and return the addresses it learned, if it runs at all."""
+        with TemporaryDirectory(prefix="lowtide.") as folder:
+            planned = Path(folder, "planned.onnx")
+            write_pieces(planned, drained(self._reordered(plan, metadata)))
+            try:
+                learned = measure_in_child(planned, self._dims, planned=True, runs=3).addresses
+            except UnsupportedError:
+                return {}
+        return {} if learned is None else {ADDRESSES: learned}
 
     def _reordered(self, plan: Plan, metadata: Mapping[str, str]) -> list[bytes | memoryview]:
         order = planned_order(self._model, self._translation, plan)

@@ -11,6 +11,9 @@ from lowtide.frameworks.wire import BYTES, Content, fields
 PLANNED = "lowtide.planned"
 """The nodes stand in a planned order, and what the runtime would optimize is optimized; the value says at which level."""
 
+ADDRESSES = "lowtide.addresses"
+"""Where every allocation of a run lies, for inputs of the shapes that were planned for."""
+
 
 def read_metadata(model: str | bytes | os.PathLike[str]) -> dict[str, str]:
     """Return the metadata of a model without reading the rest; none where there is no such model."""

@@ -9,14 +9,12 @@ from typing import Any, TypeVar
 import onnxruntime
 
 from lowtide.errors import UsageError
-from lowtide.frameworks.onnx.loading.metadata import PLANNED, read_metadata
-from lowtide.frameworks.onnx.running.addresses import plan_addresses
+from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, PLANNED, read_metadata
+from lowtide.frameworks.onnx.running.addresses import Key, addresses_from_text, addresses_to_text, plan_addresses
 from lowtide.frameworks.onnx.running.allocator import Addresses, Arena, ArenaRun, native_allocator
 from lowtide.frameworks.onnx.running.session import follow_file
 
 Value = TypeVar("Value")
-Key = tuple[Any, ...]
-
 _MOST_RECORDINGS = 4
 """How often the runs of one kind are recorded: the first may allocate what later ones keep, others depend on the data."""
 _MOST_KINDS = 64
@@ -47,8 +45,8 @@ class _Kind:
 class Session(onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBaseClass]
     """An `onnxruntime.InferenceSession` on the CPU that keeps all values of a run in one arena at planned addresses.
 
-    The first run with inputs of given shapes is recorded and its blocks are packed; later ones find every block at its
-    place. A run that allocates otherwise (sizes that depend on data, another thread in the arena) goes on by ordinary
+    The first run with inputs of given shapes is recorded and its blocks are packed, unless the file notes addresses for
+    them; later ones find every block at its place. A run that allocates otherwise (sizes that depend on data, another thread in the arena) goes on by ordinary
     allocation: `use` counts that, and nothing else changes. Results that the caller keeps never lie in the arena.
     A file that lowtide wrote is run as it stands, node after node; any other as ONNX Runtime orders and optimizes it.
     """
@@ -72,10 +70,12 @@ class Session(onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBas
         if options.execution_mode != onnxruntime.ExecutionMode.ORT_SEQUENTIAL:
             raise UsageError("planned addresses need sequential execution; leave execution_mode as it is")
         allocator = native_allocator()
-        follow_file(options, allocator, planned=PLANNED in read_metadata(path_or_bytes))
+        metadata = read_metadata(path_or_bytes)
+        follow_file(options, allocator, planned=PLANNED in metadata)
         self.arena = Arena(allocator) if arena is None else arena
         self.use = ArenaUse()
-        self._kinds: dict[Key, _Kind] = {}
+        noted = addresses_from_text(allocator, metadata.get(ADDRESSES, ""))
+        self._kinds = {key: _Kind(addresses, stale=False) for key, addresses in noted.items()}
         super().__init__(path_or_bytes, options, providers or ["CPUExecutionProvider"], provider_options, **more)
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> Any:
@@ -95,6 +95,11 @@ class Session(onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBas
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Compute what is bound as InferenceSession does; runs of all bindings count as one kind."""
         self._within_arena(("bound",), lambda: super(Session, self).run_with_iobinding(iobinding, run_options))
+
+    def noted_addresses(self) -> str | None:
+        """Return the addresses that were learned last, as a file's metadata notes them; None where none were."""
+        learned = [(key, kind.addresses) for key, kind in self._kinds.items() if kind.addresses is not None]
+        return addresses_to_text(*learned[-1]) if learned else None
 
     def _within_arena(self, key: Key, call: Callable[[], Value]) -> Value:
         kind = self._kind(key)
