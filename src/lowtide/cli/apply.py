@@ -9,7 +9,7 @@ from lowtide.cli.output import print_json
 from lowtide.cli.outputs import check_separate
 from lowtide.cli.progress import Progress
 from lowtide.opening import check_output, open_model, read_plan, save_applied
-from lowtide.report.figures import format_by_space
+from lowtide.units import format_by_space
 
 
 @click.command("apply")
