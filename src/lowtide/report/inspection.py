@@ -15,11 +15,11 @@ from lowtide.plan.claim import Claim, strongest
 from lowtide.planning.claims import peak_claims
 from lowtide.progress import Report
 from lowtide.report.claims import caption, claims_to_json
-from lowtide.report.figures import format_by_space, fragmentation
+from lowtide.report.figures import fragmentation
 from lowtide.report.printable import printable
 from lowtide.report.table import format_table
 from lowtide.schedule import make_candidate
-from lowtide.units import format_bytes
+from lowtide.units import format_by_space, format_bytes
 
 _MOST_HOLDERS = 20
 _MOST_BOUND_HOLDERS = 10
