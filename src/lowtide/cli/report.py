@@ -12,9 +12,9 @@ from lowtide.errors import UsageError
 from lowtide.files import check_writable, write_bytes
 from lowtide.frameworks.model import Model
 from lowtide.opening import open_model
-from lowtide.planning.plan_file import read_plan
 from lowtide.planning.chunked import plan_model
 from lowtide.planning.frontier import frontier
+from lowtide.planning.plan_file import read_plan
 from lowtide.planning.settings import PlanSettings
 from lowtide.report.page.facts import Facts
 from lowtide.report.page.text import to_text
