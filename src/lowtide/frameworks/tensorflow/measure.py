@@ -33,6 +33,12 @@ class GraphRun:
     """Nodes in the order in which they ran."""
     values: tuple[Any, ...]
     """What was asked for."""
+    state: tuple[Any, ...]
+    """What the variables hold afterwards."""
+
+    def equals(self, other: "GraphRun") -> bool:
+        """Return whether another run gave the same bits, in what was asked for and in the variables."""
+        return equal_values((*self.values, *self.state), (*other.values, *other.state))
 
 
 def run_graph(
@@ -50,8 +56,8 @@ def run_graph(
     outputs = [name for name in fetches if ":" in name]
     targets = [name for name in fetches if ":" not in name]
     try:
-        started, starts = with_starts(graph, variables or {})
-        run = run_session(started, feeds, outputs, targets, starts)
+        started, starts, ends = with_starts(graph, variables or {})
+        run = run_session(started, feeds, outputs, targets, starts, ends)
     except (ImportError, MemoryError):
         raise
     except Exception as error:  # TensorFlow raises several types of its own
@@ -60,7 +66,7 @@ def run_graph(
     fed = {name.partition(":")[0] for name in feeds}
     kept = {body.port(name) for name in outputs}
     peak = sum(np.asarray(value).nbytes for value in feeds.values()) + _peak(body, run, fed, kept)
-    return GraphRun(peak, tuple(each.name for each in run.nodes), tuple(run.values))
+    return GraphRun(peak, tuple(each.name for each in run.nodes), tuple(run.values), tuple(run.state))
 
 
 def made_up_feeds(fed: Fed) -> dict[str, Any]:

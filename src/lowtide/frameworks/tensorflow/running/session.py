@@ -11,10 +11,15 @@ from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 
 
 def tensorflow() -> Any:
-    """Return the package; raises MissingExtraError where it is not installed. Its start-up messages are kept quiet."""
+    """Return the package; raises MissingExtraError where it is not installed.
+
+    Where it was not loaded yet, its start-up messages are kept quiet, and it runs without oneDNN, which fuses nodes and
+    so gives other bits under other orders.
+    """
     if find_spec("tensorflow") is None:
         raise MissingExtraError("tensorflow", "there is no package tensorflow")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     import tensorflow as module  # pyright: ignore
 
     return module
@@ -52,8 +57,16 @@ class SessionRun:
     """One run of a graph."""
 
     values: Sequence[Any]
+    state: Sequence[Any]
+    """What was asked for after the run."""
     nodes: Sequence[NodeRun]
     """In the order in which they started."""
+
+
+def open_session(graph: GraphDef) -> Any:
+    """Return a session that runs a graph on one thread with no optimizer on."""
+    tf = tensorflow()
+    return tf.compat.v1.Session(graph=imported_graph(graph), config=_plain_config(tf))
 
 
 def run_session(
@@ -62,25 +75,29 @@ def run_session(
     fetches: Sequence[str],
     targets: Sequence[str],
     starts: Sequence[tuple[str, Mapping[str, Any]]] = (),
+    ends: Sequence[str] = (),
 ) -> SessionRun:
     """Run a graph on one thread with no optimizer on; `starts` are nodes that run before it, with what they are fed.
+
+    `ends` are outputs that are asked for in a second run, after it.
 
     Raises MissingExtraError where TensorFlow is not installed, and whatever TensorFlow raises.
     """
     tf = tensorflow()
-    with tf.compat.v1.Session(graph=imported_graph(graph), config=_plain_config(tf)) as session:
+    with open_session(graph) as session:
         for target, contents in starts:
             session.run(target, contents)
         options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
         report = tf.compat.v1.RunMetadata()
         values = session.run([*fetches, *targets], feeds, options=options, run_metadata=report)[: len(fetches)]
+        state: list[Any] = session.run(list(ends)) if ends else []
     runs = [
         _node_run(stats)
         for device in report.step_stats.dev_stats
         for stats in device.node_stats
         if stats.node_name != "_SOURCE"
     ]
-    return SessionRun(values, sorted(runs, key=lambda run: run.started_ns))
+    return SessionRun(values, state, sorted(runs, key=lambda run: run.started_ns))
 
 
 def _plain_config(tf: Any) -> Any:
