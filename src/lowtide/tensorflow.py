@@ -11,6 +11,7 @@ from lowtide.frameworks.tensorflow.load import GraphSource
 from lowtide.frameworks.tensorflow.measure import GraphRun, run_graph
 from lowtide.frameworks.tensorflow.model import TensorflowModel
 from lowtide.frameworks.tensorflow.optimize import OptimizedGraph, optimize
+from lowtide.frameworks.tensorflow.running.host_copies import with_host_stand_ins
 from lowtide.frameworks.tensorflow.training.planned_step import PlannedStep, training_step
 from lowtide.graph import Graph
 from lowtide.plan import Plan
@@ -30,6 +31,7 @@ __all__ = [
     "run_graph",
     "save",
     "training_step",
+    "with_host_stand_ins",
 ]
 
 

@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:(?!lowtide)"),  # TensorFlow's own
 ]
 _DRAWN = np.random.default_rng(0)
-BATCHES = [(_DRAWN.random((8, 16, 16, 3), dtype=np.float32), _DRAWN.integers(0, 4, 8)) for _ in range(10)]
+BATCHES = [(_DRAWN.random((32, 16, 16, 3), dtype=np.float32), _DRAWN.integers(0, 4, 32)) for _ in range(10)]
 
 
 def _network() -> Any:

@@ -3,11 +3,13 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from lowtide.errors import MissingExtraError
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+from lowtide.frameworks.tensorflow.running.host_copies import COPY_BACK, COPY_OUT, STAND_IN, with_host_stand_ins
 
 
 def tensorflow() -> Any:
@@ -33,12 +35,18 @@ def graph_message(graph: GraphDef) -> Any:
 
 
 def imported_graph(graph: GraphDef) -> Any:
-    """Return a graph as a tf.Graph."""
+    """Return a graph as a tf.Graph, a second CPU standing in for the host where there is no GPU to copy from."""
     tf = tensorflow()
+    missing = [op for op in (COPY_OUT, COPY_BACK) if _op_definition(op) is None]
     made = tf.Graph()
     with made.as_default():
-        tf.import_graph_def(graph_message(graph), name="")
+        tf.import_graph_def(graph_message(with_host_stand_ins(graph, missing)), name="")
     return made
+
+
+def _op_definition(op: str) -> Any:
+    registry: Any = import_module("tensorflow.python.framework.op_def_registry")
+    return registry.get(op)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,8 @@ class NodeRun:
     ended_ns: int
     outputs: Mapping[int, tuple[int, int]]
     """Per output, where its storage begins and how many bytes it takes."""
+    is_on_host: bool
+    """Whether it ran on the CPU that stands in for the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +102,7 @@ def run_session(
         values = session.run([*fetches, *targets], feeds, options=options, run_metadata=report)[: len(fetches)]
         state: list[Any] = session.run(list(ends)) if ends else []
     runs = [
-        _node_run(stats)
+        _node_run(stats, is_on_host=device.device.endswith(STAND_IN))
         for device in report.step_stats.dev_stats
         for stats in device.node_stats
         if stats.node_name != "_SOURCE"
@@ -102,12 +112,14 @@ def run_session(
 
 def _plain_config(tf: Any) -> Any:
     config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1)
+    config.device_count["CPU"] = 2
+    config.allow_soft_placement = True
     config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     return config
 
 
-def _node_run(stats: Any) -> NodeRun:
+def _node_run(stats: Any, *, is_on_host: bool) -> NodeRun:
     outputs = {
         output.slot: (
             output.tensor_description.allocation_description.ptr,
@@ -115,4 +127,6 @@ def _node_run(stats: Any) -> NodeRun:
         )
         for output in stats.output
     }
-    return NodeRun(stats.node_name, stats.all_start_nanos, stats.all_start_nanos + stats.all_end_rel_nanos, outputs)
+    return NodeRun(
+        stats.node_name, stats.all_start_nanos, stats.all_start_nanos + stats.all_end_rel_nanos, outputs, is_on_host
+    )
