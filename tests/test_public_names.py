@@ -104,6 +104,7 @@ FRAMEWORK_NAMES = {
         "TrainingStep",
         "apply",
         "capture",
+        "configure",
         "explain",
         "inductor",
         "measure",
