@@ -9,7 +9,7 @@ import sys
 
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 BLOCK, BATCH, WIDTH, HEADS, LAYERS, VOCABULARY = 64, 12, 64, 4, 4, 96
 ACCUMULATE, STEPS, RATE, LEAST_RATE, WARM_UP, CLIP = 2, 4, 1e-3, 1e-4, 2, 1.0
@@ -29,7 +29,7 @@ class Block(nn.Module):
             part.unflatten(-1, (HEADS, -1)).transpose(1, 2)
             for part in self.attend(self.before_attention(x)).chunk(3, -1)
         )
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.project(attended.transpose(1, 2).flatten(2))
         return x + self.mlp(self.before_mlp(x))
 
@@ -49,7 +49,7 @@ class Gpt(nn.Module):
         for block in self.blocks:
             x = block(x)
         logits = self.head(self.norm(x))
-        return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        return logits, functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 def get_batch(text: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -8,11 +8,10 @@ compiled as one function.
 """
 
 import sys
-from collections.abc import Callable
 
 import torch
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 WIDTH, HIDDEN, LAYERS, VOCABULARY, RANK, IGNORED = 64, 192, 4, 96, 4, -100
 
@@ -26,7 +25,7 @@ class LowRank(nn.Module):
         self.down, self.up = nn.Linear(into, RANK, bias=False), nn.Linear(RANK, out, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.frozen(x) + self.up(self.down(F.dropout(x, 0.05, self.training)))
+        return self.frozen(x) + self.up(self.down(functional.dropout(x, 0.05, self.training)))
 
 
 class Layer(nn.Module):
@@ -39,7 +38,7 @@ class Layer(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         inner = self.norm(x)
-        return x + self.down(F.silu(self.gate(inner)) * self.up(inner))
+        return x + self.down(functional.silu(self.gate(inner)) * self.up(inner))
 
 
 class Decoder(nn.Module):
@@ -68,15 +67,15 @@ class Recipe:
         self.optimizer = torch.optim.AdamW(trained, 1e-3)
         self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 0.1, total_iters=4)
         self.batches = [torch.randint(VOCABULARY, (8, 64)) for _ in range(4)]
-        self.loss_step: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = self.forward_and_loss
+        self.loss_step = self.forward_and_loss
         if budget is not None:
             options: dict[str, str | int | bool] = {"budget": budget, "compiler": compiler}
             self.loss_step = torch.compile(self.forward_and_loss, backend="lowtide", options=options)
 
     def forward_and_loss(self, tokens: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the loss of predicting every next token that is not ignored."""
-        labels = F.pad(labels[:, 1:], (0, 1), value=IGNORED)
-        return F.cross_entropy(self.model(tokens).flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+        labels = functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
+        return functional.cross_entropy(self.model(tokens).flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
 
     def train(self) -> list[float]:
         """Return the loss of every step."""

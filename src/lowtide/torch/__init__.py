@@ -75,8 +75,8 @@ def configure(budget: GivenBudget = None, **options: Any) -> None:
     """Set defaults for the backend "lowtide", for compilations whose call cannot give any options.
 
     Takes the options of the backend, and forgets what was set before; `configure()` forgets all. Options of a call come
-    first, then these, then the budget in the environment variable `LOWTIDE_BUDGET`. What is compiled already stays as it
-    is. Raises UsageError for options that do not exist or fit.
+    first, then these, then the budget in the environment variable `LOWTIDE_BUDGET`. What is compiled already stays
+    so. Raises UsageError for options that do not exist or fit.
     """
     from lowtide.frameworks.torch.compile.callback_options import checked_options
     from lowtide.frameworks.torch.compile.defaults import set_default_options

@@ -1,13 +1,16 @@
 """For users of Lightning: a callback that trains a LightningModule within a budget."""
 
-from collections.abc import Callable
 from typing import Any
 
-import torch
-from lightning.pytorch.callbacks import Callback
-
+from lowtide.errors import MissingExtraError, one_line
 from lowtide.frameworks.torch.compile.callback_options import checked_options
+from lowtide.frameworks.torch.internals.compiling import compiled, kept_out
 from lowtide.planning.budget import GivenBudget
+
+try:
+    from lightning.pytorch.callbacks import Callback
+except ImportError as error:
+    raise MissingExtraError("integrations", one_line(error)) from None
 
 __all__ = ["Budget"]
 
@@ -22,16 +25,15 @@ class LightningBudget(Callback):
     def __init__(self, budget: GivenBudget = None, **options: Any) -> None:
         """Take a budget and the other options of the backend; raises UsageError for any that does not exist or fit."""
         self.options = checked_options(budget, options)
-        self._plain: dict[str, Callable[..., Any]] = {}
+        self._plain: dict[str, Any] = {}
         """The methods of the module that are replaced while the trainer fits, by name."""
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Compile the training step; what it logs stays out of the graphs."""
         self._plain = {name: getattr(pl_module, name) for name in ("training_step", "log", "log_dict")}
         for name, method in self._plain.items():
-            setattr(pl_module, name, torch.compiler.disable(method))
-        step = self._plain["training_step"]
-        pl_module.training_step = torch.compile(step, backend="lowtide", options=self.options)
+            setattr(pl_module, name, kept_out(method))
+        pl_module.training_step = compiled(self._plain["training_step"], self.options)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """Put the plain methods back."""

@@ -2,11 +2,15 @@
 
 from typing import Any
 
-from torch import nn
-from transformers.trainer_callback import TrainerCallback
-
+from lowtide.errors import MissingExtraError, one_line
 from lowtide.frameworks.torch.compile.callback_options import checked_options
+from lowtide.frameworks.torch.internals.compiling import compile_in_place
 from lowtide.planning.budget import GivenBudget
+
+try:
+    from transformers.trainer_callback import TrainerCallback
+except ImportError as error:
+    raise MissingExtraError("integrations", one_line(error)) from None
 
 __all__ = ["Budget"]
 
@@ -24,8 +28,7 @@ class TrainerBudget(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Compile the model that is about to be trained."""
-        model: nn.Module = kwargs["model"]
-        model.compile(backend="lowtide", options=self.options)
+        compile_in_place(kwargs["model"], self.options)
 
 
 Budget = TrainerBudget

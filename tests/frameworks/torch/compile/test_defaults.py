@@ -1,5 +1,7 @@
 """Options for compilations that cannot be given any: configured in the program, or in the environment."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -57,3 +59,10 @@ def test_a_model_compiled_without_options_runs_within_the_budget_of_the_environm
     compiled(torch.randn(512, 16)).sum().backward()
     result = lt.explain().programs[-1].result
     assert 0 < result.peak_bytes["cpu"] <= 0.8 * result.baseline_peak_bytes["cpu"]
+
+
+@pytest.mark.parametrize("name", ["transformers", "lightning"])
+def test_a_callback_without_its_library_says_what_installs_it(name: str) -> None:
+    code = f"import sys; sys.modules[{name!r}] = None; import lowtide.torch.{name}"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stderr.strip().endswith("pip install 'lowtide[integrations]'")
