@@ -116,6 +116,7 @@ FRAMEWORK_NAMES = {
         "TrainingStep",
         "apply",
         "capture",
+        "configure",
         "explain",
         "inductor",
         "measure",
