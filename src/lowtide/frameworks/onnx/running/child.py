@@ -53,7 +53,9 @@ def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
         setattr(options, name, value)
     onnxruntime.set_seed(0)
     if request["arena_grows_as_asked"]:
-        memory = onnxruntime.OrtMemoryInfo("Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT)
+        memory = onnxruntime.OrtMemoryInfo(
+            "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
+        )
         onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(0, 1, -1, -1))
         options.add_session_config_entry("session.use_env_allocators", "1")
     if request["session"] == "stock":

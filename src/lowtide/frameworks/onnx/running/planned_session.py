@@ -74,6 +74,8 @@ class Session(onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBas
         allocator = native_allocator()
         metadata = read_metadata(path_or_bytes)
         follow_file(options, allocator, planned=PLANNED in metadata)
+        # Kernels' workspaces have a share for every thread.
+        self._threads = options.intra_op_num_threads or os.cpu_count() or 1
         self.arena = Arena(allocator) if arena is None else arena
         self.use = ArenaUse()
         noted = addresses_from_text(allocator, metadata.get(ADDRESSES, ""))
@@ -83,7 +85,7 @@ class Session(onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBas
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> Any:
         """Compute the outputs as InferenceSession does."""
-        key = ("run", *(output_names or ()), *_shapes(input_feed))
+        key = ("run", self._threads, *(output_names or ()), *_shapes(input_feed))
         stock: Any = super()
         return self._within_arena(key, lambda: stock.run(output_names, input_feed, run_options))
 
@@ -91,7 +93,7 @@ class Session(onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBas
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
     ) -> Any:
         """Compute the outputs as InferenceSession does, from and to values of the runtime's."""
-        key = ("values", *(output_names or ()), *_shapes(input_dict_ort_values))
+        key = ("values", self._threads, *(output_names or ()), *_shapes(input_dict_ort_values))
         stock: Any = super()
         return self._within_arena(
             key, lambda: stock.run_with_ort_values(output_names, input_dict_ort_values, run_options)
@@ -100,7 +102,7 @@ class Session(onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBas
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Compute what is bound as InferenceSession does; runs of all bindings count as one kind."""
         stock: Any = super()
-        self._within_arena(("bound",), lambda: stock.run_with_iobinding(iobinding, run_options))
+        self._within_arena(("bound", self._threads), lambda: stock.run_with_iobinding(iobinding, run_options))
 
     def noted_addresses(self) -> str | None:
         """Return the addresses that were learned last, as a file's metadata notes them; None where none were."""
