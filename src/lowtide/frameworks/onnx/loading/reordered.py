@@ -39,7 +39,9 @@ def reordered_model(content: Content, order: NodeOrder, metadata: Mapping[str, s
 
 def _key(view: memoryview, start: int, stop: int) -> str:
     entry = fields(view, start, stop)
-    return next((bytes(view[at:end]).decode(errors="replace") for number, _, _, at, end in entry if number == of.KEY), "")
+    return next(
+        (bytes(view[at:end]).decode(errors="replace") for number, _, _, at, end in entry if number == of.KEY), ""
+    )
 
 
 def _graph(view: memoryview, start: int, stop: int, order: NodeOrder) -> Pieces:

@@ -16,9 +16,7 @@ from lowtide.errors import UnsupportedError
 DEVIATIONS = ("", "arena in use", "other size", "more allocations", "address in use")
 """Why a run went on without its addresses, by the number the library gives; the first is none."""
 
-_POINTERS = (
-    *("lowtide_allocate", "lowtide_arena_create", "lowtide_addresses_create", "lowtide_run_begin"),
-)
+_POINTERS = (*("lowtide_allocate", "lowtide_arena_create", "lowtide_addresses_create", "lowtide_run_begin"),)
 _NUMBERS = (
     *("lowtide_live_bytes", "lowtide_peak_bytes", "lowtide_block_bytes"),
     *("lowtide_arena_bytes", "lowtide_arena_live_blocks", "lowtide_arena_trim"),
@@ -137,7 +135,8 @@ class ArenaRun(_Owned):
         self._library.lowtide_run_end(self.handle)
         report = (ctypes.c_int64 * 3)()
         self._library.lowtide_run_report(self.handle, report)
-        return RunReport(report[0], report[1], DEVIATIONS[report[2]])
+        allocations, served, deviation = (int(figure) for figure in report)
+        return RunReport(allocations, served, DEVIATIONS[deviation])
 
     def recorded(self, n_allocations: int) -> NDArray[np.int64]:
         """Return rows of bytes, and when they were made and freed, counted in events; -1 where they outlive the run."""
