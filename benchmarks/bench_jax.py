@@ -13,10 +13,10 @@ import numpy as np
 from jax_programs import PROGRAMS, Step, conv_stack, mlp_stack
 from results import write_section
 
-from lowtide.frameworks.jax.fitting.compiled import schedulers
 from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch
 from lowtide.frameworks.jax.fitting.variants import as_it_stands
 from lowtide.frameworks.jax.flat.traced import trace
+from lowtide.frameworks.jax.measure.compiled import schedulers
 
 SHARES = (70, 50, 40)
 MIB = 2**20

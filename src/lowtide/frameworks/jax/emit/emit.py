@@ -1,4 +1,4 @@
-"""A plan run: kernels in its order, what runs again tied to what ran right before, the order held where that is asked."""
+"""A plan run: kernels in its order, what runs again tied to what ran right before, the order held where asked."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -19,10 +19,13 @@ def hold(values: Sequence[Any], anchors: Sequence[Any]) -> list[Any]:
 
 @custom_jvp
 def _held(never: Any, *values: Any) -> Sequence[Any]:
+    def turns(state: Sequence[Any]) -> Any:
+        return state[0]
+
     def turn(state: Sequence[Any]) -> Sequence[Any]:
         return numpy.zeros_like(state[0]), *map(_changed, state[1:])
 
-    return lax.while_loop(lambda state: state[0], turn, (never, *values))[1:]
+    return lax.while_loop(turns, turn, (never, *values))[1:]
 
 
 @_held.defjvp

@@ -66,7 +66,9 @@ def _read_later(translation: JaxTranslation, runs: Sequence[OpId]) -> dict[Place
     alive: set[Value] = set()
     found: dict[Place, set[Value]] = {}
     for place in range(len(runs) - 1, -1, -1):
-        alive = alive.difference(_outputs(translation, runs[place])).union(translation.kernels.kernels[runs[place]].reads)
+        alive = alive.difference(_outputs(translation, runs[place])).union(
+            translation.kernels.kernels[runs[place]].reads
+        )
         found[place] = alive
     return found
 

@@ -8,11 +8,11 @@ from typing import Any
 from jax.core import Tracer
 
 from lowtide.effort import EffortName, check_effort
-from lowtide.frameworks.jax.fitting.compiled import CompiledFigures
 from lowtide.frameworks.jax.fitting.losses import FittedLoss, is_loss, wanted_leaves
 from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch, Tried
 from lowtide.frameworks.jax.flat.traced import TracedFunction, struct_of, trace
 from lowtide.frameworks.jax.internals import tree
+from lowtide.frameworks.jax.measure.compiled import Around, CompiledFigures
 from lowtide.graph import GraphBuilder, Lifetime
 from lowtide.plan.claim import Claim
 from lowtide.planning.budget import parse_budget
@@ -72,8 +72,8 @@ class _Settings:
         """Return the arguments that the function is differentiated by later; none where it is not."""
         return ((0,) if is_loss(traced) else ()) if self.argnums is None else self.argnums
 
-    def fitted(self, traced: TracedFunction) -> FitFound:
-        search = FitSearch(traced, self.techniques, self.effort)
+    def fitted(self, traced: TracedFunction, around: Around | None = None) -> FitFound:
+        search = FitSearch(traced, self.techniques, self.effort, around)
         return search.fit(self._target(search.untouched.figures))
 
     def _target(self, untouched: CompiledFigures) -> int:

@@ -6,11 +6,11 @@ from itertools import islice
 from typing import Any
 
 from lowtide.effort import EffortName
-from lowtide.frameworks.jax.fitting.compiled import CompiledCandidate, CompiledFigures, compile_flat, schedulers
 from lowtide.frameworks.jax.fitting.floor import floor_of
 from lowtide.frameworks.jax.fitting.variants import Variant, variants
 from lowtide.frameworks.jax.fitting.ways import OTHERWISE_HELD, Way, planned_ways, segment_ways
 from lowtide.frameworks.jax.flat.traced import TracedFunction
+from lowtide.frameworks.jax.measure.compiled import Around, CompiledCandidate, CompiledFigures, compile_flat, schedulers
 from lowtide.plan.claim import Claim
 from lowtide.planning.minimize import minimize
 from lowtide.planning.result import Result
@@ -57,7 +57,10 @@ class FitFound:
 class FitSearch:
     """One search; candidates are made one after the other until one fits."""
 
-    def __init__(self, traced: TracedFunction, techniques: frozenset[str], effort: EffortName) -> None:
+    def __init__(
+        self, traced: TracedFunction, techniques: frozenset[str], effort: EffortName, around: Around | None = None
+    ) -> None:
+        self._around = around
         self._traced = traced
         self._techniques = techniques
         self._effort: EffortName = effort
@@ -137,7 +140,7 @@ class FitSearch:
         name += ", scheduled for least memory" if options else ""
         key = variant.name, way.runs, way.window, scheduler
         if key not in self._compiled:
-            self._compiled[key] = compile_flat(name, way.of(variant), self._traced, options)
+            self._compiled[key] = compile_flat(name, way.of(variant), self._traced, options, self._around)
         found = self._compiled[key]
         tried = Tried(name=name, predicted_bytes=way.predicted_bytes, temp_bytes=found.figures.temp_bytes)
         if tried not in self._tried:
