@@ -22,7 +22,8 @@ def run_plan(
 
     What runs again reads the contents that are there then. A kernel that runs again, and reads nothing that ran again
     right before it, is tied to the last kernel that ran for the first time, so that it waits for it. With a `window`
-    the sequence is held, too: XLA may order within so many kernels, and never across (`crossings`).
+    the sequence is held, too: XLA may order within so many kernels, and never across (`crossings`); kernels that read
+    inputs alone are tied to what was held last.
     """
     program = translation.program
     held: dict[Value, Any] = {**program.constants, **dict(zip(program.inputs, arguments, strict=True))}
@@ -30,26 +31,33 @@ def run_plan(
     late: set[Value] = set()
     done: set[OpId] = set()
     fresh: set[Value] = set()
-    anchor: Any = None
     newest: Any = None
+    gate: Any = None
     held_before = {} if window is None else crossings(translation, runs, window)
+    given = {*program.inputs, *program.constants}
     for place, op in enumerate(runs):
         kernel = translation.kernels.kernels[op]
         outputs = program.equations[kernel.root].outputs
         if place in held_before:
             crossing = held_before[place]
-            late.update(_hold(crossing, held))
-            fresh.update(crossing.values)
-        if op in done:
-            anchor = newest
-            tied = {} if fresh.intersection(kernel.reads) else _tied(program, kernel, held, anchor)
-            results = run_kernel(program, kernel, {**held, **tied}, known, late | tied.keys())
+            passed = _hold(crossing, held)
+            late.update(passed)
+            fresh.update(passed)
+            gate = next((held[value] for value in reversed(passed) if can_anchor(held[value])), gate)
+        is_again = op in done
+        tied: dict[Value, Any] = {}
+        if gate is not None and given.issuperset(kernel.reads):
+            tied = _tied(program, kernel, held, gate)
+        elif is_again and fresh.isdisjoint(kernel.reads):
+            tied = _tied(program, kernel, held, newest)
+        results = run_kernel(program, kernel, {**held, **tied}, known, late | tied.keys())
+        if is_again or tied:
             late.update(outputs)
+        if is_again:
             fresh.update(outputs)
         else:
             if window is None:
                 fresh.clear()
-            results = run_kernel(program, kernel, held, known, late)
             if _is_whole(program, kernel):
                 newest = next((each for each in reversed(results) if can_anchor(each)), newest)
             done.add(op)

@@ -127,7 +127,7 @@ class FitSearch:
             if planned.shortfall is not None and not is_last:
                 return
             before = len(self._tried)
-            yield from planned_ways(planned)
+            yield from planned_ways(planned, only_held=self._best.way.window is not None)
             least = min((each.temp_bytes for each in self._tried[before:]), default=target)
             limit = min(limit - max((least - target) * 5 // 4, limit // 50), limit - 1)
             if planned.shortfall is not None or limit <= 0:

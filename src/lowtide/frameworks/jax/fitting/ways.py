@@ -39,10 +39,10 @@ class Way:
         return replace(self, name=f"{name}, held by {window}", window=window)
 
 
-def planned_ways(result: Result) -> Iterator[Way]:
+def planned_ways(result: Result, only_held: bool = False) -> Iterator[Way]:
     """Iterate the ways to follow a plan; where nothing runs again, XLA would not see it unless it is held."""
     way = Way("planned", tuple(result.plan.order().tolist()), None, only_figure(result.peak_bytes), result)
-    if result.reruns:
+    if result.reruns and not only_held:
         yield way
     yield way.held()
 
