@@ -10,6 +10,7 @@ from lowtide.errors import FingerprintError, LowtideError, UsageError, Verificat
 from lowtide.files import check_writable
 from lowtide.frameworks.content import kind_of_file
 from lowtide.frameworks.graph_file import GraphModel, open_graph_file
+from lowtide.frameworks.memory_snapshot import open_snapshot
 from lowtide.frameworks.model import CopiesToHost, Measurement, Model
 from lowtide.frameworks.plan_files_only import PlanFilesOnly
 from lowtide.frameworks.table import FRAMEWORKS, framework_of, framework_of_file, way_to_read
@@ -18,7 +19,11 @@ from lowtide.offload import Host
 from lowtide.plan import Plan, read_plan_file, write_plan_file
 
 _PLAN_FILES = (".plan.json", ".plan.json.gz")
-_FILES = (".graph.json[.gz]", *dict.fromkeys(ending for framework in FRAMEWORKS for ending in framework.file_endings))
+_FILES = (
+    ".graph.json[.gz]",
+    *dict.fromkeys(ending for framework in FRAMEWORKS for ending in framework.file_endings),
+    ".pickle",
+)
 _KINDS = f"a {', '.join(_FILES[:-1])} or {_FILES[-1]} file, or package.module:callable"
 
 
@@ -27,11 +32,12 @@ def open_model(
 ) -> Model:
     """Read a program once, to plan it, apply the plan and measure.
 
-    `source` is a path (.graph.json[.gz], .onnx, .pt2, .pb, .pbtxt, .hlo, an export of Inductor, a folder with a
-    SavedModel; where the content tells what it is, that counts and not the name), the name of a callable
-    ("package.module:callable") that returns one of the following, or an object: a Graph, an onnx ModelProto, a Caffe2
-    NetDef, a GraphDef, MetaGraphDef, tf.Graph or ConcreteFunction of TensorFlow, a GraphInterface of Mesh-TensorFlow,
-    an HLO module of XLA, a ClosedJaxpr of JAX, a torch ExportedProgram, FX GraphModule, captured program, or a tuple
+    `source` is a path (.graph.json[.gz], .onnx, .pt2, .pb, .pbtxt, .hlo, an export of Inductor, a memory snapshot of
+    PyTorch, a folder with a SavedModel; where the content tells what it is, that counts and not the name), the name of
+    a callable ("package.module:callable") that returns one of the following, or an object: a Graph, an onnx ModelProto,
+    a Caffe2 NetDef, a GraphDef, MetaGraphDef, tf.Graph or ConcreteFunction of TensorFlow, a GraphInterface of
+    Mesh-TensorFlow, an HLO module of XLA, a ClosedJaxpr of JAX, a torch ExportedProgram, FX GraphModule, captured
+    program, or a tuple
     (function or module, example inputs). `dims` gives sizes to dynamic dimensions by name. With `host`, plans may copy
     buffers there and back. A file runs code only with `trust`, and a .pt2 that would is refused without; naming a
     callable runs its module (docs/trust.md).
@@ -142,6 +148,8 @@ def _open_name(name: str, dims: Mapping[str, int], trust: bool) -> Model:
     kind = kind_of_file(name)
     if kind == "json" or (kind is None and lower.endswith((".json", ".json.gz"))):
         return _without_dims(open_graph_file(name), dims)
+    if kind == "memory_snapshot" or (kind is None and lower.endswith(".pickle")):
+        return _without_dims(open_snapshot(name), dims)
     framework = framework_of_file(name, kind)
     if framework is not None:
         return framework.load(trust=trust)(name, dims)
@@ -180,7 +188,7 @@ def _run_foreign(what: str, code: Callable[[], Any]) -> Any:
         raise UsageError(f"{what} failed: {type(error).__name__}: {one_line(error, 1000)}") from error
 
 
-def _without_dims(model: GraphModel, dims: Mapping[str, int]) -> GraphModel:
+def _without_dims(model: Model, dims: Mapping[str, int]) -> Model:
     if dims:
-        raise UsageError("a graph has sizes already, there is no dimension to bind; leave out --dim (dims)")
+        raise UsageError("the program has sizes already, there is no dimension to bind; leave out --dim (dims)")
     return model
