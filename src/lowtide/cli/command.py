@@ -10,7 +10,20 @@ import click
 from lowtide.cli.interrupts import interrupted_code
 from lowtide.errors import LowtideError, UsageError
 
-_VERBS = ("inspect", "compare", "plan", "optimize", "apply", "verify", "report", "export", "costs", "pack")
+_VERBS = (
+    "inspect",
+    "compare",
+    "plan",
+    "optimize",
+    "apply",
+    "verify",
+    "report",
+    "export",
+    "check",
+    "diff",
+    "costs",
+    "pack",
+)
 
 
 class _Verbs(click.Group):

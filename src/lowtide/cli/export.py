@@ -35,7 +35,7 @@ def command(
     """Write a plan for MODEL, found as `lowtide plan` does or read from a file, for another tool.
 
     .pickle is a memory snapshot of PyTorch, .trace.json a trace for Perfetto and Chrome, .csv live ranges for packers,
-    .dot a graph for Graphviz, .svg a picture with axes; .gz behind it compresses.
+    .graph.json the program itself, .dot a graph for Graphviz, .svg a picture with axes; .gz behind it compresses.
     """
     ending = ending_of(output.name)
     check_writable(output)

@@ -210,7 +210,7 @@ def test_unknown_endings_and_spaces_are_refused() -> None:
     with pytest.raises(UsageError, match=r"ends in \.pickle, "):
         ending_of("plan.png")
     assert ending_of("A.Trace.JSON.gz") == ".trace.json"
-    assert set(FORMATS) == {".pickle", ".trace.json", ".csv", ".dot", ".svg"}
+    assert set(FORMATS) == {".pickle", ".trace.json", ".csv", ".graph.json", ".dot", ".svg"}
     with pytest.raises(UsageError, match="choose one of device"):
         exported(graph, Plan.baseline(graph), ".svg", "nowhere")
     with pytest.raises(UsageError, match="holds all"):

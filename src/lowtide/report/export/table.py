@@ -13,6 +13,7 @@ FORMATS: Mapping[str, str] = {
     ".pickle": "lowtide.report.export.memory_snapshot:memory_snapshot",
     ".trace.json": "lowtide.report.export.chrome_trace:chrome_trace",
     ".csv": "lowtide.report.export.buffers_csv:buffers_csv",
+    ".graph.json": "lowtide.report.export.graph_file:graph_file",
     ".dot": "lowtide.report.export.dot:dot",
     ".svg": "lowtide.report.export.plan_svg:plan_svg",
 }
