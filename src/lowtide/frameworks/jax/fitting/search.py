@@ -109,7 +109,8 @@ class FitSearch:
             if "recompute" in self._techniques:
                 yield from ((variant, way) for way in self._planned(variant, target, variant is last))
             else:
-                planned = minimize(variant.translation.graph, allow=self._techniques, effort=self._effort)
+                settings = PlanSettings(techniques=self._techniques, effort=self._effort)
+                planned = find_plan(variant.translation.graph, settings)
                 yield from ((variant, way) for way in planned_ways(planned))
         if "recompute" in self._techniques:
             for way in segment_ways(last):
