@@ -14,6 +14,7 @@ from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.report.inspection import Inspection
 from lowtide.schedule import scheduler
 from lowtide.schedule.callees import plan_graph
+from lowtide.search import check_proof
 
 
 def _level(number: int, callees: dict[str, Graph]) -> Graph:
@@ -86,6 +87,15 @@ def test_two_more_levels_take_as_much_more_as_the_two_before(
     WORKS[what](_levels(3))  # what is loaded or made once is not counted below
     four, six, eight = (_calls(WORKS[what], _levels(count)) for count in (4, 6, 8))
     assert eight - six < 1.5 * (six - four)
+
+
+def test_a_proof_holds_every_graph_once_and_checking_it_goes_through_each_once() -> None:
+    graph = _levels(16)
+    proof = minimize(graph).proof
+    assert proof is not None
+    assert len(proof.callees) == 30
+    assert not any(inner.callees for inner in proof.callees.values())
+    assert _calls(lambda graph: check_proof(graph, proof), graph) < 10_000
 
 
 def test_shared_or_not_the_bound_the_proof_and_the_plan_are_the_same(tmp_path: Path) -> None:

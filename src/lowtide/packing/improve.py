@@ -37,12 +37,15 @@ class Improvement:
     """No packing of the part is lower."""
     method: str = ""
     work: int = 0
+    looked_at: int | None = None
+    """The goal that the first look of every search was at already, in vain."""
 
 
 def look(state: Improvement, goal: int, effort: PackingEffort) -> Iterator[None]:
     """Lower `state` in place as `improve` does, by the first look of every search alone; some milliseconds."""
     searches = _searches(state, effort)
     yield from _until(state, goal, [partial(search.look, goal, search.looks[0]) for search in searches])
+    state.looked_at = goal
 
 
 def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: bool) -> Iterator[None]:
@@ -60,7 +63,8 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
         for k, work in enumerate(_LOOKS)
     ]
     # What the penalty loop settles it mostly settles soon, long before a large look in vain would end.
-    steps = [*looks[0], lambda: _penalty_loop(state, goal, effort.priority_work // _SHARE_FIRST, joined=False)]
+    steps = [] if state.looked_at == goal else looks[0]
+    steps += [lambda: _penalty_loop(state, goal, effort.priority_work // _SHARE_FIRST, joined=False)]
     steps += [look_once for more in looks[1:] for look_once in more]
     steps += [partial(search.attempt, goal, search.tries) for search in searches]
     if state.items.plain:

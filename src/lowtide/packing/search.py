@@ -40,6 +40,7 @@ class PackSearch:
         self._report = report
         self._parts: Split | None = None
         self._of_parts: Ints | None = None
+        self._looked_at: dict[int, int | None] = {}  # per part: the goal that was looked at in vain
 
     def run(self) -> None:
         """Search until the arena meets the goal, that is proven impossible, or the work is used up.
@@ -145,13 +146,18 @@ class PackSearch:
             below = _below(self.items, parts, part)
             self._raise_bound(part.base + bound.size_bytes, np.concatenate([below, part.ids[list(bound.holders)]]))
             state = Improvement(
-                items, offsets[part.ids] - part.base, int(heights[number]) - part.base, bound.size_bytes
+                items,
+                offsets[part.ids] - part.base,
+                int(heights[number]) - part.base,
+                bound.size_bytes,
+                looked_at=self._looked_at.get(number),
             )
             for _ in lower(state, goal - part.base, self._effort):
                 offsets[part.ids] = part.base + state.offsets
                 self.offer(offsets.copy(), state.method)
                 self._raise_bound(part.base + state.bound, np.concatenate([below, part.ids]))
             self.work += state.work
+            self._looked_at[number] = state.looked_at
             self._of_parts = offsets
             settled = max(settled, part.base + state.height)
             if self.bound.size_bytes > self._goal:

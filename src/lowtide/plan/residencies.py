@@ -19,12 +19,12 @@ def residencies_of(graph: Graph, plan: Plan, versions: Versions) -> NDArray[np.i
     """
     sizes, homes, lifetimes = graph.sizes.tolist(), graph.buffer_spaces.tolist(), graph.lifetimes.tolist()
     buffers, firsts, lasts, spaces, continues = list[int](), list[int](), list[int](), list[int](), list[int]()
-    present: dict[tuple[BufferId, SpaceId], int] = {}
+    present = [[-1] * graph.n_buffers for _ in graph.spaces]  # per space and buffer: the row of what is there
 
     def start(buffer: BufferId, space: SpaceId, step: StepIndex, taken_over: int = -1) -> None:
         if sizes[buffer] == 0 or (lifetimes[buffer] == Lifetime.PERSISTENT and space == homes[buffer]):
             return
-        present[buffer, space] = len(buffers)
+        present[space][buffer] = len(buffers)
         buffers.append(buffer)
         firsts.append(step)
         lasts.append(plan.n_steps)
@@ -32,9 +32,10 @@ def residencies_of(graph: Graph, plan: Plan, versions: Versions) -> NDArray[np.i
         continues.append(taken_over)
 
     def end(buffer: BufferId, space: SpaceId, step: StepIndex) -> int:
-        row = present.pop((buffer, space), -1)
+        row = present[space][buffer]
         if row >= 0:
             lasts[row] = step
+            present[space][buffer] = -1
         return row
 
     for buffer, lifetime in enumerate(lifetimes):

@@ -1,6 +1,6 @@
 """Re-checks a proof without any of the code that found it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,37 +32,43 @@ class CheckedBound:
     """Budgets above it that are too large for an exhaustive search in plain Python."""
 
 
-def check_proof(graph: Graph, proof: Proof, *, most_looks: int = MOST_LOOKS) -> list[CheckedBound]:
+def check_proof(graph: Graph, proof: Proof, *, most_looks: int = MOST_LOOKS) -> Sequence[CheckedBound]:
     """Confirm a proof for a graph, memory space by memory space.
 
     A cut is confirmed by adding up its buffers and by a maximum flow of its own. The least peak of a tree or of a
     series-parallel graph is found again in plain Python. A refuted budget is confirmed by replaying its log; without
-    one by trying all orders, unless that takes more than `most_looks` looks at an op. Raises ProofError for a proof
+    one by trying all orders, unless that takes more than `most_looks` looks at an op. What is called is confirmed once,
+    however many call it. Raises ProofError for a proof
     that does not show what it claims, FingerprintError for the proof of another graph.
     Complexity: one flow per space and per line of a log in plain Python (well below a second each for a thousand ops),
     plus the looks.
     """
+    return _check(graph, proof, proof.callees, most_looks, {})
+
+
+def _check(
+    graph: Graph,
+    proof: Proof,
+    callees: Mapping[str, Proof],
+    most_looks: int,
+    checked: dict[str, Sequence[CheckedBound]],
+) -> Sequence[CheckedBound]:
     if proof.graph != graph.fingerprint:
         raise FingerprintError(f"the proof is not for graph {graph.name!r}; make one for it with lowtide plan")
     if [space.space for space in proof.spaces] != [space.name for space in graph.spaces]:
         raise ProofError("the proof names other memory spaces than the graph; make it again with lowtide plan")
-    transient = transient_bytes(graph, _callee_bounds(graph, proof, most_looks))
+    for name in graph.called:
+        inner = callees.get(name)
+        if inner is None or inner.in_place != proof.in_place:
+            raise ProofError(f"the proof has none for graph {name!r}, which an op calls; make it again")
+        if name not in checked:
+            checked[name] = _check(graph.subgraphs[name], inner, callees, most_looks, checked)
+    confirmed = {name: {bound.space: bound.confirmed_bytes for bound in checked[name]} for name in graph.called}
+    transient = transient_bytes(graph, confirmed)
     return [
         _check_space(graph, transient, proof.in_place, position, space, most_looks)
         for position, space in enumerate(proof.spaces)
     ]
-
-
-def _callee_bounds(graph: Graph, proof: Proof, most_looks: int) -> dict[str, Mapping[str, int]]:
-    """Return what the graphs that ops call need at least, as far as confirmed."""
-    bounds: dict[str, Mapping[str, int]] = {}
-    for name in graph.called:
-        inner = proof.callees.get(name)
-        if inner is None or inner.in_place != proof.in_place:
-            raise ProofError(f"the proof has none for graph {name!r}, which an op calls; make it again")
-        checked = check_proof(graph.subgraphs[name], inner, most_looks=most_looks)
-        bounds[name] = {bound.space: bound.confirmed_bytes for bound in checked}
-    return bounds
 
 
 def _check_space(

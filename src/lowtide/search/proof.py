@@ -55,7 +55,10 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Whether optional in-place pairs were allowed."""
     spaces: tuple[SpaceProof, ...]
     callees: dict[str, "Proof"] = {}
-    """Proofs for the graphs that its ops call: each counts with its own bound."""
+    """Proofs for all graphs that are called, also by one another, by name: each counts with its own bound.
+
+    All stand here, once each, however many call them; those of callees have none of their own.
+    """
 
     @property
     def bound_bytes(self) -> Mapping[str, int]:
@@ -77,21 +80,19 @@ def prove(
     series-parallel. O(n) beside the bounds of callees, which are found again, once each.
     """
     spaces = tuple(_space_proof(position, cut, refuted, tree_bytes) for position, cut in enumerate(cuts))
-    callees = _callee_proofs(problem.graph, problem.in_place, CalleeBounds(in_place=problem.in_place), {})
+    callees: dict[str, Proof] = {}
+    _prove_callees(problem.graph, problem.in_place, CalleeBounds(in_place=problem.in_place), callees)
     return Proof(graph=problem.graph.fingerprint, in_place=problem.in_place, spaces=spaces, callees=callees)
 
 
-def _callee_proofs(graph: Graph, in_place: bool, bounds: CalleeBounds, known: dict[int, Proof]) -> dict[str, Proof]:
-    """Prove the bounds of all callees; one that many graphs call is proven once."""
-    proofs: dict[str, Proof] = {}
+def _prove_callees(graph: Graph, in_place: bool, bounds: CalleeBounds, proofs: dict[str, Proof]) -> None:
+    """Prove the bounds of all that a graph calls and what is called there, by names, which a program has once."""
     for name in graph.called:
-        callee = graph.subgraphs[name]
-        if id(callee) not in known:  # it stays alive through its callers
+        if name not in proofs:
+            callee = graph.subgraphs[name]
             spaces = tuple(_space_proof(position, cut, (), None) for position, cut in enumerate(bounds.of(callee)))
-            inner = _callee_proofs(callee, in_place, bounds, known)
-            known[id(callee)] = Proof(graph=callee.fingerprint, in_place=in_place, spaces=spaces, callees=inner)
-        proofs[name] = known[id(callee)]
-    return proofs
+            proofs[name] = Proof(graph=callee.fingerprint, in_place=in_place, spaces=spaces)
+            _prove_callees(callee, in_place, bounds, proofs)
 
 
 def _space_proof(position: int, cut: LowerBound, refuted: Sequence[FitOutcome], tree_bytes: int | None) -> SpaceProof:
