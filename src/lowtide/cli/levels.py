@@ -10,7 +10,6 @@ from lowtide.cli.outputs import save
 from lowtide.cli.progress import Progress
 from lowtide.errors import UsageError
 from lowtide.frameworks.model import HasLevels, Model, Rewritten
-from lowtide.opening import check_output
 from lowtide.units import format_bytes
 
 _NAMES_SHOWN = 5
@@ -34,7 +33,6 @@ def at_level(
     with Progress() as progress:
         if not isinstance(opened, HasLevels):
             raise UsageError(f"{model} has no levels, which are TensorFlow's and ONNX Runtime's; leave out --level")
-        check_output(output, opened)
         progress(f"rewriting at level {level}")
         rewritten = opened.rewritten(level, capacities)
         save(output, rewritten.write)

@@ -14,7 +14,7 @@ from lowtide.cli.runtime import as_it_runs, check_order, runtime_report
 from lowtide.cli.so_far import kept_beside
 from lowtide.errors import UsageError
 from lowtide.frameworks.model import RunByRuntime
-from lowtide.opening import check_output, open_model, save_applied
+from lowtide.opening import open_model, save_applied
 from lowtide.plan import write_plan_file
 from lowtide.planning.chunked import plan_model
 from lowtide.planning.next_technique import next_technique
@@ -68,13 +68,11 @@ def command(
         raise UsageError("optimize has nothing to do with its plan; give -o OUTPUT, --measure, or both")
     with Progress() as progress:
         progress(f"reading {model}")
-        opened = open_model(model, dims, settings.host, trust=trust)
+        opened = open_model(model, dims, settings.host, trust=trust, output=output)
         if level is not None and not isinstance(opened, RunByRuntime):
             return at_level(opened, model, output, measure, level, devices, as_json)
         if devices:
             raise UsageError(f"--device says what a device holds for a level, which {model} does not ask for")
-        if output is not None:
-            check_output(output, opened)
         opened = as_it_runs(opened, level, output, progress)
         with kept_beside(output) as keep:
             graph, result = plan_model(opened, settings, progress, keep)
