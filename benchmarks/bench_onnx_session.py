@@ -82,10 +82,10 @@ def main() -> None:
     )
     note = (
         f"Megabytes (10^6), {THREADS} thread, {RUNS} runs, every figure from a process of its own. predicted: "
-        "the plan's peak without inputs. arena: the session's, without results that outlive a run. session, stock: the most "
-        "that runs add to resident memory. stock, least: the best of all levels, and of the highest without pattern, with an "
-        "arena that grows as asked, and without arena. ratio: that over the session's. same bits: as the stock runtime at level "
-        "all, which is that of the planned file."
+        "the plan's peak without inputs. arena: the session's, without results that outlive a run. session, stock: "
+        "the most that runs add to resident memory. stock, least: the best of all levels, and of the highest without "
+        "pattern, with an arena that grows as asked, and without arena. ratio: that over the session's. same bits: "
+        "as the stock runtime at level all, which is that of the planned file."
     )
     table = "\n".join([note, "", head, "|---|" + "--:|" * 11, *rows])
     if given.models == list(MODELS):
