@@ -27,7 +27,9 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 
 def stock_runs(path: Path) -> dict[str, RuntimeFigures]:
     """Run a model in the stock runtime at all levels, and at the highest with every other setting."""
-    runs = {level: measure_in_child(path, {}, planned=False, level=level, runs=RUNS, threads=THREADS) for level in LEVELS}
+    runs = {
+        level: measure_in_child(path, {}, planned=False, level=level, runs=RUNS, threads=THREADS) for level in LEVELS
+    }
     for name, how in list(SETTINGS.items())[1:]:
         runs[f"all, {name}"] = measure_in_child(path, {}, planned=False, runs=RUNS, threads=THREADS, **how)
     return runs
@@ -79,11 +81,11 @@ def main() -> None:
         "same bits | fallbacks |"
     )
     note = (
-        f"Megabytes (10^6), {THREADS} thread, {RUNS} runs, every figure from a process of its own. predicted: the plan's peak "
-        "without inputs. arena: the session's, without results that outlive a run. session, stock: the most that runs add "
-        "to resident memory. stock, least: the best of all levels, and of the highest without pattern, with an arena that "
-        "grows as asked, and without arena. ratio: that over the session's. same bits: as the stock runtime at level all, "
-        "which is that of the planned file."
+        f"Megabytes (10^6), {THREADS} thread, {RUNS} runs, every figure from a process of its own. predicted: "
+        "the plan's peak without inputs. arena: the session's, without results that outlive a run. session, stock: "
+        "the most that runs add to resident memory. stock, least: the best of all levels, and of the highest without "
+        "pattern, with an arena that grows as asked, and without arena. ratio: that over the session's. same bits: "
+        "as the stock runtime at level all, which is that of the planned file."
     )
     table = "\n".join([note, "", head, "|---|" + "--:|" * 11, *rows])
     if given.models == list(MODELS):

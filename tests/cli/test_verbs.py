@@ -136,11 +136,10 @@ def test_optimize_writes_a_valid_onnx_model_and_measures_it(lowtide: Command, on
     assert sum(fields["peak_bytes"].values()) <= sum(fields["baseline_peak_bytes"].values())
     assert (fields["doubts"], [run["fallbacks"] for run in fields["runtime_runs"]]) == ([], [0, 0])
     onnx.checker.check_model(onnx.load(out), full_check=True)
+    # What runs has fewer nodes than what was given, and needs no more.
     planned = result_of(lowtide("inspect", out, "--dim", "batch=4", "--no-in-place", "--json"))
-    assert (
-        planned["peak_bytes"]
-        == result_of(lowtide("plan", onnx_file, "--dim", "batch=4", "--no-in-place", "--json"))["peak_bytes"]
-    )
+    given = result_of(lowtide("plan", onnx_file, "--dim", "batch=4", "--no-in-place", "--json"))
+    assert planned["peak_bytes"]["device"] <= given["peak_bytes"]["device"]
 
 
 def test_a_level_is_planned_and_said(lowtide: Command, onnx_file: Path, tmp_path: Path) -> None:

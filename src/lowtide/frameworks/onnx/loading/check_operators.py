@@ -5,16 +5,24 @@ from functools import cache
 
 from onnx import ModelProto, NodeProto, defs
 
-from lowtide.errors import MalformedInputError
+from lowtide.errors import MalformedInputError, UnsupportedError
 from lowtide.frameworks.onnx.operators.nodes import describe_node, domain_of, operator_of, subgraphs_of
 
 
 def check_operators(model: ModelProto) -> None:
     """Raise MalformedInputError for the first node that its operator's definition does not allow.
 
+    Raises UnsupportedError for an operator set that is not known.
+
     Operators that ONNX does not define, and functions of the model's own, may look as they like.
     """
     versions = {domain_of(entry.domain): entry.version for entry in model.opset_import}
+    newest = defs.onnx_opset_version()
+    if versions.get("", 1) > newest:
+        raise UnsupportedError(
+            f"the model asks for operator set {versions['']}, and the installed onnx knows those up to {newest}; "
+            "install a newer onnx, or export with an older set"
+        )
     own = {(function.domain, function.name) for function in model.functions}
     _check_nodes(model.graph.node, versions, own)
 
@@ -36,11 +44,13 @@ def _check_nodes(nodes: Iterable[NodeProto], versions: Mapping[str, int], own: s
 
 
 def _check_node(node: NodeProto, schema: defs.OpSchema, where: str) -> None:
-    for what, names, fewest, most in (
-        ("inputs", node.input, schema.min_input, schema.max_input),
-        ("outputs", node.output, schema.min_output, schema.max_output),
+    for what, names, formals, fewest, most in (
+        ("inputs", node.input, schema.inputs, schema.min_input, schema.max_input),
+        ("outputs", node.output, schema.outputs, schema.min_output, schema.max_output),
     ):
-        if not fewest <= len(names) <= most or not all(names[:fewest]):
+        optional = [formal.option == defs.OpSchema.FormalParameterOption.Optional for formal in formals]
+        left_out = any(not name and not may for name, may in zip(names[:fewest], optional, strict=False))
+        if not fewest <= len(names) <= most or left_out:
             expected = (
                 f"{fewest}" if fewest == most else f"at least {fewest}" if len(names) < most else f"at most {most}"
             )

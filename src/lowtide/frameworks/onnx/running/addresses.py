@@ -6,7 +6,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.frameworks.onnx.running.allocator import Addresses, NativeAllocator
+from lowtide.frameworks.onnx.running.allocator import NativeAllocator, RunAddresses
 from lowtide.packing import Buffers, pack
 
 Key = tuple[Any, ...]
@@ -16,7 +16,7 @@ _ALIGNMENT = 64
 _MOST_ARENA_BYTES = 2**40
 
 
-def plan_addresses(allocator: NativeAllocator, recorded: NDArray[np.int64]) -> Addresses:
+def plan_addresses(allocator: NativeAllocator, recorded: NDArray[np.int64]) -> RunAddresses:
     """Pack the allocations of a run, rows as `ArenaRun.recorded` gives them, into the smallest arena found.
 
     What outlives its run stays out of the arena, so that it never stands in the way of the next.
@@ -26,15 +26,15 @@ def plan_addresses(allocator: NativeAllocator, recorded: NDArray[np.int64]) -> A
     packed = pack(Buffers(recorded[inside, 1], recorded[inside, 2], sizes, alignment=_ALIGNMENT), effort="fast")
     offsets = np.full(len(recorded), -1, np.int64)
     offsets[inside] = packed.offsets
-    return Addresses(allocator, recorded[:, 0], offsets, packed.arena_bytes)
+    return RunAddresses(allocator, recorded[:, 0], offsets, packed.arena_bytes)
 
 
-def addresses_to_text(key: Key, addresses: Addresses) -> str:
+def addresses_to_text(key: Key, addresses: RunAddresses) -> str:
     """Return the addresses of one kind of runs as text."""
     return json.dumps([key, addresses.sizes.tolist(), addresses.offsets.tolist()], separators=(",", ":"))
 
 
-def addresses_from_text(allocator: NativeAllocator, text: str) -> dict[Key, Addresses]:
+def addresses_from_text(allocator: NativeAllocator, text: str) -> dict[Key, RunAddresses]:
     """Return the addresses by kind that a file notes; none where the text is anything else.
 
     Nothing is believed: whatever stands there, the allocator gives no byte twice, and sizes that are not asked for make
@@ -51,7 +51,7 @@ def addresses_from_text(allocator: NativeAllocator, text: str) -> dict[Key, Addr
     arena_bytes = max(ends, default=0)
     if asked.ndim != 1 or not 0 <= arena_bytes <= _MOST_ARENA_BYTES or (asked < 0).any():
         return {}
-    return {found: Addresses(allocator, asked, places, arena_bytes)}
+    return {found: RunAddresses(allocator, asked, places, arena_bytes)}
 
 
 def _as_tuple(value: Any) -> Any:

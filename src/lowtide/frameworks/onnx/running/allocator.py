@@ -96,7 +96,7 @@ class Arena(_Owned):
         return bool(self.allocator.library.lowtide_arena_trim(self.handle))
 
 
-class Addresses(_Owned):
+class RunAddresses(_Owned):
     """Where every allocation of a run lies in an arena, in the order in which they are made."""
 
     def __init__(
@@ -125,7 +125,7 @@ class RunReport:
 class ArenaRun(_Owned):
     """The allocations of this thread between entering and leaving: recorded without addresses, served with them."""
 
-    def __init__(self, arena: Arena, addresses: Addresses | None) -> None:
+    def __init__(self, arena: Arena, addresses: RunAddresses | None) -> None:
         self._library = arena.allocator.library
         handle = self._library.lowtide_run_begin(arena.handle, None if addresses is None else addresses.handle)
         super().__init__(arena.allocator, handle, self._library.lowtide_run_destroy)

@@ -20,7 +20,7 @@ _INTEGER_SEEDS = frozenset({"Dropout", "BiasDropout", "BitmaskDropout", "Bitmask
 def random_inputs(model: ModelProto, dims: Mapping[str, int], seed: int = 0) -> dict[str, Array]:
     """Return inputs by name: normal floats, integers 0 and 1 (safe as indices), random booleans.
 
-    Raises UnsupportedError for inputs that are no dense tensors of numbers numpy knows.
+    Raises UnsupportedError for inputs that are no dense tensors of numbers numpy knows, or too large for this machine.
     """
     generator = np.random.default_rng(seed)
     inputs: dict[str, Array] = {}
@@ -29,7 +29,13 @@ def random_inputs(model: ModelProto, dims: Mapping[str, int], seed: int = 0) -> 
             raise UnsupportedError(f"input {value.name!r} is no tensor, so it cannot be made up; leave out --measure")
         tensor = value.type.tensor_type
         shape = [_size(dim, f"{value.name}.{axis}", dims) for axis, dim in enumerate(tensor.shape.dim)]
-        inputs[value.name] = _random_tensor(generator, tensor.elem_type, shape, value.name)
+        try:
+            inputs[value.name] = _random_tensor(generator, tensor.elem_type, shape, value.name)
+        except (MemoryError, ValueError):  # NumPy says the one or the other, by how large it is
+            raise UnsupportedError(
+                f"input {value.name!r} of shape {shape} does not fit in memory; give smaller sizes, "
+                "or leave out --measure"
+            ) from None
     return inputs
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from lowtide.errors import UsageError
 from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, PLANNED, read_metadata
 from lowtide.frameworks.onnx.running.addresses import Key, addresses_from_text, addresses_to_text, plan_addresses
-from lowtide.frameworks.onnx.running.allocator import Addresses, Arena, ArenaRun, native_allocator
+from lowtide.frameworks.onnx.running.allocator import Arena, ArenaRun, RunAddresses, native_allocator
 from lowtide.frameworks.onnx.running.session import follow_file
 
 Value = TypeVar("Value")
@@ -38,7 +38,7 @@ class ArenaUse:
 class _Kind:
     """Runs with inputs of the same shapes."""
 
-    addresses: Addresses | None = None
+    addresses: RunAddresses | None = None
     recordings: int = 0
     stale: bool = True
 

@@ -15,6 +15,9 @@ from lowtide.frameworks.onnx.shapes.skeleton import skeleton_of
 _MOST_ROUNDS = 32
 """How often inference is run at most; every round follows something new to tell it."""
 
+_CONTRADICTION = "Incompatible dimensions"
+"""What inference says of operands whose shapes do not go together."""
+
 
 def infer_types(model: ModelProto, dims: Mapping[str, int], where: str) -> ModelProto:
     """Infer the types of a model's values; return a light copy that states them, its nodes at the same places.
@@ -50,7 +53,7 @@ def unknown_values(graph: GraphProto) -> list[str]:
 
 
 def _complete(light: ModelProto, stated: GraphProto, dims: Mapping[str, int], where: str) -> ModelProto:
-    light = _infer(light, where)
+    light = _infer(light, where, strict=True)
     for _ in range(_MOST_ROUNDS):
         if not _add_knowledge(light, stated, dims):
             break
@@ -71,10 +74,13 @@ def _known(value_type: TypeProto) -> bool:
     return not value_type.HasField("tensor_type") or static_shape(value_type) is not None
 
 
-def _infer(light: ModelProto, where: str) -> ModelProto:
+def _infer(light: ModelProto, where: str, *, strict: bool = False) -> ModelProto:
+    """Infer once; where `strict`, shapes that contradict one another are refused, and other doubts are let pass."""
     try:
-        return infer_shapes(light, data_prop=True)
+        return infer_shapes(light, data_prop=True, strict_mode=strict)
     except Exception as error:  # the C++ side raises several types of its own
+        if strict and _CONTRADICTION not in str(error):
+            return _infer(light, where)
         raise MalformedInputError(f"{where}: shape inference refuses the model: {one_line(error)}") from None
 
 

@@ -49,11 +49,15 @@ def tensor_bytes(element_type: int, shape: Sequence[int], name: str) -> int:
 
 
 def static_shape(value_type: TypeProto) -> list[int] | None:
-    """Return a dense tensor type's shape, or None where any of it is unknown."""
+    """Return a dense tensor type's shape, or None where any of it is unknown.
+
+    Inference gives negative sizes to values of branches that are never taken; they are unknown, too.
+    """
     if not value_type.HasField("tensor_type") or not value_type.tensor_type.HasField("shape"):
         return None
     dims = value_type.tensor_type.shape.dim
-    return [dim.dim_value for dim in dims] if all(dim.HasField("dim_value") for dim in dims) else None
+    sizes = [dim.dim_value for dim in dims if dim.HasField("dim_value")]
+    return sizes if len(sizes) == len(dims) and all(size >= 0 for size in sizes) else None
 
 
 def type_bytes(value_type: TypeProto, name: str) -> int | None:
