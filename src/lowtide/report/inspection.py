@@ -16,8 +16,9 @@ from lowtide.planning.claims import peak_claims
 from lowtide.progress import Report
 from lowtide.report.claims import caption, claims_to_json
 from lowtide.report.figures import fragmentation
+from lowtide.report.folding import fold
 from lowtide.report.printable import printable
-from lowtide.report.table import format_table
+from lowtide.report.table import WIDTH, format_table, wrapped
 from lowtide.schedule import make_candidate
 from lowtide.units import format_by_space, format_bytes
 
@@ -108,15 +109,14 @@ class Inspection:
             f"Held at the peak, largest first ({len(self.holders)} in all):",
             self._holders_table(),
         ]
-        if len(self.holders) > _MOST_HOLDERS:
-            rest = self.holders[_MOST_HOLDERS:]
-            lines.append(
-                f"... and {len(rest)} more, {format_bytes(sum(holder.size_bytes for holder in rest))} together"
-            )
+        rest = fold(self.holders)[_MOST_HOLDERS:]
+        if rest:
+            count, together = sum(len(each.holders) for each in rest), sum(each.size_bytes for each in rest)
+            lines.append(f"... and {count} more, {format_bytes(together)} together")
         lines += ["", *self._why_not_lower(), ""]
         lines.append("Not modeled:" if graph.unmodeled else "Not modeled: nothing")
         lines.extend(f"  {printable(sentence)}" for sentence in graph.unmodeled)
-        return "\n".join(lines)
+        return "\n".join(part for line in lines for part in wrapped(line))
 
     def _why_not_lower(self) -> list[str]:
         lines: list[str] = []
@@ -139,14 +139,12 @@ class Inspection:
     def _holders_table(self) -> str:
         rows = [
             [
-                format_bytes(holder.size_bytes),
-                holder.name,
-                holder.op or f"({holder.lifetime})",
-                holder.first_use or "start",
-                holder.last_use or "end",
-                ", ".join(holder.kept_alive_by),
+                format_bytes(each.size_bytes),
+                each.label,
+                each.first.op or f"({each.first.lifetime})",
+                ", ".join(each.first.kept_alive_by),
             ]
-            for holder in self.holders[:_MOST_HOLDERS]
+            for each in fold(self.holders)[:_MOST_HOLDERS]
         ]
-        header = ["size", "buffer", "made by", "first use", "last use", "kept alive by"]
-        return format_table(header, rows, [True, *[False] * 5])
+        header = ["size", "buffer", "made by", "kept alive by"]
+        return format_table(header, rows, [True, *[False] * 3], WIDTH)
