@@ -8,8 +8,9 @@ from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
 from lowtide.graph import Graph
-from lowtide.opening import open_model, read_plan
+from lowtide.opening import open_model
 from lowtide.plan import Plan
+from lowtide.planning.plan_file import read_plan
 from lowtide.report.difference import difference
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from lowtide.errors import UsageError
 from lowtide.frameworks.model import Model
 from lowtide.graph import Graph
-from lowtide.opening import open_model, read_plan
+from lowtide.opening import open_model
 from lowtide.plan import Plan
 from lowtide.planning.chunked import plan_model
+from lowtide.planning.plan_file import read_plan
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
 from lowtide.progress import Report

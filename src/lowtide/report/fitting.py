@@ -86,7 +86,9 @@ class DeviceFit:
         return f"fits with {_named(self.techniques)}" if self.techniques else "fits as it stands"
 
 
-def fit_device(model: Chunkable, device_bytes: int, settings: PlanSettings, progress: Report | None = None) -> DeviceFit:
+def fit_device(
+    model: Chunkable, device_bytes: int, settings: PlanSettings, progress: Report | None = None
+) -> DeviceFit:
     """Return whether a program fits so many bytes, persistent buffers included, with as little as makes it fit.
 
     Tried in order: as it stands, what costs no time, recomputation and, where the settings name a host, offload. The
