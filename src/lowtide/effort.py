@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from lowtide.errors import UsageError
+from lowtide.suggestions import unknown
 
 EffortName = Literal["fast", "balanced", "max"]
 EFFORT_NAMES: tuple[EffortName, ...] = get_args(EffortName)
@@ -17,7 +18,7 @@ DEFAULT_EFFORT: EffortName = "balanced"
 def check_effort(name: str) -> None:
     """Raise UsageError unless an effort has this name."""
     if name not in EFFORT_NAMES:
-        raise UsageError(f"unknown effort {name!r}; choose one of {', '.join(EFFORT_NAMES)}")
+        raise UsageError(unknown("effort", name, EFFORT_NAMES))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

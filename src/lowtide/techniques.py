@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from lowtide.errors import UsageError
+from lowtide.suggestions import unknown
 
 Techniques = frozenset[str]
 TECHNIQUES = ("reorder", "share", "recompute", "offload")
@@ -16,9 +17,9 @@ NEED_BUDGET: Techniques = frozenset({"recompute", "offload"})
 def checked_techniques(names: Iterable[str]) -> Techniques:
     """Return techniques by their names; raises UsageError for a name that is none."""
     techniques = frozenset([names] if isinstance(names, str) else names)
-    unknown = sorted(techniques.difference(TECHNIQUES))
-    if unknown:
-        raise UsageError(f"unknown technique {unknown[0]!r}; choose among {', '.join(TECHNIQUES)}")
+    others = sorted(techniques.difference(TECHNIQUES))
+    if others:
+        raise UsageError(unknown("technique", others[0], TECHNIQUES))
     return techniques
 
 

@@ -116,9 +116,7 @@ def test_fused_is_never_dearer_than_eager() -> None:
 
 def test_wrong_calls_are_refused() -> None:
     graph = _two_ops()
-    with pytest.raises(
-        UsageError, match="unknown cost profile 'fast'; choose one of given, eager, fused, flops, measured"
-    ):
+    with pytest.raises(UsageError, match="unknown cost profile 'fast'"):
         price(graph, "fast")  # pyright: ignore[reportArgumentType]
     with pytest.raises(UsageError, match="needs the path of a costs file"):
         price(graph, "measured")

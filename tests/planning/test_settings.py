@@ -51,7 +51,7 @@ def test_the_command_line_describes_the_host_in_two_options() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"techniques": frozenset({"teleport"})}, "unknown technique 'teleport'; choose among reorder, share"),
+        ({"techniques": frozenset({"teleport"})}, "unknown technique 'teleport'; choose one of reorder, share"),
         ({"effort": "much"}, "unknown effort 'much'"),
         ({"scheduler": "nonsense"}, "unknown scheduler 'nonsense'"),
         ({"scheduler": "lpmf", "techniques": frozenset({"share"})}, "'lpmf' is asked for, but reorder is not allowed"),

@@ -21,6 +21,7 @@ _VERBS = (
     "export",
     "check",
     "diff",
+    "fits",
     "costs",
     "pack",
 )

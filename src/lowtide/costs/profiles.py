@@ -13,6 +13,7 @@ from lowtide.costs.machine import PLAIN_MACHINE, Machine
 from lowtide.costs.prices import Prices, given_prices
 from lowtide.errors import UsageError
 from lowtide.graph import Graph
+from lowtide.suggestions import unknown
 
 ProfileName = Literal["given", "eager", "fused", "flops", "measured"]
 PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
@@ -39,7 +40,7 @@ def price(
     for an unknown profile or a missing or superfluous path, MalformedInputError for a file that prices another graph.
     """
     if profile not in PROFILES:
-        raise UsageError(f"unknown cost profile {profile!r}; choose one of {', '.join(PROFILES)}")
+        raise UsageError(unknown("cost profile", profile, PROFILES))
     if profile == "measured":
         if costs_path is None:
             raise UsageError("cost profile 'measured' needs the path of a costs file; name it, or choose 'eager'")

@@ -18,6 +18,7 @@ from lowtide.packing.rules import RULES
 from lowtide.packing.search import PackSearch
 from lowtide.packing.validate import validate
 from lowtide.progress import Report, silent
+from lowtide.suggestions import unknown
 
 if TYPE_CHECKING:
     from lowtide.plan import Status
@@ -51,7 +52,7 @@ def pack(
     contradict one another.
     """
     if method is not None and method not in RULES:
-        raise UsageError(f"unknown packing method {method!r}; choose one of {', '.join(RULES)}")
+        raise UsageError(unknown("packing method", method, RULES))
     check_effort(effort)
     if capacity is not None and capacity < 0:
         raise UsageError(f"capacity {capacity} is negative; give bytes >= 0")

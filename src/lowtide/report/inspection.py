@@ -19,7 +19,7 @@ from lowtide.progress import Report
 from lowtide.report.claims import caption, claims_to_json
 from lowtide.report.figures import fragmentation
 from lowtide.report.printable import printable
-from lowtide.report.table import format_table
+from lowtide.report.table import WIDTH, format_table, wrapped
 from lowtide.schedule import make_candidate
 from lowtide.units import format_by_space, format_bytes
 
@@ -117,7 +117,7 @@ class Inspection:
         lines += ["", *self._why_not_lower(), ""]
         lines.append("Not modeled:" if graph.unmodeled else "Not modeled: nothing")
         lines.extend(f"  {printable(sentence)}" for sentence in graph.unmodeled)
-        return "\n".join(lines)
+        return "\n".join(part for line in lines for part in wrapped(line))
 
     def _described(self, op: OpId) -> str:
         source = self.graph.sources[op]
@@ -145,10 +145,10 @@ class Inspection:
     def _holders_table(self) -> str:
         shown = by_layers(self.holders)[:_MOST_HOLDERS]
         rows = [_row(layers) for layers in shown]
-        header = ["size", "buffer", "made by", "where", "first use", "last use", "kept alive by"]
+        header = ["size", "buffer", "made by", "where", "kept alive by"]
         if not any(layers.made_at for layers in shown):
             header, rows = header[:3] + header[4:], [row[:3] + row[4:] for row in rows]
-        return format_table(header, rows, [True, *[False] * (len(header) - 1)])
+        return format_table(header, rows, [True, *[False] * (len(header) - 1)], WIDTH)
 
 
 def _row(layers: Layers[Holder]) -> list[str]:
@@ -156,9 +156,8 @@ def _row(layers: Layers[Holder]) -> list[str]:
     first = layers.members[0]
     size, made = format_bytes(layers.size_bytes), first.op or f"({first.lifetime})"
     if layers.is_repeated:
-        return [size, layers.title, str(first.kind), layers.made_at or "", "", "", ""]
-    used = [first.first_use or "start", first.last_use or "end", ", ".join(first.kept_alive_by)]
-    return [size, first.name, made, layers.made_at or "", *used]
+        return [size, layers.title, str(first.kind), layers.made_at or "", ""]
+    return [size, first.name, made, layers.made_at or "", ", ".join(first.kept_alive_by)]
 
 
 def _named(layers: Layers[BoundHolder]) -> str:

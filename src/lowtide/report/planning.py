@@ -84,6 +84,9 @@ def result_to_text(
             lines.insert(-3, f"  measured eager   {format_bytes(measured.original_bytes)}   (your own call, unplanned)")
         if measured.host_bytes is not None:
             lines.insert(-1, f"  on the host      {format_bytes(measured.host_bytes)}   (measured)")
+    limits = {space: most for space, most in result.budget.allowed.items() if most is not None}
+    if limits and result.shortfall is None:
+        lines.append(f"  budget           {format_by_space(limits)}: met")
     if result.shortfall is not None:
         lines.append(f"  budget NOT met   {result.shortfall}")
     if offer is not None:

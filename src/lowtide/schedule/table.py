@@ -5,6 +5,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from lowtide.errors import UsageError
 from lowtide.schedule.scheduler import Scheduler
+from lowtide.suggestions import unknown
 
 ENTRY_POINT_GROUP = "lowtide.schedulers"
 """Third parties offer schedulers of their own in this entry point group: name = "module:Class"."""
@@ -43,7 +44,7 @@ def scheduler(name: str) -> Scheduler:
         return getattr(import_module(module), attribute)()
     entry = _third_party().get(name)
     if entry is None:
-        raise UsageError(f"unknown scheduler {name!r}; choose one of {', '.join(scheduler_names())}")
+        raise UsageError(unknown("scheduler", name, scheduler_names()))
     try:
         return entry.load()()
     except Exception as error:

@@ -14,8 +14,9 @@ from lowtide.plan import Plan
 from lowtide.report.folding import fold, stem
 from lowtide.report.page import rectangles
 from lowtide.report.page.facts import Facts
-from lowtide.report.page.text import WIDTH, to_text
+from lowtide.report.page.text import to_text
 from lowtide.report.page.write import page
+from lowtide.report.table import WIDTH
 from tests.strategies import graphs
 
 BUFFERS = [("x", 10), ("kept", 500), ("mid", 100), ("big", 1000), ("result", 10)]

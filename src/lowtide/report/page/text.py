@@ -9,9 +9,9 @@ from lowtide.report.claims import caption
 from lowtide.report.figures import format_ratio
 from lowtide.report.page.facts import Facts
 from lowtide.report.printable import printable
+from lowtide.report.table import WIDTH
 from lowtide.units import format_by_space, format_bytes
 
-WIDTH = 80
 _BARS = " ▁▂▃▄▅▆▇█"
 _COLUMNS = 60
 _MOST_HOLDERS = 15

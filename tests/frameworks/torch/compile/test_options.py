@@ -16,7 +16,7 @@ from lowtide.frameworks.torch.compile.options import Options
     [
         ({"bugdet": "1 GiB"}, "no option 'bugdet'; it takes budget"),
         ({"compiler": "gcc"}, "unknown compiler 'gcc'; choose one of inductor, eager"),
-        ({"allow": ["sleep"]}, "unknown technique 'sleep'; choose among reorder"),
+        ({"allow": ["sleep"]}, "unknown technique 'sleep'; choose one of reorder"),
         ({"effort": "much"}, "unknown effort 'much'"),
         ({"costs": "cheap"}, "unknown costs 'cheap'"),
     ],

@@ -1,0 +1,54 @@
+"""`lowtide fits`: whether a program fits a device, and what makes it fit."""
+
+import click
+
+from lowtide.cli import host, options
+from lowtide.cli.interrupts import interrupted_code
+from lowtide.cli.output import print_json
+from lowtide.cli.progress import Progress
+from lowtide.cli.sizes import parse_size
+from lowtide.costs import read_costs
+from lowtide.effort import EffortName
+from lowtide.opening import open_model
+from lowtide.planning.settings import PlanSettings
+from lowtide.report.fitting import fit_device
+
+
+@click.command("fits")
+@options.model
+@click.option("--device", metavar="SIZE", required=True, callback=parse_size, help="What the device holds, like 24GiB.")
+@options.dims
+@options.trust
+@options.in_place
+@options.costs
+@options.effort
+@host.options
+@options.json
+def command(
+    model: str,
+    device: int,
+    dims: dict[str, int],
+    trust: bool,
+    in_place: bool,
+    costs: str,
+    effort: EffortName,
+    host_bandwidth: int | None,
+    host_capacity: int | None,
+    as_json: bool,
+) -> int:
+    """Say whether MODEL fits a device, persistent buffers included, as it stands or with which techniques.
+
+    Exits with 1 where nothing that was tried makes it fit. Offload is tried where a host is described.
+    """
+    beside = host.host_of(host_bandwidth, host_capacity)
+    settings = PlanSettings(costs=lambda graph: read_costs(costs, graph), effort=effort, in_place=in_place, host=beside)
+    with Progress() as progress:
+        progress(f"reading {model}")
+        fit = fit_device(open_model(model, dims, beside, trust=trust), device, settings, progress)
+    if as_json:
+        print_json(fit.to_json())
+    else:
+        click.echo(fit.to_text())
+    if fit.result.status == "interrupted":
+        return interrupted_code()
+    return 0 if fit.techniques is not None else 1
