@@ -10,7 +10,7 @@ from lowtide.cli.outputs import check_separate
 from lowtide.cli.progress import Progress
 from lowtide.opening import open_model, save_applied
 from lowtide.planning.plan_file import read_plan
-from lowtide.report.figures import format_by_space
+from lowtide.units import format_by_space
 
 
 @click.command("apply")

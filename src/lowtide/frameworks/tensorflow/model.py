@@ -8,7 +8,7 @@ from lowtide.costs import Prices
 from lowtide.errors import UnsupportedError
 from lowtide.files import write_pieces
 from lowtide.frameworks.model import Measurement, Rewritten
-from lowtide.frameworks.tensorflow.apply import planned_nodes
+from lowtide.frameworks.tensorflow.apply import planned_graph
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.levels import Changes, optimize_nodes
@@ -79,11 +79,11 @@ class TensorflowModel:
         `measure` says whether the plan's order needs less. Raises FingerprintError for a plan of another graph,
         UnsupportedError for one that copies, VerificationError for one that breaks the program.
         """
-        return self._loaded.object_of(self._applied(plan))
+        return self._loaded.object_of(self.planned_graph(plan))
 
     def save(self, plan: Plan, path: Path) -> None:
         """Write the graph that follows the plan, in the kind of file that was read."""
-        write_pieces(path, self._loaded.content_of(self._applied(plan), path.name))
+        write_pieces(path, self._loaded.content_of(self.planned_graph(plan), path.name))
 
     def at_level(
         self,
@@ -122,13 +122,17 @@ class TensorflowModel:
             write=lambda path: self.save_nodes(changes.nodes, path),
         )
 
-    def planned_nodes(self, plan: Plan) -> list[NodeDef]:
-        """Return the nodes of the graph that follows a plan; raises what `apply` raises."""
-        return planned_nodes(self._read.translation, plan)
+    def planned_graph(self, plan: Plan) -> GraphDef:
+        """Return the graph that follows a plan; raises what `apply` raises."""
+        return planned_graph(self._loaded.graph, self._read.translation, plan)
+
+    def object_of(self, graph: GraphDef) -> Any:
+        """Return another graph in the place of the one that was read, as an object of that kind."""
+        return self._loaded.object_of(graph)
 
     def with_nodes(self, nodes: Sequence[NodeDef]) -> Any:
         """Return a graph with other nodes and all else as it is, of the kind that was read."""
-        return self._loaded.object_of(self._loaded.graph.with_nodes(nodes))
+        return self.object_of(self._loaded.graph.with_nodes(nodes))
 
     def save_nodes(self, nodes: Sequence[NodeDef], path: Path) -> None:
         """Write a graph with other nodes, in the kind of file that was read."""
@@ -140,10 +144,10 @@ class TensorflowModel:
         `before_bytes` is the order in which nodes are ready, held by control edges; `original_bytes` is the untouched
         graph, whose order TensorFlow chooses. Raises MissingExtraError where TensorFlow is not installed.
         """
-        applied = self._applied(plan)
+        applied = self.planned_graph(plan)
         feeds = made_up_feeds(self._read.fed)
         fetches = [*tensor_names(self._read.translation.body, self._read.translation.results)]
-        graphs = (self._applied(Plan.baseline(self.graph)), applied, self._loaded.graph)
+        graphs = (self.planned_graph(Plan.baseline(self.graph)), applied, self._loaded.graph)
         variables = made_up_variables(self._loaded.graph)
         before, after, original = (run_graph(graph, feeds, fetches, variables) for graph in graphs)
         return Measurement(
@@ -156,6 +160,3 @@ class TensorflowModel:
     def measure_costs(self) -> Prices:
         """Raise UnsupportedError: nodes are not timed one by one."""
         raise UnsupportedError("nodes of TensorFlow cannot be timed one by one; price them by --costs eager or fused")
-
-    def _applied(self, plan: Plan) -> GraphDef:
-        return self._loaded.graph.with_nodes(self.planned_nodes(plan))

@@ -90,10 +90,10 @@ def optimize(
 
 def _within(model: TensorflowModel, budget: str | int, effort: EffortName) -> OptimizedGraph:
     result = find_plan(model.graph, PlanSettings(budget=budget, techniques=_MEANS, effort=effort))
-    nodes = model.planned_nodes(result.plan)
-    names = (node.name for node in nodes if node.name.startswith(RECOMPUTED))
+    planned = model.planned_graph(result.plan)
+    names = (node.name for node in planned.nodes if node.name.startswith(RECOMPUTED))
     return OptimizedGraph(
-        graph=model.with_nodes(nodes),
+        graph=model.object_of(planned),
         recomputed=tuple(dict.fromkeys(name.removeprefix(RECOMPUTED) for name in names)),
         swapped=(),
         accumulated=(),

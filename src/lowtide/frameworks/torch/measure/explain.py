@@ -6,9 +6,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch.fx import GraphModule, Node
 
+from lowtide.analysis.folding import Fold, fold
 from lowtide.analysis.footprint import simulate
 from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
-from lowtide.analysis.repeated_layers import Layers, by_layers
 from lowtide.errors import UsageError
 from lowtide.frameworks.torch.compile.programs import planned_programs
 from lowtide.frameworks.torch.reading.captured import Captured
@@ -52,6 +52,16 @@ class ExplainedHolder:
         return self.holder.made_at
 
     @property
+    def name(self) -> str:
+        """What the buffer is called."""
+        return self.holder.name
+
+    @property
+    def lifetime(self) -> str:
+        """Its lifetime class."""
+        return self.holder.lifetime
+
+    @property
     def space(self) -> str:
         """The memory space that it is in."""
         return self.holder.space
@@ -88,13 +98,13 @@ class ExplainedPeak:
     """What is held then, largest first; sizes add up to the peak."""
 
     def __str__(self) -> str:
-        rows = by_layers(self.holders)
+        rows = fold(self.holders)
         shown, rest = rows[:_MOST_SHOWN], rows[_MOST_SHOWN:]
         when = "before the first op" if self.op is None else f"at {self.op}"
         lines = [f"{format_bytes(self.peak_bytes)} on {self.space}, {when}; held then:", *map(_row, shown)]
         if rest:
             total = sum(each.size_bytes for each in rest)
-            lines.append(f"{format_bytes(total):>10}  in {sum(len(each.members) for each in rest)} more")
+            lines.append(f"{format_bytes(total):>10}  in {sum(len(each.holders) for each in rest)} more")
         return "\n".join(lines)
 
 
@@ -231,15 +241,13 @@ def _explained_holder(holder: Holder, nodes: Mapping[str, Node], kinds: Mapping[
     )
 
 
-def _row(layers: Layers[ExplainedHolder]) -> str:
+def _row(layers: Fold[ExplainedHolder]) -> str:
     """Return one holder as it is, or what repeated layers hold together."""
-    first = layers.members[0]
-    if not layers.is_repeated:
+    first = layers.first
+    if len(layers.holders) == 1:
         return str(first)
-    lines = [
-        f"{format_bytes(layers.size_bytes):>10}  {layers.title}  ({first.kind})",
-        *_where(layers.made_at, first.source),
-    ]
+    where = _where(layers.made_at, first.source)
+    lines = [f"{format_bytes(layers.size_bytes):>10}  {layers.label}  ({first.kind or first.lifetime})", *where]
     return f"\n{'':12}".join(lines)
 
 
