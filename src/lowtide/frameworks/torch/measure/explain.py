@@ -1,8 +1,10 @@
 """Who holds memory at the peak of planned programs, in the user's own lines."""
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
+from weakref import ref
 
 from torch.fx import GraphModule, Node
 
@@ -19,6 +21,7 @@ from lowtide.planning.result import Result
 from lowtide.units import format_bytes
 
 _MOST_SHOWN = 12
+_MOST_STEPS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,20 +177,33 @@ class Explainable(Protocol):
         ...
 
 
-def explain(step: Any = None) -> Explanation:
-    """Name what is alive at the peaks of the programs that the backend "lowtide" planned last, or of a planned step.
+_steps: deque["ref[Explainable]"] = deque(maxlen=_MOST_STEPS)
+"""The steps that were planned last, as long as somebody has them."""
 
-    `step` is what `training_step` returned; without one, these are the last 32 programs of this process, oldest first.
+
+def remember_step(step: Explainable) -> None:
+    """Let `explain` find a planned step."""
+    _steps.append(ref(step))
+
+
+def explain(step: Any = None) -> Explanation:
+    """Name what is alive at the peaks of what was planned last, or of one planned step.
+
+    `step` is what `training_step` returned; without one, these are the programs of the backend "lowtide", oldest first,
+    then the steps that are still there.
     Each peak is shown under the plan and for the program as it was. Raises UsageError where nothing was planned.
     """
     if isinstance(step, Explainable):
         return Explanation((_explained_step(step),))
     if step is not None:
         raise UsageError(f"cannot explain a {type(step).__name__}; give a step that lowtide planned, or nothing")
-    programs = planned_programs()
-    if not programs:
-        raise UsageError('nothing was planned yet; call a function compiled with backend="lowtide" first')
-    return Explanation(tuple(_explained(each.name, each.source, each.graph, each.result) for each in programs))
+    programs = [_explained(each.name, each.source, each.graph, each.result) for each in planned_programs()]
+    steps = [_explained_step(each) for each in (found() for found in _steps) if each is not None]
+    if not programs and not steps:
+        raise UsageError(
+            'nothing was planned yet; call a function compiled with backend="lowtide" first, or make a training_step'
+        )
+    return Explanation((*programs, *steps))
 
 
 def _explained(name: str, module: GraphModule, graph: Graph, result: Result) -> ExplainedProgram:
