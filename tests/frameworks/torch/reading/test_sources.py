@@ -79,9 +79,8 @@ def test_sources_survive_graph_files_and_hosts_and_change_no_fingerprint(tmp_pat
 
 def test_explain_finds_a_training_step_without_being_given_it() -> None:
     model = Net()
-    step = lt.training_step(
-        model, lambda model, x: model(x).sum(), torch.optim.SGD(model.parameters(), 0.1), torch.randn(16, 8)
-    )
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    step = lt.training_step(model, lambda model, x: model(x).sum(), optimizer, torch.randn(16, 8))
     assert lt.explain().programs[-1].name == lt.explain(step).programs[0].name
     assert "blocks.*.act" in str(lt.explain().programs[-1])
 

@@ -31,9 +31,8 @@ def capture(program: Any) -> Captured:
         raise
     except Exception as error:
         lines = str(error).strip().splitlines() or ["no message"]
-        raise UnsupportedError(
-            f"the program cannot be captured: {type(error).__name__}{line_in(error)}: {lines[0]}"
-        ) from error
+        what = f"{type(error).__name__}{line_in(error)}"
+        raise UnsupportedError(f"the program cannot be captured: {what}: {lines[0]}") from error
 
 
 def _capture(program: Any) -> Captured:

@@ -88,8 +88,8 @@ def quiet_tracing() -> Generator[None]:
             yield
         except DEPENDS_ON_VALUES as error:
             raise UnsupportedError(
-                f"the program depends on tensor values{line_in(error)} ({_first_line(error)}); one graph cannot hold it, "
-                "rewrite that part without .item(), nonzero or Python conditions on tensors"
+                f"the program depends on tensor values{line_in(error)} ({_first_line(error)}); one graph cannot hold "
+                "it, rewrite that part without .item(), nonzero or Python conditions on tensors"
             ) from error
 
 
