@@ -13,7 +13,7 @@ from lowtide.plan.claim import Claim
 from lowtide.planning.draft import Draft
 from lowtide.planning.plot import plot_memory
 from lowtide.recompute.unrolled import first_runs
-from lowtide.search import Proof, moved_ops
+from lowtide.search import Proof, Searched, moved_ops
 from lowtide.timeline import Transfers, transfers_of
 from lowtide.units import format_by_space
 
@@ -42,8 +42,10 @@ class Result:
     """What no placement of this plan's buffers can beat, as far as it is known."""
     lower_bound_bytes: Mapping[str, int]
     """What no plan of the class can beat that the claim of the peak names."""
-    proof: Proof | None
-    """What shows that no order can beat the bound, for `lowtide.search.check_proof`; None when Ctrl-C came first."""
+    plain_proof: Proof | None
+    """The `proof` without logs of what a search refuted."""
+    solved: Searched | None
+    """The search that the proof is of, where one was done."""
     persistent_bytes: Mapping[str, int]
     base_cost: float
     """Run time of the program, in the unit of the ops' costs."""
@@ -66,6 +68,14 @@ class Result:
     """What planning took."""
     shortfall: str | None
     """Why the budget is not met, in one sentence; None when it is, or when there is none."""
+
+    @property
+    def proof(self) -> Proof | None:
+        """What shows that no order can beat the bound, for `lowtide.search.check_proof`; None when Ctrl-C came first.
+
+        Where a search refuted budgets, the first call looks for logs of that, which may take longer than planning did.
+        """
+        return self.plain_proof if self.solved is None else self.solved.logged_proof
 
     def __repr__(self) -> str:
         """Return the headline; `print(result)` shows it."""
@@ -116,7 +126,8 @@ def result_of(draft: Draft, seconds: float) -> Result:
         arena_bytes=plan.arena_bytes,
         arena_lower_bound_bytes=plan.peak_bytes if packing is None else packing.lower_bound_bytes,
         lower_bound_bytes=plan.lower_bound_bytes,
-        proof=draft.proof,
+        plain_proof=draft.proof,
+        solved=draft.solved,
         persistent_bytes=graph.persistent_bytes(),
         base_cost=float(draft.prices.seconds.sum()),
         extra_cost=draft.extra_cost,

@@ -4,6 +4,7 @@ from lowtide.analysis import simulate
 from lowtide.errors import FingerprintError, UnsupportedError
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
+from lowtide.frameworks.tensorflow.reading.fused_pairs import side_by_side
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
 from lowtide.frameworks.tensorflow.rewrites.runs import nodes_in_order
 from lowtide.plan import Plan, StepKind, verify
@@ -27,7 +28,8 @@ def planned_graph(graph: GraphDef, translation: TensorflowTranslation, plan: Pla
 
 
 def _ordered(translation: TensorflowTranslation, plan: Plan) -> list[NodeDef]:
-    return nodes_in_order(translation.body, translation.nodes, plan.order().tolist())
+    runs: list[int] = [translation.nodes[op] for op in plan.order().tolist()]
+    return nodes_in_order(translation.body, translation.nodes, side_by_side(runs, translation.pairs))
 
 
 def _planned_functions(translation: TensorflowTranslation, plan: Plan) -> dict[str, tuple[TensorflowTranslation, Plan]]:

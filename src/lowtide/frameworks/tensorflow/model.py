@@ -13,10 +13,13 @@ from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.levels import Changes, optimize_nodes
 from lowtide.frameworks.tensorflow.load import GraphSource, load_graph
-from lowtide.frameworks.tensorflow.measure import equal_values, made_up_feeds, made_up_variables, run_graph
+from lowtide.frameworks.tensorflow.measure import made_up_feeds, made_up_variables, run_graph
 from lowtide.frameworks.tensorflow.passes import Situation
 from lowtide.frameworks.tensorflow.read import Request, read_graph, tensor_names
 from lowtide.frameworks.tensorflow.reading.devices import devices_of
+from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
+from lowtide.frameworks.tensorflow.rewrites.starts import with_starts, with_variables
+from lowtide.frameworks.tensorflow.running.resident import added_resident_bytes
 from lowtide.graph import Graph
 from lowtide.grappler import DEFAULT_SCOPE
 from lowtide.plan import Plan
@@ -65,6 +68,11 @@ class TensorflowModel:
     def graph(self) -> Graph:
         """The program as a graph, in the order in which nodes are ready."""
         return self._read.translation.graph
+
+    @property
+    def translation(self) -> TensorflowTranslation:
+        """The graph with the nodes behind it."""
+        return self._read.translation
 
     @property
     def in_chunks(self) -> None:
@@ -145,17 +153,33 @@ class TensorflowModel:
         graph, whose order TensorFlow chooses. Raises MissingExtraError where TensorFlow is not installed.
         """
         applied = self.planned_graph(plan)
-        feeds = made_up_feeds(self._read.fed)
-        fetches = [*tensor_names(self._read.translation.body, self._read.translation.results)]
         graphs = (self.planned_graph(Plan.baseline(self.graph)), applied, self._loaded.graph)
-        variables = made_up_variables(self._loaded.graph)
-        before, after, original = (run_graph(graph, feeds, fetches, variables) for graph in graphs)
+        before, after, original = (run_graph(*self._to_run(graph)) for graph in graphs)
         return Measurement(
             before_bytes=before.peak_bytes,
             after_bytes=after.peak_bytes,
             original_bytes=original.peak_bytes,
-            outputs_equal=equal_values(original.values, after.values) and equal_values(before.values, after.values),
+            outputs_equal=original.equals(after) and before.equals(after),
         )
+
+    def resident_bytes(self, plan: Plan | None = None) -> int:
+        """Return by how much a run raises the resident memory of a process of its own, under a plan or as it stands.
+
+        It is the peak of the real allocator, with what kernels need for themselves, for one node at a time on the CPU.
+        Raises MissingExtraError where TensorFlow is not installed, UnsupportedError where the graph cannot be run, and
+        on systems other than Linux.
+        """
+        graph, feeds, fetches, variables = self._to_run(
+            self._loaded.graph if plan is None else self.planned_graph(plan)
+        )
+        started, starts, _ = with_starts(graph, variables)
+        return added_resident_bytes(started, feeds, fetches, starts)
+
+    def _to_run(self, graph: GraphDef) -> tuple[GraphDef, dict[str, Any], list[str], dict[str, Any]]:
+        """Return a graph that can run, with contents made up, and what is asked for: feeds, fetches, variables."""
+        runnable = with_variables(graph, self._loaded.captured)
+        fetches = [*tensor_names(self._read.translation.body, self._read.translation.results), *self._read.targets]
+        return runnable, made_up_feeds(self._read.fed), fetches, made_up_variables(runnable)
 
     def measure_costs(self) -> Prices:
         """Raise UnsupportedError: nodes are not timed one by one."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lowtide.collection import without_collection
 from lowtide.errors import InputError, MalformedInputError, UnsupportedError, UsageError
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
@@ -49,11 +50,14 @@ class ReadGraph:
     translation: TensorflowTranslation
     fed: Fed
     """What comes from outside."""
+    targets: Sequence[str]
+    """Nodes without outputs that are to run."""
     shapes: Shapes
     sizes: Sizes
     devices: Devices
 
 
+@without_collection()
 def read_graph(graph: GraphDef, request: Request, where: str) -> ReadGraph:
     """Read a GraphDef into a graph.
 
@@ -81,7 +85,8 @@ def _read(graph: GraphDef, request: Request, where: str) -> ReadGraph:
     fed: Fed = {}
     for (node, port), name in zip(translation.fed, tensor_names(body, translation.fed), strict=True):
         fed[name] = output_types(graph.nodes[node])[port], shapes.get((graph.nodes[node].name, port))
-    return ReadGraph(translation=translation, fed=fed, shapes=shapes, sizes=sizes, devices=devices)
+    targets = [graph.nodes[node].name for node in asked.targets if not output_types(graph.nodes[node])]
+    return ReadGraph(translation=translation, fed=fed, targets=targets, shapes=shapes, sizes=sizes, devices=devices)
 
 
 def _asked(body: NodeBody, request: Request) -> Asked:

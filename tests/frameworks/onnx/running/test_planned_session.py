@@ -43,7 +43,7 @@ def _inputs(size: int, seed: int = 0) -> dict[str, Any]:
 
 
 def test_every_run_after_the_first_is_served(case: Any) -> None:
-    """The outputs are those of the stock runtime bit for bit, the first run teaches, and static models never fall back."""
+    """The outputs are the stock runtime's bit for bit, the first run teaches, and static models never fall back."""
     model = case.make()
     inputs = random_inputs(model, case.dims)
     expected = _stock(model).run(None, inputs)

@@ -53,6 +53,9 @@ INLINE = (
 )
 """Ops whose kernels TensorFlow's executor takes for cheap: they run where they become ready."""
 
+FILTER_GRADIENT, BIAS_GRADIENT = "Conv2DBackpropFilter", "BiasAddGrad"
+"""What oneDNN computes at once."""
+
 CONTROL_FLOW_V1 = frozenset(
     {"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch", "_SwitchN"}
     | {"RefEnter", "RefExit", "RefMerge", "RefNextIteration", "RefSwitch"}

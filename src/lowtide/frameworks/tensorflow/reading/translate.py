@@ -15,6 +15,7 @@ from lowtide.frameworks.tensorflow.reading.calls import NodeCall, call_of, invar
 from lowtide.frameworks.tensorflow.reading.devices import Devices
 from lowtide.frameworks.tensorflow.reading.effects import effects_of, is_source, is_view, may_write_over
 from lowtide.frameworks.tensorflow.reading.function_shapes import completed, function_shapes
+from lowtide.frameworks.tensorflow.reading.fused_pairs import after_their_pairs, fused_pairs
 from lowtide.frameworks.tensorflow.reading.translation import CalledFunction, TensorflowTranslation
 from lowtide.frameworks.tensorflow.shapes.sizes import (
     Shapes,
@@ -83,16 +84,18 @@ def translate(
     MalformedInputError for a node without the inputs that its op has.
     """
     needed = body.ancestors([*(node for node, _ in asked.results), *asked.targets], asked.fed)
+    pairs = fused_pairs(body, needed)
+    body = after_their_pairs(body, pairs)
     order = first_ready_order(body, needed, asked.fed)
     called = called or Called()
-    translator = _NodeTranslator(name, graph, body, known, asked, devices, called).after(order)
+    translator = _NodeTranslator(name, graph, body, known, asked, devices, called, pairs).after(order)
     for _ in range(_MOST_ROUNDS):
         if not translator.found:
             break
         shapes = completed(body, {**known.shapes, **translator.found}, graph)
         found = {port: size for port, size in bytes_by_output(body.nodes, shapes).items() if size is not None}
         known = Known(shapes, {**known.sizes, **found})
-        translator = _NodeTranslator(name, graph, body, known, asked, devices, called).after(order)
+        translator = _NodeTranslator(name, graph, body, known, asked, devices, called, pairs).after(order)
     return translator.finish()
 
 
@@ -105,7 +108,10 @@ class _NodeTranslator:
     asked: Asked
     devices: Devices
     called: Called
+    pairs: dict[int, int]
+    """Nodes that run side by side, each once."""
     builder: GraphBuilder = field(init=False)
+    paired: set[int] = field(init=False)
     buffers: dict[Port, int] = field(default_factory=dict[Port, int])
     buffer_sizes: list[int] = field(default_factory=list[int])
     lifetimes: list[Lifetime] = field(default_factory=list[Lifetime])
@@ -127,6 +133,7 @@ class _NodeTranslator:
 
     def __post_init__(self) -> None:
         self.builder = GraphBuilder(self.name)
+        self.paired = {*self.pairs, *self.pairs.values()}
         for space in self.devices.spaces:
             self.builder.add_space(space.name, capacity_bytes=space.capacity_bytes)
         for place, node in enumerate(self.body.nodes):
@@ -211,7 +218,7 @@ class _NodeTranslator:
             mutates=list(dict.fromkeys(mutated)),
             after=sorted(after),
             in_place=self._pairs(node, reads, written),
-            pure=not (effects.is_fixed or mutated),
+            pure=not (effects.is_fixed or mutated or place in self.paired),
             ordered=effects.is_fixed,
             callees=callees,
             device=self.devices.name_of(node),
@@ -243,6 +250,7 @@ class _NodeTranslator:
             results=tuple(self.asked.results),
             fed=self.outer,
             called=self.called.functions,
+            pairs=self.pairs,
         )
 
     def _add_callees(self, node: NodeDef, call: NodeCall, inputs: Sequence[Port]) -> list[str]:

@@ -33,3 +33,5 @@ class TensorflowTranslation:
     """Outputs that come from outside."""
     called: Mapping[str, CalledFunction]
     """By the names of subgraphs, those of callees of callees too."""
+    pairs: dict[int, int]
+    """Nodes that TensorFlow may make one of: the second of each pair, and the first; they run side by side."""

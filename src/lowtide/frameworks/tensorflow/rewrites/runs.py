@@ -11,17 +11,17 @@ from lowtide.frameworks.tensorflow.rewrites.names import RECOMPUTED, free_name, 
 
 
 def nodes_in_order(body: NodeBody, ops: Sequence[int], runs: Sequence[int]) -> list[NodeDef]:
-    """Return the nodes of a body so that ops run one after the other, in the order of `runs`, some of them twice.
+    """Return the nodes of a body so that some run one after the other, in the order of `runs`, and some of those twice.
 
-    `ops` holds the node of every op. Every run waits for the one before it by a control edge. A run of an op that ran
+    `ops` holds all that run. Every run waits for the one before it by a control edge. A run of a node that ran
     before is a copy, `Recomputed/NAME`, and whatever runs after it reads the copy, through copies of the views between.
     Nodes that nobody copies or orders stay as they are, but for those that read an IdentityN: that shows all its inputs
     only when the last of them is there, so that they read what it shows.
     """
     writer = _Writer(_past_barriers(body), set(ops))
     before: str | None = None
-    for op in runs:
-        before = writer.run(ops[op], before)
+    for place in runs:
+        before = writer.run(place, before)
     return writer.finish()
 
 
