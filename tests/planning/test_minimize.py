@@ -146,8 +146,11 @@ def test_a_budget_below_the_bound_is_infeasible_with_the_op_and_the_missing_byte
         assert (result.status, result.plan.status) == ("infeasible", "infeasible")
         assert result.peak_bytes == {"device": 1211}
         assert result.shortfall is not None
-        assert "op 'shrink1' alone needs 1211 bytes in device, 1 more than the 1210 that the budget" in result.shortfall
-        assert result.shortfall.endswith("; live then: big1 (1100), small1 (101), x (10)")
+        assert "op's own, is at least 1211 bytes in device, 1 more than the 1210 that the budget" in result.shortfall
+        assert (
+            "; live then: big1 (1100), small1 (101), x (10); the least reached is 1211 bytes, 55.05%"
+            in result.shortfall
+        )
 
 
 def test_a_budget_that_only_exact_search_refutes_is_not_laid_at_the_door_of_one_op() -> None:
@@ -178,11 +181,12 @@ def test_inputs_and_outputs_and_persistent_buffers_are_named_when_they_alone_are
     assert inputs.status == weights.status == "infeasible"
     assert inputs.shortfall == (
         "inputs and outputs alone need 50 bytes in device, 30 more than the 20 that the budget leaves beside "
-        "persistent buffers (no order of the program as it stands can do with less)"
+        "persistent buffers (no order of the program as it stands can do with less); the least reached is 50 bytes, "
+        "100.00% of the untouched peak"
     )
     assert weights.shortfall == (
         "persistent buffers alone need 100 bytes in device, 40 more than the budget allows; beside them the best plan "
-        f"found needs {weights.peak_bytes['device']}"
+        "found needs 50; the least reached is 50 bytes, 100.00% of the untouched peak"
     )
 
 
@@ -199,7 +203,8 @@ def test_a_capacity_acts_as_a_budget_and_the_tighter_one_is_named() -> None:
     assert (too_small.status, too_small.shortfall) == (
         "infeasible",
         "inputs and outputs alone need 100 bytes in sram, 1 more than the 99 that its capacity leaves beside "
-        "persistent buffers (no order of the program as it stands can do with less)",
+        "persistent buffers (no order of the program as it stands can do with less); the least reached is 100 bytes, "
+        "100.00% of the untouched peak",
     )
     assert "the budget" in str(minimize(chain(99), budget=98).shortfall)
     assert "its capacity" in str(minimize(chain(99), budget=200).shortfall)

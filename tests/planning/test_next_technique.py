@@ -6,6 +6,7 @@ from lowtide import minimize
 from lowtide.planning.next_technique import NextTechnique, next_technique
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
+from lowtide.report.planning import result_to_text
 from lowtide.techniques import checked_techniques
 from tests.oracles.residual_chain import residual_chain
 
@@ -30,13 +31,31 @@ def test_what_is_offered_is_what_asking_for_it_gives() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        PlanSettings(budget="90%"),
+        PlanSettings(budget="100%"),
         PlanSettings(budget="90%", techniques=checked_techniques(("reorder", "share", "recompute"))),
     ],
 )
-def test_nothing_is_offered_where_a_budget_was_given(settings: PlanSettings) -> None:
+def test_nothing_is_offered_where_a_budget_was_met(settings: PlanSettings) -> None:
     _, offer = offered(settings)
     assert offer is None
+
+
+def test_a_budget_that_no_order_meets_is_offered_with_reruns_and_their_price() -> None:
+    result, offer = offered(PlanSettings(budget="90%"))
+    assert result.shortfall is not None
+    assert offer is not None
+    assert offer.fits
+    assert offer.settings == "--budget 90% --allow reorder,share,recompute --costs eager"
+    asked = minimize(GRAPH, budget=offer.budget, allow=("reorder", "share", "recompute"), costs="eager")
+    assert asked.shortfall is None
+    assert asked.extra_cost <= offer.extra_cost
+    line = f"fits with        {offer.peak_bytes} B for {offer.extra_cost / offer.base_cost:.2%} more time: --budget 90%"
+    assert line in result_to_text("x", result, None, offer)
+
+
+def test_a_result_that_gains_nothing_says_so() -> None:
+    result = minimize(GRAPH, scheduler="given", in_place=False)
+    assert "nothing gained" in result_to_text("x", result)
 
 
 def test_ctrl_c_while_looking_ends_the_look_alone() -> None:

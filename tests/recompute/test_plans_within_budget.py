@@ -77,7 +77,7 @@ def test_what_must_not_run_twice_makes_a_budget_infeasible_and_is_named() -> Non
     result = plan_within_budget(problem, problem.given_order(), untouched - 1)
     assert result.status == "infeasible"
     assert result.shortfall is not None
-    assert "alone needs" in result.shortfall
+    assert "what must be held while op" in result.shortfall
     assert "a0 (8)" in result.shortfall
 
 

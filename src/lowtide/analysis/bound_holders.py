@@ -19,6 +19,7 @@ class BoundHolder:
     space: str
     name: str
     size_bytes: int
+    lifetime: str = "scratch"
     kind: str | None = None
     """The kind of the op that makes it."""
     made_at: str | None = None
@@ -62,6 +63,7 @@ def _holder(graph: Graph, space: str, buffer: BufferId) -> BoundHolder:
         space=space,
         name=graph.buffer_names[buffer],
         size_bytes=int(graph.sizes[buffer]),
+        lifetime=Lifetime(int(graph.lifetimes[buffer])).name.lower(),
         kind=graph.op_kinds[maker] if maker >= 0 else None,
         made_at=graph.sources[maker] if maker >= 0 else None,
     )

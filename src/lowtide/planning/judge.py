@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from lowtide.analysis.bound_holders import BoundHolder, bound_holders
 from lowtide.analysis.lower_bounds import LowerBound, lower_bounds
+from lowtide.analysis.own_bytes import what_needs
 from lowtide.plan import Status
 from lowtide.planning.claims import claims_of_peaks
 from lowtide.planning.draft import Draft, stage
@@ -49,7 +50,7 @@ def _verdict(draft: Draft) -> tuple[Status, str | None]:
     cuts = {} if proof is None else {space.space: space.cut_bytes for space in proof.spaces}
     persistent = graph.persistent_bytes()
     unproven: str | None = None
-    for bound in bounds:
+    for place, bound in enumerate(bounds):
         space, by = bound.space, limit.limited_by[bound.space]
         most = limit.allowed[space]
         if most is None or peak[space] <= most:
@@ -67,7 +68,8 @@ def _verdict(draft: Draft) -> tuple[Status, str | None]:
             elif bound.op is None:
                 needed, who = bound.peak_bytes, "inputs and outputs alone need"
             else:
-                needed, who = cuts[space], f"op {graph.op_names[bound.op]!r} alone needs"
+                needed = cuts[space]
+                who = what_needs(graph, bound.op, place, needed)
                 forced = [holder for holder in bound_holders(problem, bounds) if holder.space == space]
                 names = _named(forced)
             reason = (

@@ -1,11 +1,14 @@
 """What the next technique would give where an order alone has done what it can: a lower peak, and its price."""
 
 import math
-from dataclasses import dataclass
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from lowtide.analysis.problem import Problem
-from lowtide.costs import carries_costs, price
+from lowtide.costs import Prices, carries_costs, price
 from lowtide.graph import Graph
+from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
 from lowtide.progress import Report, silent
@@ -33,6 +36,8 @@ class NextTechnique:
     """The profile that priced the ops."""
     budget: str
     """The budget that asks for it."""
+    fits: bool = False
+    """Whether it is the budget that was given and not met, which this plan meets."""
 
     @property
     def settings(self) -> str:
@@ -46,22 +51,53 @@ def next_technique(
     """Return what recomputation would give beyond a result for the graph; None where it was allowed or gives nothing.
 
     Of three budgets from the result's peak down to its floor, the least that costs 1 % more time at most; where none
-    does, the cheapest. Little effort is spent: a call with that budget finds the same or better. None too for a result
-    that had a budget or was interrupted, and for graphs of more than `MOST_OPS` ops. Ctrl-C ends this look alone: the
-    result stands, and None is returned.
+    does, the cheapest. Where a budget was not met, the plan that meets it, if there is one. Little effort is spent: a
+    call with that budget finds the same or better. None too for a result that met its budget or was interrupted, and
+    for graphs of more than `MOST_OPS` ops. Ctrl-C ends this look alone: the result stands, and None is returned.
     """
-    is_asked = settings.budget is not None or bool(settings.techniques & NEED_BUDGET)
+    is_asked = bool(settings.techniques & NEED_BUDGET) or (settings.budget is not None and result.shortfall is None)
     if is_asked or result.status == "interrupted" or not 0 < graph.n_ops <= MOST_OPS:
         return None
     try:
+        if settings.budget is not None:
+            return _within_budget(graph, settings, result.budget.allowed, progress or silent)
         return _look_beyond(graph, result, settings, progress or silent)
     except KeyboardInterrupt:
         return None
 
 
+def _within_budget(
+    graph: Graph, settings: PlanSettings, allowed: Mapping[str, int | None], progress: Report
+) -> NextTechnique | None:
+    """Return the plan that meets by reruns the budget that an order alone did not meet, None where there is none."""
+    progress("looking whether the budget is met where ops run again")
+    prices = _prices(graph, settings)
+    space, most = graph.spaces[0].name, allowed[graph.spaces[0].name]
+    if most is None or most < 0:
+        return None
+    techniques = settings.techniques | {"reorder", "share", "recompute"}
+    asked = replace(settings, budget=most, transient=True, techniques=techniques, costs=prices, effort="fast")
+    found = find_plan(graph, asked)
+    if found.shortfall is not None:
+        return None
+    return NextTechnique(
+        space=space,
+        peak_bytes=found.peak_bytes[space],
+        extra_cost=found.extra_cost,
+        base_cost=found.base_cost,
+        costs=prices.profile,
+        budget=shlex.quote(str(settings.budget)),
+        fits=True,
+    )
+
+
+def _prices(graph: Graph, settings: PlanSettings) -> Prices:
+    return settings.prices(graph) if settings.costs != "given" or carries_costs(graph) else price(graph, "eager")
+
+
 def _look_beyond(graph: Graph, result: Result, settings: PlanSettings, progress: Report) -> NextTechnique | None:
     progress("looking at what recomputation would give")
-    prices = settings.prices(graph) if settings.costs != "given" or carries_costs(graph) else price(graph, "eager")
+    prices = _prices(graph, settings)
     problem = Problem(graph, result.plan.callees, settings.takes_pairs)
     space, order = graph.spaces[0].name, result.plan.order()
     peak, floor = result.peak_bytes[space], floor_of(Program(problem, order, prices.seconds, 0)).peak_bytes

@@ -1,5 +1,6 @@
 """What planning found: a verified plan, and how good it is."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -137,5 +138,16 @@ def result_of(draft: Draft, seconds: float) -> Result:
         transfers=transfers_of(graph, plan, draft.prices),
         claims=plan.claims,
         seconds=seconds,
-        shortfall=draft.shortfall,
+        shortfall=None if draft.shortfall is None else f"{draft.shortfall}; {_least_reached(draft)}",
     )
+
+
+def _least_reached(draft: Draft) -> str:
+    """Say what budget the plan would meet: that of a space that is over, as a part of the untouched peak."""
+    over = [
+        name for name, most in draft.budget.allowed.items() if most is not None and draft.plan.peak_bytes[name] > most
+    ]
+    space = (over or list(draft.plan.peak_bytes))[0]
+    reached, before = draft.plan.peak_bytes[space], draft.untouched_peak_bytes[space]
+    share = f", {math.ceil(reached * 10_000 / before) / 100:.2f}% of the untouched peak" if before else ""
+    return f"the least reached is {reached} bytes{share}"

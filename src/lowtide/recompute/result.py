@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from lowtide.analysis.own_bytes import what_needs
 from lowtide.index_spaces import Place
 from lowtide.plan import Plan
 from lowtide.recompute.floor import Floor
@@ -79,7 +80,10 @@ def explain_shortfall(program: Program, floor: Floor, budget: int, least_peak: i
             f"the best plan found needs {least_peak} bytes in {where}, {least_peak - budget} more than the "
             f"budget of {budget}; {reason}"
         )
-    who = "inputs or outputs alone need" if floor.op is None else f"op {graph.op_names[floor.op]!r} alone needs"
+    if floor.op is None:
+        who = "inputs or outputs alone need"
+    else:
+        who = what_needs(graph, floor.op, program.space, floor.peak_bytes)
     named = [
         f"{graph.buffer_names[buffer]} ({program.counted_sizes[buffer]})" for buffer in floor.buffers[:_MOST_NAMED]
     ]

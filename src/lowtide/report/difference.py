@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lowtide.analysis import simulate
+from lowtide.analysis.folding import fold, stem
 from lowtide.analysis.holders_at_peak import holders_at_peak
 from lowtide.graph import Graph
 from lowtide.plan import Plan, StepKind
-from lowtide.report.folding import fold, stem
 from lowtide.report.printable import printable
 from lowtide.units import format_by_space, format_bytes
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lowtide.analysis import Problem, simulate
+from lowtide.analysis.folding import fold
 from lowtide.analysis.holders_at_peak import holders_at_peak
 from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.errors import UsageError
@@ -14,7 +15,6 @@ from lowtide.plan import Plan
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.settings import PlanSettings
 from lowtide.report.difference import difference
-from lowtide.report.folding import fold
 from lowtide.report.printable import printable
 from lowtide.units import format_bytes, parse_bytes, parse_share
 

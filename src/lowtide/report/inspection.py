@@ -4,10 +4,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lowtide.analysis.bound_holders import BoundHolder, bound_holders
+from lowtide.analysis.folding import Fold, fold
 from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
 from lowtide.analysis.lower_bounds import LowerBound, lower_bounds
 from lowtide.analysis.problem import Problem
-from lowtide.analysis.repeated_layers import Layers, by_layers
 from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.graph import Graph
 from lowtide.index_spaces import OpId
@@ -110,9 +110,9 @@ class Inspection:
             f"Held at the peak, largest first ({len(self.holders)} in all):",
             self._holders_table(),
         ]
-        rest = by_layers(self.holders)[_MOST_HOLDERS:]
+        rest = fold(self.holders)[_MOST_HOLDERS:]
         if rest:
-            more = sum(len(layers.members) for layers in rest)
+            more = sum(len(layers.holders) for layers in rest)
             lines.append(f"... and {more} more, {format_bytes(sum(layers.size_bytes for layers in rest))} together")
         lines += ["", *self._why_not_lower(), ""]
         lines.append("Not modeled:" if graph.unmodeled else "Not modeled: nothing")
@@ -131,19 +131,19 @@ class Inspection:
             who = "" if cut.op is None else f" ({printable(self._described(cut.op))})"
             lines.append(f"Why {printable(cut.space)} cannot need less than {format_bytes(cut.peak_bytes)}{who}:")
             lines.append(f"at best, these are live {when}:")
-            rows = by_layers(here)
+            rows = fold(here)
             shown, rest = rows[:_MOST_BOUND_HOLDERS], rows[_MOST_BOUND_HOLDERS:]
             lines += [f"  {format_bytes(layers.size_bytes):>10}  {printable(_named(layers))}" for layers in shown]
             if rest:
                 total = format_bytes(sum(layers.size_bytes for layers in rest))
-                lines.append(f"  {total:>10}  in {sum(len(layers.members) for layers in rest)} more")
+                lines.append(f"  {total:>10}  in {sum(len(layers.holders) for layers in rest)} more")
             bound = self.lower_bound_bytes[cut.space]
             if bound > cut.peak_bytes:
                 lines.append(f"A search of all orders shows that none does with less than {format_bytes(bound)}.")
         return lines
 
     def _holders_table(self) -> str:
-        shown = by_layers(self.holders)[:_MOST_HOLDERS]
+        shown = fold(self.holders)[:_MOST_HOLDERS]
         rows = [_row(layers) for layers in shown]
         header = ["size", "buffer", "made by", "where", "kept alive by"]
         if not any(layers.made_at for layers in shown):
@@ -151,15 +151,14 @@ class Inspection:
         return format_table(header, rows, [True, *[False] * (len(header) - 1)], WIDTH)
 
 
-def _row(layers: Layers[Holder]) -> list[str]:
+def _row(layers: Fold[Holder]) -> list[str]:
     """Return a row of the table of holders; layers that repeat show what they have in common."""
-    first = layers.members[0]
+    first = layers.first
     size, made = format_bytes(layers.size_bytes), first.op or f"({first.lifetime})"
-    if layers.is_repeated:
-        return [size, layers.title, str(first.kind), layers.made_at or "", ""]
+    if len(layers.holders) > 1:
+        return [size, layers.label, first.kind or f"({first.lifetime})", layers.made_at or "", ""]
     return [size, first.name, made, layers.made_at or "", ", ".join(first.kept_alive_by)]
 
 
-def _named(layers: Layers[BoundHolder]) -> str:
-    name = layers.title if layers.is_repeated else layers.members[0].name
-    return name if layers.made_at is None else f"{name}  {layers.made_at}"
+def _named(layers: Fold[BoundHolder]) -> str:
+    return layers.label if layers.made_at is None else f"{layers.label}  {layers.made_at}"

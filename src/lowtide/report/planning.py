@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from lowtide.frameworks.model import Measurement
-from lowtide.planning.next_technique import NextTechnique
+from lowtide.planning.next_technique import MOST_OPS, NextTechnique
 from lowtide.planning.result import Result
 from lowtide.report.claims import caption, claims_to_json
 from lowtide.report.figures import format_ratio, fragmentation
@@ -91,8 +91,20 @@ def result_to_text(
         lines.append(f"  budget NOT met   {result.shortfall}")
     if offer is not None:
         more = f"{offer.extra_cost / offer.base_cost:.2%} more time" if offer.base_cost else "more time"
-        lines.append(f"  less yet         {format_bytes(offer.peak_bytes)} for {more}: {offer.settings}")
+        title = "fits with        " if offer.fits else "less yet         "
+        lines.append(f"  {title}{format_bytes(offer.peak_bytes)} for {more}: {offer.settings}")
+    elif after == before and all(most is None for most in result.budget.allowed.values()):
+        lines.append(f"  nothing gained   {_why_nothing(result)}")
     return "\n".join(lines)
+
+
+def _why_nothing(result: Result) -> str:
+    """Say why a plan needs what the program needs, and what would help, where nothing that trades time was found."""
+    if result.graph.n_ops > MOST_OPS:
+        return "--curve shows what running ops again would give, and its price"
+    if result.status == "optimal":
+        return "no order can do with less, and no rerun was found that helps; what is left is smaller inputs (inspect)"
+    return "no better order was found, and no rerun that helps; --effort max looks further"
 
 
 def _extra(result: Result) -> str:

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 
 from lowtide import holders_at_peak, minimize
 from lowtide.analysis import simulate
+from lowtide.analysis.folding import fold, stem
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.plan import Plan
-from lowtide.report.folding import fold, stem
 from lowtide.report.page import rectangles
 from lowtide.report.page.facts import Facts
 from lowtide.report.page.text import to_text

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from lowtide.analysis.folding import Fold, fold
 from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
 from lowtide.analysis.memory_over_time import PARTS, MemoryOverTime, memory_over_time, runs_per_column
 from lowtide.costs import Prices
@@ -16,7 +17,6 @@ from lowtide.plan import Plan, StepKind
 from lowtide.planning.frontier import Frontier
 from lowtide.planning.result import Result
 from lowtide.report.claims import caption, claims_to_json
-from lowtide.report.folding import Fold, fold
 from lowtide.report.frontier import frontier_to_json
 from lowtide.report.page.actions import Actions, Bar, actions_of, stream_bars
 from lowtide.report.page.rectangles import Rectangles
@@ -99,7 +99,7 @@ class Facts:
         return {after.space: int(after.live.max(initial=0)) for _, after in self.over_time}
 
     @cached_property
-    def holders(self) -> list[Fold]:
+    def holders(self) -> list[Fold[Holder]]:
         """Who holds memory at the plan's peaks, repeated layers folded."""
         return fold(holders_at_peak(self.graph, self.plan))
 
@@ -209,7 +209,7 @@ class Facts:
             "ops": ["" if op is None else names[op] for op in at],
         }
 
-    def _fold_to_json(self, each: Fold) -> dict[str, Any]:
+    def _fold_to_json(self, each: Fold[Holder]) -> dict[str, Any]:
         first = each.first
         return {
             "label": each.label,

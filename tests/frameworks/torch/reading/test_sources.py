@@ -2,11 +2,13 @@
 
 import inspect
 
+import pytest
 import torch
 from torch import nn
 
 import lowtide
 import lowtide.torch as lt
+from lowtide.errors import UnsupportedError
 
 
 class Mlp(nn.Module):
@@ -59,10 +61,8 @@ def test_a_compiled_model_knows_them_too() -> None:
     sources = [str(each.made_at) for each in graph.untouched[0].holders if each.op_kind == "aten.gelu"]
     assert sorted(sources) == [f"blocks.{k}.act at {line}" for k in range(len(sources))]
     assert len(sources) > 1
-    text = str(graph)
-    assert (
-        f"gelu x {len(sources)}  (aten.gelu)\n{'':12}blocks.*.act\n{'':12}{__file__}:{_line('self.act(wide)')}" in text
-    )
+    row = f"gelu x {len(sources)}  (aten.gelu)\n{'':12}blocks.*.act\n{'':12}{__file__}:{_line('self.act(wide)')}"
+    assert row in str(graph)
 
 
 def test_sources_survive_graph_files_and_hosts_and_change_no_fingerprint(tmp_path) -> None:
@@ -75,3 +75,28 @@ def test_sources_survive_graph_files_and_hosts_and_change_no_fingerprint(tmp_pat
     for op in graph.ops():
         builder.add_op(**{name: getattr(op, name) for name in op.__struct_fields__ if name != "source"})
     assert builder.build().fingerprint == graph.fingerprint
+
+
+def test_explain_finds_a_training_step_without_being_given_it() -> None:
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    step = lt.training_step(model, lambda model, x: model(x).sum(), optimizer, torch.randn(16, 8))
+    assert lt.explain().programs[-1].name == lt.explain(step).programs[0].name
+    assert "blocks.*.act" in str(lt.explain().programs[-1])
+
+
+class Broken(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ x
+
+
+class Branching(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x if x.sum() > 0 else -x
+
+
+@pytest.mark.parametrize("model", [Broken(), Branching()])
+def test_a_program_that_cannot_be_captured_is_refused_with_its_line(model: nn.Module) -> None:
+    line = inspect.getsourcelines(type(model))[1] + 2
+    with pytest.raises(UnsupportedError, match=f"at test_sources.py:{line}"):
+        lowtide.read((model, (torch.randn(2, 3),)))

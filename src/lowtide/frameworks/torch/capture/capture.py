@@ -13,6 +13,7 @@ from lowtide.frameworks.torch.capture.capture_function import capture_function
 from lowtide.frameworks.torch.capture.capture_graph_module import capture_exported, capture_graph_module
 from lowtide.frameworks.torch.capture.step.capture_training_step import capture_training_step
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
+from lowtide.frameworks.torch.capture.tracing import line_in
 from lowtide.frameworks.torch.reading.captured import Captured
 
 
@@ -30,7 +31,8 @@ def capture(program: Any) -> Captured:
         raise
     except Exception as error:
         lines = str(error).strip().splitlines() or ["no message"]
-        raise UnsupportedError(f"the program cannot be captured: {type(error).__name__}: {lines[0]}") from error
+        what = f"{type(error).__name__}{line_in(error)}"
+        raise UnsupportedError(f"the program cannot be captured: {what}: {lines[0]}") from error
 
 
 def _capture(program: Any) -> Captured:

@@ -54,7 +54,7 @@ def forgetting_scalars(mode: FakeMode) -> Generator[None]:
 
 
 def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]) -> GraphModule:
-    """Return the ops that a function of one flat list runs on fake tensors, as a graph whose nodes know their source."""
+    """Return the ops that a function of one flat list runs on fake tensors, as a graph; nodes know their source."""
     with recording_sources():
         traced = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
     share_sources(traced.graph)

@@ -5,7 +5,7 @@ the Python stack when it is asked, and at the modules that are being called. Nod
 forward op has that they differentiate, by the sequence numbers of autograd.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportAttributeAccessIssue=false
+# pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnnecessaryComparison=false
 
 import linecache
 import sys

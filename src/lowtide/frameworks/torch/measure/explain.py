@@ -1,14 +1,16 @@
 """Who holds memory at the peak of planned programs, in the user's own lines."""
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
+from weakref import ref
 
 from torch.fx import GraphModule, Node
 
+from lowtide.analysis.folding import Fold, fold
 from lowtide.analysis.footprint import simulate
 from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
-from lowtide.analysis.repeated_layers import Layers, by_layers
 from lowtide.errors import UsageError
 from lowtide.frameworks.torch.compile.programs import planned_programs
 from lowtide.frameworks.torch.reading.captured import Captured
@@ -19,6 +21,7 @@ from lowtide.planning.result import Result
 from lowtide.units import format_bytes
 
 _MOST_SHOWN = 12
+_MOST_STEPS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,16 @@ class ExplainedHolder:
     def made_at(self) -> str | None:
         """Its module and line, "blocks.3.mlp.act at model.py:41"."""
         return self.holder.made_at
+
+    @property
+    def name(self) -> str:
+        """What the buffer is called."""
+        return self.holder.name
+
+    @property
+    def lifetime(self) -> str:
+        """Its lifetime class."""
+        return self.holder.lifetime
 
     @property
     def space(self) -> str:
@@ -88,13 +101,13 @@ class ExplainedPeak:
     """What is held then, largest first; sizes add up to the peak."""
 
     def __str__(self) -> str:
-        rows = by_layers(self.holders)
+        rows = fold(self.holders)
         shown, rest = rows[:_MOST_SHOWN], rows[_MOST_SHOWN:]
         when = "before the first op" if self.op is None else f"at {self.op}"
         lines = [f"{format_bytes(self.peak_bytes)} on {self.space}, {when}; held then:", *map(_row, shown)]
         if rest:
             total = sum(each.size_bytes for each in rest)
-            lines.append(f"{format_bytes(total):>10}  in {sum(len(each.members) for each in rest)} more")
+            lines.append(f"{format_bytes(total):>10}  in {sum(len(each.holders) for each in rest)} more")
         return "\n".join(lines)
 
 
@@ -164,20 +177,33 @@ class Explainable(Protocol):
         ...
 
 
-def explain(step: Any = None) -> Explanation:
-    """Name what is alive at the peaks of the programs that the backend "lowtide" planned last, or of a planned step.
+_steps: deque["ref[Explainable]"] = deque(maxlen=_MOST_STEPS)
+"""The steps that were planned last, as long as somebody has them."""
 
-    `step` is what `training_step` returned; without one, these are the last 32 programs of this process, oldest first.
+
+def remember_step(step: Explainable) -> None:
+    """Let `explain` find a planned step."""
+    _steps.append(ref(step))
+
+
+def explain(step: Any = None) -> Explanation:
+    """Name what is alive at the peaks of what was planned last, or of one planned step.
+
+    `step` is what `training_step` returned; without one, these are the programs of the backend "lowtide", oldest first,
+    then the steps that are still there.
     Each peak is shown under the plan and for the program as it was. Raises UsageError where nothing was planned.
     """
     if isinstance(step, Explainable):
         return Explanation((_explained_step(step),))
     if step is not None:
         raise UsageError(f"cannot explain a {type(step).__name__}; give a step that lowtide planned, or nothing")
-    programs = planned_programs()
-    if not programs:
-        raise UsageError('nothing was planned yet; call a function compiled with backend="lowtide" first')
-    return Explanation(tuple(_explained(each.name, each.source, each.graph, each.result) for each in programs))
+    programs = [_explained(each.name, each.source, each.graph, each.result) for each in planned_programs()]
+    steps = [_explained_step(each) for each in (found() for found in _steps) if each is not None]
+    if not programs and not steps:
+        raise UsageError(
+            'nothing was planned yet; call a function compiled with backend="lowtide" first, or make a training_step'
+        )
+    return Explanation((*programs, *steps))
 
 
 def _explained(name: str, module: GraphModule, graph: Graph, result: Result) -> ExplainedProgram:
@@ -231,15 +257,13 @@ def _explained_holder(holder: Holder, nodes: Mapping[str, Node], kinds: Mapping[
     )
 
 
-def _row(layers: Layers[ExplainedHolder]) -> str:
+def _row(layers: Fold[ExplainedHolder]) -> str:
     """Return one holder as it is, or what repeated layers hold together."""
-    first = layers.members[0]
-    if not layers.is_repeated:
+    first = layers.first
+    if len(layers.holders) == 1:
         return str(first)
-    lines = [
-        f"{format_bytes(layers.size_bytes):>10}  {layers.title}  ({first.kind})",
-        *_where(layers.made_at, first.source),
-    ]
+    where = _where(layers.made_at, first.source)
+    lines = [f"{format_bytes(layers.size_bytes):>10}  {layers.label}  ({first.kind or first.lifetime})", *where]
     return f"\n{'':12}".join(lines)
 
 

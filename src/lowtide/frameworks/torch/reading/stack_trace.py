@@ -48,9 +48,8 @@ def source_of(node: Node) -> str | None:
     An op of a backward pass is where the forward op is that it differentiates.
     """
     frame = innermost_frame(node)
-    modules: dict[str, tuple[str, object]] = (
-        node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-    )
+    meta = node.meta
+    modules: dict[str, tuple[str, object]] = meta.get("nn_module_stack") or meta.get("fwd_nn_module_stack") or {}
     path = _ROOT.sub("", list(modules.values())[-1][0]) if modules else ""
     line = "" if frame is None else f"at {Path(frame.file).name}:{frame.line}"
     return " ".join(part for part in (path, line) if part) or None

@@ -20,6 +20,7 @@ from lowtide.frameworks.torch.compile.distributed.plan_folder import save_plans
 from lowtide.frameworks.torch.compile.options import DEFAULTS, allowed_techniques
 from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.emit.transfers.link import check_host, host_for
+from lowtide.frameworks.torch.measure.explain import remember_step
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.reading.captured import Captured, CaptureMismatchError
 from lowtide.frameworks.torch.training.followed_plan import FollowedPlan
@@ -242,6 +243,7 @@ def training_step(
     step.done = 0
     if followed is not None:
         followed.is_lenient = True
+    remember_step(planned)
     return planned
 
 
