@@ -35,7 +35,7 @@ def lowtide(
 
 def _compile(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     if options.compiler == "inductor":
-        from lowtide.frameworks.torch.compile.fusion.settings import compile_with_inductor
+        from lowtide.frameworks.torch.compile.fusion.compile import compile_with_inductor
 
         return compile_with_inductor(module, example_inputs, options)
     compiled = aot_autograd(

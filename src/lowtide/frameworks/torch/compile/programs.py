@@ -1,11 +1,12 @@
 """The programs that were planned while compiling, newest last, so that they can be explained, and which of them run."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from lowtide.frameworks.torch.compile.names import forget_names
+from lowtide.frameworks.torch.compile.names import forget_names, given_names, put_back_names
 from lowtide.frameworks.torch.compile.planned_program import PlannedModule
 
 _MOST_KEPT = 128
@@ -37,6 +38,29 @@ def programs_planned() -> Generator[list[PlannedModule]]:
     """Collect the programs that are planned within."""
     with _listening(_planning) as found:
         yield found
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What is remembered at some time."""
+
+    planned: list[PlannedModule]
+    heard: list[list[PlannedModule]]
+    names: Counter[str]
+
+
+def remembered() -> Remembered:
+    """Return what is remembered now."""
+    return Remembered(list(_planned), [list(listener) for listener in _planning], given_names())
+
+
+def put_back(before: Remembered) -> None:
+    """Forget the programs that were planned since, and their names; whoever listened forgets them, too."""
+    _planned.clear()
+    _planned.extend(before.planned)
+    for listener, heard in zip(_planning, before.heard, strict=True):
+        listener[:] = heard
+    put_back_names(before.names)
 
 
 @contextmanager

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from lowtide.analysis.footprint import simulate
 from lowtide.errors import FingerprintError, UsageError
 from lowtide.graph import Graph
-from lowtide.plan import Plan, read_plan_file, write_plan_file
+from lowtide.plan import Plan, read_plan_file, verify, write_plan_file
 from lowtide.planning.baseline import baseline
 from lowtide.planning.result import Result, result_of
 from lowtide.planning.settings import PlanSettings
@@ -43,17 +44,27 @@ def load_plan(graph: Graph, folder: Path, settings: PlanSettings) -> Result:
             "compiled with the same options, or leave the option plans out"
         )
     plan = read_plan_file(path, graph)
-    draft = baseline(graph, settings).taking(plan)
-    seconds = draft.prices.seconds
     infeasible = plan.status == "infeasible"
+    shortfall = f"the plan in {path} did not fit its budget when it was made" if infeasible else None
+    return result_with(graph, plan, settings, _FROM_FILE, shortfall)
+
+
+def result_with(
+    graph: Graph, plan: Plan, settings: PlanSettings, scheduler: str, shortfall: str | None, seconds: float = 0.0
+) -> Result:
+    """Verify a plan that was made elsewhere, and price it as if these settings had just made it."""
+    plan = replace(plan, peak_bytes=simulate(graph, plan).peak_bytes)
+    verify(graph, plan, check_capacity=False)
+    draft = baseline(graph, settings).taking(plan)
+    prices = draft.prices.seconds
     draft = replace(
         draft,
-        scheduler=_FROM_FILE,
-        extra_cost=float(seconds[plan.order()].sum() - seconds.sum()),
+        scheduler=scheduler,
+        extra_cost=float(prices[plan.order()].sum() - prices.sum()),
         extra_cost_bound=None,
-        shortfall=f"the plan in {path} did not fit its budget when it was made" if infeasible else None,
+        shortfall=shortfall,
     )
-    return result_of(draft, 0.0)
+    return result_of(draft, seconds)
 
 
 def digest_of(plan: Plan) -> str:
