@@ -10,7 +10,7 @@ from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, warn_of_excess
-from lowtide.frameworks.torch.compile.fusion.own_kernels import OwnNeed, own_need
+from lowtide.frameworks.torch.compile.fusion.own_kernels import BOTH_PASSES, OwnNeed, own_need
 from lowtide.frameworks.torch.compile.fusion.settings import NOT_CACHED, settings
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.programs import put_back, remembered
@@ -99,5 +99,6 @@ class _Compiler:
 def _compile(
     module: GraphModule, inputs: Sequence[Any], options: Options, peaks: FusedPeaks, own_peak_bytes: int | None = None
 ) -> _Run:
-    with patched_autograd(NOT_CACHED):
+    at_once = {} if options.budget is None else BOTH_PASSES
+    with patched_autograd({**NOT_CACHED, **at_once}):
         return compile_fx(module, inputs, settings(options, peaks, own_peak_bytes))

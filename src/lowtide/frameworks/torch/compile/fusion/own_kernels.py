@@ -16,6 +16,9 @@ from lowtide.frameworks.torch.internals.dynamo import copied
 from lowtide.frameworks.torch.internals.inductor import compile_until_scheduled, overlap_passes
 from lowtide.frameworks.torch.internals.kernels import KernelNode, Strides, input_names, output_strides
 
+BOTH_PASSES = {"force_non_lazy_backward_lowering": True}
+"""The backward pass is compiled with the forward pass, not at its first call: so what both need is known."""
+
 
 @dataclass(frozen=True, slots=True)
 class OwnNeed:
@@ -42,7 +45,7 @@ def own_need(module: GraphModule, example_inputs: Sequence[Any], options: Option
     }
     before = remembered()
     try:
-        with patched_autograd({"enable_autograd_cache": False}):
+        with patched_autograd({"enable_autograd_cache": False, **BOTH_PASSES}):
             compile_until_scheduled(copied(module), example_inputs, changes, seen.take_strides)
     finally:
         put_back(before)
