@@ -48,6 +48,11 @@ def budget_bytes(budget: str | int | float, baseline_peak: int, persistent: int)
     return _asked(_read(budget), baseline_peak, persistent)
 
 
+def is_part(budget: GivenBudget) -> bool:
+    """Tell whether a budget is a part of the baseline's peak, rather than bytes or none."""
+    return budget is not None and not isinstance(_read(budget), int)
+
+
 def _asked(given: int | Fraction, baseline_peak: int, persistent: int) -> int:
     return given - persistent if isinstance(given, int) else int(baseline_peak * given)
 

@@ -11,6 +11,7 @@ from lowtide.frameworks.torch.compile.buckets import keep_to_bucket
 from lowtide.frameworks.torch.compile.checkpoint_marks import has_checkpoints, leave_to_plan, save_draws
 from lowtide.frameworks.torch.compile.names import new_name
 from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.compile.plan_program import Share
 from lowtide.frameworks.torch.compile.planned_program import PlannedModule, plan_module
 from lowtide.frameworks.torch.compile.programs import remember
 from lowtide.frameworks.torch.compile.rejoin import rejoin
@@ -34,10 +35,20 @@ class Partitioner:
     there, since running fusible ops again saves time.
     """
 
-    def __init__(self, options: Options, own_peak_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        own_peak_bytes: int | None = None,
+        share: Share | None = None,
+        name: str | None = None,
+    ) -> None:
         self.options = options
         self._own_peak_bytes = own_peak_bytes
         """What the compiler needs for the program on its own, where that is known beforehand."""
+        self._share = share
+        """What the program may need, where others run beside it."""
+        self._name = name
+        """Its name, where it has one from before."""
 
     def __call__(
         self,
@@ -49,7 +60,7 @@ class Partitioner:
         **others: Any,
     ) -> tuple[GraphModule, GraphModule]:
         """Split a joint graph as its plan says; where it cannot be planned, as PyTorch does, with a warning."""
-        name = new_name(joint.graph)
+        name = self._name or new_name(joint.graph)
         static = list(static_lifetime_input_indices or ())
         given = {"num_fwd_outputs": num_fwd_outputs, "static_lifetime_input_indices": static, **others}
         try:
@@ -118,7 +129,7 @@ class Partitioner:
             raise UnsupportedError("its backward pass takes inputs of its own, such as random seeds")
         if self.options.budget is not None:
             keep_to_bucket(whole)
-        planned = plan_module(name, whole, set(static), self.options, own, self._own_peak_bytes)
+        planned = plan_module(name, whole, set(static), self.options, own, self._own_peak_bytes, self._share)
         remember(planned)
         return planned
 

@@ -26,10 +26,20 @@ class Share:
     """What other graphs need between its two passes."""
 
 
-def plan_program(
-    written: ReadProgram, own: ReadProgram | None, options: Options, share: Share | None = None
-) -> tuple[ReadProgram, Result, int | None]:
-    """Return a program, its plan, and the peak of what PyTorch makes of it alone, `own`; None where that is not known.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A program, its plan, and what PyTorch makes of it alone."""
+
+    program: ReadProgram
+    result: Result
+    own_peak: int | None = None
+    """What PyTorch's program needs; None where it is not known."""
+    own_keeps_more: int = 0
+    """What it keeps between its passes beyond what the plan does."""
+
+
+def plan_program(written: ReadProgram, own: ReadProgram | None, options: Options, share: Share | None = None) -> Found:
+    """Return the plan of a program, or of what PyTorch makes of it alone, `own`.
 
     Percentages are of that peak, and no plan needs more: neither while the program runs, nor of what it keeps between
     its passes. Where the program as it is written has no such plan, or none within the budget, `own` is planned, too.
@@ -37,7 +47,7 @@ def plan_program(
     if own is None:
         settings = options.settings if share is None else replace(options.settings, budget=share.allowed)
         settings = settings if share is None else replace(settings, transient=True)
-        return written, _plan(written, options, settings, 0 if share is None else share.others), None
+        return Found(written, _plan(written, options, settings, 0 if share is None else share.others))
     baseline = Plan.baseline(own.graph)
     peak, between = own.peak_of(baseline), own.held_between(baseline)
     settings = _within(options.settings, own, peak, share)
@@ -51,10 +61,10 @@ def plan_program(
         if options.techniques & {"recompute"}:
             bounded = settings if settings.budget is not None else replace(settings, budget=peak, transient=True)
             found.append((written, _plan(written, options, bounded, left)))
-    if not any(limits.hold(program, result) for program, result in found):
+    if not any(limits.hold(*each) for each in found):
         found.append((own, _plan(own, options, settings, left)))
     program, result = min(found, key=lambda each: limits.rank(*each))
-    return program, result, peak
+    return Found(program, result, peak, between - program.held_between(result.plan))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,16 @@ from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.plan_program import Share, plan_program
-from lowtide.frameworks.torch.compile.read_program import read_program
+from lowtide.frameworks.torch.compile.read_program import ReadProgram, read_program
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.graph import Graph
+from lowtide.planning.budget import is_part
 from lowtide.planning.result import Result
 from lowtide.units import format_bytes
 
 _LOG = logging.getLogger("lowtide")
+_MINOR_BYTES = 4096
+"""Graphs of scalars, between two breaks of a program."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +35,8 @@ class PlannedModule:
     own_peak_bytes: int | None = None
     """The peak on the first device of what PyTorch makes of the program without lowtide, by the same compiler; None
     where that is not known."""
+    own_keeps_more: int = 0
+    """What PyTorch's program keeps between its passes beyond what the plan does."""
     kernel_peaks: list[int] = field(default_factory=list[int])
     """Under Inductor, the predicted peak of every pass compiled so far: bytes on the first device after fusion, with
     all that the callers hold. Passes from a cache are missing."""
@@ -62,13 +67,20 @@ def plan_module(
     """
     written = read_program(name, module, held, options)
     without = None if own is None else read_program(name, own, held, options)
-    read, result, peak = plan_program(written, without, options, share)
-    peak = own_peak_bytes if peak is None else peak
+    found = plan_program(written, without, options, share)
+    read, result = found.program, found.result
+    peak = own_peak_bytes if found.own_peak is None else found.own_peak
     _report(name, read.graph, result, peak)
-    if result.shortfall is not None and options.compiler == "eager":
+    if result.shortfall is not None and options.compiler == "eager" and not _is_minor(read, result, options):
         warnings.warn(f"lowtide: {name} does not fit its budget: {result.shortfall}", stacklevel=2)
     emitted = emit(read.module, read.lowered, result.plan, boxed=False)
-    return PlannedModule(name, read.module, read.graph, result, emitted, own_peak_bytes=peak)
+    return PlannedModule(name, read.module, read.graph, result, emitted, peak, found.own_keeps_more)
+
+
+def _is_minor(read: ReadProgram, result: Result, options: Options) -> bool:
+    """Tell whether a graph that misses a percentage is none that the percentage was meant for."""
+    is_share = is_part(options.budget)
+    return is_share and (read.turn is None or result.peak_bytes[read.graph.spaces[0].name] < _MINOR_BYTES)
 
 
 def _report(name: str, graph: Graph, result: Result, own_peak: int | None) -> None:

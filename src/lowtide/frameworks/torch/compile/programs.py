@@ -1,7 +1,7 @@
 """The programs that were planned while compiling, newest last, so that they can be explained, and which of them run."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +70,16 @@ def programs_run() -> Generator[list[PlannedModule]]:
         yield found
 
 
-def noting_runs(compiled: Callable[..., Any], programs: list[PlannedModule]) -> Callable[..., Any]:
+def forget(programs: Iterable[PlannedModule]) -> None:
+    """Let some programs go, which others take the place of."""
+    for program in programs:
+        if program in _planned:
+            _planned.remove(program)
+
+
+def noting_runs(
+    run_with: Callable[[Sequence[Any]], Any], programs: Callable[[], list[PlannedModule]]
+) -> Callable[..., Any]:
     """Return a compiled function that says which programs it runs to whoever listens.
 
     It takes over no attributes: TorchDynamo would look through them for the function within.
@@ -78,8 +87,8 @@ def noting_runs(compiled: Callable[..., Any], programs: list[PlannedModule]) -> 
 
     def run(*inputs: Any) -> Any:
         for listener in _running:
-            listener.extend(program for program in programs if program not in listener)
-        return compiled(*inputs)
+            listener.extend(program for program in programs() if program not in listener)
+        return run_with(inputs)
 
     return run
 
