@@ -64,7 +64,7 @@ def _peak(model: nn.Module, run: Callable[..., torch.Tensor], batch: torch.Tenso
 def test_graphs_share_a_budget_after_the_first_step_with_the_bits_of_eager(
     model: nn.Module, digest: Callable[[Any], str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Half of what all graphs take alone is met by all together, and one line a step says what they come to."""
+    """40 % of what all graphs take alone is met by all together, and one line a step says what they come to."""
     batch = torch.randn(512, WIDTH)
     twin = copy.deepcopy(model)
     alone = torch.compile(model, backend="aot_eager")
@@ -72,7 +72,7 @@ def test_graphs_share_a_budget_after_the_first_step_with_the_bits_of_eager(
     needed = _peak(model, alone, batch)
     torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
 
-    run = torch.compile(twin, backend="lowtide", options={"compiler": "eager", "budget": "50%"})
+    run = torch.compile(twin, backend="lowtide", options={"compiler": "eager", "budget": "40%"})
     with caplog.at_level(logging.INFO, "lowtide"):
         for _ in range(3):
             assert digest(_step(twin, run, batch)) == digest(_step(model, model, batch))
@@ -80,7 +80,7 @@ def test_graphs_share_a_budget_after_the_first_step_with_the_bits_of_eager(
     assert len(planned_programs()) == len(twin.blocks)  # type: ignore[arg-type]
     assert "4 graphs planned" in lines[0]
     assert "TorchDynamo skipped 0 frames" in lines[0]
-    assert _peak(twin, run, batch) <= 0.5 * needed
+    assert _peak(twin, run, batch) <= 0.4 * needed
 
 
 def test_evaluation_and_graphs_of_scalars_are_no_warning_under_a_percentage(model: nn.Module) -> None:
@@ -90,3 +90,28 @@ def test_evaluation_and_graphs_of_scalars_are_no_warning_under_a_percentage(mode
         torch.compile(model.eval(), backend="lowtide", options=options)(torch.randn(8, WIDTH))
     scale = torch.ones((), requires_grad=True)
     torch.compile(lambda value: value * 2, backend="lowtide", options=options)(scale).backward()
+
+
+class Recurrent(nn.Module):
+    """What TorchDynamo compiles no part of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = nn.LSTM(WIDTH, WIDTH)
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return self.cells(value)[0].sum()
+
+
+def test_a_model_that_torchdynamo_skips_is_one_warning() -> None:
+    """No budget has any effect there, and whoever set one is told so, with the frame and the reason."""
+    torch.compile(torch.sin, backend="lowtide", options={"compiler": "eager"})(torch.ones(2))
+    run = torch.compile(Recurrent(), backend="lowtide", options={"compiler": "eager", "budget": "50%"})
+
+    def two_steps() -> None:
+        for _ in range(2):
+            run(torch.randn(4, 2, WIDTH)).backward()
+
+    with pytest.warns(UserWarning, match=r"skipped forward \(test_program_of_graphs.py:\d+\).*LSTM") as said:
+        two_steps()
+    assert len([warning for warning in said if "lowtide" in str(warning.message)]) == 1

@@ -12,9 +12,9 @@ from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.compile.plan_program import Share
 from lowtide.frameworks.torch.compile.planned_program import PlannedModule
-from lowtide.frameworks.torch.compile.program_step import Again, ProgramGraph, program_of
+from lowtide.frameworks.torch.compile.program_step import Again, note_skipped, program_of
 from lowtide.frameworks.torch.compile.programs import forget, noting_runs, programs_planned
-from lowtide.frameworks.torch.internals.dynamo import aot_autograd, captured_now
+from lowtide.frameworks.torch.internals.dynamo import aot_autograd, captured_now, watch_skipped_frames
 
 
 def lowtide(
@@ -31,10 +31,11 @@ def lowtide(
     if mode is not None:
         raise UsageError(f"backend 'lowtide' knows no mode {mode!r}; give options instead")
     chosen = Options.parse(options)
+    watch_skipped_frames("lowtide", note_skipped)
     again = _again(module, chosen)
     with programs_planned() as programs:
         compiled = _compile(module, example_inputs, chosen)
-    graph = ProgramGraph(program_of(options, chosen), programs, compiled, again)
+    graph = program_of(options, chosen).add(programs, compiled, again)
     return noting_runs(graph, lambda: graph.planned)
 
 
@@ -73,3 +74,6 @@ def _again(module: GraphModule, options: Options) -> Again | None:
         return compiled, programs
 
     return again
+
+
+watch_skipped_frames("lowtide", note_skipped)

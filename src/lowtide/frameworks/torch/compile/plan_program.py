@@ -51,8 +51,8 @@ def plan_program(written: ReadProgram, own: ReadProgram | None, options: Options
     baseline = Plan.baseline(own.graph)
     peak, between = own.peak_of(baseline), own.held_between(baseline)
     settings = _within(options.settings, own, peak, share)
-    limits = _Limits(peak, between if not written.returns_only_numbers() else None)
     left = 0 if share is None else share.others
+    limits = _Limits(peak, between if not written.returns_only_numbers() else None, left)
     result = _plan(written, options, settings, left)
     found = [(written, result)]
     if not limits.hold(written, result) and limits.between is not None:
@@ -74,6 +74,8 @@ class _Limits:
     peak: int
     between: int | None
     """Between the two passes; None where nothing large runs there."""
+    others: int
+    """What other graphs need meanwhile."""
 
     def hold(self, program: ReadProgram, result: Result) -> bool:
         """Tell whether a plan stays within, and within its budget."""
@@ -82,7 +84,8 @@ class _Limits:
     def rank(self, program: ReadProgram, result: Result) -> tuple[bool, bool, float]:
         """Return what the better of two plans has less of."""
         excess, fits = self._excess(program, result), result.shortfall is None
-        least = result.base_cost + result.extra_cost if fits and not excess else float(_first_peak(result))
+        most = max(_first_peak(result), program.held_between(result.plan) + self.others)
+        least = result.base_cost + result.extra_cost if fits and not excess else float(most)
         return excess > 0, not fits, float(excess) or least
 
     def _excess(self, program: ReadProgram, result: Result) -> int:

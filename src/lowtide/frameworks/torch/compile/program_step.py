@@ -1,16 +1,18 @@
 """One budget for a program of several graphs: what others keep is known once a step ran, then all are planned anew."""
 
 import logging
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakSet
 
 import torch
 
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.plan_program import Share
 from lowtide.frameworks.torch.compile.planned_program import PlannedModule
+from lowtide.frameworks.torch.compile.programs import forget, remember
 from lowtide.frameworks.torch.internals.autograd_nodes import backward_of, saved_by
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
 from lowtide.planning.budget import budget_bytes
@@ -48,10 +50,20 @@ class ProgramGraph:
     compiled: Run
     again: Again | None
     """Plans and compiles the graph once more; None where its sizes are dynamic."""
+    before: tuple[Run, list[PlannedModule]] | None = None
+    """What ran before it was planned anew, as long as it is not known whether that was better."""
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         """Run the graph, and note what it keeps as long as that is to be known."""
         return self.compiled(*inputs) if self.program.is_settled else self.program.run(self, inputs)
+
+    def go_back(self) -> None:
+        """Run what ran before the graph was planned anew."""
+        if self.before is not None:
+            forget(self.planned)
+            self.compiled, self.planned = self.before
+            for planned in self.planned:
+                remember(planned)
 
 
 @dataclass(eq=False)
@@ -61,6 +73,9 @@ class ProgramStep:
     options: Options
     given: object = None
     """The options as the user gave them: what was compiled with the same object is one program."""
+    graphs: WeakSet["ProgramGraph"] = field(default_factory=WeakSet["ProgramGraph"])
+    """Those that still can run."""
+    had_graphs: bool = False
     skipped: int = 0
     """Frames that TorchDynamo left alone."""
     _calls: list[_Call] = field(default_factory=list[_Call])
@@ -68,6 +83,15 @@ class ProgramStep:
     _parameters: Storages = field(default_factory=dict[int, int])
     _shares: dict[ProgramGraph, tuple[int, Share]] = field(default_factory=dict["ProgramGraph", tuple[int, Share]])
     _steps: int = 0
+    _first_peak: int | None = None
+    """What all graphs needed together before they were planned anew."""
+
+    def add(self, planned: list[PlannedModule], compiled: Run, again: Again | None) -> "ProgramGraph":
+        """Return a graph that was compiled, as one of the program."""
+        graph = ProgramGraph(self, planned, compiled, again)
+        self.graphs.add(graph)
+        self.had_graphs = True
+        return graph
 
     @property
     def is_settled(self) -> bool:
@@ -82,7 +106,7 @@ class ProgramStep:
         held = sum(size for key, size in before.items() if key not in given)
         if graph in self._shares:
             most, share = self._shares.pop(graph)
-            self._replan(graph, Share(most - max(held, most - share.allowed), share.others))
+            self._replan(graph, Share(max(0, min(most - held, share.allowed)), share.others))
         result = graph.compiled(*inputs)
         node = backward_of(result)
         if node is None or len(graph.planned) != 1:
@@ -125,8 +149,22 @@ class ProgramStep:
         )
         if self._steps == 1 and allowed is not None and peak > allowed > 0 and len(calls) > 1:
             self._divide(calls, peak, allowed)
-        elif len(calls) == 1 or self._steps > 1:
+            self._first_peak = peak
+        else:
+            if self._first_peak is not None and peak >= self._first_peak:
+                _LOG.info("together they need no less so; going back to the plans of the first step")
+                for call in calls:
+                    call.graph.go_back()
+                peak = self._first_peak
+            for call in calls:
+                call.graph.before = None
             self._steps = 3
+            if allowed is not None and peak > allowed and len(calls) > 1:
+                warnings.warn(
+                    f"lowtide: {len(calls)} graphs need {format_bytes(peak)} together, {format_bytes(peak - allowed)} "
+                    f"more than their budget (without lowtide {format_bytes(alone)}); no better division is known",
+                    stacklevel=2,
+                )
 
     def _divide(self, calls: Sequence[_Call], peak: int, allowed: int) -> None:
         """Give every graph what is left to it, if all keep less in proportion."""
@@ -141,6 +179,7 @@ class ProgramStep:
 
     def _replan(self, graph: ProgramGraph, share: Share) -> None:
         if graph.again is not None:
+            graph.before = graph.compiled, graph.planned
             graph.compiled, graph.planned = graph.again(share, graph.planned)
 
 
@@ -170,12 +209,26 @@ def _storages(values: Sequence[Any]) -> Storages:
     return {storage_key(each): storage_bytes(each) for each in values if isinstance(each, torch.Tensor)}
 
 
-_programs: WeakValueDictionary[int, ProgramStep] = WeakValueDictionary()
+_MOST_PROGRAMS = 128
+_programs: dict[int, ProgramStep] = {}
 
 
 def program_of(given: object, options: Options) -> ProgramStep:
     """Return the program that graphs belong to that are compiled with options given as one object."""
     program = _programs.get(id(given))
-    if program is None or program.given is not given:
+    if program is None or program.given is not given or (program.had_graphs and not program.graphs):
+        _programs.pop(id(given), None)
         program = _programs[id(given)] = ProgramStep(options, given)
+        if len(_programs) > _MOST_PROGRAMS:
+            del _programs[next(iter(_programs))]
     return program
+
+
+def note_skipped(given: Any, name: str, reason: str) -> None:
+    """Count a frame that TorchDynamo left alone; warns of it where no graph of the program was planned so far."""
+    program = program_of(given, Options.parse(given))
+    program.skipped += 1
+    if program.skipped == 1 and not program.graphs:
+        warnings.warn(
+            f"lowtide: TorchDynamo skipped {name}, which runs without a plan at any budget: {reason}", stacklevel=2
+        )

@@ -1,17 +1,21 @@
 """TorchDynamo: what hands its graphs to AOTAutograd."""
 # pyright: reportUnknownMemberType=false
 
-from collections.abc import Generator
+import sys
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import currentframe
+from pathlib import Path
 from typing import Any
 
 from torch import SymInt
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.callback import callback_handler
 from torch._guards import TracingContext, tracing
 from torch.fx import Graph, GraphModule, Node
 
-__all__ = ["CapturedNow", "aot_autograd", "captured_now", "copied"]
+__all__ = ["CapturedNow", "aot_autograd", "captured_now", "copied", "watch_skipped_frames"]
 
 
 def copied(module: GraphModule) -> GraphModule:
@@ -57,3 +61,34 @@ def captured_now(module: GraphModule) -> CapturedNow | None:
 
 def _stand_ins(module: GraphModule) -> list[Any]:
     return [node.meta.get("example_value") for node in module.graph.find_nodes(op="placeholder")]
+
+
+def watch_skipped_frames(backend: str, tell: Callable[[Any, str, str], None]) -> None:
+    """Have TorchDynamo say which frames it leaves alone that it was to compile with a backend.
+
+    `tell` gets the options given to `torch.compile`, the function with its file and line, and the reason. Asked again,
+    this changes nothing, but that `torch._dynamo.reset` forgets it.
+    """
+    _watchers[backend] = tell
+    if _tell_of_skipped not in callback_handler.end_callbacks:
+        callback_handler.register_end_callback(_tell_of_skipped)
+
+
+_watchers: dict[str, Callable[[Any, str, str], None]] = {}
+_SKIPS = ("Unsupported", "SkipFrame", "UserError", "RecompileLimitExceeded")
+"""What TorchDynamo ends with where it goes on without a graph."""
+
+
+def _tell_of_skipped(_what: object) -> None:
+    error = sys.exc_info()[1]
+    frame: Any = currentframe()
+    while frame is not None and not (frame.f_code.co_name == "_compile" and "compiler_fn" in frame.f_locals):
+        frame = frame.f_back
+    if frame is None or type(error).__name__ not in _SKIPS:
+        return
+    compiler, code = frame.f_locals["compiler_fn"], frame.f_locals["code"]
+    tell = _watchers.get(getattr(compiler, "compiler_name", ""))
+    if tell is not None:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        given = getattr(compiler, "kwargs", {}).get("options")
+        tell(given, f"{code.co_name} ({Path(code.co_filename).name}:{code.co_firstlineno})", reason)

@@ -60,8 +60,16 @@ class _Compiler:
             if best.compiled is not None:
                 return best.compiled
             if self._allowed + best.excess_bytes < self._own.peak:
-                return self._compile(self._module, best.goal, FusedPeaks(self._allowed))
+                return self._closest(best.goal)
         return self._alone()
+
+    def _closest(self, goal: int) -> _Run:
+        """Compile the plan for a goal whose kernels need more than the budget, and warn of that."""
+        peaks = FusedPeaks(self._allowed, silent=True)
+        run = self._compile(self._module, goal, peaks)
+        planned = peaks.planned[0]
+        warn_of_excess(planned.name, peaks.excess_bytes, planned.result.shortfall, self._own.peak)
+        return run
 
     def _attempt(self, goal: int) -> Attempt[_Run | None]:
         """Plan for so many bytes, and compile as long as the kernels fit."""

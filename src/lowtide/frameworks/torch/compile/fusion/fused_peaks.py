@@ -32,12 +32,13 @@ class FusedPeaks:
     """What the kernels of every planned graph may need, until they are compiled.
 
     `allowed` is the budget where programs are planned for less than that; left out, it is the one they are planned for.
-    With `stops`, kernels that need more end the compilation.
+    With `stops`, kernels that need more end the compilation; with `silent`, whoever asked says so.
     """
 
-    def __init__(self, allowed: int | None = None, *, stops: bool = False) -> None:
+    def __init__(self, allowed: int | None = None, *, stops: bool = False, silent: bool = False) -> None:
         self._allowed = allowed
         self._stops = stops
+        self._silent = silent
         self._passes: dict[tuple[str, ...], _Pass] = {}
         self.excess_bytes = 0
         """What kernels needed at most beyond the budget."""
@@ -87,7 +88,7 @@ class FusedPeaks:
         self.excess_bytes = max(excess, self.excess_bytes)
         if excess and self._stops:
             raise KernelsKnownError
-        if more:
+        if more and not self._silent:
             warn_of_excess(planned.name, excess, planned.result.shortfall, planned.own_peak_bytes)
 
 
