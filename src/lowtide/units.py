@@ -1,6 +1,7 @@
 """Bytes as people write them: "8 GiB" to an int and back."""
 
 import re
+from collections.abc import Mapping
 
 from lowtide.errors import UsageError
 
@@ -54,3 +55,10 @@ def format_bytes(count: int) -> str:
         if abs(scaled) < 1023.95:
             return f"{scaled:,.1f} {unit}"
     return f"{scaled / 1024:,.1f} TiB"
+
+
+def format_by_space(figures: Mapping[str, int]) -> str:
+    """Write {space: bytes} for people: one figure alone, or each with its space's name."""
+    if len(figures) == 1:
+        return format_bytes(next(iter(figures.values())))
+    return ", ".join(f"{space} {format_bytes(count)}" for space, count in figures.items())

@@ -174,6 +174,8 @@ def test_inspect_says_what_holds_memory_and_what_is_not_modeled(lowtide: Command
         "first_use": "grow1",
         "last_use": "shrink1",
         "kept_alive_by": ["shrink1"],
+        "kind": "grow",
+        "made_at": None,
     }
 
 

@@ -10,7 +10,7 @@ import click
 from lowtide.cli.interrupts import interrupted_code
 from lowtide.errors import LowtideError, UsageError
 
-_VERBS = ("inspect", "compare", "plan", "optimize", "apply", "verify", "costs", "pack")
+_VERBS = ("inspect", "compare", "plan", "optimize", "apply", "verify", "report", "costs", "pack")
 
 
 class _Verbs(click.Group):

@@ -10,7 +10,7 @@ from lowtide.cli.outputs import save
 from lowtide.cli.progress import Progress
 from lowtide.errors import UsageError
 from lowtide.frameworks.model import HasLevels, Rewritten
-from lowtide.opening import check_output, open_model
+from lowtide.opening import open_model
 from lowtide.units import format_bytes
 
 _NAMES_SHOWN = 5
@@ -34,10 +34,9 @@ def at_level(
     capacities = dict(_capacity(each) for each in devices)
     with Progress() as progress:
         progress(f"reading {model}")
-        opened = open_model(model, dims, trust=trust)
+        opened = open_model(model, dims, trust=trust, output=output)
         if not isinstance(opened, HasLevels):
             raise UsageError(f"{model} has no levels, which are TensorFlow's; leave out --level")
-        check_output(output, opened)
         progress(f"rewriting at level {level}")
         rewritten = opened.rewritten(level, capacities)
         save(output, rewritten.write)

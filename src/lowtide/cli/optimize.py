@@ -12,7 +12,7 @@ from lowtide.cli.plan import exit_code
 from lowtide.cli.progress import Progress
 from lowtide.cli.so_far import kept_beside
 from lowtide.errors import UsageError
-from lowtide.opening import check_output, open_model, save_applied
+from lowtide.opening import open_model, save_applied
 from lowtide.plan import write_plan_file
 from lowtide.planning.chunked import plan_model
 from lowtide.planning.next_technique import next_technique
@@ -53,9 +53,7 @@ def command(
         raise UsageError("optimize has nothing to do with its plan; give -o OUTPUT, --measure, or both")
     with Progress() as progress:
         progress(f"reading {model}")
-        opened = open_model(model, dims, settings.host, trust=trust)
-        if output is not None:
-            check_output(output, opened)
+        opened = open_model(model, dims, settings.host, trust=trust, output=output)
         with kept_beside(output) as keep:
             graph, result = plan_model(opened, settings, progress, keep)
             if output is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from lowtide.costs import Prices
 from lowtide.graph import Graph
@@ -91,6 +91,11 @@ class Model(Protocol):
     def measure_costs(self) -> Prices:
         """Run every op alone and return the seconds it takes here; raises UnsupportedError where that is impossible."""
         ...
+
+
+def is_model(source: object) -> TypeGuard[Model]:
+    """Tell whether an object is a model, by its class alone: nothing is read for that."""
+    return all(hasattr(type(source), name) for name in ("graph", "in_chunks", "apply", "save", "measure"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

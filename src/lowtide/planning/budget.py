@@ -31,7 +31,7 @@ def parse_budget(
         for space in graph.spaces
     }
     limited_by = dict.fromkeys(allowed, "its capacity")
-    given = None if budget is None else _read(budget)
+    given = None if budget is None else read_budget(budget)
     if transient and not isinstance(given, int):
         raise UsageError("transient says that a budget in bytes leaves persistent buffers out; give one, or leave it")
     if given is not None:
@@ -45,20 +45,20 @@ def parse_budget(
 
 def budget_bytes(budget: str | int | float, baseline_peak: int, persistent: int) -> int:
     """Return what a budget leaves to all but persistent buffers; raises UsageError for one that cannot be read."""
-    return _asked(_read(budget), baseline_peak, persistent)
+    return _asked(read_budget(budget), baseline_peak, persistent)
 
 
 def is_part(budget: GivenBudget) -> bool:
     """Tell whether a budget is a part of the baseline's peak, rather than bytes or none."""
-    return budget is not None and not isinstance(_read(budget), int)
+    return budget is not None and not isinstance(read_budget(budget), int)
 
 
 def _asked(given: int | Fraction, baseline_peak: int, persistent: int) -> int:
     return given - persistent if isinstance(given, int) else int(baseline_peak * given)
 
 
-def _read(budget: str | int | float) -> int | Fraction:
-    """Return the bytes that a budget gives, or the part of the baseline's peak."""
+def read_budget(budget: str | int | float) -> int | Fraction:
+    """Return the bytes that a budget gives, or the part of the baseline's peak; raises UsageError for neither."""
     percent = _PERCENT.fullmatch(budget) if isinstance(budget, str) else None
     if percent:
         return Fraction(percent[1]) / 100

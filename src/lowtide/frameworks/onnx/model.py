@@ -2,18 +2,32 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from onnx import ModelProto
 
 from lowtide.costs import Prices
-from lowtide.errors import UnsupportedError
-from lowtide.files import write_bytes
+from lowtide.errors import InputError, UnsupportedError
+from lowtide.files import write_bytes, write_pieces
 from lowtide.frameworks.model import Measurement
-from lowtide.frameworks.onnx.apply import reorder_model
+from lowtide.frameworks.onnx.apply import planned_order
+from lowtide.frameworks.onnx.loading.content import drained
 from lowtide.frameworks.onnx.loading.external_data import check_weights_reachable
-from lowtide.frameworks.onnx.loading.load import ModelSource, describe_source, load_model, serialize, source_folder
+from lowtide.frameworks.onnx.loading.light import light_model
+from lowtide.frameworks.onnx.loading.load import (
+    ModelSource,
+    describe_source,
+    load_model,
+    load_whole_model,
+    serialize,
+    source_folder,
+    whole_content,
+)
+from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, PLANNED
+from lowtide.frameworks.onnx.loading.reordered import reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.read import read_model
+from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.graph import Graph
 from lowtide.plan import Plan
@@ -29,10 +43,13 @@ class OnnxModel:
         Raises MalformedInputError for a broken model, UnsupportedError for dynamic dimensions without a size (it lists
         all of them), UsageError for sizes that do not fit the model, GraphError for sizes no machine can hold.
         """
+        self._source = source
         self._model = load_model(source)
         self._name = describe_source(source)
         self._folder = source_folder(source)
         self._dims = dict(dims or {})
+        self._level: str | None = None
+        self._temporary: TemporaryDirectory[str] | None = None
         self._translation = read_model(self._model, self._dims, self._name)
 
     @property
@@ -56,21 +73,65 @@ class OnnxModel:
         Raises FingerprintError for a plan of another graph, UnsupportedError for one that is more than an order,
         VerificationError for one that breaks the program.
         """
-        return reorder_model(self._model, self._translation, plan)
+        return ModelProto.FromString(b"".join(self._reordered(plan, {})))
 
     def save(self, plan: Plan, path: Path) -> None:
         """Write the reordered model, whole or not at all; weights in other files stay where they are.
 
-        Raises UnsupportedError when the new place cannot reach those files, UsageError when it cannot be written.
+        Its metadata says that its order is planned; nothing else changes. Raises UnsupportedError when the new place
+        cannot reach those files, UsageError when it cannot be written.
         """
-        model = self.apply(plan)
-        check_weights_reachable(model, self._folder, path.parent)
-        write_bytes(path, serialize(model, self._name))
+        check_weights_reachable(self._model, self._folder, path.parent)
+        metadata = {PLANNED: self._level or "file"}
+        if self._level is not None:
+            metadata |= self._addresses(plan, metadata)
+        write_pieces(path, drained(self._reordered(plan, metadata)))
+
+    def optimized(self, level: str | None) -> "OnnxModel":
+        """Return the model as ONNX Runtime would run it at a level, by default the highest that keeps all bits.
+
+        The runtime writes it in a process of its own: casts and copies that it inserts, fused operators and folded
+        constants are then nodes like all others. Raises UsageError for an unknown level, UnsupportedError for a model
+        that the runtime does not load.
+        """
+        folder = TemporaryDirectory(prefix="lowtide.")
+        path, output = Path(folder.name, "given.onnx"), Path(folder.name, "optimized.onnx")
+        if isinstance(self._source, ModelProto):
+            write_bytes(path, serialize(self._source, self._name))
+        else:
+            path = Path(self._source)
+        found = optimize_offline(path, level, output, self._dims)
+        model = OnnxModel(output, self._dims)
+        model._level, model._temporary = found, folder
+        return model
+
+    @property
+    def level(self) -> str | None:
+        """The level at which ONNX Runtime optimized the model, None for one as it was given."""
+        return self._level
+
+    def _addresses(self, plan: Plan, metadata: Mapping[str, str]) -> Mapping[str, str]:
+        """Run the planned model in a process of its own and return the addresses it learned, if it runs at all."""
+        with TemporaryDirectory(prefix="lowtide.") as folder:
+            planned = Path(folder, "planned.onnx")
+            write_pieces(planned, drained(self._reordered(plan, metadata)))
+            try:
+                learned = measure_in_child(planned, self._dims, planned=True, runs=3).addresses
+            except UnsupportedError:
+                return {}
+        return {} if learned is None else {ADDRESSES: learned}
+
+    def _reordered(self, plan: Plan, metadata: Mapping[str, str]) -> list[bytes | memoryview]:
+        order = planned_order(self._model, self._translation, plan)
+        content = whole_content(self._source)
+        if not isinstance(self._source, ModelProto) and _differ(self._model, light_model(content)):
+            raise InputError(f"{self._name} has changed since it was read; plan it again")
+        return reordered_model(content, order, metadata)
 
     def measure(self, plan: Plan) -> Measurement:
         """Run the model as it stands and under the plan in ONNX Runtime, on random inputs; see `measure_peak`."""
         inputs = random_inputs(self._model, self._dims)
-        before = measure_peak(self._model, inputs, dims=self._dims, folder=self._folder)
+        before = measure_peak(load_whole_model(self._source), inputs, dims=self._dims, folder=self._folder)
         after = measure_peak(self.apply(plan), inputs, dims=self._dims, folder=self._folder)
         return Measurement(
             before_bytes=before.peak_bytes,
@@ -81,3 +142,9 @@ class OnnxModel:
     def measure_costs(self) -> Prices:
         """Raise UnsupportedError: ONNX Runtime runs models, not single ops."""
         raise UnsupportedError("ops of ONNX models cannot be timed one by one; price them by --costs eager or fused")
+
+
+def _differ(model: ModelProto, light: bytes) -> bool:
+    return ModelProto.FromString(light).SerializeToString(deterministic=True) != model.SerializeToString(
+        deterministic=True
+    )

@@ -12,8 +12,9 @@ from lowtide.frameworks.jax.fitting.compiled import CompiledCandidate, CompiledF
 from lowtide.frameworks.jax.fitting.variants import Variant, variants
 from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.index_spaces import OpId
-from lowtide.planning.minimize import minimize
+from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
+from lowtide.planning.settings import PlanSettings
 
 MOST_ROUNDS = 4
 """How often a plan is made anew for less, where XLA needed more than the plan said."""
@@ -110,7 +111,8 @@ class FitSearch:
         graph = variant.translation.graph
         limit = max(target, target * variant.peak_bytes // max(1, self._tried[-1].temp_bytes))
         for _ in range(MOST_ROUNDS):
-            planned = minimize(graph, budget=limit, transient=True, allow=self._techniques, effort=self._effort)
+            settings = PlanSettings(budget=limit, transient=True, techniques=self._techniques, effort=self._effort)
+            planned = find_plan(graph, settings)
             if planned.shortfall is not None and not is_last:
                 return
             yield _Way("planned", tuple(planned.plan.order().tolist()), _only(planned.peak_bytes), planned)

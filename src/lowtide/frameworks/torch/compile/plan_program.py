@@ -4,14 +4,18 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lowtide.analysis.footprint import simulate
+from lowtide.errors import FingerprintError
+from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.torch.compile.distributed.agreement import partners, require_agreement
-from lowtide.frameworks.torch.compile.distributed.plan_folder import digest_of, load_plan, result_with
+from lowtide.frameworks.torch.compile.distributed.plan_folder import digest_of, load_plan
 from lowtide.frameworks.torch.compile.identity import identity
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.read_program import ReadProgram
-from lowtide.plan import Plan
+from lowtide.plan import Plan, verify
 from lowtide.planning.budget import parse_budget
 from lowtide.planning.minimize import find_plan
+from lowtide.planning.plan_file import result_with
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
 
@@ -48,6 +52,8 @@ def plan_program(written: ReadProgram, own: ReadProgram | None, options: Options
         settings = options.settings if share is None else replace(options.settings, budget=share.allowed)
         settings = settings if share is None else replace(settings, transient=True)
         return Found(written, _plan(written, options, settings, 0 if share is None else share.others))
+    if options.plans is not None:
+        return _from_folder(written, own, options)
     baseline = Plan.baseline(own.graph)
     peak, between = own.peak_of(baseline), own.held_between(baseline)
     settings = _within(options.settings, own, peak, share)
@@ -94,6 +100,14 @@ class _Limits:
         return max(more, between)
 
 
+def _from_folder(written: ReadProgram, own: ReadProgram, options: Options) -> Found:
+    """Return the plan that was saved, for the program as it is written or as PyTorch makes it."""
+    try:
+        return Found(written, _plan(written, options, options.settings, 0))
+    except FingerprintError:
+        return Found(own, _plan(own, options, options.settings, 0))
+
+
 def _first_peak(result: Result) -> int:
     return next(iter(result.peak_bytes.values()))
 
@@ -114,7 +128,7 @@ def _plan(program: ReadProgram, options: Options, settings: PlanSettings, others
     graph = program.graph
     together = partners(program.module, options.same_on_all_ranks)
     if options.plans is not None:
-        loaded = load_plan(graph, Path(options.plans), settings)
+        loaded = load_plan(GraphModel(graph), Path(options.plans), settings)
         if together is not None:
             require_agreement(graph, digest_of(loaded.plan), *together)
         return loaded
@@ -125,4 +139,7 @@ def _plan(program: ReadProgram, options: Options, settings: PlanSettings, others
     started = time.perf_counter()
     tight = find_plan(program.leaving_between(others), settings)
     plan = replace(tight.plan, graph_fingerprint=graph.fingerprint, claims=(), lower_bound_bytes={}, status="feasible")
-    return result_with(graph, plan, settings, tight.scheduler, tight.shortfall, time.perf_counter() - started)
+    plan = replace(plan, peak_bytes=simulate(graph, plan).peak_bytes)
+    verify(graph, plan, check_capacity=False)
+    seconds = time.perf_counter() - started
+    return result_with(graph, plan, settings, tight.scheduler, tight.shortfall, seconds=seconds)
