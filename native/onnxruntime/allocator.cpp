@@ -6,6 +6,7 @@
 #include "onnxruntime/arena.hpp"
 #include "onnxruntime/pages.hpp"
 #include "onnxruntime/run.hpp"
+#include "onnxruntime/spare.hpp"
 
 namespace lowtide::onnxruntime {
 
@@ -13,11 +14,12 @@ namespace {
 
 constexpr std::size_t kLine = 64;
 // Larger blocks take pages of their own, which leave resident memory when freed; the C library keeps them. A run that is
-// recorded does so for almost all, since the next one needs none of them; others where it hardly takes time.
+// recorded does so for almost all, since the next one needs none of them; others where it hardly takes time. Results that
+// are planned to outlive their run come again with the next, which finds their pages when they were let go before.
 constexpr std::size_t kOwnPages = std::size_t{1} << 18;
 constexpr std::size_t kOwnPagesRecording = std::size_t{1} << 12;
 
-enum class Home : std::uint8_t { heap, pages, arena };
+enum class Home : std::uint8_t { heap, pages, spare, arena };
 
 // Before every block, one cache line, so that the data stays aligned.
 struct Header {
@@ -41,11 +43,13 @@ void count(std::int64_t size) {
 
 Home home_of(const Run* run, std::size_t bytes) {
   if (run == nullptr) return Home::heap;
-  return bytes >= (run->recording() ? kOwnPagesRecording : kOwnPages) ? Home::pages : Home::heap;
+  if (bytes < (run->recording() ? kOwnPagesRecording : kOwnPages)) return Home::heap;
+  return run->as_planned() ? Home::spare : Home::pages;
 }
 
 void* take(std::size_t bytes, Home home) {
   if (home == Home::pages) return map_pages(bytes);
+  if (home == Home::spare) return take_spare(bytes);
   return ::operator new(bytes, std::align_val_t{kLine}, std::nothrow);
 }
 
@@ -93,6 +97,9 @@ void release(void* data) {
       break;
     case Home::pages:
       unmap_pages(block, block_bytes(static_cast<std::size_t>(header.size)));
+      break;
+    case Home::spare:
+      give_spare(block, block_bytes(static_cast<std::size_t>(header.size)));
       break;
     case Home::heap:
       ::operator delete(block, std::align_val_t{kLine});

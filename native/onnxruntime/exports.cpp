@@ -53,6 +53,9 @@ EXPORTED void* lowtide_addresses_create(std::int64_t count, const std::int64_t* 
   addresses->sizes.assign(sizes, sizes + count);
   addresses->offsets.assign(offsets, offsets + count);
   addresses->arena_bytes = arena_bytes;
+  for (std::int64_t index = 0; index < count; ++index) {
+    if (offsets[index] < 0) addresses->outliving_bytes += lowtide_block_bytes(sizes[index]);
+  }
   return new SharedAddresses(std::move(addresses));
 }
 EXPORTED void lowtide_addresses_destroy(void* addresses) { delete static_cast<SharedAddresses*>(addresses); }

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <utility>
 
+#include "onnxruntime/spare.hpp"
+
 namespace lowtide::onnxruntime {
 
 namespace {
@@ -27,6 +29,7 @@ void Run::begin() {
   if (!recording()) {
     entered_ = arena_->enter(static_cast<std::size_t>(addresses_->arena_bytes));
     if (!entered_) deviation_ = Deviation::arena_in_use;
+    limit_spare(static_cast<std::size_t>(addresses_->outliving_bytes));
   }
   before_ = current_run;
   current_run = this;

@@ -16,6 +16,7 @@ struct Addresses {
   std::vector<std::int64_t> sizes;
   std::vector<std::int64_t> offsets;
   std::int64_t arena_bytes = 0;
+  std::int64_t outliving_bytes = 0;  // of what lies elsewhere, as blocks
 };
 
 enum class Deviation : std::int64_t {
@@ -57,6 +58,7 @@ class Run {
   void note_freed(std::int64_t number);
 
   bool recording() const { return addresses_ == nullptr; }
+  bool as_planned() const { return !recording() && deviation_ == Deviation::none; }
   std::uint64_t id() const { return id_; }
   const std::vector<Recorded>& recorded() const { return recorded_; }
   const std::shared_ptr<Arena>& arena() const { return arena_; }

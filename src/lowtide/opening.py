@@ -10,6 +10,7 @@ from lowtide.errors import FingerprintError, LowtideError, UsageError, one_line
 from lowtide.files import check_writable
 from lowtide.frameworks.content import kind_of_file
 from lowtide.frameworks.graph_file import GraphModel, open_graph_file
+from lowtide.frameworks.memory_snapshot import open_snapshot
 from lowtide.frameworks.model import CopiesToHost, Measurement, Model, is_model
 from lowtide.frameworks.plan_files_only import PlanFilesOnly
 from lowtide.frameworks.table import FRAMEWORKS, Framework, framework_of, framework_of_file, way_to_read
@@ -19,7 +20,11 @@ from lowtide.plan import Plan, write_plan_file
 
 ModelKind = TypeVar("ModelKind", bound=Model)
 _PLAN_FILES = (".plan.json", ".plan.json.gz")
-_FILES = (".graph.json[.gz]", *dict.fromkeys(ending for framework in FRAMEWORKS for ending in framework.file_endings))
+_FILES = (
+    ".graph.json[.gz]",
+    *dict.fromkeys(ending for framework in FRAMEWORKS for ending in framework.file_endings),
+    ".pickle",
+)
 _WRITTEN = tuple(
     dict.fromkeys((".graph.json", ".graph.json.gz", *(ending for each in FRAMEWORKS for ending in each.writes)))
 )
@@ -36,15 +41,15 @@ def open_model(
 ) -> Model:
     """Read a program once, to plan it, apply the plan and measure.
 
-    `source` is a path (.graph.json[.gz], .onnx, .pt2, .pb, .pbtxt, .hlo, an export of Inductor, a folder with a
-    SavedModel; where the content tells what it is, that counts and not the name), the name of a callable
-    ("package.module:callable") that returns one of the following, or an object: a Graph, an onnx ModelProto, a Caffe2
-    NetDef, a GraphDef, MetaGraphDef, tf.Graph or ConcreteFunction of TensorFlow, a GraphInterface of Mesh-TensorFlow,
-    an HLO module of XLA, a ClosedJaxpr of JAX, a torch ExportedProgram, FX GraphModule, captured program, a tuple
-    (function or module, example inputs), or a model that is open already. `dims` gives sizes to dynamic dimensions by
-    name. With `host`, plans may copy buffers there and back. A file runs code only with `trust`, and a .pt2 that would
-    is refused without; naming a callable runs its module (docs/trust.md). `output` is where the program shall go that
-    follows a plan, or the plan.
+    `source` is a path (.graph.json[.gz], .onnx, .pt2, .pb, .pbtxt, .hlo, an export of Inductor, a memory snapshot of
+    PyTorch, a folder with a SavedModel; where the content tells what it is, that counts and not the name), the name of
+    a callable ("package.module:callable") that returns one of the following, or an object: a Graph, an onnx ModelProto,
+    a Caffe2 NetDef, a GraphDef, MetaGraphDef, tf.Graph or ConcreteFunction of TensorFlow, a GraphInterface of
+    Mesh-TensorFlow, an HLO module of XLA, a ClosedJaxpr of JAX, a torch ExportedProgram, FX GraphModule, captured
+    program, a tuple (function or module, example inputs), or a model that is open already. `dims` gives sizes to
+    dynamic dimensions by name. With `host`, plans may copy buffers there and back. A file runs code only with `trust`,
+    and a .pt2 that would is refused without; naming a callable runs its module (docs/trust.md). `output` is where the
+    program shall go that follows a plan, or the plan.
     Raises UsageError for a source of no known kind, and for an output that cannot hold its program, both before
     anything is read; InputError and its kinds for a source that cannot be read.
     """
@@ -152,6 +157,8 @@ def _open_name(name: str, dims: Mapping[str, int], trust: bool, output: Path | N
     kind = kind_of_file(name)
     if kind == "json" or (kind is None and lower.endswith((".json", ".json.gz"))):
         return _without_dims(open_graph_file(name), dims)
+    if kind == "memory_snapshot" or (kind is None and lower.endswith(".pickle")):
+        return _without_dims(open_snapshot(name), dims)
     framework = framework_of_file(name, kind)
     if framework is not None:
         _check_ending(output, framework.endings_for(name))
@@ -194,5 +201,5 @@ def _run_foreign(what: str, code: Callable[[], Any]) -> Any:
 
 def _without_dims(model: ModelKind, dims: Mapping[str, int]) -> ModelKind:
     if dims:
-        raise UsageError("a graph has sizes already, there is no dimension to bind; leave out --dim (dims)")
+        raise UsageError("the program has sizes already, there is no dimension to bind; leave out --dim (dims)")
     return model

@@ -18,6 +18,7 @@ _FACTORS = {
     "tib": 2**40,
 }
 _QUANTITY = re.compile(r"\s*(\d{1,19}(?:\.\d{1,19})?)\s*([a-zA-Z]*)\s*", re.ASCII)
+_SHARE = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(%?)\s*", re.ASCII)
 
 
 def parse_bytes(text: str | int) -> int:
@@ -43,6 +44,14 @@ def parse_bandwidth(text: str) -> int:
     if not slash or second.strip().lower() != "s":
         raise UsageError(f"cannot read {text!r} as a bandwidth; write it like 12GB/s or 800MiB/s")
     return parse_bytes(amount)
+
+
+def parse_share(text: str | float) -> float:
+    """Turn "1%" or 0.01 into 0.01; raises UsageError for anything that is no share, 0 or more."""
+    match = _SHARE.fullmatch(str(text))
+    if match is None or isinstance(text, bool):
+        raise UsageError(f"cannot read {text!r} as a share; write it like 1% or 0.01")
+    return float(match[1]) / (100 if match[2] else 1)
 
 
 def format_bytes(count: int) -> str:

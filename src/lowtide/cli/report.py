@@ -6,15 +6,12 @@ import click
 
 from lowtide.cli import options
 from lowtide.cli.output import print_json
-from lowtide.cli.outputs import check_separate, save
+from lowtide.cli.outputs import save
+from lowtide.cli.planned import Planned, plan_or_read
 from lowtide.cli.progress import Progress
 from lowtide.errors import UsageError
 from lowtide.files import check_writable, write_bytes
-from lowtide.frameworks.model import Model
-from lowtide.opening import open_model
-from lowtide.planning.chunked import plan_model
 from lowtide.planning.frontier import frontier
-from lowtide.planning.plan_file import read_plan
 from lowtide.planning.settings import PlanSettings
 from lowtide.report.page.facts import Facts
 from lowtide.report.page.text import to_text
@@ -23,7 +20,7 @@ from lowtide.report.page.write import page
 
 @click.command("report")
 @options.model
-@click.option("--plan", "plan_path", type=click.Path(path_type=Path), help="Show this plan, instead of making one.")
+@options.plan
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the page here (.html).")
 @click.option("--text", "as_text", is_flag=True, help="Print the same facts as text.")
 @click.option("--measure", is_flag=True, help="Run the program before and after, and show its real peaks.")
@@ -50,12 +47,10 @@ def command(
     if output is not None:
         if output.suffix not in (".html", ".htm"):
             raise UsageError(f"cannot write a report to {output.name!r}; give a name that ends in .html")
-        check_separate({"--plan": plan_path}, {"-o": output}, force=False)
         check_writable(output)
     with Progress() as progress:
-        progress(f"reading {model}")
-        opened = open_model(model, dims, settings.host, trust=trust)
-        facts = _facts(opened, settings, plan_path, measure, curve, progress)
+        found = plan_or_read(model, plan_path, dims, settings, trust=trust, progress=progress)
+        facts = _facts(found, settings, measure, curve, progress)
         if output is not None:
             progress(f"writing {output}")
             content = page(facts)
@@ -70,39 +65,27 @@ def command(
         click.echo(f"{output}: {facts.graph.name}, {facts.graph.n_buffers} buffers; open it in a browser")
 
 
-def _facts(
-    opened: Model, settings: PlanSettings, plan_path: Path | None, measure: bool, curve: bool, progress: Progress
-) -> Facts:
-    """Make or read the plan, and gather what there is to say of it."""
-    shortfall = allowed = None
-    if plan_path is None:
-        graph, result = plan_model(opened, settings, progress)
-        plan, shortfall, allowed = result.plan, result.shortfall, result.budget.allowed
-    else:
-        if settings.budget is not None or settings.scheduler is not None:
-            raise UsageError("a plan that is there takes no --budget and no --scheduler; leave them or --plan out")
-        progress(f"verifying {plan_path}")
-        graph, plan = read_plan(plan_path, opened, over_budget=True)
-    measured = found = None
+def _facts(found: Planned, settings: PlanSettings, measure: bool, curve: bool, progress: Progress) -> Facts:
+    """Gather what there is to say of a plan."""
+    measured = points = None
     if measure:
         progress("measuring: running the program before and after")
-        measured = opened.measure(plan)
+        measured = found.model.measure(found.plan)
     if curve:
-        found = frontier(
-            graph,
+        points = frontier(
+            found.graph,
             reorder="reorder" in settings.techniques,
             in_place=settings.takes_pairs,
-            costs=settings.prices(graph),
+            costs=settings.prices(found.graph),
             effort=settings.effort,
             progress=progress,
         )
     return Facts.of(
-        graph,
-        plan,
-        prices=settings.prices(graph),
-        shortfall=shortfall,
+        found.graph,
+        found.plan,
+        prices=settings.prices(found.graph),
+        result=found.result,
         measured=measured,
-        frontier=found,
-        in_chunks=graph is not opened.graph,
-        **({} if allowed is None else {"allowed_bytes": allowed}),
+        frontier=points,
+        in_chunks=found.graph is not found.model.graph,
     )

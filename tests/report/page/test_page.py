@@ -109,7 +109,7 @@ def test_repeated_layers_fold_into_one_row_and_no_byte_is_lost() -> None:
 def test_the_text_fits_eighty_columns_and_says_whether_the_budget_is_met() -> None:
     graph = layers(12)
     result = minimize(graph, budget="7 MiB", allow={"reorder", "share", "recompute"})
-    facts = Facts.of(graph, result.plan, allowed_bytes=result.budget.allowed, shortfall=result.shortfall)
+    facts = Facts.of(graph, result.plan, result=result)
     text = to_text(facts)
     assert max(map(len, text.splitlines())) <= WIDTH
     assert "budget       7.0 MiB: NOT met" in text

@@ -1,18 +1,22 @@
 """An ONNX model as lowtide sees it: read once, planned, written back, measured."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import TemporaryDirectory, mkdtemp
+from weakref import finalize
 
-from onnx import ModelProto
+import numpy as np
+from onnx import GraphProto, ModelProto
 
+from lowtide.analysis import Problem
 from lowtide.costs import Prices
 from lowtide.errors import InputError, UnsupportedError
 from lowtide.files import write_bytes, write_pieces
-from lowtide.frameworks.model import Measurement
+from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
 from lowtide.frameworks.onnx.apply import planned_order
 from lowtide.frameworks.onnx.loading.content import drained
-from lowtide.frameworks.onnx.loading.external_data import check_weights_reachable
+from lowtide.frameworks.onnx.loading.external_data import check_weights_reachable, link_weights
 from lowtide.frameworks.onnx.loading.light import light_model
 from lowtide.frameworks.onnx.loading.load import (
     ModelSource,
@@ -27,6 +31,7 @@ from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, PLANNED
 from lowtide.frameworks.onnx.loading.reordered import reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.read import read_model
+from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.graph import Graph
@@ -43,13 +48,12 @@ class OnnxModel:
         Raises MalformedInputError for a broken model, UnsupportedError for dynamic dimensions without a size (it lists
         all of them), UsageError for sizes that do not fit the model, GraphError for sizes no machine can hold.
         """
-        self._source = source
+        self._source = self._given = source
         self._model = load_model(source)
         self._name = describe_source(source)
         self._folder = source_folder(source)
         self._dims = dict(dims or {})
         self._level: str | None = None
-        self._temporary: TemporaryDirectory[str] | None = None
         self._translation = read_model(self._model, self._dims, self._name)
 
     @property
@@ -94,15 +98,20 @@ class OnnxModel:
         constants are then nodes like all others. Raises UsageError for an unknown level, UnsupportedError for a model
         that the runtime does not load.
         """
-        folder = TemporaryDirectory(prefix="lowtide.")
-        path, output = Path(folder.name, "given.onnx"), Path(folder.name, "optimized.onnx")
-        if isinstance(self._source, ModelProto):
-            write_bytes(path, serialize(self._source, self._name))
-        else:
-            path = Path(self._source)
-        found = optimize_offline(path, level, output, self._dims)
-        model = OnnxModel(output, self._dims)
-        model._level, model._temporary = found, folder
+        folder = Path(mkdtemp(prefix="lowtide."))
+        try:
+            path, output = folder / "given.onnx", folder / "optimized.onnx"
+            if isinstance(self._source, ModelProto):
+                write_bytes(path, serialize(self._source, self._name))
+            else:
+                path = Path(self._source)
+            found = optimize_offline(path, level, output, self._dims)
+            model = OnnxModel(output, self._dims)
+        except BaseException:
+            rmtree(folder, ignore_errors=True)
+            raise
+        finalize(model, rmtree, folder, ignore_errors=True)
+        model._level, model._given = found, self._source
         return model
 
     @property
@@ -114,6 +123,8 @@ class OnnxModel:
         """Run the planned model in a process of its own and return the addresses it learned, if it runs at all."""
         with TemporaryDirectory(prefix="lowtide.") as folder:
             planned = Path(folder, "planned.onnx")
+            if self._folder is not None:
+                link_weights(self._model, self._folder, Path(folder))
             write_pieces(planned, drained(self._reordered(plan, metadata)))
             try:
                 learned = measure_in_child(planned, self._dims, planned=True, runs=3).addresses
@@ -127,6 +138,50 @@ class OnnxModel:
         if not isinstance(self._source, ModelProto) and _differ(self._model, light_model(content)):
             raise InputError(f"{self._name} has changed since it was read; plan it again")
         return reordered_model(content, order, metadata)
+
+    def runtime_peaks(self, plan: Plan) -> RuntimePeaks:
+        """Return the peaks of the file and of the planned one in the order that ONNX Runtime has by default."""
+        planned = planned_order(self._model, self._translation, plan)
+        nodes = [self._model.graph.node[position] for position in planned.nodes]
+        after = [planned.nodes[place] for place in default_order_of(GraphProto(node=nodes))]
+        return RuntimePeaks(
+            by="ONNX Runtime's default order",
+            before_bytes=self._peak_of(default_order_of(self._model.graph)),
+            after_bytes=self._peak_of(after),
+        )
+
+    def runtime_runs(self, plan: Plan) -> list[RuntimeRun]:
+        """Run the given file in the stock runtime, and the planned one in a session, each in a process of its own."""
+        with TemporaryDirectory(prefix="lowtide.") as folder:
+            given, planned = Path(folder, "given.onnx"), Path(folder, "planned.onnx")
+            if isinstance(self._given, ModelProto):
+                write_bytes(given, serialize(self._given, self._name))
+            else:
+                given = Path(self._given)
+            if self._folder is not None:
+                link_weights(self._model, self._folder, Path(folder))
+            self.save(plan, planned)
+            stock = measure_in_child(given, self._dims, planned=False)
+            session = measure_in_child(planned, self._dims, planned=True)
+        made = f"lowtide's session, level {self._level or 'file'}"
+        return [
+            RuntimeRun(by="stock runtime, all optimizations", growth_bytes=stock.growth_bytes, seconds=stock.seconds),
+            RuntimeRun(
+                by=made,
+                growth_bytes=session.growth_bytes,
+                seconds=session.seconds,
+                arena_bytes=session.arena_bytes,
+                fallbacks=session.fallbacks,
+            ),
+        ]
+
+    def _peak_of(self, nodes: Sequence[int]) -> int:
+        """Return the peak when the nodes run in an order, each op as soon as its first node does."""
+        place = {node: number for number, node in enumerate(nodes)}
+        ops = self._translation.nodes_of_ops
+        first = [min((place[node] for node in members if node in place), default=-1) for members in ops]
+        order = np.argsort(np.array(first), kind="stable").astype(np.int32)
+        return int(Problem(self.graph).evaluate(order).peaks.sum())
 
     def measure(self, plan: Plan) -> Measurement:
         """Run the model as it stands and under the plan in ONNX Runtime, on random inputs; see `measure_peak`."""

@@ -14,6 +14,7 @@ from lowtide.graph import Graph
 from lowtide.graph.reruns import may_run_twice, why_not_twice
 from lowtide.plan import Plan, StepKind
 from lowtide.planning.frontier import Frontier
+from lowtide.planning.result import Result
 from lowtide.report.claims import caption, claims_to_json
 from lowtide.report.folding import Fold, fold
 from lowtide.report.frontier import frontier_to_json
@@ -44,11 +45,29 @@ class Facts:
     """Whether the graph is the program in chunks."""
 
     @classmethod
-    def of(cls, graph: Graph, plan: Plan, *, prices: Prices | None = None, **more: Any) -> "Facts":
-        """Gather facts; without prices, the graph's own costs are taken, without limits, the spaces' capacities."""
+    def of(
+        cls,
+        graph: Graph,
+        plan: Plan,
+        *,
+        prices: Prices | None = None,
+        result: Result | None = None,
+        measured: Measurement | None = None,
+        frontier: Frontier | None = None,
+        in_chunks: bool = False,
+    ) -> "Facts":
+        """Gather facts; without prices the graph's own costs are taken, without a result the spaces' capacities."""
         limits = {space.name: space.capacity_bytes for space in graph.spaces}
-        more.setdefault("allowed_bytes", limits)
-        return cls(graph=graph, plan=plan, prices=prices or price_graph(graph, "given"), **more)
+        return cls(
+            graph=graph,
+            plan=plan,
+            allowed_bytes=limits if result is None else result.budget.allowed,
+            prices=prices or price_graph(graph, "given"),
+            shortfall=None if result is None else result.shortfall,
+            measured=measured,
+            frontier=frontier,
+            in_chunks=in_chunks,
+        )
 
     @cached_property
     def baseline(self) -> Plan:

@@ -23,7 +23,9 @@ def _stock(model: onnx.ModelProto) -> Any:
 
 
 def _same(some: Any, others: Any) -> bool:
-    return all(np.asarray(one).tobytes() == np.asarray(other).tobytes() for one, other in zip(some, others, strict=True))
+    return all(
+        np.asarray(one).tobytes() == np.asarray(other).tobytes() for one, other in zip(some, others, strict=True)
+    )
 
 
 def _chain(n: int = 12) -> onnx.ModelProto:
@@ -41,7 +43,7 @@ def _inputs(size: int, seed: int = 0) -> dict[str, Any]:
 
 
 def test_every_run_after_the_first_is_served(case: Any) -> None:
-    """The outputs are those of the stock runtime bit for bit, the first run teaches, and static models never fall back."""
+    """The outputs are the stock runtime's bit for bit, the first run teaches, and static models never fall back."""
     model = case.make()
     inputs = random_inputs(model, case.dims)
     expected = _stock(model).run(None, inputs)
@@ -161,7 +163,8 @@ def test_a_pool_has_the_arena_of_its_largest_session() -> None:
         alone.append(session.arena.size_bytes)
     for _ in range(3):
         assert all(
-            _same(session.run(None, _inputs(4000)), results) for session, results in zip(sessions, expected, strict=True)
+            _same(session.run(None, _inputs(4000)), results)
+            for session, results in zip(sessions, expected, strict=True)
         )
         assert pool.trim()
     assert pool.sessions == tuple(sessions)

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import cast
 
 from google.protobuf.message import DecodeError, EncodeError
 from onnx import ModelProto
@@ -45,14 +46,14 @@ def whole_content(source: ModelSource) -> Content:
         return serialize(source, describe_source(source))
     path = _path_of(source)
     content = mapped(path)
-    return read_bytes(path) if content[:2] == _GZIP else content
+    return read_bytes(path) if bytes(content[:2]) == _GZIP else content
 
 
 def load_whole_model(source: ModelSource) -> ModelProto:
     """Return the model behind a path with all the file holds, or the object itself; raises what `load_model` raises."""
     if isinstance(source, ModelProto):
         return source
-    return ModelProto.FromString(whole_content(source))
+    return ModelProto.FromString(cast("bytes", whole_content(source)))
 
 
 def source_folder(source: ModelSource) -> Path | None:

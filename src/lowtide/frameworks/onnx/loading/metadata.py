@@ -9,7 +9,7 @@ from lowtide.frameworks.onnx.loading.content import mapped
 from lowtide.frameworks.wire import BYTES, Content, fields
 
 PLANNED = "lowtide.planned"
-"""The nodes stand in a planned order, and what the runtime would optimize is optimized; the value says at which level."""
+"""The nodes stand in a planned order; the value says at which level the runtime has optimized them, or "file"."""
 
 ADDRESSES = "lowtide.addresses"
 """Where every allocation of a run lies, for inputs of the shapes that were planned for."""

@@ -1,7 +1,7 @@
 """From one recorded run to addresses: the live ranges of its blocks, packed, and noted in a file's metadata."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,17 +42,17 @@ def addresses_from_text(allocator: NativeAllocator, text: str) -> dict[Key, Addr
     """
     try:
         key, sizes, offsets = json.loads(text)
-        columns = [np.array(column, np.int64) for column in (sizes, offsets)]
+        asked, places = np.array(sizes, np.int64), np.array(offsets, np.int64)
         ends = [at + allocator.block_bytes(size) for size, at in zip(sizes, offsets, strict=True) if at >= 0]
         found = _as_tuple(key)
         hash(found)
     except (ValueError, TypeError, OverflowError, RecursionError):
         return {}
     arena_bytes = max(ends, default=0)
-    if columns[0].ndim != 1 or not 0 <= arena_bytes <= _MOST_ARENA_BYTES or (columns[0] < 0).any():
+    if asked.ndim != 1 or not 0 <= arena_bytes <= _MOST_ARENA_BYTES or (asked < 0).any():
         return {}
-    return {found: Addresses(allocator, *columns, arena_bytes)}
+    return {found: Addresses(allocator, asked, places, arena_bytes)}
 
 
 def _as_tuple(value: Any) -> Any:
-    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
+    return tuple(map(_as_tuple, cast("list[Any]", value))) if isinstance(value, list) else value

@@ -135,7 +135,8 @@ class ArenaRun(_Owned):
         self._library.lowtide_run_end(self.handle)
         report = (ctypes.c_int64 * 3)()
         self._library.lowtide_run_report(self.handle, report)
-        return RunReport(report[0], report[1], DEVIATIONS[report[2]])
+        allocations, served, deviation = (int(figure) for figure in report)
+        return RunReport(allocations, served, DEVIATIONS[deviation])
 
     def recorded(self, n_allocations: int) -> NDArray[np.int64]:
         """Return rows of bytes, and when they were made and freed, counted in events; -1 where they outlive the run."""

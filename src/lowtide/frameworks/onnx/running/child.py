@@ -51,9 +51,13 @@ def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[request["level"]])
     for name, value in request["options"].items():
         setattr(options, name, value)
-    for name, value in request["entries"].items():
-        options.add_session_config_entry(name, value)
     onnxruntime.set_seed(0)
+    if request["arena_grows_as_asked"]:
+        memory = onnxruntime.OrtMemoryInfo(
+            "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
+        )
+        onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(0, 1, -1, -1))
+        options.add_session_config_entry("session.use_env_allocators", "1")
     if request["session"] == "stock":
         session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
         return measure_runs(session, inputs, request["runs"])

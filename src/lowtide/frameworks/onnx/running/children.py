@@ -39,7 +39,7 @@ def optimize_offline(model: Path, level: str | None, output: Path, dims: Mapping
     Raises UsageError for an unknown level, UnsupportedError for a model that ONNX Runtime does not load.
     """
     if level is not None and level not in LEVELS:
-        raise UsageError(f"ONNX Runtime has no level {level!r}; choose one of {', '.join(reversed(LEVELS))}")
+        raise UsageError(f"ONNX Runtime has no level {level!r}; choose one of {', '.join(LEVELS)}")
     answer = _ask({"do": "optimize", "model": str(model), "level": level, "output": str(output), "dims": dict(dims)})
     return answer["level"]
 
@@ -53,11 +53,12 @@ def measure_in_child(
     runs: int = 10,
     threads: int = 0,
     options: Mapping[str, Any] | None = None,
-    entries: Mapping[str, str] | None = None,
+    arena_grows_as_asked: bool = False,
 ) -> RuntimeFigures:
     """Run a model in a process of its own: in a planned session, or in the stock runtime at a level.
 
-    `threads` of 0 are as many as the machine has. `options` are attributes of the runtime's SessionOptions, `entries` those of its configuration. Raises
+    `threads` of 0 are as many as the machine has, `options` are attributes of the runtime's SessionOptions. With
+    `arena_grows_as_asked` the stock arena is extended by what is asked for and not to the next power of two. Raises
     UnsupportedError for a model that ONNX Runtime does not load or run.
     """
     request = {
@@ -69,7 +70,7 @@ def measure_in_child(
         "runs": runs,
         "threads": threads,
         "options": options or {},
-        "entries": entries or {},
+        "arena_grows_as_asked": arena_grows_as_asked,
     }
     return RuntimeFigures(**_ask(request))
 

@@ -4,9 +4,8 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
-
-import onnxruntime
+from importlib import import_module
+from typing import Any, TypeVar, cast
 
 from lowtide.errors import UsageError
 from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, PLANNED, read_metadata
@@ -15,8 +14,10 @@ from lowtide.frameworks.onnx.running.allocator import Addresses, Arena, ArenaRun
 from lowtide.frameworks.onnx.running.session import follow_file
 
 Value = TypeVar("Value")
+onnxruntime: Any = import_module("onnxruntime")  # it has no types
+
 _MOST_RECORDINGS = 4
-"""How often the runs of one kind are recorded: the first may allocate what later ones keep, others depend on the data."""
+"""How often runs of one kind are recorded: the first may allocate what later ones keep, and data may decide sizes."""
 _MOST_KINDS = 64
 """Of so many kinds of runs (shapes of the inputs) the addresses are kept; beyond, the first one is forgotten."""
 
@@ -46,9 +47,10 @@ class Session(onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBas
     """An `onnxruntime.InferenceSession` on the CPU that keeps all values of a run in one arena at planned addresses.
 
     The first run with inputs of given shapes is recorded and its blocks are packed, unless the file notes addresses for
-    them; later ones find every block at its place. A run that allocates otherwise (sizes that depend on data, another thread in the arena) goes on by ordinary
-    allocation: `use` counts that, and nothing else changes. Results that the caller keeps never lie in the arena.
-    A file that lowtide wrote is run as it stands, node after node; any other as ONNX Runtime orders and optimizes it.
+    them; later ones find every block at its place. A run that allocates otherwise (sizes that depend on data, another
+    thread in the arena) goes on by ordinary allocation: `use` counts that, and nothing else changes. Results that the
+    caller keeps never lie in the arena. A file that lowtide wrote is run as it stands, node after node; any other as
+    ONNX Runtime orders and optimizes it.
     """
 
     def __init__(
@@ -72,29 +74,35 @@ class Session(onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBas
         allocator = native_allocator()
         metadata = read_metadata(path_or_bytes)
         follow_file(options, allocator, planned=PLANNED in metadata)
+        # Kernels' workspaces have a share for every thread.
+        self._threads = options.intra_op_num_threads or os.cpu_count() or 1
         self.arena = Arena(allocator) if arena is None else arena
         self.use = ArenaUse()
         noted = addresses_from_text(allocator, metadata.get(ADDRESSES, ""))
         self._kinds = {key: _Kind(addresses, stale=False) for key, addresses in noted.items()}
-        super().__init__(path_or_bytes, options, providers or ["CPUExecutionProvider"], provider_options, **more)
+        stock: Any = super()
+        stock.__init__(path_or_bytes, options, providers or ["CPUExecutionProvider"], provider_options, **more)
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> Any:
         """Compute the outputs as InferenceSession does."""
-        key = ("run", *(output_names or ()), *_shapes(input_feed))
-        return self._within_arena(key, lambda: super(Session, self).run(output_names, input_feed, run_options))
+        key = ("run", self._threads, *(output_names or ()), *_shapes(input_feed))
+        stock: Any = super()
+        return self._within_arena(key, lambda: stock.run(output_names, input_feed, run_options))
 
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
     ) -> Any:
         """Compute the outputs as InferenceSession does, from and to values of the runtime's."""
-        key = ("values", *(output_names or ()), *_shapes(input_dict_ort_values))
+        key = ("values", self._threads, *(output_names or ()), *_shapes(input_dict_ort_values))
+        stock: Any = super()
         return self._within_arena(
-            key, lambda: super(Session, self).run_with_ort_values(output_names, input_dict_ort_values, run_options)
+            key, lambda: stock.run_with_ort_values(output_names, input_dict_ort_values, run_options)
         )
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """Compute what is bound as InferenceSession does; runs of all bindings count as one kind."""
-        self._within_arena(("bound",), lambda: super(Session, self).run_with_iobinding(iobinding, run_options))
+        stock: Any = super()
+        self._within_arena(("bound", self._threads), lambda: stock.run_with_iobinding(iobinding, run_options))
 
     def noted_addresses(self) -> str | None:
         """Return the addresses that were learned last, as a file's metadata notes them; None where none were."""
@@ -139,5 +147,5 @@ def _shapes(values: Mapping[str, Any]) -> list[Key]:
 def _shape(value: Any) -> Key:
     shape = getattr(value, "shape", None)
     if callable(shape):  # a value of the runtime's
-        return (value.data_type(), *shape())
-    return (str(getattr(value, "dtype", type(value).__name__)), *(shape or ()))
+        return (value.data_type(), *cast("Sequence[int]", shape()))
+    return (str(getattr(value, "dtype", type(value).__name__)), *cast("Sequence[int]", shape or ()))

@@ -1,5 +1,6 @@
 """What a run adds to the resident memory of this process, and how long it takes."""
 
+import ctypes
 import gc
 import hashlib
 import statistics
@@ -19,6 +20,8 @@ def measure_runs(session: Any, inputs: Mapping[str, Any], runs: int) -> dict[str
     where the system does not tell. `seconds` is the median without the first two runs.
     """
     gc.collect()
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)  # what loading left behind would hide what runs take
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew here
     before = _kilobytes("VmRSS")

@@ -71,7 +71,7 @@ def initializer_bytes(tensor: TensorProto) -> int:
 
 
 def dense_twin(tensor: SparseTensorProto) -> TensorProto:
-    """Return what the runtime makes of a sparse weight when it loads a model: a dense one, here without its elements."""
+    """Return what the runtime makes of a sparse weight as it loads it: a dense one, here without its elements."""
     return TensorProto(
         name=tensor.values.name,
         data_type=tensor.values.data_type,

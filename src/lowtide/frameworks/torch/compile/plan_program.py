@@ -31,7 +31,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PlannedChoice:
     """A program, its plan, and what PyTorch makes of it alone."""
 
     program: ReadProgram
@@ -42,7 +42,9 @@ class Found:
     """What it keeps between its passes beyond what the plan does."""
 
 
-def plan_program(written: ReadProgram, own: ReadProgram | None, options: Options, share: Share | None = None) -> Found:
+def plan_program(
+    written: ReadProgram, own: ReadProgram | None, options: Options, share: Share | None = None
+) -> PlannedChoice:
     """Return the plan of a program, or of what PyTorch makes of it alone, `own`.
 
     Percentages are of that peak, and no plan needs more: neither while the program runs, nor of what it keeps between
@@ -51,7 +53,7 @@ def plan_program(written: ReadProgram, own: ReadProgram | None, options: Options
     if own is None:
         settings = options.settings if share is None else replace(options.settings, budget=share.allowed)
         settings = settings if share is None else replace(settings, transient=True)
-        return Found(written, _plan(written, options, settings, 0 if share is None else share.others))
+        return PlannedChoice(written, _plan(written, options, settings, 0 if share is None else share.others))
     if options.plans is not None:
         return _from_folder(written, own, options)
     baseline = Plan.baseline(own.graph)
@@ -70,7 +72,7 @@ def plan_program(written: ReadProgram, own: ReadProgram | None, options: Options
     if not any(limits.hold(*each) for each in found):
         found.append((own, _plan(own, options, settings, left)))
     program, result = min(found, key=lambda each: limits.rank(*each))
-    return Found(program, result, peak, between - program.held_between(result.plan))
+    return PlannedChoice(program, result, peak, between - program.held_between(result.plan))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +102,12 @@ class _Limits:
         return max(more, between)
 
 
-def _from_folder(written: ReadProgram, own: ReadProgram, options: Options) -> Found:
+def _from_folder(written: ReadProgram, own: ReadProgram, options: Options) -> PlannedChoice:
     """Return the plan that was saved, for the program as it is written or as PyTorch makes it."""
     try:
-        return Found(written, _plan(written, options, options.settings, 0))
+        return PlannedChoice(written, _plan(written, options, options.settings, 0))
     except FingerprintError:
-        return Found(own, _plan(own, options, options.settings, 0))
+        return PlannedChoice(own, _plan(own, options, options.settings, 0))
 
 
 def _first_peak(result: Result) -> int:
