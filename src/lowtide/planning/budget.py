@@ -36,14 +36,25 @@ def parse_budget(
         raise UsageError("transient says that a budget in bytes leaves persistent buffers out; give one, or leave it")
     if given is not None:
         first = graph.spaces[0].name
-        if isinstance(given, int):
-            asked = given - (0 if transient else persistent[first])
-        else:
-            asked = int(baseline_peak[first] * given)
+        asked = _asked(given, baseline_peak[first], 0 if transient else persistent[first])
         capacity = allowed[first]
         if capacity is None or asked <= capacity:
             allowed[first], limited_by[first] = asked, "the budget"
     return Budget(allowed, limited_by)
+
+
+def budget_bytes(budget: str | int | float, baseline_peak: int, persistent: int) -> int:
+    """Return what a budget leaves to all but persistent buffers; raises UsageError for one that cannot be read."""
+    return _asked(read_budget(budget), baseline_peak, persistent)
+
+
+def is_part(budget: GivenBudget) -> bool:
+    """Tell whether a budget is a part of the baseline's peak, rather than bytes or none."""
+    return budget is not None and not isinstance(read_budget(budget), int)
+
+
+def _asked(given: int | Fraction, baseline_peak: int, persistent: int) -> int:
+    return given - persistent if isinstance(given, int) else int(baseline_peak * given)
 
 
 def read_budget(budget: str | int | float) -> int | Fraction:

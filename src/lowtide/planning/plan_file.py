@@ -44,14 +44,28 @@ def result_of_file(path: Path, model: Chunkable, settings: PlanSettings) -> Resu
     Raises what `read_plan` raises; a plan that did not fit when it was made is taken, and says so.
     """
     graph, plan = read_plan(path, model, over_budget=True)
-    draft = baseline(graph, settings, None if graph is model.graph else model.graph).taking(plan)
-    seconds = draft.prices.seconds
     infeasible = plan.status == "infeasible"
+    shortfall = f"the plan in {path} did not fit its budget when it was made" if infeasible else None
+    return result_with(graph, plan, settings, _FROM_FILE, shortfall, None if graph is model.graph else model.graph)
+
+
+def result_with(
+    graph: Graph,
+    plan: Plan,
+    settings: PlanSettings,
+    scheduler: str,
+    shortfall: str | None,
+    untouched: Graph | None = None,
+    seconds: float = 0.0,
+) -> Result:
+    """Price a verified plan as if these settings had just made it; making it took `seconds`."""
+    draft = baseline(graph, settings, untouched).taking(plan)
+    prices = draft.prices.seconds
     draft = replace(
         draft,
-        scheduler=_FROM_FILE,
-        extra_cost=float(seconds[plan.order()].sum() - seconds.sum()),
+        scheduler=scheduler,
+        extra_cost=float(prices[plan.order()].sum() - prices.sum()),
         extra_cost_bound=None,
-        shortfall=f"the plan in {path} did not fit its budget when it was made" if infeasible else None,
+        shortfall=shortfall,
     )
-    return result_of(draft, 0.0)
+    return result_of(draft, seconds)

@@ -104,13 +104,12 @@ def _chain(value: torch.Tensor) -> torch.Tensor:
     return value
 
 
-def test_a_chain_is_saved_whole_without_a_budget_and_runs_again_with_one() -> None:
-    """Eight sines save eight inputs; within 60 % of memory fewer are saved, some run again, and no bit changes."""
+def test_of_a_chain_no_more_is_saved_than_pytorch_does() -> None:
+    """Eight sines could save eight inputs; PyTorch saves one and runs the rest again, and no bit changes."""
     whole, tight = Parts(_chain), Parts(_chain, budget="60%")
     for parts in (whole, tight):
         _check_values(_chain, parts, [torch.randn(64, 64)])
-    assert len(whole.saved(1)) == 8
-    assert len(tight.saved(1)) < 8
+        assert len(parts.saved(1)) == 1
     repeated = tight.backward.graph.find_nodes(op="call_function", target=torch.ops.aten.sin.default)
     assert repeated
 

@@ -10,8 +10,11 @@ from lowtide.frameworks.torch.compile.eager import run_boxed, run_boxed_backward
 from lowtide.frameworks.torch.compile.inference import InferenceCompiler
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
-from lowtide.frameworks.torch.compile.programs import noting_runs, programs_planned
-from lowtide.frameworks.torch.internals.dynamo import aot_autograd
+from lowtide.frameworks.torch.compile.plan_program import Share
+from lowtide.frameworks.torch.compile.planned_program import PlannedModule
+from lowtide.frameworks.torch.compile.program_step import Again, note_skipped, program_of
+from lowtide.frameworks.torch.compile.programs import forget, noting_runs, programs_planned
+from lowtide.frameworks.torch.internals.dynamo import aot_autograd, captured_now, watch_skipped_frames
 
 
 def lowtide(
@@ -28,21 +31,49 @@ def lowtide(
     if mode is not None:
         raise UsageError(f"backend 'lowtide' knows no mode {mode!r}; give options instead")
     chosen = Options.parse(options)
+    watch_skipped_frames("lowtide", note_skipped)
+    again = _again(module, chosen)
     with programs_planned() as programs:
         compiled = _compile(module, example_inputs, chosen)
-    return noting_runs(compiled, programs)
+    graph = program_of(options, chosen).add(programs, compiled, again)
+    return noting_runs(graph, lambda: graph.planned)
 
 
-def _compile(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+def _compile(
+    module: GraphModule,
+    example_inputs: Sequence[Any],
+    options: Options,
+    share: Share | None = None,
+    name: str | None = None,
+) -> Callable[..., Any]:
     if options.compiler == "inductor":
-        from lowtide.frameworks.torch.compile.fusion.settings import compile_with_inductor
+        from lowtide.frameworks.torch.compile.fusion.compile import compile_with_inductor
 
         return compile_with_inductor(module, example_inputs, options)
     compiled = aot_autograd(
         fw_compiler=run_boxed,
         bw_compiler=run_boxed_backward,
         inference_compiler=InferenceCompiler(options),
-        partition_fn=Partitioner(options),
+        partition_fn=Partitioner(options, share=share, name=name),
         keep_inference_input_mutations=True,
     )
     return compiled(module, example_inputs)
+
+
+def _again(module: GraphModule, options: Options) -> Again | None:
+    """Return what compiles a graph once more, within a share of the budget; None where nothing would be gained."""
+    captured = None if options.budget is None or options.plans is not None else captured_now(module)
+    if captured is None or options.compiler == "inductor":
+        return None
+
+    def again(share: Share, before: list[PlannedModule]) -> tuple[Callable[..., Any], list[PlannedModule]]:
+        (old,) = before
+        with captured.compiling() as (module, inputs), programs_planned() as programs:
+            compiled = _compile(module, inputs, options, share, old.name)
+        forget(before)
+        return compiled, programs
+
+    return again
+
+
+watch_skipped_frames("lowtide", note_skipped)

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 
 from lowtide.errors import InputError
 from lowtide.frameworks.torch.compile.buckets import keep_to_bucket
@@ -16,7 +16,6 @@ from lowtide.frameworks.torch.compile.programs import remember
 from lowtide.frameworks.torch.internals.aot_autograd import static_inputs
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import INFERENCE
-from lowtide.graph import Lifetime
 
 
 class InferenceCompiler:
@@ -38,15 +37,6 @@ class InferenceCompiler:
         module = run_rewrites(module, INFERENCE)
         if self.options.budget is not None:
             keep_to_bucket(module)
-        planned = plan_module(name, module, _lifetimes(module), self.options)
+        planned = plan_module(name, module, static_inputs(), self.options)
         remember(planned)
         return planned.module
-
-
-def _lifetimes(module: GraphModule) -> dict[Node, Lifetime]:
-    """Return which inputs outlive the call: parameters and buffers, as the tracing context knows them."""
-    held = static_inputs()
-    return {
-        node: Lifetime.PERSISTENT if place in held else Lifetime.INPUT
-        for place, node in enumerate(module.graph.find_nodes(op="placeholder"))
-    }

@@ -29,6 +29,17 @@ def forget_names() -> None:
     _given.clear()
 
 
+def given_names() -> Counter[str]:
+    """Return which names were given how often."""
+    return Counter(_given)
+
+
+def put_back_names(names: Counter[str]) -> None:
+    """Go on from names that were given by then."""
+    _given.clear()
+    _given.update(names)
+
+
 def _beginning(node: Node) -> str | None:
     frame = next((frame for frame in frames_of(node) if not frame.in_pytorch), None)
     if frame is None:

@@ -11,11 +11,12 @@ from lowtide.frameworks.torch.compile.buckets import keep_to_bucket
 from lowtide.frameworks.torch.compile.checkpoint_marks import has_checkpoints, leave_to_plan, save_draws
 from lowtide.frameworks.torch.compile.names import new_name
 from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.compile.plan_program import Share
 from lowtide.frameworks.torch.compile.planned_program import PlannedModule, plan_module
 from lowtide.frameworks.torch.compile.programs import remember
 from lowtide.frameworks.torch.compile.rejoin import rejoin
 from lowtide.frameworks.torch.compile.split import split
-from lowtide.frameworks.torch.internals.aot_autograd import partition_as_pytorch_does
+from lowtide.frameworks.torch.internals.aot_autograd import partition_as_pytorch_does, patched_autograd
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
 from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
 from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
@@ -24,19 +25,30 @@ from lowtide.frameworks.torch.rewrites.save_inputs_flat import SaveInputsFlat
 from lowtide.frameworks.torch.rewrites.stored_values import StoreEarlyValues
 from lowtide.frameworks.torch.rewrites.table import CHECKPOINTED, JOINT, RUNS_AGAIN
 from lowtide.frameworks.torch.rewrites.take_inputs_flat import TakeInputsFlat
-from lowtide.graph import Lifetime
 
 
 class Partitioner:
     """A `partition_fn` for AOTAutograd.
 
-    With the eager compiler, planning starts from the program as it is written: all that the backward pass uses is
-    saved. With Inductor it starts from what PyTorch's partitioner makes of it, since running fusible ops again saves
-    time there.
+    With the eager compiler, planning starts from the program as it is written, all that the backward pass uses saved,
+    and goes back to what PyTorch's partitioner makes of it where that fits in less memory. With Inductor it starts
+    there, since running fusible ops again saves time.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(
+        self,
+        options: Options,
+        own_peak_bytes: int | None = None,
+        share: Share | None = None,
+        name: str | None = None,
+    ) -> None:
         self.options = options
+        self._own_peak_bytes = own_peak_bytes
+        """What the compiler needs for the program on its own, where that is known beforehand."""
+        self._share = share
+        """What the program may need, where others run beside it."""
+        self._name = name
+        """Its name, where it has one from before."""
 
     def __call__(
         self,
@@ -48,7 +60,7 @@ class Partitioner:
         **others: Any,
     ) -> tuple[GraphModule, GraphModule]:
         """Split a joint graph as its plan says; where it cannot be planned, as PyTorch does, with a warning."""
-        name = new_name(joint.graph)
+        name = self._name or new_name(joint.graph)
         static = list(static_lifetime_input_indices or ())
         given = {"num_fwd_outputs": num_fwd_outputs, "static_lifetime_input_indices": static, **others}
         try:
@@ -67,14 +79,28 @@ class Partitioner:
             forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given)
             offloads = "offload" in self.options.techniques  # all that reads what visits the host must be known
             whole = rejoin(forward, backward, n_outputs, count_reruns=offloads)
-            planned = self._plan(name, whole, joint, static)
+            planned = self._plan(name, self._ready(whole), joint, static)
             result = planned.result
             if not result.reruns and not result.moved_ops and not result.transfers.bytes_out:
                 return forward, backward
             stored = run_rewrites(planned.module, [StoreEarlyValues()])
             return _with_flat_inputs(*split(stored, joint, n_outputs), n_outputs)
-        planned = self._plan(name, self._written(joint, n_outputs), joint, static)
+        whole = self._ready(self._written(joint, n_outputs))
+        if "recompute" not in self.options.techniques:
+            whole = run_rewrites(whole, CHECKPOINTED)
+        planned = self._plan(name, whole, joint, static, self._own(joint, joint_inputs, given))
         return split(planned.module, joint, n_outputs)
+
+    def _own(self, joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]) -> GraphModule | None:
+        """Return what PyTorch's partitioner makes of the program, as one; None where it cannot be followed."""
+        marked = _copy(joint)
+        save_draws(marked.graph)
+        try:
+            with patched_autograd({"activation_memory_budget": 1.0}):  # with less it may draw random numbers again
+                forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given)
+            return self._ready(rejoin(forward, backward, given["num_fwd_outputs"], count_reruns=True))
+        except UnsupportedError:
+            return None
 
     def _written(self, joint: GraphModule, n_outputs: int) -> GraphModule:
         """Return the program as it is written, in a form that says which ops may run again."""
@@ -86,21 +112,24 @@ class Partitioner:
         """Tell whether ops may run again, or what they make may be offloaded, which asks the same of them."""
         return bool(self.options.techniques & {"recompute", "offload"}) or has_checkpoints(graph)
 
-    def _plan(self, name: str, whole: GraphModule, joint: GraphModule, static: Sequence[int]) -> PlannedModule:
-        if self._may_repeat(whole.graph):
-            whole = run_rewrites(whole, RUNS_AGAIN)
-        if "recompute" not in self.options.techniques and self.options.compiler == "eager":
-            whole = run_rewrites(whole, CHECKPOINTED)
+    def _ready(self, whole: GraphModule) -> GraphModule:
+        """Return a program with its boundary in a form in which what is overwritten stands in nobody's way."""
+        return run_rewrites(whole, RUNS_AGAIN) if self._may_repeat(whole.graph) else whole
+
+    def _plan(
+        self,
+        name: str,
+        whole: GraphModule,
+        joint: GraphModule,
+        static: Sequence[int],
+        own: GraphModule | None = None,
+    ) -> PlannedModule:
         inputs = whole.graph.find_nodes(op="placeholder")
         if len(inputs) != sum(not is_tangent(node) for node in joint.graph.find_nodes(op="placeholder")):
             raise UnsupportedError("its backward pass takes inputs of its own, such as random seeds")
-        held = set(static)
-        lifetimes = {
-            node: Lifetime.PERSISTENT if place in held else Lifetime.INPUT for place, node in enumerate(inputs)
-        }
         if self.options.budget is not None:
             keep_to_bucket(whole)
-        planned = plan_module(name, whole, lifetimes, self.options)
+        planned = plan_module(name, whole, set(static), self.options, own, self._own_peak_bytes, self._share)
         remember(planned)
         return planned
 

@@ -1,11 +1,12 @@
 """The programs that were planned while compiling, newest last, so that they can be explained, and which of them run."""
 
-from collections import deque
-from collections.abc import Callable, Generator
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from lowtide.frameworks.torch.compile.names import forget_names
+from lowtide.frameworks.torch.compile.names import forget_names, given_names, put_back_names
 from lowtide.frameworks.torch.compile.planned_program import PlannedModule
 
 _MOST_KEPT = 128
@@ -39,6 +40,29 @@ def programs_planned() -> Generator[list[PlannedModule]]:
         yield found
 
 
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What is remembered at some time."""
+
+    planned: list[PlannedModule]
+    heard: list[list[PlannedModule]]
+    names: Counter[str]
+
+
+def remembered() -> Remembered:
+    """Return what is remembered now."""
+    return Remembered(list(_planned), [list(listener) for listener in _planning], given_names())
+
+
+def put_back(before: Remembered) -> None:
+    """Forget the programs that were planned since, and their names; whoever listened forgets them, too."""
+    _planned.clear()
+    _planned.extend(before.planned)
+    for listener, heard in zip(_planning, before.heard, strict=True):
+        listener[:] = heard
+    put_back_names(before.names)
+
+
 @contextmanager
 def programs_run() -> Generator[list[PlannedModule]]:
     """Collect the programs that run within, each once, in the order of their first run."""
@@ -46,7 +70,16 @@ def programs_run() -> Generator[list[PlannedModule]]:
         yield found
 
 
-def noting_runs(compiled: Callable[..., Any], programs: list[PlannedModule]) -> Callable[..., Any]:
+def forget(programs: Iterable[PlannedModule]) -> None:
+    """Let some programs go, which others take the place of."""
+    for program in programs:
+        if program in _planned:
+            _planned.remove(program)
+
+
+def noting_runs(
+    run_with: Callable[[Sequence[Any]], Any], programs: Callable[[], list[PlannedModule]]
+) -> Callable[..., Any]:
     """Return a compiled function that says which programs it runs to whoever listens.
 
     It takes over no attributes: TorchDynamo would look through them for the function within.
@@ -54,8 +87,8 @@ def noting_runs(compiled: Callable[..., Any], programs: list[PlannedModule]) -> 
 
     def run(*inputs: Any) -> Any:
         for listener in _running:
-            listener.extend(program for program in programs if program not in listener)
-        return compiled(*inputs)
+            listener.extend(program for program in programs() if program not in listener)
+        return run_with(inputs)
 
     return run
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from torch._guards import TracingContext
 from torch._inductor import config
 from torch._inductor.custom_graph_pass import (
     CustomKnapsackSolver,
@@ -14,12 +15,15 @@ from torch._inductor.custom_graph_pass import (
 )
 from torch.fx import GraphModule
 
+from lowtide.frameworks.torch.internals.boxed import marked_boxed
+
 __all__ = [
     "CustomKnapsackSolver",
     "CustomPartitionerFn",
     "CustomRuntimeEstimator",
     "CustomSchedulerPass",
     "compile_fx",
+    "compile_until_scheduled",
     "overlap_passes",
     "patched_inductor",
 ]
@@ -40,3 +44,35 @@ def compile_fx(module: GraphModule, inputs: Sequence[Any], changes: dict[str, An
     from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
 
     return compile_graph(module, inputs, config_patches=changes)  # pyright: ignore[reportReturnType]
+
+
+def compile_until_scheduled(
+    module: GraphModule,
+    inputs: Sequence[Any],
+    changes: dict[str, Any],
+    take_strides: Callable[[], Sequence[tuple[int, ...] | None] | None],
+) -> None:
+    """Compile all passes of a captured graph as far as a pass over their kernels lets it; nothing is kept.
+
+    `take_strides` says how the results of a graph lie whose compilation a pass ended, None where none did.
+    """
+    from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    def compile_pass(graph: GraphModule, given: Sequence[Any], **others: Any) -> Any:
+        try:
+            return compile_fx_inner(graph, given, **others)
+        except Exception:
+            strides = take_strides()
+            if strides is None:
+                raise
+        context = TracingContext.try_get()
+        if context is not None and context.output_strides is not None:
+            context.output_strides.extend(strides)
+        return marked_boxed(_never_run)
+
+    compile_graph(module, inputs, compile_pass, config_patches=changes)
+
+
+def _never_run(_inputs: list[Any]) -> None:
+    raise AssertionError("this graph was compiled only as far as its kernels are known")

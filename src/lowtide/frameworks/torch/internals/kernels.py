@@ -9,7 +9,7 @@ import torch
 from torch import Tag
 from torch._inductor import config
 from torch._inductor.dependencies import WeakDep
-from torch._inductor.ir import ExternKernel, MultiOutput, MultiOutputLayout, RandomSeeds
+from torch._inductor.ir import ExternKernel, IRNode, MultiOutput, MultiOutputLayout, RandomSeeds
 from torch._inductor.memory import compute_size_for_scheduler_buffer, get_freeable_input_buf
 from torch._inductor.scheduler import OutputNode
 from torch._inductor.utils import contains_collective, contains_wait
@@ -25,6 +25,9 @@ KernelBuffer = Any
 
 Form = tuple[list[int], list[int]]
 """Sizes and strides."""
+
+Strides = list[tuple[int, ...] | None]
+"""How the results of a graph lie; None for what is no tensor."""
 
 
 def scheduler() -> Any:
@@ -46,6 +49,15 @@ def input_names() -> list[str]:
 def output_names() -> list[str]:
     """Return the names of the buffers that the graph returns."""
     return [str(name) for name in V.graph.get_output_names() if name]
+
+
+def output_strides() -> Strides:
+    """Return how the results of the graph that is being compiled lie."""
+    values: list[Any] = V.graph.graph_outputs
+    return [
+        tuple(form_of(value)[1]) if isinstance(value, IRNode) and value.has_tensor_output() else None
+        for value in values
+    ]
 
 
 def freeable_inputs(nodes: Sequence[KernelNode]) -> Iterable[str]:

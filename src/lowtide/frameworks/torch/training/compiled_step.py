@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from lowtide.effort import EffortName
 from lowtide.errors import UsageError
 from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBinding
+from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, warn_of_excess
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.emit.apply import Applied
@@ -16,8 +17,6 @@ from lowtide.graph import Graph, Lifetime
 from lowtide.planning.budget import GivenBudget
 from lowtide.planning.result import Result
 
-_TRIES = 3
-
 
 def compiled_step(
     model: TorchModel, result: Result, budget: GivenBudget, effort: EffortName, plan: Callable[[GivenBudget], Result]
@@ -25,7 +24,7 @@ def compiled_step(
     """Return a step compiled, its kernels fused within the budget and in the order of least memory, and its plan.
 
     Without a budget, only the order of the kernels is planned, after fusion. If the kernels need more than the budget,
-    the step is planned anew for that much less and compiled again, three times in all. If they still need more, a
+    the step is planned anew for that much less and compiled again, see `least_excess`. If they still need more, a
     warning of one line says how much.
     """
     options = Options(compiler="inductor", budget=budget, effort=effort)
@@ -33,17 +32,20 @@ def compiled_step(
     space = graph.spaces[0].name
     allowed = result.budget.allowed[space]
     applied, peaks = _compile(model, result, options, allowed)
-    least = 0 if allowed is None else allowed
-    for _ in range(_TRIES - 1):
-        least -= peaks.excess_bytes
-        other = plan(least + graph.persistent_bytes()[space]) if peaks.excess_bytes and result.reruns else None
-        if other is None or other.shortfall is not None:
-            break
-        applied, peaks = _compile(model, other, options, allowed)
-        result = other
-    if peaks.excess_bytes:
-        warn_of_excess(graph.name, peaks.excess_bytes)
-    return applied, result
+    least = Attempt(allowed or 0, (applied, result), peaks.excess_bytes, not result.reruns)
+    if allowed is not None:
+
+        def attempt(goal: int) -> Attempt[tuple[Applied, Result]] | None:
+            other = plan(goal + graph.persistent_bytes()[space])
+            if other.shortfall is not None:
+                return None
+            applied, peaks = _compile(model, other, options, allowed)
+            return Attempt(goal, (applied, other), peaks.excess_bytes, is_least=False)
+
+        least = least_excess(least, attempt)
+    if least.excess_bytes:
+        warn_of_excess(graph.name, least.excess_bytes)
+    return least.compiled
 
 
 def _compile(model: TorchModel, result: Result, options: Options, allowed: int | None) -> tuple[Applied, "_StepPeaks"]:
@@ -56,7 +58,7 @@ def _compile(model: TorchModel, result: Result, options: Options, allowed: int |
         module = run_rewrites(applied.module, [StoreEarlyValues()])
     settings = binding.state.scalars
     values = settings.live(binding.state.optimizer)
-    peaks = _StepPeaks(options, model.graph, result, allowed)
+    peaks = _StepPeaks(model.graph, result, allowed)
     run = compile_step(module, settings.entries, values, options, peaks)
     return Applied(applied.captured, applied.module, run), peaks
 
@@ -64,10 +66,8 @@ def _compile(model: TorchModel, result: Result, options: Options, allowed: int |
 class _StepPeaks(FusedPeaks):
     """What the budget leaves to the kernels of one step, beside its batch."""
 
-    def __init__(self, options: Options, graph: Graph, result: Result, allowed: int | None) -> None:
-        super().__init__(options)
-        self.excess_bytes = 0
-        """What the kernels need beyond that."""
+    def __init__(self, graph: Graph, result: Result, allowed: int | None) -> None:
+        super().__init__()
         self._left = None
         if allowed is not None:
             batch = (graph.buffer_spaces == 0) & (graph.lifetimes == Lifetime.INPUT)

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from torch.fx import GraphModule
 
-from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.planned_program import PlannedModule
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.graph import Lifetime
 from lowtide.units import format_bytes
+
+
+class KernelsKnownError(Exception):
+    """Ends a compilation of which no more is asked than what its kernels need, before their code is written."""
 
 
 @dataclass(frozen=True)
@@ -26,22 +29,33 @@ class _Pass:
 
 
 class FusedPeaks:
-    """What the kernels of every planned graph may need, until they are compiled."""
+    """What the kernels of every planned graph may need, until they are compiled.
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
+    `allowed` is the budget where programs are planned for less than that; left out, it is the one they are planned for.
+    With `stops`, kernels that need more end the compilation; with `silent`, whoever asked says so.
+    """
+
+    def __init__(self, allowed: int | None = None, *, stops: bool = False, silent: bool = False) -> None:
+        self._allowed = allowed
+        self._stops = stops
+        self._silent = silent
         self._passes: dict[tuple[str, ...], _Pass] = {}
+        self.excess_bytes = 0
+        """What kernels needed at most beyond the budget."""
+        self.planned: list[PlannedModule] = []
+        """The programs whose kernels were awaited."""
+
+    @property
+    def identity(self) -> str:
+        """What tells compiled programs apart in Inductor's caches, beside the options."""
+        return f"{self._allowed} {self._stops}"
 
     def expect(self, planned: PlannedModule, forward: GraphModule, backward: GraphModule) -> None:
-        """Note what the budget leaves to the kernels of both passes, beside what their caller holds meanwhile.
-
-        Where the plan does not fit its budget, they may need as much as the plan.
-        """
+        """Note what the budget leaves to the kernels of both passes, beside what their caller holds meanwhile."""
         graph, result = planned.graph, planned.result
-        space = graph.spaces[0].name
-        allowed = result.budget.allowed[space]
-        if allowed is not None:
-            allowed = max(allowed, result.peak_bytes[space])
+        allowed = result.budget.allowed[graph.spaces[0].name]
+        if allowed is not None and self._allowed is not None:
+            allowed = self._allowed
         first = graph.buffer_spaces == 0
         inputs = int(graph.sizes[first & (graph.lifetimes == Lifetime.INPUT)].sum())
         (turn,) = (node.name for node in planned.source.graph.nodes if node.target is TURN_BACK)
@@ -49,6 +63,7 @@ class FusedPeaks:
         between = np.unique(np.concatenate([graph.reads[boundary], graph.writes[boundary]]))
         held = between[first[between] & ~graph.exists_at_start[between]]
         kept = {forward: inputs, backward: inputs + int(graph.sizes[held].sum())}
+        self.planned.append(planned)
         for module, bytes_held in kept.items():
             left = None if allowed is None else allowed - bytes_held
             self._passes[_inputs_of(module)] = _Pass(planned, bytes_held, left)
@@ -61,23 +76,30 @@ class FusedPeaks:
     def check(self, input_names: Sequence[str], peak_bytes: int) -> None:
         """Note what the kernels of a graph need; warns in one line where that is more than is left to them.
 
-        Where the plan itself does not fit, that has been said.
+        Raises KernelsKnownError instead, where that ends the compilation.
         """
         expected = self._passes.pop(tuple(input_names), None)
         if expected is None:
             return
-        expected.planned.kernel_peaks.append(expected.held_bytes + peak_bytes)
-        fits = expected.planned.result.shortfall is None
-        if fits and expected.left_bytes is not None and peak_bytes > expected.left_bytes:
-            warn_of_excess(expected.planned.name, peak_bytes - expected.left_bytes)
+        planned = expected.planned
+        planned.kernel_peaks.append(expected.held_bytes + peak_bytes)
+        excess = 0 if expected.left_bytes is None else max(0, peak_bytes - expected.left_bytes)
+        more = excess > self.excess_bytes
+        self.excess_bytes = max(excess, self.excess_bytes)
+        if excess and self._stops:
+            raise KernelsKnownError
+        if more and not self._silent:
+            warn_of_excess(planned.name, excess, planned.result.shortfall, planned.own_peak_bytes)
 
 
-def warn_of_excess(name: str, excess_bytes: int) -> None:
-    """Warn in one line that the kernels of a program need more than its budget."""
+def warn_of_excess(
+    name: str, excess_bytes: int, shortfall: str | None = None, own_peak_bytes: int | None = None
+) -> None:
+    """Warn in one line that the kernels of a program need more than its budget, and why."""
+    alone = "" if own_peak_bytes is None else f" (Inductor alone needs {format_bytes(own_peak_bytes)})"
+    why = "Inductor's kernels keep more alive than the plan" if shortfall is None else shortfall
     warnings.warn(
-        f"lowtide: {name} may need {format_bytes(excess_bytes)} more than its budget: Inductor's kernels keep more "
-        "alive than the plan; give a budget smaller by that",
-        stacklevel=3,
+        f"lowtide: {name} may need {format_bytes(excess_bytes)} more than its budget{alone}: {why}", stacklevel=3
     )
 
 

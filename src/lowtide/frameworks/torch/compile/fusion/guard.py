@@ -44,7 +44,7 @@ class FusionGuard(CustomSchedulerPass):
 
     def uuid(self) -> str:
         """Return what tells compiled programs apart in Inductor's caches."""
-        return identity(self._options)
+        return f"{identity(self._options)} {self._peaks.identity}"
 
 
 class _Choices:

@@ -25,7 +25,7 @@ class MemoryOrder:
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         """Pickle as what Inductor's caches tell this pass apart by; it is never restored from that."""
-        return str, (identity(self._options),)
+        return str, (f"{identity(self._options)} {self._peaks.identity}",)
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
         """Return the kernels in the order of least peak; collectives and side effects keep theirs."""

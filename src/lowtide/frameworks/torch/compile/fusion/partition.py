@@ -16,9 +16,9 @@ from lowtide.frameworks.torch.internals.inductor import CustomPartitionerFn
 class PlannedPartition(CustomPartitionerFn):
     """Inductor's `custom_partitioner_fn`: every joint graph is split as its plan says."""
 
-    def __init__(self, options: Options, peaks: FusedPeaks) -> None:
+    def __init__(self, options: Options, peaks: FusedPeaks, own_peak_bytes: int | None = None) -> None:
         self._options = options
-        self._partition = Partitioner(options)
+        self._partition = Partitioner(options, own_peak_bytes)
         self._peaks = peaks
 
     def __call__(
@@ -33,4 +33,4 @@ class PlannedPartition(CustomPartitionerFn):
 
     def uuid(self) -> str:
         """Return what tells compiled programs apart in Inductor's caches."""
-        return identity(self._options)
+        return f"{identity(self._options)} {self._peaks.identity}"

@@ -1,10 +1,8 @@
 """Inductor's configuration under which it follows a plan."""
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
-
-from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.guard import FusionGuard
@@ -13,21 +11,22 @@ from lowtide.frameworks.torch.compile.fusion.order import MemoryOrder
 from lowtide.frameworks.torch.compile.fusion.partition import PlannedPartition
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
-from lowtide.frameworks.torch.internals.inductor import compile_fx, overlap_passes, patched_inductor
+from lowtide.frameworks.torch.internals.inductor import overlap_passes, patched_inductor
 from lowtide.planning.budget import GivenBudget
 
-_NOT_CACHED = {"enable_autograd_cache": False}
+NOT_CACHED = {"enable_autograd_cache": False}
 """Every program is planned where it is compiled, so that its plan can be shown; kernels still come from the cache."""
 
 
-def settings(options: Options, peaks: FusedPeaks | None = None) -> dict[str, Any]:
+def settings(options: Options, peaks: FusedPeaks | None = None, own_peak_bytes: int | None = None) -> dict[str, Any]:
     """Return what Inductor's configuration is patched with: our partitioner, and our order as the last pass.
 
     Where the user has passes of their own for the overlap with communication, they run before ours. `peaks` says what
-    kernels may need; left out, it is what the plans of the partitioner leave to them.
+    kernels may need; left out, it is what the plans of the partitioner leave to them. `own_peak_bytes` is what Inductor
+    needs on its own, where that is known.
     """
-    peaks = FusedPeaks(options) if peaks is None else peaks
-    chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options, peaks)}
+    peaks = FusedPeaks() if peaks is None else peaks
+    chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options, peaks, own_peak_bytes)}
     if "reorder" in options.techniques:
         chosen["reorder_for_peak_memory"] = False  # it would move random draws past one another
         chosen["reorder_for_compute_comm_overlap"] = True
@@ -36,12 +35,6 @@ def settings(options: Options, peaks: FusedPeaks | None = None) -> dict[str, Any
     if options.budget is not None:
         chosen["allow_buffer_reuse"] = False  # storage that waits for a later kernel would count meanwhile
     return chosen
-
-
-def compile_with_inductor(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
-    """Compile a captured graph with Inductor, following plans."""
-    with patched_autograd(_NOT_CACHED):
-        return compile_fx(module, example_inputs, settings(options))
 
 
 @contextmanager
@@ -57,5 +50,5 @@ def inductor(budget: GivenBudget = None, *, allow: Iterable[str] | None = None, 
         "activation_memory_budget_solver": ExactKnapsack(),
         "activation_memory_budget_runtime_estimator": RooflineRuntime(),
     }
-    with patched_autograd({**_NOT_CACHED, **deciding}), patched_inductor(settings(Options.parse(given))):
+    with patched_autograd({**NOT_CACHED, **deciding}), patched_inductor(settings(Options.parse(given))):
         yield

@@ -1,0 +1,112 @@
+"""A captured graph compiled by Inductor within its budget: planned, fused, planned for less where that is too much."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
+from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, warn_of_excess
+from lowtide.frameworks.torch.compile.fusion.own_kernels import BOTH_PASSES, OwnNeed, own_need
+from lowtide.frameworks.torch.compile.fusion.settings import NOT_CACHED, settings
+from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.compile.programs import put_back, remembered
+from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
+from lowtide.frameworks.torch.internals.dynamo import copied
+from lowtide.frameworks.torch.internals.inductor import compile_fx
+from lowtide.planning.budget import budget_bytes
+from lowtide.techniques import NEED_BUDGET
+
+_Run = Callable[..., Any]
+
+
+def compile_with_inductor(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> _Run:
+    """Compile a captured graph with Inductor, following plans.
+
+    Percentages are of what Inductor needs on its own, and it is left on its own where that fits the budget, or where no
+    plan needs less. Otherwise the graph is planned for the budget; where the kernels need more, it is planned for less.
+    """
+    needs_gradients = torch.is_grad_enabled() and any(
+        isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
+    )
+    if options.budget is None or options.plans is not None or not needs_gradients:
+        return _compile(module, example_inputs, options, FusedPeaks())
+    own = own_need(module, example_inputs, options)
+    if own is None:
+        return _compile(module, example_inputs, options, FusedPeaks())
+    allowed = budget_bytes(options.budget, own.peak, own.persistent)
+    return _Compiler(module, example_inputs, options, own, allowed).compiled()
+
+
+class _Compiler:
+    """One captured graph, and what it may need."""
+
+    def __init__(
+        self, module: GraphModule, example_inputs: Sequence[Any], options: Options, own: OwnNeed, allowed: int
+    ) -> None:
+        self._module = module
+        self._inputs = example_inputs
+        self._options = options
+        self._own = own
+        self._allowed = allowed
+
+    def compiled(self) -> _Run:
+        """Return the graph compiled within the budget, or as close to it as is known."""
+        if self._own.peak > self._allowed:
+            best = least_excess(self._attempt(self._allowed), self._attempt)
+            if best.compiled is not None:
+                return best.compiled
+            if self._allowed + best.excess_bytes < self._own.peak:
+                return self._closest(best.goal)
+        return self._alone()
+
+    def _closest(self, goal: int) -> _Run:
+        """Compile the plan for a goal whose kernels need more than the budget, and warn of that."""
+        peaks = FusedPeaks(self._allowed, silent=True)
+        run = self._compile(self._module, goal, peaks)
+        planned = peaks.planned[0]
+        warn_of_excess(planned.name, peaks.excess_bytes, planned.result.shortfall, self._own.peak)
+        return run
+
+    def _attempt(self, goal: int) -> Attempt[_Run | None]:
+        """Plan for so many bytes, and compile as long as the kernels fit."""
+        peaks, before = FusedPeaks(self._allowed, stops=True), remembered()
+        run = None
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                run = self._compile(copied(self._module), goal, peaks)
+            except Exception:
+                if not peaks.excess_bytes:
+                    raise
+                put_back(before)
+        for warning in said if run is not None else ():
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        is_least = any(planned.result.shortfall is not None for planned in peaks.planned)
+        return Attempt(goal, run, peaks.excess_bytes, is_least)
+
+    def _compile(self, module: GraphModule, goal: int, peaks: FusedPeaks) -> _Run:
+        options = replace(self._options, budget=goal + self._own.persistent)
+        return _compile(module, self._inputs, options, peaks, self._own.peak)
+
+    def _alone(self) -> _Run:
+        """Leave the graph to Inductor, but for the order of its kernels; warns where that is not what was asked."""
+        peaks = FusedPeaks()
+        free = tuple(sorted(self._options.techniques - NEED_BUDGET))
+        options = replace(self._options, budget=None, allow=free, host_bandwidth=None, host_capacity=None)
+        run = _compile(self._module, self._inputs, options, peaks, self._own.peak)
+        excess = self._own.peak - self._allowed
+        if excess > 0:
+            warn_of_excess(peaks.planned[0].name, excess, "no plan found needs less than Inductor alone")
+        return run
+
+
+def _compile(
+    module: GraphModule, inputs: Sequence[Any], options: Options, peaks: FusedPeaks, own_peak_bytes: int | None = None
+) -> _Run:
+    at_once = {} if options.budget is None else BOTH_PASSES
+    with patched_autograd({**NOT_CACHED, **at_once}):
+        return compile_fx(module, inputs, settings(options, peaks, own_peak_bytes))

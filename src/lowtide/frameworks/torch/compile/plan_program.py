@@ -1,0 +1,147 @@
+"""The plan of a program of the compiler: never more than PyTorch needs alone, made now or read from a folder."""
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lowtide.analysis.footprint import simulate
+from lowtide.errors import FingerprintError
+from lowtide.frameworks.graph_file import GraphModel
+from lowtide.frameworks.torch.compile.distributed.agreement import partners, require_agreement
+from lowtide.frameworks.torch.compile.distributed.plan_folder import digest_of, load_plan
+from lowtide.frameworks.torch.compile.identity import identity
+from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.compile.read_program import ReadProgram
+from lowtide.plan import Plan, verify
+from lowtide.planning.budget import parse_budget
+from lowtide.planning.minimize import find_plan
+from lowtide.planning.plan_file import result_with
+from lowtide.planning.result import Result
+from lowtide.planning.settings import PlanSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a graph of a larger program may need, in bytes."""
+
+    allowed: int
+    """While it runs, beside its parameters."""
+    others: int = 0
+    """What other graphs need between its two passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChoice:
+    """A program, its plan, and what PyTorch makes of it alone."""
+
+    program: ReadProgram
+    result: Result
+    own_peak: int | None = None
+    """What PyTorch's program needs; None where it is not known."""
+    own_keeps_more: int = 0
+    """What it keeps between its passes beyond what the plan does."""
+
+
+def plan_program(
+    written: ReadProgram, own: ReadProgram | None, options: Options, share: Share | None = None
+) -> PlannedChoice:
+    """Return the plan of a program, or of what PyTorch makes of it alone, `own`.
+
+    Percentages are of that peak, and no plan needs more: neither while the program runs, nor of what it keeps between
+    its passes. Where the program as it is written has no such plan, or none within the budget, `own` is planned, too.
+    """
+    if own is None:
+        settings = options.settings if share is None else replace(options.settings, budget=share.allowed)
+        settings = settings if share is None else replace(settings, transient=True)
+        return PlannedChoice(written, _plan(written, options, settings, 0 if share is None else share.others))
+    if options.plans is not None:
+        return _from_folder(written, own, options)
+    baseline = Plan.baseline(own.graph)
+    peak, between = own.peak_of(baseline), own.held_between(baseline)
+    settings = _within(options.settings, own, peak, share)
+    left = 0 if share is None else share.others
+    limits = _Limits(peak, between if not written.returns_only_numbers() else None, left)
+    result = _plan(written, options, settings, left)
+    found = [(written, result)]
+    if not limits.hold(written, result) and limits.between is not None:
+        most = settings.budget if isinstance(settings.budget, int) else peak
+        left = max(left, most - limits.between)
+        if options.techniques & {"recompute"}:
+            bounded = settings if settings.budget is not None else replace(settings, budget=peak, transient=True)
+            found.append((written, _plan(written, options, bounded, left)))
+    if not any(limits.hold(*each) for each in found):
+        found.append((own, _plan(own, options, settings, left)))
+    program, result = min(found, key=lambda each: limits.rank(*each))
+    return PlannedChoice(program, result, peak, between - program.held_between(result.plan))
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What a plan may need, whatever the budget: what PyTorch alone does."""
+
+    peak: int
+    between: int | None
+    """Between the two passes; None where nothing large runs there."""
+    others: int
+    """What other graphs need meanwhile."""
+
+    def hold(self, program: ReadProgram, result: Result) -> bool:
+        """Tell whether a plan stays within, and within its budget."""
+        return result.shortfall is None and not self._excess(program, result)
+
+    def rank(self, program: ReadProgram, result: Result) -> tuple[bool, bool, float]:
+        """Return what the better of two plans has less of."""
+        excess, fits = self._excess(program, result), result.shortfall is None
+        most = max(_first_peak(result), program.held_between(result.plan) + self.others)
+        least = result.base_cost + result.extra_cost if fits and not excess else float(most)
+        return excess > 0, not fits, float(excess) or least
+
+    def _excess(self, program: ReadProgram, result: Result) -> int:
+        more = max(0, _first_peak(result) - self.peak)
+        between = 0 if self.between is None else program.held_between(result.plan) - self.between
+        return max(more, between)
+
+
+def _from_folder(written: ReadProgram, own: ReadProgram, options: Options) -> PlannedChoice:
+    """Return the plan that was saved, for the program as it is written or as PyTorch makes it."""
+    try:
+        return PlannedChoice(written, _plan(written, options, options.settings, 0))
+    except FingerprintError:
+        return PlannedChoice(own, _plan(own, options, options.settings, 0))
+
+
+def _first_peak(result: Result) -> int:
+    return next(iter(result.peak_bytes.values()))
+
+
+def _within(settings: PlanSettings, own: ReadProgram, own_peak: int, share: Share | None) -> PlanSettings:
+    """Return settings whose budget is in bytes, and at most what the program takes without lowtide."""
+    if share is not None:
+        return replace(settings, budget=min(share.allowed, max(own_peak, 0)), transient=True)
+    space = own.graph.spaces[0].name
+    allowed = parse_budget(settings.budget, own.graph, {space: own_peak}).allowed[space]
+    if settings.budget is None or allowed is None or allowed < 0:
+        return settings
+    return replace(settings, budget=min(allowed, own_peak), transient=True)
+
+
+def _plan(program: ReadProgram, options: Options, settings: PlanSettings, others: int) -> Result:
+    """Return a plan made now, or read from a folder of plans; ranks agree on the graph first."""
+    graph = program.graph
+    together = partners(program.module, options.same_on_all_ranks)
+    if options.plans is not None:
+        loaded = load_plan(GraphModel(graph), Path(options.plans), settings)
+        if together is not None:
+            require_agreement(graph, digest_of(loaded.plan), *together)
+        return loaded
+    if together is not None:
+        require_agreement(graph, identity(options), *together)
+    if not others:
+        return find_plan(graph, settings)
+    started = time.perf_counter()
+    tight = find_plan(program.leaving_between(others), settings)
+    plan = replace(tight.plan, graph_fingerprint=graph.fingerprint, claims=(), lower_bound_bytes={}, status="feasible")
+    plan = replace(plan, peak_bytes=simulate(graph, plan).peak_bytes)
+    verify(graph, plan, check_capacity=False)
+    seconds = time.perf_counter() - started
+    return result_with(graph, plan, settings, tight.scheduler, tight.shortfall, seconds=seconds)

@@ -1,0 +1,234 @@
+"""One budget for a program of several graphs: what others keep is known once a step ran, then all are planned anew."""
+
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakSet
+
+import torch
+
+from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.compile.plan_program import Share
+from lowtide.frameworks.torch.compile.planned_program import PlannedModule
+from lowtide.frameworks.torch.compile.programs import forget, remember
+from lowtide.frameworks.torch.internals.autograd_nodes import backward_of, saved_by
+from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
+from lowtide.planning.budget import budget_bytes
+from lowtide.units import format_bytes
+
+_LOG = logging.getLogger("lowtide")
+Run = Callable[..., Any]
+Again = Callable[[Share, list[PlannedModule]], tuple[Run, list[PlannedModule]]]
+"""Plans a graph within a share, in place of how it was planned before, and compiles it."""
+Storages = dict[int, int]
+"""Bytes by storage."""
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """One call of a graph that awaits its backward pass."""
+
+    graph: "ProgramGraph"
+    held: int
+    """What calls before it keep while it runs."""
+    kept: Storages
+    """What it keeps itself."""
+    own_kept: int
+    """What it would keep without lowtide."""
+    gradients: int
+    """What its backward pass leaves."""
+
+
+@dataclass(eq=False)
+class ProgramGraph:
+    """One graph of a program: what runs it, and what makes that anew within a share of the budget."""
+
+    program: "ProgramStep"
+    planned: list[PlannedModule]
+    compiled: Run
+    again: Again | None
+    """Plans and compiles the graph once more; None where its sizes are dynamic."""
+    before: tuple[Run, list[PlannedModule]] | None = None
+    """What ran before it was planned anew, as long as it is not known whether that was better."""
+
+    def __call__(self, inputs: Sequence[Any]) -> Any:
+        """Run the graph, and note what it keeps as long as that is to be known."""
+        return self.compiled(*inputs) if self.program.is_settled else self.program.run(self, inputs)
+
+    def go_back(self) -> None:
+        """Run what ran before the graph was planned anew."""
+        if self.before is not None:
+            forget(self.planned)
+            self.compiled, self.planned = self.before
+            for planned in self.planned:
+                remember(planned)
+
+
+@dataclass(eq=False)
+class ProgramStep:
+    """The graphs that were compiled with the same options, and the first steps that they run in."""
+
+    options: Options
+    given: object = None
+    """The options as the user gave them: what was compiled with the same object is one program."""
+    graphs: WeakSet["ProgramGraph"] = field(default_factory=WeakSet["ProgramGraph"])
+    """Those that still can run."""
+    had_graphs: bool = False
+    skipped: int = 0
+    """Frames that TorchDynamo left alone."""
+    _calls: list[_Call] = field(default_factory=list[_Call])
+    _open: list[_Call] = field(default_factory=list[_Call])
+    _parameters: Storages = field(default_factory=dict[int, int])
+    _shares: dict[ProgramGraph, tuple[int, Share]] = field(default_factory=dict["ProgramGraph", tuple[int, Share]])
+    _steps: int = 0
+    _first_peak: int | None = None
+    """What all graphs needed together before they were planned anew."""
+
+    def add(self, planned: list[PlannedModule], compiled: Run, again: Again | None) -> "ProgramGraph":
+        """Return a graph that was compiled, as one of the program."""
+        graph = ProgramGraph(self, planned, compiled, again)
+        self.graphs.add(graph)
+        self.had_graphs = True
+        return graph
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is to be found out any more."""
+        return self._steps > 2
+
+    def run(self, graph: ProgramGraph, inputs: Sequence[Any]) -> Any:
+        """Run a graph in one of the first steps."""
+        given = _storages(inputs)
+        self._parameters.update(_storages([each for each in inputs if isinstance(each, torch.nn.Parameter)]))
+        before: Storages = {key: size for call in self._open for key, size in call.kept.items()}
+        held = sum(size for key, size in before.items() if key not in given)
+        if graph in self._shares:
+            most, share = self._shares.pop(graph)
+            self._replan(graph, Share(max(0, min(most - held, share.allowed)), share.others))
+        result = graph.compiled(*inputs)
+        node = backward_of(result)
+        if node is None or len(graph.planned) != 1:
+            return result
+        kept = {key: size for key, size in _storages(saved_by(node)).items() if key not in self._parameters}
+        gradients = sum(_storages([each for each in inputs if isinstance(each, torch.nn.Parameter)]).values())
+        call = _Call(graph, held, kept, sum(kept.values()) + graph.planned[0].own_keeps_more, gradients)
+        self._calls.append(call)
+        self._open.append(call)
+
+        def ended(*_gradients: object) -> None:
+            self._ended(call)
+
+        node.register_hook(ended)
+        return result
+
+    def _ended(self, call: _Call) -> None:
+        if call in self._open:
+            self._open.remove(call)
+            if not self._open:
+                self._end_step()
+
+    def _end_step(self) -> None:
+        """Say what the step came to; after the first, divide the budget where the program needs more than that."""
+        self._steps += 1
+        calls, self._calls = self._calls, []
+        peak = _peak(calls, own=False)
+        alone = _peak(calls, own=True)
+        budget = self.options.budget
+        allowed = None if budget is None else budget_bytes(budget, alone, sum(self._parameters.values()))
+        _LOG.info(
+            "step %d: %d graphs planned, %d calls, together %s (%s without lowtide)%s; TorchDynamo skipped %d frames",
+            self._steps,
+            len({call.graph for call in calls}),
+            len(calls),
+            format_bytes(peak),
+            format_bytes(alone),
+            "" if allowed is None else f", budget {format_bytes(max(allowed, 0))}",
+            self.skipped,
+        )
+        if self._steps == 1 and allowed is not None and peak > allowed > 0 and len(calls) > 1:
+            self._divide(calls, peak, allowed)
+            self._first_peak = peak
+        else:
+            if self._first_peak is not None and peak >= self._first_peak:
+                _LOG.info("together they need no less so; going back to the plans of the first step")
+                for call in calls:
+                    call.graph.go_back()
+                peak = self._first_peak
+            for call in calls:
+                call.graph.before = None
+            self._steps = 3
+            if allowed is not None and peak > allowed and len(calls) > 1:
+                warnings.warn(
+                    f"lowtide: {len(calls)} graphs need {format_bytes(peak)} together, {format_bytes(peak - allowed)} "
+                    f"more than their budget (without lowtide {format_bytes(alone)}); no better division is known",
+                    stacklevel=2,
+                )
+
+    def _divide(self, calls: Sequence[_Call], peak: int, allowed: int) -> None:
+        """Give every graph what is left to it, if all keep less in proportion."""
+        part = allowed / peak
+        for graph in dict.fromkeys(call.graph for call in calls):
+            places = [place for place, call in enumerate(calls) if call.graph is graph]
+            held = max(int(part * calls[place].held) + _gradients_after(calls, place) for place in places)
+            others = max(int(part * _peak(calls[place + 1 :], own=False, beside=calls[place])) for place in places)
+            if graph.again is not None:
+                self._shares[graph] = (allowed, Share(max(allowed - held, 0), others))
+        _LOG.info("planning %d graphs anew within one budget of %s", len(self._shares), format_bytes(allowed))
+
+    def _replan(self, graph: ProgramGraph, share: Share) -> None:
+        if graph.again is not None:
+            graph.before = graph.compiled, graph.planned
+            graph.compiled, graph.planned = graph.again(share, graph.planned)
+
+
+def _peak(calls: Sequence[_Call], *, own: bool, beside: _Call | None = None) -> int:
+    """Return what calls need together that run one in another, beside what an earlier call keeps."""
+    peak = held = 0
+    for place, call in enumerate(calls):
+        (planned,) = call.graph.planned
+        space = planned.graph.spaces[0].name
+        need = planned.predicted_peak_bytes[space]
+        if own and planned.own_peak_bytes is not None:
+            need = planned.own_peak_bytes
+        before = held if own else call.held
+        if beside is not None:
+            before = max(0, call.held - beside.held - sum(beside.kept.values()))
+        peak = max(peak, before + need + _gradients_after(calls, place))
+        held += call.own_kept
+    return peak
+
+
+def _gradients_after(calls: Sequence[_Call], place: int) -> int:
+    """Return what the backward passes of later calls leave, which run before that of the call at a place."""
+    return sum(call.gradients for call in calls[place + 1 :])
+
+
+def _storages(values: Sequence[Any]) -> Storages:
+    return {storage_key(each): storage_bytes(each) for each in values if isinstance(each, torch.Tensor)}
+
+
+_MOST_PROGRAMS = 128
+_programs: dict[int, ProgramStep] = {}
+
+
+def program_of(given: object, options: Options) -> ProgramStep:
+    """Return the program that graphs belong to that are compiled with options given as one object."""
+    program = _programs.get(id(given))
+    if program is None or program.given is not given or (program.had_graphs and not program.graphs):
+        _programs.pop(id(given), None)
+        program = _programs[id(given)] = ProgramStep(options, given)
+        if len(_programs) > _MOST_PROGRAMS:
+            del _programs[next(iter(_programs))]
+    return program
+
+
+def note_skipped(given: Any, name: str, reason: str) -> None:
+    """Count a frame that TorchDynamo left alone; warns of it where no graph of the program was planned so far."""
+    program = program_of(given, Options.parse(given))
+    program.skipped += 1
+    if program.skipped == 1 and not program.graphs:
+        warnings.warn(
+            f"lowtide: TorchDynamo skipped {name}, which runs without a plan at any budget: {reason}", stacklevel=2
+        )

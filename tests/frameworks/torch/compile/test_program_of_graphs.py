@@ -1,0 +1,117 @@
+"""A program of several graphs has one budget: after a step what each keeps is known, and all are planned anew."""
+
+import copy
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
+from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+
+WIDTH = 64
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor that is not a leaf",  # TorchDynamo looks at it
+    "ignore:lowtide. .* does not fit its budget",  # the first step, in which no graph knows of the others
+)
+
+
+class Blocks(nn.Module):
+    """Layers in blocks between which TorchDynamo breaks the graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Dropout(0.1))))
+            for _ in range(4)
+        )
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        value = value + self.blocks[0](value)
+        torch._dynamo.graph_break()  # pyright: ignore[reportPrivateUsage]
+        value = value + self.blocks[1](value)
+        torch._dynamo.graph_break()  # pyright: ignore[reportPrivateUsage]
+        value = value + self.blocks[2](value)
+        torch._dynamo.graph_break()  # pyright: ignore[reportPrivateUsage]
+        return (value + self.blocks[3](value)).pow(2).mean()
+
+
+@pytest.fixture(name="model")
+def model_fixture() -> nn.Module:
+    """Give a model with random weights."""
+    torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+    forget_programs()
+    torch.manual_seed(3)
+    return Blocks().train()
+
+
+def _step(model: nn.Module, run: Callable[..., torch.Tensor], batch: torch.Tensor) -> list[Any]:
+    model.zero_grad()
+    torch.manual_seed(5)
+    loss = run(batch)
+    loss.backward()
+    return [loss.detach(), *(parameter.grad for parameter in model.parameters()), torch.get_rng_state()]
+
+
+def _peak(model: nn.Module, run: Callable[..., torch.Tensor], batch: torch.Tensor) -> int:
+    model.zero_grad()
+    return peak_of_call(lambda: run(batch).backward(), torch.device("cpu"))[0]
+
+
+def test_graphs_share_a_budget_after_the_first_step_with_the_bits_of_eager(
+    model: nn.Module, digest: Callable[[Any], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """40 % of what all graphs take alone is met by all together, and one line a step says what they come to."""
+    batch = torch.randn(512, WIDTH)
+    twin = copy.deepcopy(model)
+    alone = torch.compile(model, backend="aot_eager")
+    _step(model, alone, batch)
+    needed = _peak(model, alone, batch)
+    torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+
+    run = torch.compile(twin, backend="lowtide", options={"compiler": "eager", "budget": "40%"})
+    with caplog.at_level(logging.INFO, "lowtide"):
+        for _ in range(3):
+            assert digest(_step(twin, run, batch)) == digest(_step(model, model, batch))
+    lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("step")]
+    assert len(planned_programs()) == len(twin.blocks)  # type: ignore[arg-type]
+    assert "4 graphs planned" in lines[0]
+    assert "TorchDynamo skipped 0 frames" in lines[0]
+    assert _peak(twin, run, batch) <= 0.4 * needed
+
+
+def test_evaluation_and_graphs_of_scalars_are_no_warning_under_a_percentage(model: nn.Module) -> None:
+    """A forward pass alone cannot halve its memory, nor can a graph of two bytes; whoever says percent knows."""
+    options = {"compiler": "eager", "budget": "1%"}
+    with torch.no_grad():
+        torch.compile(model.eval(), backend="lowtide", options=options)(torch.randn(8, WIDTH))
+    scale = torch.ones((), requires_grad=True)
+    torch.compile(lambda value: value * 2, backend="lowtide", options=options)(scale).backward()
+
+
+class Recurrent(nn.Module):
+    """What TorchDynamo compiles no part of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = nn.LSTM(WIDTH, WIDTH)
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return self.cells(value)[0].sum()
+
+
+def test_a_model_that_torchdynamo_skips_is_one_warning() -> None:
+    """No budget has any effect there, and whoever set one is told so, with the frame and the reason."""
+    torch.compile(torch.sin, backend="lowtide", options={"compiler": "eager"})(torch.ones(2))
+    run = torch.compile(Recurrent(), backend="lowtide", options={"compiler": "eager", "budget": "50%"})
+
+    def two_steps() -> None:
+        for _ in range(2):
+            run(torch.randn(4, 2, WIDTH)).backward()
+
+    with pytest.warns(UserWarning, match=r"skipped forward \(test_program_of_graphs.py:\d+\).*LSTM") as said:
+        two_steps()
+    assert len([warning for warning in said if "lowtide" in str(warning.message)]) == 1
