@@ -27,9 +27,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 
 def stock_runs(path: Path) -> dict[str, RuntimeFigures]:
     """Run a model in the stock runtime at all levels, and at the highest with every other setting."""
-    runs = {
-        level: measure_in_child(path, {}, planned=False, level=level, runs=RUNS, threads=THREADS) for level in LEVELS
-    }
+    runs = {level: measure_in_child(path, {}, planned=False, level=level, runs=RUNS, threads=THREADS) for level in LEVELS}
     for name, how in list(SETTINGS.items())[1:]:
         runs[f"all, {name}"] = measure_in_child(path, {}, planned=False, runs=RUNS, threads=THREADS, **how)
     return runs

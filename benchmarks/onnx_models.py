@@ -31,7 +31,9 @@ class UNet(nn.Module):
         super().__init__()
         widths = [width * 2**level for level in range(4)]
         inputs = [3, *widths]
-        self.down = nn.ModuleList(nn.Sequential(conv(i, o), conv(o, o)) for i, o in zip(inputs, widths, strict=False))
+        self.down = nn.ModuleList(
+            nn.Sequential(conv(i, o), conv(o, o)) for i, o in zip(inputs, widths, strict=False)
+        )
         self.up = nn.ModuleList(
             nn.Sequential(conv(low + high, high), conv(high, high))
             for low, high in zip(widths[:0:-1], widths[-2::-1], strict=True)
@@ -94,9 +96,7 @@ class HRNet(nn.Module):
     def __init__(self, width: int = 16, n_stages: int = 4) -> None:
         super().__init__()
         widths = [width, 2 * width, 4 * width]
-        self.stem = nn.ModuleList(
-            [conv(3, width, 3, 2), conv(width, 2 * width, 3, 2), conv(2 * width, 4 * width, 3, 2)]
-        )
+        self.stem = nn.ModuleList([conv(3, width, 3, 2), conv(width, 2 * width, 3, 2), conv(2 * width, 4 * width, 3, 2)])
         self.blocks = nn.ModuleList(
             nn.ModuleList(nn.Sequential(conv(w, w), conv(w, w)) for w in widths) for _ in range(n_stages)
         )
@@ -318,7 +318,9 @@ def _swin() -> nn.Module:
 
 
 def _whisper() -> nn.Module:
-    config = transformers.WhisperConfig(d_model=256, encoder_layers=4, encoder_attention_heads=4, encoder_ffn_dim=1024)
+    config = transformers.WhisperConfig(
+        d_model=256, encoder_layers=4, encoder_attention_heads=4, encoder_ffn_dim=1024
+    )
     config._attn_implementation = "eager"
     return First(WhisperEncoder(config))
 

@@ -1,8 +1,8 @@
 """A server of many ONNX models in the memory of the largest: one pool, one lock, HTTP with JSON in and out.
 
-python examples/onnx_server.py planned/*.onnx
-curl localhost:8000/MODEL -d '{"x": [[1.0, 2.0]]}'
-curl localhost:8000/               # arena, and what became of the runs of every model
+    python examples/onnx_server.py planned/*.onnx
+    curl localhost:8000/MODEL -d '{"x": [[1.0, 2.0]]}'
+    curl localhost:8000/               # arena, and what became of the runs of every model
 """
 
 import json

@@ -11,7 +11,8 @@ from lowtide.errors import UsageError
 from lowtide.graph import Graph
 from lowtide.packing import pack_plan
 from lowtide.plan import Plan
-from lowtide.planning.minimize import minimize
+from lowtide.planning.minimize import find_plan
+from lowtide.planning.settings import PlanSettings
 from lowtide.report.difference import difference
 from lowtide.report.folding import fold
 from lowtide.report.printable import printable
@@ -130,7 +131,7 @@ def check_graph(
 
 def _plan(graph: Graph, planned: bool, effort: EffortName, *, packs: bool) -> Plan:
     if planned:
-        return minimize(graph, effort=effort).plan
+        return find_plan(graph, PlanSettings(effort=effort)).plan
     plan = Plan.baseline(graph)
     if not packs:
         return plan

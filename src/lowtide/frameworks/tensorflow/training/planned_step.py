@@ -98,7 +98,8 @@ class PlannedStep:
         concrete = traced_step(self._model, self._optimizer, self._loss, batch)
         model = TensorflowModel(concrete)
         means = _MEANS if self._budget is not None else _MEANS[:2]
-        result = find_plan(model.graph, PlanSettings(budget=self._budget, techniques=means, effort=self._effort))
+        settings = PlanSettings(budget=self._budget, techniques=frozenset(means), effort=self._effort)
+        result = find_plan(model.graph, settings)
         space = model.graph.spaces[0].name
         if result.shortfall is not None:
             least = format_bytes(result.peak_bytes[space])
