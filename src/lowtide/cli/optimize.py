@@ -12,10 +12,12 @@ from lowtide.cli.plan import exit_code
 from lowtide.cli.progress import Progress
 from lowtide.cli.so_far import kept_beside
 from lowtide.errors import UsageError
+from lowtide.frameworks.model import Measurement, Model, OrdersItself
 from lowtide.opening import check_output, open_model, save_applied
 from lowtide.plan import write_plan_file
 from lowtide.planning.chunked import plan_model
 from lowtide.planning.next_technique import next_technique
+from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
 from lowtide.report.planning import result_to_json, result_to_text
 
@@ -58,6 +60,10 @@ def command(
             check_output(output, opened)
         with kept_beside(output) as keep:
             graph, result = plan_model(opened, settings, progress, keep)
+            measured, alone = None, None
+            if isinstance(opened, OrdersItself):  # what was measured tells what is to be written
+                measured = _measure(opened, result, progress) if measure else None
+                alone = opened.as_good_as(result.plan, result.budget.allowed[graph.spaces[0].name], measured)
             if output is not None:
                 progress(f"writing {output}")
 
@@ -66,16 +72,24 @@ def command(
                     write_plan_file(result.plan, plan_file, graph)
                     return plan_file
 
-                save(output, lambda path: save_applied(opened, result.plan, path), rescue)
+                if isinstance(opened, OrdersItself) and alone is not None and output.name.endswith(opened.file_endings):
+                    save(output, opened.save_as_it_stands)
+                else:
+                    save(output, lambda path: save_applied(opened, result.plan, path), rescue)
         offer = next_technique(graph, result, settings, progress)
-        measured = None
-        if measure:
-            progress("measuring: running the program before and after")
-            measured = opened.measure(result.plan)
+        if measure and measured is None:
+            measured = _measure(opened, result, progress)
     if as_json:
-        print_json(result_to_json(result, measured, offer))
+        print_json({**result_to_json(result, measured, offer), "left_alone": alone})
     else:
         click.echo(result_to_text(graph.name, result, measured, offer))
+        if alone is not None:
+            click.echo(f"  not applied      {alone}")
     if measured is not None and not measured.outputs_equal:
         return 1
     return exit_code(result)
+
+
+def _measure(opened: Model, result: Result, progress: Progress) -> Measurement:
+    progress("measuring: running the program before and after")
+    return opened.measure(result.plan)
