@@ -13,7 +13,8 @@ from lowtide.index_spaces import SpaceId
 from lowtide.progress import Report
 from lowtide.recompute.budget_search import BudgetSearch
 from lowtide.recompute.found import Found
-from lowtide.recompute.program import Program
+from lowtide.recompute.frees_early import frees_early
+from lowtide.recompute.program import Ints, Program
 from lowtide.recompute.result import RecomputeResult
 from lowtide.recompute.unrolled import first_runs, unroll
 from lowtide.search import solve
@@ -71,7 +72,7 @@ def plan_over_base_orders(
         return _Attempt(name, search, search.begin(budget_bytes, limits, exact=True))
 
     attempts: list[_Attempt] = []
-    for name, order in orders:
+    for name, order in _with_early_frees(problem, orders) if reorder else orders:
         report(f"choosing what runs again ({name})")
         attempts.append(attempt(name, order))
     least = min(known.rank for known in attempts)
@@ -86,10 +87,12 @@ def plan_over_base_orders(
     again: EffortName = "max" if effort == "max" else "fast"  # further turns seldom pay for as much work as the first
     for _ in range(_MOST_TURNS if reorder and best.cost > 0 else 0):
         report("ordering what runs again")
-        order = _reordered(last, again, budget_bytes)
+        runs = _reordered(last, again, budget_bytes)
+        order = first_runs(runs.tolist())
         if np.array_equal(order, last.search.program.order):
             break
         turn = attempt(f"{last.name} + rerun order", order)
+        turn.search.offer_runs(turn.found, runs, limits)
         if turn.is_worth_settling(least):
             is_close = best.found.is_within(limits.relative_gap)
             turn.search.settle(turn.found, replace(limits, run_work=limits.run_work // (2 if is_close else 1)))
@@ -105,8 +108,18 @@ def plan_over_base_orders(
     return best.search.result(best.found, exact=True), best.name, best.search.program.order
 
 
-def _reordered(known: _Attempt, effort: EffortName, budget: int) -> Order:
-    """Return the order of first runs after the plan's runs were put into the best order."""
+def _with_early_frees(problem: Problem, orders: Sequence[tuple[str, Order]]) -> list[tuple[str, Order]]:
+    """Return named orders, and those that free early from each, without what is there already."""
+    known: list[tuple[str, Order]] = []
+    early = [(f"{name} + early frees", frees_early(problem, order)) for name, order in orders]
+    for name, order in (*orders, *early):
+        if not any(np.array_equal(order, other) for _, other in known):
+            known.append((name, order))
+    return known
+
+
+def _reordered(known: _Attempt, effort: EffortName, budget: int) -> Ints:
+    """Return the plan's runs in the best order."""
     program = known.search.program
     problem = program.problem
     unrolled = unroll(problem, known.found.execution.runs.tolist())
@@ -114,4 +127,4 @@ def _reordered(known: _Attempt, effort: EffortName, budget: int) -> Order:
     limits = [budget if number == program.space else None for number in range(len(problem.graph.spaces))]
     within = Budget.of_limits(problem.graph, limits)
     solution = solve(inner, [inner.given_order()], SEARCH_EFFORTS[effort], budget=within)
-    return first_runs(unrolled.runs(solution.order))
+    return np.asarray(unrolled.runs(solution.order), np.int32)

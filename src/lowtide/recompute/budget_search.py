@@ -10,7 +10,8 @@ from lowtide.effort import RecomputeEffort
 from lowtide.errors import UsageError
 from lowtide.recompute import solver
 from lowtide.recompute.all_runs import search_all_runs
-from lowtide.recompute.choose_drops import drop_until_it_fits, trade_at
+from lowtide.recompute.checkpoints import checkpoint_drops
+from lowtide.recompute.choose_drops import drop_until_it_fits, leaning, trade_at
 from lowtide.recompute.floor import Floor, floor_of, needs_by_place
 from lowtide.recompute.found import Found
 from lowtide.recompute.neighborhoods import improve
@@ -23,6 +24,8 @@ from lowtide.recompute.settle import Pick, settle_and_trim, settle_from
 _RESERVES = (0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45)
 """Parts of the budget left free at a place, for what runs again after it needs memory too."""
 _MOST_TRADED = 3
+_MOST_RESERVES = 12
+"""Plays that look for the least reserve with which the choice at one place fits everywhere."""
 _ROUGH_GAP = 0.03
 """How good solutions are while many places are still missing."""
 _MOST_STALLED = 3
@@ -31,6 +34,8 @@ _EASY_GAP = 0.2
 """A first plan this close to its bound is not expected to need many places; others rarely close, and get less work."""
 _NEAR_GAP = 0.1
 """Where plans have come this close, the solver may do all its work after all."""
+_NO_GAP = 0.001
+"""A gap so small that nothing more is tried."""
 _ENOUGH = 0.95
 """A gap for the solver that leaves some room for rounding, as a part of the gap asked for."""
 
@@ -44,6 +49,7 @@ class BudgetSearch:
         self.untouched: Execution = program.execute(Drops())
         self._needs = needs_by_place(program)
         self._model: PlaceModel | None = None
+        self._leaning = leaning(program)
 
     def plan(
         self,
@@ -73,10 +79,20 @@ class BudgetSearch:
             self._go_low(found, effort)
         elif not found.fits and not (exact and self._is_settled(found, effort)):
             found.is_open = True
-            for drops in (Drops(), *start):
-                self._repair(found, drops, effort.play_work)
-            self._trade(found, effort)
+            self._trade_finely(found)
+            if not found.is_within(_NO_GAP):
+                self._checkpoint(found)
+                for drops in (Drops(), *start):
+                    self._repair(found, drops, effort.play_work)
+                self._trade(found, effort)
         return found
+
+    def offer_runs(self, found: Found, runs: Ints, effort: RecomputeEffort) -> None:
+        """Offer given runs, with first runs in base order, less what the budget can spare of them."""
+        execution = self.program.replay(runs)
+        if execution.peak_bytes <= found.budget:
+            execution = self.program.replay(self.program.native.trim_runs(runs, found.budget, effort.run_work // 4))
+        found.offer(execution)
 
     def settle(self, found: Found, effort: RecomputeEffort, runs: Sequence[Ints] = ()) -> None:
         """Offer plans as sequences of runs, where those of drops are far from their bound."""
@@ -154,6 +170,31 @@ class BudgetSearch:
         _, drops = drop_until_it_fits(self.program, drops, found.budget, max_work)
         found.offer(self.program.execute(drops), drops)
         found.played += self.program.native.work - before
+
+    def _trade_finely(self, found: Found) -> None:
+        """Offer choices at the place where the untouched program needs most, with ties told apart and as much left free
+        there as the play of the last choice was over the budget elsewhere."""
+        place = int(self.untouched.live.argmax())
+        found.bound = max(found.bound, self._rounded(trade_at(self.program, self._needs, place, found.budget).bound))
+        too_little, enough, reserve = 0, found.budget, 0
+        for _ in range(_MOST_RESERVES):
+            drops = trade_at(self._leaning, self._needs, place, found.budget - reserve).choices[0]
+            execution = self.program.execute(drops)
+            found.offer(execution, drops)
+            over = execution.peak_bytes - found.budget
+            if over <= 0:
+                enough = reserve
+            else:
+                too_little = reserve
+            if enough - too_little <= 1 or (over <= 0 and reserve == 0):
+                return
+            guess = reserve + over
+            reserve = guess if too_little < guess < enough else (too_little + enough) // 2
+
+    def _checkpoint(self, found: Found) -> None:
+        """Offer textbook checkpointing, with the turn where the untouched program needs most."""
+        for drops in checkpoint_drops(self.program, int(self.untouched.stages[int(self.untouched.live.argmax())])):
+            found.offer(self.program.execute(drops), drops)
 
     def _trade(self, found: Found, effort: RecomputeEffort) -> None:
         """Bound the cost and find plans at single places: where the untouched program needs most, then where a plan

@@ -12,6 +12,8 @@ from lowtide.recompute.program import Drops, Program, first_run_at
 
 _THERE, _KEEP_OR_RERUN, _KEEP_ONLY = 0, 1, 2  # shared with the native kernel
 _MOST_MINIMUM_CUTS = 40
+_LEAN = 0.005
+"""How much dearer running the last op again is made, so that no two layers cost the same."""
 
 
 def drop_until_it_fits(program: Program, drops: Drops, budget_bytes: int, max_work: int) -> tuple[bool, Drops]:
@@ -67,6 +69,16 @@ def trade_at(program: Program, needs: Needs, place: Place, budget_bytes: int) ->
         rows = np.column_stack([np.full(len(listed), moment), listed]).astype(np.int32)
         choices.append(Drops(np.asarray([moment], np.int32), rows))
     return PlaceTrade(max(0.0, bound), tuple(choices))
+
+
+def leaning(program: Program) -> Program:
+    """Return a program whose costs rise a little along its order, for choices only.
+
+    A network that repeats a block ties the costs of all its blocks: at any price, all or none of them drop the same. So
+    told apart, as many drop it as the budget asks for, the first ones first, which come back last.
+    """
+    rising = 1 + _LEAN * program.places / max(1, len(program.order))
+    return Program(program.problem, program.order, program.cost * rising, program.space)
 
 
 def _used_after(program: Program, place: Place) -> NDArray[np.bool_]:

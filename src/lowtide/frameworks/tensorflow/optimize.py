@@ -10,10 +10,12 @@ from lowtide.frameworks.tensorflow.load import GraphSource
 from lowtide.frameworks.tensorflow.model import TensorflowModel
 from lowtide.frameworks.tensorflow.rewrites.names import RECOMPUTED
 from lowtide.grappler import DEFAULT_SCOPE
-from lowtide.planning.minimize import minimize
+from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
+from lowtide.planning.settings import PlanSettings
+from lowtide.techniques import Techniques
 
-_MEANS = ("reorder", "share", "recompute")
+_MEANS: Techniques = frozenset({"reorder", "share", "recompute"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +92,7 @@ def optimize(
 
 
 def _within(model: TensorflowModel, budget: str | int, effort: EffortName) -> OptimizedGraph:
-    result = minimize(model.graph, budget=budget, allow=_MEANS, effort=effort)
+    result = find_plan(model.graph, PlanSettings(budget=budget, techniques=_MEANS, effort=effort))
     allowed = result.budget.allowed[model.graph.spaces[0].name]
     alone = model.as_good_as(result.plan, allowed)
     planned = model.planned_graph(result.plan) if alone is None else model.untouched_graph

@@ -15,11 +15,12 @@ from lowtide.frameworks.tensorflow.running.session import tensorflow
 from lowtide.frameworks.tensorflow.training.trace import traced_step
 from lowtide.graph import Graph
 from lowtide.planning.budget import GivenBudget
-from lowtide.planning.minimize import minimize
+from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
+from lowtide.planning.settings import PlanSettings
 from lowtide.units import format_bytes
 
-_MEANS = ("reorder", "share", "recompute")
+_MEANS = frozenset({"reorder", "share", "recompute"})
 _Form = tuple[tuple[Any, ...], ...]
 
 
@@ -96,8 +97,9 @@ class PlannedStep:
     def _program_for(self, batch: Any) -> _Program:
         concrete = traced_step(self._model, self._optimizer, self._loss, batch)
         model = TensorflowModel(concrete)
-        means = _MEANS if self._budget is not None else _MEANS[:2]
-        result = minimize(model.graph, budget=self._budget, allow=means, effort=self._effort)
+        means = _MEANS if self._budget is not None else _MEANS - {"recompute"}
+        settings = PlanSettings(budget=self._budget, techniques=means, effort=self._effort)
+        result = find_plan(model.graph, settings)
         space = model.graph.spaces[0].name
         if result.shortfall is not None:
             least = format_bytes(result.peak_bytes[space])
