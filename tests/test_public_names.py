@@ -95,6 +95,7 @@ FRAMEWORK_NAMES = {
         "GraphDef",
         "GraphRun",
         "GraphSource",
+        "KerasStep",
         "NodeDef",
         "OptimizedGraph",
         "TensorflowModel",
@@ -104,6 +105,8 @@ FRAMEWORK_NAMES = {
         "read",
         "run_graph",
         "save",
+        "training_step",
+        "with_host_stand_ins",
     ],
     "torch": [
         "Applied",

@@ -12,7 +12,7 @@ from lowtide.frameworks.tensorflow.measure import GraphRun, run_graph
 from lowtide.frameworks.tensorflow.model import TensorflowModel
 from lowtide.frameworks.tensorflow.optimize import OptimizedGraph, optimize
 from lowtide.frameworks.tensorflow.running.host_copies import with_host_stand_ins
-from lowtide.frameworks.tensorflow.training.planned_step import PlannedStep, training_step
+from lowtide.frameworks.tensorflow.training.planned_step import KerasStep, training_step
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
@@ -20,9 +20,9 @@ __all__ = [
     "GraphDef",
     "GraphRun",
     "GraphSource",
+    "KerasStep",
     "NodeDef",
     "OptimizedGraph",
-    "PlannedStep",
     "TensorflowModel",
     "apply",
     "measure",

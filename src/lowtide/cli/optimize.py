@@ -13,11 +13,12 @@ from lowtide.cli.progress import Progress
 from lowtide.cli.runtime import as_it_runs, check_order, runtime_report
 from lowtide.cli.so_far import kept_beside
 from lowtide.errors import UsageError
-from lowtide.frameworks.model import RunByRuntime
+from lowtide.frameworks.model import Measurement, Model, OrdersItself, RunByRuntime
 from lowtide.opening import open_model, save_applied
 from lowtide.plan import write_plan_file
 from lowtide.planning.chunked import plan_model
 from lowtide.planning.next_technique import next_technique
+from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
 from lowtide.report.planning import result_to_json, result_to_text
 
@@ -77,6 +78,10 @@ def command(
         with kept_beside(output) as keep:
             graph, result = plan_model(opened, settings, progress, keep)
             check_order(opened, result, output, target)
+            measured, alone = None, None
+            if isinstance(opened, OrdersItself):  # what was measured tells what is to be written
+                measured = _measure(opened, result, progress) if measure else None
+                alone = opened.as_good_as(result.plan, result.budget.allowed[graph.spaces[0].name], measured)
             if output is not None:
                 progress(f"writing {output}")
 
@@ -85,17 +90,23 @@ def command(
                     write_plan_file(result.plan, plan_file, graph)
                     return plan_file
 
-                save(output, lambda path: save_applied(opened, result.plan, path), rescue)
+                if isinstance(opened, OrdersItself) and alone is not None and output.name.endswith(opened.file_endings):
+                    save(output, opened.save_as_it_stands)
+                else:
+                    save(output, lambda path: save_applied(opened, result.plan, path), rescue)
         offer = next_technique(graph, result, settings, progress)
-        measured = None
-        if measure:
-            progress("measuring: running the program before and after")
-            measured = opened.measure(result.plan)
+        if measure and measured is None:
+            measured = _measure(opened, result, progress)
         beside = runtime_report(opened, result, measured, progress)
     if as_json:
-        print_json({**result_to_json(result, measured, offer), **({} if beside is None else beside.to_json())})
+        more = {} if beside is None else beside.to_json()
+        if isinstance(opened, OrdersItself):
+            more["left_alone"] = alone
+        print_json({**result_to_json(result, measured, offer), **more})
     else:
         click.echo(result_to_text(graph.name, result, measured, offer))
+        if alone is not None:
+            click.echo(f"  not applied      {alone}")
         if beside is not None:
             click.echo(beside.to_text())
     if measured is not None and not measured.outputs_equal:
@@ -103,3 +114,8 @@ def command(
     if beside is not None and beside.doubts:
         return 1
     return exit_code(result)
+
+
+def _measure(opened: Model, result: Result, progress: Progress) -> Measurement:
+    progress("measuring: running the program before and after")
+    return opened.measure(result.plan)

@@ -150,6 +150,22 @@ class HasLevels(Protocol):
 
 
 @runtime_checkable
+class OrdersItself(Protocol):
+    """A program whose runtime orders what nobody orders, often well: a plan is applied only where it helps."""
+
+    def as_good_as(self, plan: Plan, allowed_bytes: int | None, measured: Measurement | None) -> str | None:
+        """Return in one sentence why the program needs no plan; None where the plan helps.
+
+        `allowed_bytes` is what the first memory space may hold. What was measured counts before what is simulated.
+        """
+        ...
+
+    def save_as_it_stands(self, path: Path) -> None:
+        """Write the program as it was read."""
+        ...
+
+
+@runtime_checkable
 class RunByRuntime(Model, Protocol):
     """A program that a runtime optimizes and orders by itself, before it runs it."""
 

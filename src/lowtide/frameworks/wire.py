@@ -1,6 +1,7 @@
 """The wire format of protocol buffers: numbers, fields and their ends, in any message."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 from lowtide.errors import MalformedInputError
 
@@ -20,6 +21,15 @@ class WireError(MalformedInputError):
         super().__init__(f"a message is broken at byte {at}: {what}; the file is damaged or something else")
         self.at = at
         self.what = what
+
+
+@contextmanager
+def named_errors(where: str) -> Generator[None]:
+    """Say where the bytes came from in a WireError that is raised within."""
+    try:
+        yield
+    except WireError as error:
+        raise MalformedInputError(f"{where}: {error}") from None
 
 
 def read_varint(content: Content, at: int, stop: int) -> tuple[int, int]:

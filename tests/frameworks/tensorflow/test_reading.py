@@ -1,5 +1,6 @@
 """Graphs of TensorFlow are read as they would run, and what is wrong with one is said in one line."""
 
+import gzip
 import random
 import tracemalloc
 from pathlib import Path
@@ -11,7 +12,7 @@ from lowtide.errors import InputError, LowtideError, MalformedInputError, Unsupp
 from lowtide.frameworks.tensorflow.graphs.attributes import of_shape, of_shapes, of_tensor, of_type
 from lowtide.frameworks.wire import encode_bytes, encode_number
 from lowtide.plan import Plan
-from lowtide.tensorflow import GraphDef, NodeDef, TensorflowModel
+from lowtide.tensorflow import GraphDef, NodeDef, TensorflowModel, optimize
 from tests.frameworks.tensorflow.small_graphs import FLOAT, chain, node, placeholder
 
 
@@ -228,6 +229,22 @@ def test_contents_of_constants_are_neither_read_nor_copied(tmp_path: Path) -> No
     assert most < size // 8
     assert model.graph.persistent_bytes() == {"device": size}
     assert (tmp_path / "b.pb").stat().st_size > size
+
+
+def test_a_gzipped_file_is_read_like_a_plain_one(tmp_path: Path) -> None:
+    content = GraphDef([NodeDef.make("x", "Placeholder", (), {"dtype": of_type(1), "shape": of_shape([4])})])
+    (tmp_path / "a.pb").write_bytes(content.SerializeToString())
+    (tmp_path / "b.pb").write_bytes(gzip.compress(content.SerializeToString()))
+    plain, zipped = (lowtide.read(tmp_path / name) for name in ("a.pb", "b.pb"))
+    assert plain.fingerprint == zipped.fingerprint
+
+
+def test_what_only_a_level_looks_at_is_named_with_its_file_when_it_is_broken(tmp_path: Path) -> None:
+    attributes = {"dtype": of_type(1), "shape": of_shape([4]), "_swap_to_host": b"\x0a\x7f"}
+    broken = NodeDef.make("x", "Placeholder", (), attributes)
+    (tmp_path / "a.pb").write_bytes(GraphDef([broken]).SerializeToString())
+    with pytest.raises(MalformedInputError, match=r"a\.pb: a message is broken at byte"):
+        optimize(tmp_path / "a.pb", "manual")
 
 
 def test_damaged_files_give_a_graph_or_one_line(tmp_path: Path) -> None:

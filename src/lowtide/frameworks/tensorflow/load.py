@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lowtide.errors import InputError, MalformedInputError, UsageError
-from lowtide.files import open_regular
+from lowtide.files import open_regular, read_bytes
 from lowtide.frameworks.content import SAVED_MODEL, is_text_graph, kind_of_graph
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.graphs.containers import (
@@ -204,8 +204,10 @@ def _checked(read: Callable[[], Any], where: str) -> Any:
 
 
 def _mapped(path: Path) -> Content:
-    """Return a file's content without reading it."""
+    """Return a file's content without reading it, but for one that is gzipped."""
     with open_regular(path) as file:
+        if file.peek(2)[:2] == _GZIPPED:
+            return memoryview(read_bytes(path))
         try:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         except (OSError, ValueError) as error:
@@ -213,6 +215,7 @@ def _mapped(path: Path) -> Content:
 
 
 _HEAD = 2**16
+_GZIPPED = b"\x1f\x8b"
 _READ_AS: dict[str, Callable[[Content, str, str | None], LoadedGraph]] = {
     "GraphDef": _graph_def,
     "MetaGraphDef": _meta_graph,

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lowtide.analysis import simulate
 from lowtide.costs import Prices
 from lowtide.errors import UnsupportedError
 from lowtide.files import write_pieces
 from lowtide.frameworks.model import Measurement, Rewritten
 from lowtide.frameworks.tensorflow.apply import planned_graph
+from lowtide.frameworks.tensorflow.executor import executor_plan, is_worth_its_edges
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.levels import Changes, optimize_nodes
@@ -20,9 +22,11 @@ from lowtide.frameworks.tensorflow.reading.devices import devices_of
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
 from lowtide.frameworks.tensorflow.rewrites.starts import with_starts, with_variables
 from lowtide.frameworks.tensorflow.running.resident import added_resident_bytes
+from lowtide.frameworks.wire import named_errors
 from lowtide.graph import Graph
 from lowtide.grappler import DEFAULT_SCOPE
 from lowtide.plan import Plan
+from lowtide.units import format_bytes
 
 
 class TensorflowModel:
@@ -75,6 +79,11 @@ class TensorflowModel:
         return self._read.translation
 
     @property
+    def untouched_graph(self) -> GraphDef:
+        """The graph as it was read."""
+        return self._loaded.graph
+
+    @property
     def in_chunks(self) -> None:
         """None: only the order and the runs of nodes change."""
         return None
@@ -92,6 +101,30 @@ class TensorflowModel:
     def save(self, plan: Plan, path: Path) -> None:
         """Write the graph that follows the plan, in the kind of file that was read."""
         write_pieces(path, self._loaded.content_of(self.planned_graph(plan), path.name))
+
+    def as_good_as(self, plan: Plan, allowed_bytes: int | None, measured: Measurement | None = None) -> str | None:
+        """Return in one sentence why the graph needs no plan; None where the plan helps.
+
+        TensorFlow orders what nobody orders: a plan that only orders helps where it needs less, by a measurement or by
+        a simulation of TensorFlow's executor. Raises UnsupportedError where the plan cannot be carried out.
+        """
+        if measured is not None and measured.original_bytes is not None and len(plan.order()) == self.graph.n_ops:
+            if measured.after_bytes < measured.original_bytes:
+                return None
+            need, how = measured.original_bytes, "measured"
+        else:
+            own = executor_plan(self.translation)
+            if is_worth_its_edges(self.graph, plan, own, allowed_bytes):
+                return None
+            need, how = sum(simulate(self.graph, own).peak_bytes.values()), "by a simulation of its executor"
+        return (
+            f"TensorFlow needs {format_bytes(need)} in its own order, {how}; the plan's would save hardly anything, so "
+            "that the graph stays as it is"
+        )
+
+    def save_as_it_stands(self, path: Path) -> None:
+        """Write the graph as it was read."""
+        write_pieces(path, self._loaded.content_of(self._loaded.graph, path.name))
 
     def at_level(
         self,
@@ -112,7 +145,8 @@ class TensorflowModel:
             fed=[name.partition(":")[0] for name in self._read.fed],
             seconds=seconds,
         )
-        return optimize_nodes(self._loaded.graph.nodes, situation, level, scope)
+        with named_errors(self._loaded.where):
+            return optimize_nodes(self._loaded.graph.nodes, situation, level, scope)
 
     def rewritten(self, level: str, devices: Mapping[str, str]) -> Rewritten:
         """Return what `at_level` makes, for the command line."""
@@ -132,7 +166,8 @@ class TensorflowModel:
 
     def planned_graph(self, plan: Plan) -> GraphDef:
         """Return the graph that follows a plan; raises what `apply` raises."""
-        return planned_graph(self._loaded.graph, self._read.translation, plan)
+        with named_errors(self._loaded.where):
+            return planned_graph(self._loaded.graph, self._read.translation, plan)
 
     def object_of(self, graph: GraphDef) -> Any:
         """Return another graph in the place of the one that was read, as an object of that kind."""

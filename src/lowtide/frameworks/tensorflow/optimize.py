@@ -36,6 +36,8 @@ class OptimizedGraph:
     """The peak by device: Grappler's estimate at a level; within a budget, that of nodes as they are ready."""
     after_bytes: Mapping[str, int]
     """The same afterwards."""
+    left_alone: str | None = None
+    """Why the graph stays as it is within a budget, in one sentence; None where it does not."""
     result: Result | None
     """The plan within a budget, with its bounds."""
 
@@ -65,8 +67,9 @@ def optimize(
     nothing is swapped or accumulated but what is hinted. `seconds` says what nodes take, estimated from bytes by
     default.
     With `budget`, in bytes or percent, nodes are ordered and run again as the budgeted planner chooses, and every op
-    waits for the one before it; see `lowtide.minimize`. Other arguments and the errors are those of `TensorflowModel`;
-    UsageError for a level and a budget at once.
+    waits for the one before it; see `lowtide.minimize`. Where TensorFlow keeps the budget in its own order, by a
+    simulation of its executor, the graph stays as it is, and `left_alone` says so.
+    Other arguments and the errors are those of `TensorflowModel`; UsageError for a level and a budget at once.
     """
     if level is not None and budget is not None:
         raise UsageError("a level and a budget at once; a budget goes beyond the levels, so name one of both")
@@ -90,7 +93,9 @@ def optimize(
 
 def _within(model: TensorflowModel, budget: str | int, effort: EffortName) -> OptimizedGraph:
     result = find_plan(model.graph, PlanSettings(budget=budget, techniques=_MEANS, effort=effort))
-    planned = model.planned_graph(result.plan)
+    allowed = result.budget.allowed[model.graph.spaces[0].name]
+    alone = model.as_good_as(result.plan, allowed)
+    planned = model.planned_graph(result.plan) if alone is None else model.untouched_graph
     names = (node.name for node in planned.nodes if node.name.startswith(RECOMPUTED))
     return OptimizedGraph(
         graph=model.object_of(planned),
@@ -100,5 +105,6 @@ def _within(model: TensorflowModel, budget: str | int, effort: EffortName) -> Op
         relaxed=(),
         before_bytes=result.baseline_peak_bytes,
         after_bytes=result.peak_bytes,
+        left_alone=alone,
         result=result,
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lowtide.collection import without_collection
-from lowtide.errors import InputError, MalformedInputError, UnsupportedError, UsageError
+from lowtide.errors import InputError, UnsupportedError, UsageError
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.operators.kinds import CONTROL_FLOW_V1, PLACEHOLDERS
@@ -21,7 +21,7 @@ from lowtide.frameworks.tensorflow.shapes.sizes import (
     known_shapes,
     output_types,
 )
-from lowtide.frameworks.wire import WireError
+from lowtide.frameworks.wire import named_errors
 
 Fed = dict[str, tuple[int, Shape]]
 """Data types and shapes by output."""
@@ -64,10 +64,8 @@ def read_graph(graph: GraphDef, request: Request, where: str) -> ReadGraph:
     Raises MalformedInputError for a broken one, UsageError for feeds, fetches, shapes and dims that fit nothing,
     UnsupportedError for placeholders without sizes, and for control flow of TensorFlow 1.
     """
-    try:
+    with named_errors(where):
         return _read(graph, request, where)
-    except WireError as error:
-        raise MalformedInputError(f"{where}: {error}") from None
 
 
 def _read(graph: GraphDef, request: Request, where: str) -> ReadGraph:

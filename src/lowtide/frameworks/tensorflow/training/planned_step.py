@@ -20,27 +20,27 @@ from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
 from lowtide.units import format_bytes
 
-_MEANS = ("reorder", "share", "recompute")
+_MEANS = frozenset({"reorder", "share", "recompute"})
 _Form = tuple[tuple[Any, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Program:
+class _PlannedForm:
     model: TensorflowModel
     result: Result
     is_planned: bool
     run: Callable[[Sequence[Any]], list[Any]]
 
 
-class PlannedStep:
+class KerasStep:
     """A training step that recomputes as planned; call it with a batch, it updates the model and returns the loss."""
 
     def __init__(self, model: Any, optimizer: Any, loss: Any, budget: GivenBudget, effort: EffortName) -> None:
         self._model, self._optimizer, self._loss = model, optimizer, loss
         self._budget: GivenBudget = budget
         self._effort: EffortName = effort
-        self._programs: dict[_Form, _Program] = {}
-        self._last: _Program | None = None
+        self._programs: dict[_Form, _PlannedForm] = {}
+        self._last: _PlannedForm | None = None
 
     @property
     def result(self) -> Result:
@@ -89,16 +89,16 @@ class PlannedStep:
         return program.model.resident_bytes(program.result.plan if planned else None)
 
     @property
-    def _program(self) -> _Program:
+    def _program(self) -> _PlannedForm:
         if self._last is None:
             raise UsageError("the step was not called yet; it is traced and planned when it sees its first batch")
         return self._last
 
-    def _program_for(self, batch: Any) -> _Program:
+    def _program_for(self, batch: Any) -> _PlannedForm:
         concrete = traced_step(self._model, self._optimizer, self._loss, batch)
         model = TensorflowModel(concrete)
-        means = _MEANS if self._budget is not None else _MEANS[:2]
-        settings = PlanSettings(budget=self._budget, techniques=frozenset(means), effort=self._effort)
+        means = _MEANS if self._budget is not None else _MEANS - {"recompute"}
+        settings = PlanSettings(budget=self._budget, techniques=means, effort=self._effort)
         result = find_plan(model.graph, settings)
         space = model.graph.spaces[0].name
         if result.shortfall is not None:
@@ -115,13 +115,13 @@ class PlannedStep:
             def as_traced(tensors: Sequence[Any]) -> list[Any]:
                 return [concrete(*tensors)]
 
-            return _Program(model, result, is_planned, as_traced)
-        return _Program(model, result, is_planned, function_like(concrete, model.planned_graph(result.plan)))
+            return _PlannedForm(model, result, is_planned, as_traced)
+        return _PlannedForm(model, result, is_planned, function_like(concrete, model.planned_graph(result.plan)))
 
 
 def training_step(
     model: Any, optimizer: Any, loss: Any, *, budget: GivenBudget = None, effort: EffortName = "fast"
-) -> PlannedStep:
+) -> KerasStep:
     """Return a compiled training step of a Keras model that keeps a budget by running nodes of the traced step again.
 
     `loss` is a loss of Keras, the name of one, or a function of (labels, predictions); what the model adds by `losses`
@@ -134,4 +134,4 @@ def training_step(
     or loss, UnsupportedError for what cannot be traced or planned.
     """
     tensorflow()
-    return PlannedStep(model, optimizer, loss, budget, effort)
+    return KerasStep(model, optimizer, loss, budget, effort)
