@@ -1,4 +1,4 @@
-"""A base order for recomputation: what a few ops can free goes at once, such as a gradient by the update that reads it."""
+"""A base order for recomputation: what a few ops can free goes at once, such as a gradient by its update."""
 
 from collections.abc import Iterable
 
