@@ -45,7 +45,7 @@ test-all: $(VENV)/.test  ## run all tests, with TensorFlow too (about a gigabyte
 
 SANITIZED := .venv-sanitized
 # What needs the native core and no framework.
-NATIVE_TESTS := $(addprefix tests/,analysis graph packing recompute schedule search share test_documents.py) \
+NATIVE_TESTS := $(addprefix tests/,analysis graph native packing recompute schedule search share test_documents.py) \
   --ignore=tests/schedule/test_orders_against_inductor.py
 PRELOADED = $(shell $${CXX:-g++} -print-file-name=libasan.so) $(shell $${CXX:-g++} -print-file-name=libstdc++.so)
 

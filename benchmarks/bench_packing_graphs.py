@@ -25,7 +25,7 @@ def main() -> None:
         if found.solved is None:
             sys.exit(f"{path}: the search says nothing about what ops need while they run")
         name = path.name.removesuffix(".gz").removesuffix(".graph.json")
-        instances = plan_instances(name, graph, found.plan, found.solved[0].transient)
+        instances = plan_instances(name, graph, found.plan, found.solved.problem.transient)
         rows += [measure(instance, "balanced", run_peers(instance, programs)) for instance in instances]
     at_bound = sum(row.arena_bytes == row.bound_bytes for row in rows)
     worst = max(rows, key=lambda row: row.arena_bytes / row.bound_bytes)

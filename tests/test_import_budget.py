@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 HEAVY = (
-    *("torch", "onnx", "onnxruntime", "jax", "jaxlib", "tensorflow", "transformers"),
+    *("torch", "onnx", "onnxruntime", "jax", "jaxlib", "tensorflow", "transformers", "accelerate", "lightning"),
     *("highspy", "numpy", "click", "rich", "msgspec"),
 )
 
@@ -16,6 +16,10 @@ def _loaded_after(code: str) -> list[str]:
 
 def test_importing_lowtide_loads_none_of_its_dependencies() -> None:
     assert _loaded_after("import lowtide") == []
+
+
+def test_importing_lowtides_pytorch_names_loads_no_training_library() -> None:
+    assert {"transformers", "accelerate", "lightning"}.isdisjoint(_loaded_after("import lowtide.torch"))
 
 
 def test_planning_a_graph_loads_no_framework_and_no_terminal_library() -> None:

@@ -18,6 +18,8 @@ PUBLIC = (
     "lowtide.onnx",
     "lowtide.tensorflow",
     "lowtide.torch",
+    "lowtide.torch.lightning",
+    "lowtide.torch.transformers",
     "lowtide.xla",
 )
 """What people import or run, beside the scripts and entry points of pyproject.toml."""

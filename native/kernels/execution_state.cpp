@@ -133,8 +133,8 @@ void BackwardState::peak(int32_t op, Bytes& peak) const {
 bool BackwardState::never_hinders(int32_t op) const {
   const auto own = graph_.in_place[op];
   for (int32_t b : graph_.touches[op]) {
-    int32_t readers = pair_readers_[b];
-    for (size_t i = 0; i + 1 < own.size(); i += 2) readers -= own[i] == b;
+    int32_t readers = pair_readers_[b];  // an op that was taken is not among them any more
+    for (size_t i = 0; !taken_[op] && i + 1 < own.size(); i += 2) readers -= own[i] == b;
     if (readers > 0) return false;
   }
   return true;

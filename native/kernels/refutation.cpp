@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/refutation_walk.hpp"
+
 namespace lowtide {
 namespace {
 
@@ -96,8 +98,11 @@ std::vector<RefutationLine> refute(const GraphView& graph, int32_t space, bool i
                                    const std::function<bool()>& go_on) {
   Refuter refuter(space, in_place, budget, worst_first, max_work, go_on);
   TightenedGraph tightened(graph);
-  if (!refuter.refute(tightened, 0)) return {};
-  return std::move(refuter.lines);
+  if (refuter.refute(tightened, 0)) return std::move(refuter.lines);
+  auto& lines = refuter.lines;  // what was deduced before any case holds still
+  lines.erase(std::find_if(lines.begin(), lines.end(), [](auto& line) { return line.values[0] != RefutationLine::kNeed; }), lines.end());
+  if (refute_by_walk(tightened.view, space, in_place, budget, worst_first, max_work, go_on, lines)) return std::move(lines);
+  return {};
 }
 
 }  // namespace lowtide

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from lowtide.packing import Buffers, Packed, pack
     from lowtide.plan import Plan, read_plan_file, verify, write_plan_file
     from lowtide.planning.frontier import Frontier, frontier
-    from lowtide.planning.minimize import minimize
     from lowtide.planning.result import Result
+    from lowtide.programs import load_plan, minimize, save_plan
 
 __version__ = "0.1.0"
 
@@ -31,13 +31,15 @@ _HOMES = {
     "apply": "lowtide.opening",
     "frontier": "lowtide.planning.frontier",
     "holders_at_peak": "lowtide.analysis.holders_at_peak",
+    "load_plan": "lowtide.programs",
     "measure": "lowtide.opening",
-    "minimize": "lowtide.planning.minimize",
+    "minimize": "lowtide.programs",
     "open_model": "lowtide.opening",
     "pack": "lowtide.packing",
     "read": "lowtide.opening",
     "read_graph_file": "lowtide.graph",
     "read_plan_file": "lowtide.plan",
+    "save_plan": "lowtide.programs",
     "verify": "lowtide.plan",
     "write_graph_file": "lowtide.graph",
     "write_plan_file": "lowtide.plan",
@@ -58,6 +60,7 @@ __all__ = [
     "errors",
     "frontier",
     "holders_at_peak",
+    "load_plan",
     "measure",
     "minimize",
     "open_model",
@@ -65,6 +68,7 @@ __all__ = [
     "read",
     "read_graph_file",
     "read_plan_file",
+    "save_plan",
     "verify",
     "write_graph_file",
     "write_plan_file",

@@ -1,4 +1,4 @@
-"""The public ONNX names: `OnnxModel`, `read`, `apply`, `save`, `measure` and what goes with them."""
+"""The public ONNX names: `OnnxModel`, `Session`, `Pool`, `read`, `apply`, `save`, `measure` and so on."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,13 +8,27 @@ from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.onnx.loading.load import ModelSource
 from lowtide.frameworks.onnx.measure import MeasuredRun, measure_peak
 from lowtide.frameworks.onnx.model import OnnxModel
+from lowtide.frameworks.onnx.running.planned_session import ArenaUse, Session
+from lowtide.frameworks.onnx.running.pool import Pool
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["MeasuredRun", "ModelSource", "OnnxModel", "apply", "measure", "measure_peak", "read", "save"]
+__all__ = [
+    "ArenaUse",
+    "MeasuredRun",
+    "ModelSource",
+    "OnnxModel",
+    "Pool",
+    "Session",
+    "apply",
+    "measure",
+    "measure_peak",
+    "read",
+    "save",
+]
 
 
 def read(model: ModelSource, dims: Mapping[str, int] | None = None) -> Graph:

@@ -1,55 +1,78 @@
 """From anything a user has to a model: which framework reads what, decided without loading any of them."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from lowtide.errors import FingerprintError, LowtideError, UsageError, VerificationError, one_line
+from lowtide.errors import FingerprintError, LowtideError, UsageError, one_line
 from lowtide.files import check_writable
 from lowtide.frameworks.content import kind_of_file
 from lowtide.frameworks.graph_file import GraphModel, open_graph_file
-from lowtide.frameworks.model import CopiesToHost, Measurement, Model
+from lowtide.frameworks.memory_snapshot import open_snapshot
+from lowtide.frameworks.model import CopiesToHost, Measurement, Model, is_model
 from lowtide.frameworks.plan_files_only import PlanFilesOnly
-from lowtide.frameworks.table import FRAMEWORKS, framework_of, framework_of_file, way_to_read
+from lowtide.frameworks.table import FRAMEWORKS, Framework, framework_of, framework_of_file, way_to_read
 from lowtide.graph import Graph
 from lowtide.offload import Host
-from lowtide.plan import Plan, read_plan_file, write_plan_file
+from lowtide.plan import Plan, write_plan_file
 
+ModelKind = TypeVar("ModelKind", bound=Model)
 _PLAN_FILES = (".plan.json", ".plan.json.gz")
-_FILES = (".graph.json[.gz]", *dict.fromkeys(ending for framework in FRAMEWORKS for ending in framework.file_endings))
+_FILES = (
+    ".graph.json[.gz]",
+    *dict.fromkeys(ending for framework in FRAMEWORKS for ending in framework.file_endings),
+    ".pickle",
+)
+_WRITTEN = tuple(
+    dict.fromkeys((".graph.json", ".graph.json.gz", *(ending for each in FRAMEWORKS for ending in each.writes)))
+)
 _KINDS = f"a {', '.join(_FILES[:-1])} or {_FILES[-1]} file, or package.module:callable"
 
 
 def open_model(
-    source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None, *, trust: bool = False
+    source: Any,
+    dims: Mapping[str, int] | None = None,
+    host: Host | None = None,
+    *,
+    trust: bool = False,
+    output: Path | None = None,
 ) -> Model:
     """Read a program once, to plan it, apply the plan and measure.
 
-    `source` is a path (.graph.json[.gz], .onnx, .pt2, .pb, .pbtxt, .hlo, an export of Inductor, a folder with a
-    SavedModel; where the content tells what it is, that counts and not the name), the name of a callable
-    ("package.module:callable") that returns one of the following, or an object: a Graph, an onnx ModelProto, a Caffe2
-    NetDef, a GraphDef, MetaGraphDef, tf.Graph or ConcreteFunction of TensorFlow, a GraphInterface of Mesh-TensorFlow,
-    an HLO module of XLA, a ClosedJaxpr of JAX, a torch ExportedProgram, FX GraphModule, captured program, or a tuple
-    (function or module, example inputs). `dims` gives sizes to dynamic dimensions by name. With `host`, plans may copy
-    buffers there and back. A file runs code only with `trust`, and a .pt2 that would is refused without; naming a
-    callable runs its module (docs/trust.md).
-    Raises UsageError for a source of no known kind, InputError and its kinds for one that cannot be read.
+    `source` is a path (.graph.json[.gz], .onnx, .pt2, .pb, .pbtxt, .hlo, an export of Inductor, a memory snapshot of
+    PyTorch, a folder with a SavedModel; where the content tells what it is, that counts and not the name), the name of
+    a callable ("package.module:callable") that returns one of the following, or an object: a Graph, an onnx ModelProto,
+    a Caffe2 NetDef, a GraphDef, MetaGraphDef, tf.Graph or ConcreteFunction of TensorFlow, a GraphInterface of
+    Mesh-TensorFlow, an HLO module of XLA, a ClosedJaxpr of JAX, a torch ExportedProgram, FX GraphModule, captured
+    program, a tuple (function or module, example inputs), or a model that is open already. `dims` gives sizes to
+    dynamic dimensions by name. With `host`, plans may copy buffers there and back. A file runs code only with `trust`,
+    and a .pt2 that would is refused without; naming a callable runs its module (docs/trust.md). `output` is where the
+    program shall go that follows a plan, or the plan.
+    Raises UsageError for a source of no known kind, and for an output that cannot hold its program, both before
+    anything is read; InputError and its kinds for a source that cannot be read.
     """
-    model = _open(source, dict(dims or {}), trust)
-    if host is None:
-        return model
-    return model.with_host(host) if isinstance(model, CopiesToHost) else PlanFilesOnly(model, host)
+    if output is not None:
+        check_writable(output)
+    model = _open(source, dict(dims or {}), trust, output)
+    if host is not None:
+        model = model.with_host(host) if isinstance(model, CopiesToHost) else PlanFilesOnly(model, host)
+    if output is not None:
+        check_output(output, model)
+    return model
 
 
-def _open(source: Any, bound: Mapping[str, int], trust: bool) -> Model:
+def _open(source: Any, bound: Mapping[str, int], trust: bool, output: Path | None) -> Model:
     if isinstance(source, Graph):
         return _without_dims(GraphModel(source), bound)
     if isinstance(source, str | Path):
-        return _open_name(str(source), bound, trust)
+        return _open_name(str(source), bound, trust, output)
+    if is_model(source):
+        return _without_dims(source, bound)
     framework = framework_of(source)
     if framework is not None:
+        _check_ending(output, framework.endings_for(source), _only_written(framework))
         return framework.load()(source, bound)
     way = way_to_read(source)
     if way is not None:
@@ -91,34 +114,21 @@ def check_output(path: Path, model: Model | None = None) -> None:
 
     Call it before planning, so that nobody waits for a plan that has nowhere to go.
     """
-    endings = (*_PLAN_FILES, *(model.file_endings if model else ()))
-    if not path.name.endswith(endings):
-        raise UsageError(f"cannot write {path.name!r} here; give a name that ends in {', '.join(endings)}")
+    _check_ending(path, model.file_endings if model else ())
     check_writable(path)
 
 
-def read_plan(path: Path, model: Model, *, over_budget: bool = False) -> tuple[Graph, Plan]:
-    """Read and verify a plan file; return the plan, and the graph that it is for: the model's own or that in chunks.
-
-    Raises FingerprintError for a plan of neither, VerificationError unless `over_budget` for one that says itself that
-    it does not fit, and what `lowtide.plan.read_plan_file` raises.
-    """
-    graph, plan = _read_plan(path, model)
-    if plan.status == "infeasible" and not over_budget:
-        raise VerificationError(
-            f"{path}: the plan says itself that it is infeasible, so it does not fit the budget or capacity that it "
-            "was made for; plan with more memory, or accept it as it is with --allow-over-budget"
-        )
-    return graph, plan
+def _check_ending(path: Path | None, of_programs: Iterable[str], note: str = "") -> None:
+    """Raise UsageError unless a path names a plan file, or ends as programs do; `note` says which of them do."""
+    endings = (*_PLAN_FILES, *of_programs)
+    if path is not None and not path.name.endswith(endings):
+        raise UsageError(f"cannot write {path.name!r} here{note}; give a name that ends in {', '.join(endings)}")
 
 
-def _read_plan(path: Path, model: Model) -> tuple[Graph, Plan]:
-    try:
-        return model.graph, read_plan_file(path, model.graph)
-    except FingerprintError:
-        if model.in_chunks is None:
-            raise
-    return model.in_chunks, read_plan_file(path, model.in_chunks)
+def _only_written(framework: Framework) -> str:
+    """Say what alone of a framework's programs can be written; nothing where all can."""
+    only = framework.writes_only
+    return f", where only an {' or '.join(only)} can be written to {', '.join(framework.writes)}" if only else ""
 
 
 def save_applied(model: Model, plan: Plan, path: Path) -> None:
@@ -133,25 +143,34 @@ def save_applied(model: Model, plan: Plan, path: Path) -> None:
 
 
 def _graph_of(plan: Plan, model: Model) -> Graph:
-    chunks = model.in_chunks if plan.graph_fingerprint != model.graph.fingerprint else None
-    return model.graph if chunks is None else chunks
+    """Return the graph of a model that a plan is for; raises FingerprintError where it is for neither of the two."""
+    if plan.graph_fingerprint == model.graph.fingerprint:
+        return model.graph
+    chunks = model.in_chunks
+    if chunks is None or plan.graph_fingerprint != chunks.fingerprint:
+        raise FingerprintError(f"the plan was made for another graph than {model.graph.name!r}; make a new plan for it")
+    return chunks
 
 
-def _open_name(name: str, dims: Mapping[str, int], trust: bool) -> Model:
+def _open_name(name: str, dims: Mapping[str, int], trust: bool, output: Path | None) -> Model:
     lower = name.lower()
     kind = kind_of_file(name)
     if kind == "json" or (kind is None and lower.endswith((".json", ".json.gz"))):
         return _without_dims(open_graph_file(name), dims)
+    if kind == "memory_snapshot" or (kind is None and lower.endswith(".pickle")):
+        return _without_dims(open_snapshot(name), dims)
     framework = framework_of_file(name, kind)
     if framework is not None:
+        _check_ending(output, framework.endings_for(name))
         return framework.load(trust=trust)(name, dims)
     module, colon, attribute = name.partition(":")
     if not colon or "/" in name or not all(part.isidentifier() for part in f"{module}.{attribute}".split(".")):
         raise UsageError(f"cannot tell what {name!r} is; give {_KINDS}")
+    _check_ending(output, _WRITTEN)
     program = _call(module, attribute)
     if isinstance(program, str | Path):
         raise UsageError(f"{name} returns a name, {str(program)!r}; return (function or module, example inputs)")
-    return open_model(program, dims)
+    return open_model(program, dims, output=output)
 
 
 def _call(module: str, attribute: str) -> Any:
@@ -180,7 +199,7 @@ def _run_foreign(what: str, code: Callable[[], Any]) -> Any:
         raise UsageError(f"{what} failed: {type(error).__name__}: {one_line(error, 1000)}") from error
 
 
-def _without_dims(model: GraphModel, dims: Mapping[str, int]) -> GraphModel:
+def _without_dims(model: ModelKind, dims: Mapping[str, int]) -> ModelKind:
     if dims:
-        raise UsageError("a graph has sizes already, there is no dimension to bind; leave out --dim (dims)")
+        raise UsageError("the program has sizes already, there is no dimension to bind; leave out --dim (dims)")
     return model

@@ -1,4 +1,4 @@
-"""The public TensorFlow names: `TensorflowModel`, `optimize`, `read`, `apply`, and graphs without TensorFlow."""
+"""The public TensorFlow names: `TensorflowModel`, `optimize`, `training_step`, and graphs without TensorFlow."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +11,8 @@ from lowtide.frameworks.tensorflow.load import GraphSource
 from lowtide.frameworks.tensorflow.measure import GraphRun, run_graph
 from lowtide.frameworks.tensorflow.model import TensorflowModel
 from lowtide.frameworks.tensorflow.optimize import OptimizedGraph, optimize
+from lowtide.frameworks.tensorflow.running.host_copies import with_host_stand_ins
+from lowtide.frameworks.tensorflow.training.planned_step import PlannedStep, training_step
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
@@ -20,6 +22,7 @@ __all__ = [
     "GraphSource",
     "NodeDef",
     "OptimizedGraph",
+    "PlannedStep",
     "TensorflowModel",
     "apply",
     "measure",
@@ -27,6 +30,8 @@ __all__ = [
     "read",
     "run_graph",
     "save",
+    "training_step",
+    "with_host_stand_ins",
 ]
 
 

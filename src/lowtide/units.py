@@ -1,6 +1,7 @@
 """Bytes as people write them: "8 GiB" to an int and back."""
 
 import re
+from collections.abc import Mapping
 
 from lowtide.errors import UsageError
 
@@ -17,6 +18,7 @@ _FACTORS = {
     "tib": 2**40,
 }
 _QUANTITY = re.compile(r"\s*(\d{1,19}(?:\.\d{1,19})?)\s*([a-zA-Z]*)\s*", re.ASCII)
+_SHARE = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(%?)\s*", re.ASCII)
 
 
 def parse_bytes(text: str | int) -> int:
@@ -44,6 +46,14 @@ def parse_bandwidth(text: str) -> int:
     return parse_bytes(amount)
 
 
+def parse_share(text: str | float) -> float:
+    """Turn "1%" or 0.01 into 0.01; raises UsageError for anything that is no share, 0 or more."""
+    match = _SHARE.fullmatch(str(text))
+    if match is None or isinstance(text, bool):
+        raise UsageError(f"cannot read {text!r} as a share; write it like 1% or 0.01")
+    return float(match[1]) / (100 if match[2] else 1)
+
+
 def format_bytes(count: int) -> str:
     """Write a number of bytes for people, in binary units with one decimal: 299.4 MiB."""
     if abs(count) < 1024:
@@ -54,3 +64,10 @@ def format_bytes(count: int) -> str:
         if abs(scaled) < 1023.95:
             return f"{scaled:,.1f} {unit}"
     return f"{scaled / 1024:,.1f} TiB"
+
+
+def format_by_space(figures: Mapping[str, int]) -> str:
+    """Write {space: bytes} for people: one figure alone, or each with its space's name."""
+    if len(figures) == 1:
+        return format_bytes(next(iter(figures.values())))
+    return ", ".join(f"{space} {format_bytes(count)}" for space, count in figures.items())

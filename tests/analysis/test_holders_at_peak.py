@@ -74,6 +74,7 @@ def test_every_field_of_every_holder_is_right_on_a_graph_made_by_hand() -> None:
             first_use=first,
             last_use=last,
             kept_alive_by=kept,
+            kind=None if op is None else dict(zip(graph.op_names, graph.op_kinds, strict=True))[op],
         )
 
     assert holders_at_peak(graph, Plan.baseline(graph)) == [

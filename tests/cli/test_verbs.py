@@ -132,13 +132,27 @@ def test_optimize_writes_a_valid_onnx_model_and_measures_it(lowtide: Command, on
     fields = result_of(lowtide("optimize", onnx_file, "-o", out, "--measure", "--dim", "batch=4", "--json"))
     assert {*PLAN, *MEASURED} <= set(fields)
     assert fields["outputs_equal"] is True
-    assert sum(fields["peak_bytes"].values()) < sum(fields["baseline_peak_bytes"].values())
+    # ONNX Runtime writes what it optimizes in its own order, which is the best one here already.
+    assert sum(fields["peak_bytes"].values()) <= sum(fields["baseline_peak_bytes"].values())
+    assert (fields["doubts"], [run["fallbacks"] for run in fields["runtime_runs"]]) == ([], [0, 0])
     onnx.checker.check_model(onnx.load(out), full_check=True)
     planned = result_of(lowtide("inspect", out, "--dim", "batch=4", "--no-in-place", "--json"))
     assert (
         planned["peak_bytes"]
         == result_of(lowtide("plan", onnx_file, "--dim", "batch=4", "--no-in-place", "--json"))["peak_bytes"]
     )
+
+
+def test_a_level_is_planned_and_said(lowtide: Command, onnx_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.onnx"
+    done = lowtide("optimize", onnx_file, "-o", out, "--level", "basic", "--dim", "batch=4")
+    assert done.code == 0
+    assert "level            basic" in done.stdout
+    assert "stock order" in done.stdout
+    refused = lowtide("optimize", onnx_file, "-o", out, "--level", "most", "--dim", "batch=4")
+    assert (refused.code, "extended" in refused.stderr) == (2, True)
+    refused = lowtide("optimize", onnx_file, "-o", tmp_path / "out.plan.json", "--level", "basic", "--dim", "batch=4")
+    assert (refused.code, "-o OUTPUT" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("name", ["out.graph.json", "out.graph.json.gz"])
@@ -174,6 +188,8 @@ def test_inspect_says_what_holds_memory_and_what_is_not_modeled(lowtide: Command
         "first_use": "grow1",
         "last_use": "shrink1",
         "kept_alive_by": ["shrink1"],
+        "kind": "grow",
+        "made_at": None,
     }
 
 

@@ -15,8 +15,9 @@ from lowtide.errors import FingerprintError, InputError, UnsupportedError, Usage
 from lowtide.frameworks.model import Model
 from lowtide.frameworks.table import FRAMEWORKS, Framework
 from lowtide.offload import Host
-from lowtide.opening import read_plan, save_applied
+from lowtide.opening import save_applied
 from lowtide.plan import Plan, Run
+from lowtide.planning.plan_file import read_plan
 from tests.contracts.frameworks import ENTRIES, N_OPS, Entry, Known
 
 KNOWN = Known()
@@ -120,6 +121,8 @@ def test_a_plan_file_gives_the_plan_back(entry: Entry, tmp_path: Path) -> None:
 @every_entry
 def test_a_saved_program_runs_in_the_planned_order_or_no_file_is_written(entry: Entry, tmp_path: Path) -> None:
     model, plan = _opened(entry), _planned(entry).plan
+    if entry.name in ROWS:
+        assert set(model.file_endings) <= set(ROWS[entry.name].endings_for(entry.make(KNOWN.elements)))
     for ending in model.file_endings:
         model.save(plan, tmp_path / f"planned{ending}")
         planned = lowtide.minimize(lowtide.read(tmp_path / f"planned{ending}"), allow=())

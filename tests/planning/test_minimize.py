@@ -15,6 +15,8 @@ from lowtide.analysis import simulate
 from lowtide.errors import UsageError
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.plan import Plan, verify
+from lowtide.planning.minimize import find_plan
+from lowtide.planning.settings import PlanSettings
 from lowtide.schedule import scheduler_names
 from tests.oracles.naive_player import order_peaks, play, valid_orders
 from tests.oracles.random_graphs import random_graph as limited_graph
@@ -357,6 +359,6 @@ def test_percentages_and_the_reported_baseline_are_of_the_untouched_program_wher
 
     whole, small = chain("whole", 2), chain("small", 8)
     assert list(minimize(whole).baseline_peak_bytes.values()) == [240]
-    result = minimize(small, budget="50%", untouched=whole)
+    result = find_plan(small, PlanSettings(budget="50%"), whole)
     assert (list(result.baseline_peak_bytes.values()), result.shortfall) == ([240], None)
     assert minimize(small, budget="50%").shortfall is not None

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from lowtide import minimize
 from lowtide.analysis import Problem
 from lowtide.graph import GraphBuilder, Lifetime
-from lowtide.planning.minimize import minimize
 from lowtide.recompute import Program, compose, least_possible
 from lowtide.recompute.all_runs import search_all_runs
 from lowtide.recompute.unrolled import first_runs

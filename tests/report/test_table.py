@@ -1,8 +1,9 @@
 """Columns of text."""
 
-from lowtide.report.figures import format_by_space, format_ratio
+from lowtide.report.figures import format_ratio
 from lowtide.report.printable import printable
 from lowtide.report.table import format_table
+from lowtide.units import format_by_space
 
 
 def test_columns_are_as_wide_as_their_widest_cell_and_numbers_stand_to_the_right() -> None:

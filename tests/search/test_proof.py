@@ -31,9 +31,9 @@ SAMPLES = sorted((Path(__file__).parents[1] / "data/graphs").glob("*.graph.json.
 
 def proof_of(graph: Graph, *, in_place: bool = True) -> Proof:
     """The proof that the search gives."""
-    proof = make_candidate("search", graph, in_place=in_place).proof
-    assert proof is not None
-    return proof
+    solved = make_candidate("search", graph, in_place=in_place).solved
+    assert solved is not None
+    return solved.logged_proof
 
 
 def confirmed(graph: Graph, proof: Proof) -> dict[str, int]:
@@ -53,9 +53,10 @@ def with_space(proof: Proof, **changes: object) -> Proof:
 @given(st.one_of(graphs(9), st.integers(0, 10**6).map(random_graph)), st.booleans())
 def test_what_the_search_proves_is_confirmed_in_every_memory_space(graph: Graph, in_place: bool) -> None:
     candidate = make_candidate("search", graph, in_place=in_place)
-    assert candidate.proof is not None
+    assert candidate.solved is not None
+    proof = candidate.solved.logged_proof
     bounds = {bound.space: bound.peak_bytes for bound in candidate.bounds}
-    assert candidate.proof.bound_bytes == confirmed(graph, candidate.proof) == bounds
+    assert proof.bound_bytes == confirmed(graph, proof) == bounds
 
 
 @settings(max_examples=200)

@@ -10,7 +10,7 @@ from lowtide.analysis.lower_bounds import lower_bounds
 from lowtide.graph import Graph
 from lowtide.search.check_refutation import is_refuted
 from lowtide.search.plain_program import PlainProgram
-from lowtide.search.proof_log import Cycle, Either, Line, Need, Over
+from lowtide.search.proof_log import Cycle, Either, First, Last, Line, Need, Next, Over, Previous
 from lowtide.search.refutation import find_refutation
 from tests.oracles.least_peak import least_peak
 from tests.oracles.plans import problem_of
@@ -18,6 +18,8 @@ from tests.oracles.random_graphs import random_graph
 from tests.strategies import graphs
 
 WORK = 10**8
+LITTLE_WORK = 10_000
+"""With which most logs are walks over sets."""
 
 
 def _program(graph: Graph, *, in_place: bool) -> PlainProgram:
@@ -53,18 +55,52 @@ def test_a_damaged_log_shows_nothing_that_is_false(number: int, seed: int) -> No
     graph = random_graph(number, limited=False)
     problem, random = problem_of(graph), Random(seed)
     least = least_peak(problem, 0)
-    log = [*find_refutation(problem, problem.given_order(), 0, least - 1, WORK)]
+    log = [*find_refutation(problem, problem.given_order(), 0, least - 1, random.choice([WORK, LITTLE_WORK]))]
     ops = range(graph.n_ops + 1)
+    some = tuple(random.sample(ops, random.randrange(3)))
     lines: list[Line] = [
         Need(*(random.choice(ops) for _ in range(3))),
         Over(random.choice(ops)),
         Cycle(),
         Either(random.choice(ops), random.choice(ops)),
+        *(kind(some) for kind in (First, Last, Next, Previous)),
     ]
     for _ in range(3):
         place = random.randrange(len(log) + 1)
         log[place : place + random.randrange(2)] = random.choices(lines, k=random.randrange(3))
         assert not is_refuted(_program(graph, in_place=True), least, log)
+
+
+def test_what_dependencies_do_not_show_is_shown_by_walks_over_sets_in_both_directions() -> None:
+    kinds: set[type[Line]] = set()
+    for seed in range(0, 200, 3):
+        graph = random_graph(seed, limited=False)
+        problem = problem_of(graph)
+        below = least_peak(problem, 0) - 1
+        log = find_refutation(problem, problem.given_order(), 0, below, LITTLE_WORK)
+        assert not log or is_refuted(_program(graph, in_place=True), below, log)
+        kinds |= {type(line) for line in log}
+    assert kinds >= {First, Last, Next, Previous}
+
+
+def test_no_op_is_settled_last_that_keeps_an_operand_from_another_with_pairs_of_its_own() -> None:
+    graph = random_graph(1215, limited=False)
+    problem = problem_of(graph)
+    below = least_peak(problem, 0) - 1
+    log = find_refutation(problem, problem.given_order(), 0, below, 30_000)
+    assert any(isinstance(line, Last) for line in log)
+    assert is_refuted(_program(graph, in_place=True), below, log)
+
+
+def test_a_walk_that_has_placed_all_ops_shows_nothing() -> None:
+    graph = random_graph(3, limited=False)
+    problem = problem_of(graph)
+    program, enough = _program(graph, in_place=True), 10**9
+    steps = problem.given_order().tolist()
+    assert not is_refuted(program, enough, [*(Next((op,)) for op in steps), Next(())])
+    assert not is_refuted(program, enough, [*(First((op,)) for op in steps), Next(())])
+    assert not is_refuted(program, enough, [*(Last((op,)) for op in reversed(steps)), Previous(())])
+    assert not is_refuted(program, enough, [Next(())])
 
 
 def test_a_log_that_stops_in_a_case_or_goes_on_after_the_last_one_shows_nothing() -> None:

@@ -19,6 +19,10 @@ class BoundHolder:
     space: str
     name: str
     size_bytes: int
+    kind: str | None = None
+    """The kind of the op that makes it."""
+    made_at: str | None = None
+    """Where the user's program has that op, or the op whose scratch it is; None where nobody said."""
 
 
 def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundHolder]:
@@ -38,12 +42,29 @@ def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundH
         else:
             held = _at_op(problem, bound.op, bound.before)
         held = held & (graph.buffer_spaces == position) & (graph.sizes > 0)
-        rows = [(graph.buffer_names[buffer], int(graph.sizes[buffer])) for buffer in np.flatnonzero(held).tolist()]
+        rows = [_holder(graph, bound.space, buffer) for buffer in np.flatnonzero(held).tolist()]
         if bound.op is not None and problem.transient[bound.op, position] > 0:
-            rows.append((f"scratch of {graph.op_names[bound.op]}", int(problem.transient[bound.op, position])))
-        rows.sort(key=lambda row: -row[1])
-        holders += [BoundHolder(space=bound.space, name=name, size_bytes=size) for name, size in rows]
+            rows.append(
+                BoundHolder(
+                    space=bound.space,
+                    name=f"scratch of {graph.op_names[bound.op]}",
+                    size_bytes=int(problem.transient[bound.op, position]),
+                    made_at=graph.sources[bound.op],
+                )
+            )
+        holders += sorted(rows, key=lambda row: -row.size_bytes)
     return holders
+
+
+def _holder(graph: Graph, space: str, buffer: BufferId) -> BoundHolder:
+    maker = int(graph.structure.producers[buffer])
+    return BoundHolder(
+        space=space,
+        name=graph.buffer_names[buffer],
+        size_bytes=int(graph.sizes[buffer]),
+        kind=graph.op_kinds[maker] if maker >= 0 else None,
+        made_at=graph.sources[maker] if maker >= 0 else None,
+    )
 
 
 def _at_the_edges(graph: Graph, space: SpaceId) -> NDArray[np.bool_]:

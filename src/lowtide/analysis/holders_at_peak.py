@@ -32,6 +32,10 @@ class Holder:
     kept_alive_by: tuple[str, ...]
     """Why it is there: up to three ops that read it next, and how many more; then "output" or "the caller" where it
     stays to the end. Where none of these is there, the op that touched it last."""
+    kind: str | None = None
+    """The kind of the op that allocated it."""
+    made_at: str | None = None
+    """Where the user's program has that op, or the op whose scratch it is; None where nobody said."""
 
 
 def holders_at_peak(graph: Graph, plan: Plan) -> list[Holder]:
@@ -66,6 +70,7 @@ def holders_at_peak(graph: Graph, plan: Plan) -> list[Holder]:
                     first_use=op,
                     last_use=op,
                     kept_alive_by=(op,),
+                    made_at=graph.sources[int(plan.targets[step])],
                 )
             )
         holders += sorted(here, key=lambda holder: -holder.size_bytes)
@@ -133,4 +138,6 @@ def _holder(
         first_use=None if from_the_start or plan.kinds[first] != StepKind.RUN else name_at(first),
         last_use=name_at(uses[-1].step) if uses else None,
         kept_alive_by=tuple(kept),
+        kind=graph.op_kinds[producer] if producer >= 0 else None,
+        made_at=graph.sources[producer] if producer >= 0 else None,
     )

@@ -8,8 +8,9 @@ from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.outputs import check_separate
 from lowtide.cli.progress import Progress
-from lowtide.opening import check_output, open_model, read_plan, save_applied
-from lowtide.report.figures import format_by_space
+from lowtide.opening import open_model, save_applied
+from lowtide.planning.plan_file import read_plan
+from lowtide.units import format_by_space
 
 
 @click.command("apply")
@@ -35,8 +36,7 @@ def command(
     check_separate({"MODEL": model}, {"-o": output}, force=force)  # a plan written over PLAN is that plan again
     with Progress() as progress:
         progress(f"reading {model}")
-        opened = open_model(model, dims, trust=trust)
-        check_output(output, opened)
+        opened = open_model(model, dims, trust=trust, output=output)
         progress(f"verifying {plan}")
         _, loaded = read_plan(plan, opened, over_budget=over_budget)
         progress(f"writing {output}")

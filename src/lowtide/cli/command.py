@@ -10,7 +10,20 @@ import click
 from lowtide.cli.interrupts import interrupted_code
 from lowtide.errors import LowtideError, UsageError
 
-_VERBS = ("inspect", "compare", "plan", "optimize", "apply", "verify", "costs", "pack")
+_VERBS = (
+    "inspect",
+    "compare",
+    "plan",
+    "optimize",
+    "apply",
+    "verify",
+    "report",
+    "export",
+    "check",
+    "diff",
+    "costs",
+    "pack",
+)
 
 
 class _Verbs(click.Group):
@@ -31,8 +44,8 @@ class _Verbs(click.Group):
 def cli() -> None:
     """Make a computation graph fit in memory.
 
-    MODEL is a .graph.json[.gz], .onnx, .pt2, .pb, .pbtxt or .hlo file, an export of Inductor, or
-    package.module:callable that returns (function or module, example inputs).
+    MODEL is a .graph.json[.gz], .onnx, .pt2, .pb, .pbtxt or .hlo file, an export of Inductor, a memory snapshot of
+    PyTorch, or package.module:callable that returns (function or module, example inputs).
     """
 
 

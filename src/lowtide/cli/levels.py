@@ -9,21 +9,19 @@ from lowtide.cli.output import print_json
 from lowtide.cli.outputs import save
 from lowtide.cli.progress import Progress
 from lowtide.errors import UsageError
-from lowtide.frameworks.model import HasLevels, Rewritten
-from lowtide.opening import check_output, open_model
+from lowtide.frameworks.model import HasLevels, Model, Rewritten
 from lowtide.units import format_bytes
 
 _NAMES_SHOWN = 5
 
 
 def at_level(
+    opened: Model,
     model: str,
     output: Path | None,
     measure: bool,
     level: str,
     devices: Iterable[str],
-    dims: dict[str, int],
-    trust: bool,
     as_json: bool,
 ) -> int:
     """Rewrite a model at a level and write it to an output; returns the exit code."""
@@ -33,11 +31,8 @@ def at_level(
         raise UsageError("--measure compares plans; measure what a level wrote by `lowtide optimize OUTPUT --measure`")
     capacities = dict(_capacity(each) for each in devices)
     with Progress() as progress:
-        progress(f"reading {model}")
-        opened = open_model(model, dims, trust=trust)
         if not isinstance(opened, HasLevels):
-            raise UsageError(f"{model} has no levels, which are TensorFlow's; leave out --level")
-        check_output(output, opened)
+            raise UsageError(f"{model} has no levels, which are TensorFlow's and ONNX Runtime's; leave out --level")
         progress(f"rewriting at level {level}")
         rewritten = opened.rewritten(level, capacities)
         save(output, rewritten.write)

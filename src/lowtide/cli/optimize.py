@@ -10,9 +10,11 @@ from lowtide.cli.output import print_json
 from lowtide.cli.outputs import save
 from lowtide.cli.plan import exit_code
 from lowtide.cli.progress import Progress
+from lowtide.cli.runtime import as_it_runs, check_order, runtime_report
 from lowtide.cli.so_far import kept_beside
 from lowtide.errors import UsageError
-from lowtide.opening import check_output, open_model, save_applied
+from lowtide.frameworks.model import RunByRuntime
+from lowtide.opening import open_model, save_applied
 from lowtide.plan import write_plan_file
 from lowtide.planning.chunked import plan_model
 from lowtide.planning.next_technique import next_technique
@@ -24,7 +26,21 @@ from lowtide.report.planning import result_to_json, result_to_text
 @options.model
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the applied program, or .plan.json[.gz].")
 @click.option("--measure", is_flag=True, help="Run the program before and after, and measure its real peaks.")
-@click.option("--level", metavar="LEVEL", help="Do what the framework's own optimizer does at a level (TensorFlow).")
+@click.option(
+    "--level",
+    metavar="LEVEL",
+    help="Do what the framework's own optimizer does at a level (TensorFlow), or plan what its runtime makes of MODEL "
+    "(ONNX: none, basic, extended, all; by default the highest that keeps all bits, where OUTPUT is an .onnx file).",
+)
+@click.option(
+    "--for",
+    "target",
+    type=click.Choice(["any-runtime", "lowtide-session"]),
+    default="any-runtime",
+    show_default=True,
+    help="Who will run OUTPUT; a file that a runtime with an order of its own would run worse is only written for "
+    "lowtide's session.",
+)
 @click.option(
     "--device", "devices", multiple=True, metavar="NAME=SIZE", help="What a device holds, for --level; repeatable."
 )
@@ -34,6 +50,7 @@ def command(
     output: Path | None,
     measure: bool,
     level: str | None,
+    target: str,
     devices: tuple[str, ...],
     dims: dict[str, int],
     trust: bool,
@@ -45,19 +62,21 @@ def command(
     OUTPUT is what MODEL is (.onnx, .pt2, .pb, .pbtxt, .hlo, .graph.json[.gz]; .json[.gz] for an export of Inductor),
     or a plan file (.plan.json[.gz]) for any MODEL.
     """
-    if level is not None:
-        return at_level(model, output, measure, level, devices, dims, trust, as_json)
-    if devices:
+    if devices and level is None:
         raise UsageError("--device says what a device holds for --level; give a level, or a --budget instead")
     if output is None and not measure:
         raise UsageError("optimize has nothing to do with its plan; give -o OUTPUT, --measure, or both")
     with Progress() as progress:
         progress(f"reading {model}")
-        opened = open_model(model, dims, settings.host, trust=trust)
-        if output is not None:
-            check_output(output, opened)
+        opened = open_model(model, dims, settings.host, trust=trust, output=output)
+        if level is not None and not isinstance(opened, RunByRuntime):
+            return at_level(opened, model, output, measure, level, devices, as_json)
+        if devices:
+            raise UsageError(f"--device says what a device holds for a level, which {model} does not ask for")
+        opened = as_it_runs(opened, level, output, progress)
         with kept_beside(output) as keep:
             graph, result = plan_model(opened, settings, progress, keep)
+            check_order(opened, result, output, target)
             if output is not None:
                 progress(f"writing {output}")
 
@@ -72,10 +91,15 @@ def command(
         if measure:
             progress("measuring: running the program before and after")
             measured = opened.measure(result.plan)
+        beside = runtime_report(opened, result, measured, progress)
     if as_json:
-        print_json(result_to_json(result, measured, offer))
+        print_json({**result_to_json(result, measured, offer), **({} if beside is None else beside.to_json())})
     else:
         click.echo(result_to_text(graph.name, result, measured, offer))
+        if beside is not None:
+            click.echo(beside.to_text())
     if measured is not None and not measured.outputs_equal:
+        return 1
+    if beside is not None and beside.doubts:
         return 1
     return exit_code(result)

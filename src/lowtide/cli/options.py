@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -53,6 +54,9 @@ json = click.option("--json", "as_json", is_flag=True, help="Print one JSON obje
 over_budget = click.option(
     "--allow-over-budget", "over_budget", is_flag=True, help="Accept a plan that says itself that it is infeasible."
 )
+plan = click.option(
+    "--plan", "plan_path", type=click.Path(path_type=Path), help="Take this plan, instead of making one."
+)
 force = click.option("--force", is_flag=True, help="Let an output replace a file that is read.")
 budget = _setting("budget", "--budget", metavar="SIZE")
 transient = _setting("transient", "--transient", is_flag=True)
@@ -72,7 +76,7 @@ def planning(command: Command) -> Command:
     @wraps(command)
     def collected(**given: Any) -> Any:
         check_separate(
-            {"MODEL": given["model"], "--costs": given["costs"]},
+            {"MODEL": given["model"], "--costs": given["costs"], "--plan": given.get("plan_path")},
             {"-o": given["output"], "--proof": given.get("proof_path")},
             force=given.pop("force"),
         )

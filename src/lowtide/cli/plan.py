@@ -19,6 +19,7 @@ from lowtide.planning.chunked import plan_model
 from lowtide.planning.next_technique import next_technique
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
+from lowtide.progress import Report
 from lowtide.report.planning import result_to_json, result_to_text
 from lowtide.search import write_proof_file
 
@@ -66,18 +67,31 @@ def command(
         opened = open_model(model, dims, settings.host, trust=trust)
         with kept_beside(output) as keep:
             graph, result = plan_model(opened, settings, progress, keep)
-            proof = result.proof
             try:
                 if output is not None:
                     progress(f"writing {output}")
                     save(output, lambda path: write_plan_file(result.plan, path, graph))
             finally:
-                if proof_path is not None and proof is not None:
-                    progress(f"writing {proof_path}")
-                    save(proof_path, lambda path: write_proof_file(proof, path))
+                if proof_path is not None:
+                    _save_proof(result, proof_path, progress)
         offer = next_technique(graph, result, settings, progress)
     if as_json:
         print_json(result_to_json(result, offer=offer))
     else:
         click.echo(result_to_text(graph.name, result, offer=offer))
     return exit_code(result)
+
+
+def _save_proof(result: Result, path: Path, progress: Report) -> None:
+    """Write the proof of a result, where it has one; Ctrl-C ends the search for logs, and then counts."""
+    interrupted = False
+    progress("writing down why no order needs less")
+    try:
+        proof = result.proof
+    except KeyboardInterrupt:
+        proof, interrupted = result.plain_proof, True
+    if proof is not None:
+        progress(f"writing {path}")
+        save(path, lambda path: write_proof_file(proof, path))
+    if interrupted:
+        raise KeyboardInterrupt

@@ -8,12 +8,12 @@ import click
 from lowtide.cli import host, options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
-from lowtide.opening import open_model, read_plan
+from lowtide.opening import open_model
+from lowtide.planning.plan_file import read_plan
 from lowtide.report.claims import claim_to_json
-from lowtide.report.figures import format_by_space
 from lowtide.report.printable import printable
 from lowtide.search import CheckedBound, CheckedClaim, check_certificate, read_proof_file
-from lowtide.units import format_bytes
+from lowtide.units import format_by_space, format_bytes
 
 
 @click.command("verify")

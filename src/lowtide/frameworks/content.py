@@ -21,6 +21,8 @@ _OP_NAME = re.compile(rb"[A-Za-z_][\w>.]*")
 _INFO_TAGS = (b"\x0a", b"\x12", b"\x1a", b"\x22", b"\x2a", b"\x32", b"\x38")
 SAVED_MODEL = "saved_model.pb"
 """The file of a SavedModel's graphs, in its folder."""
+_SNAPSHOT_KEYS = 200
+"""Bytes within which a snapshot names its first key."""
 _NETDEF = {4: VARINT, **dict.fromkeys((1, 2, 3, 5, 6, 7, 8, 9), BYTES)}
 _ONNX = {1: VARINT, 5: VARINT, **dict.fromkeys((2, 3, 4, 6, 7, 8, 14, 20, 25, 26), BYTES)}
 
@@ -78,6 +80,11 @@ def is_text_graph(head: bytes) -> bool:
     return found is not None and found[1] in _GRAPH_FIELDS
 
 
+def is_memory_snapshot(head: bytes) -> bool:
+    """Whether a file holds a memory snapshot of PyTorch: a pickle whose first keys are those of one."""
+    return head[:1] == b"\x80" and any(key in head[:_SNAPSHOT_KEYS] for key in (b"segments", b"device_traces"))
+
+
 def kind_of_graph(head: bytes) -> str | None:
     """Return what of TensorFlow's a binary file holds: a GraphDef, MetaGraphDef or SavedModel, or None.
 
@@ -111,6 +118,7 @@ KINDS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
     ("tensorflow", lambda head: is_text_graph(head) or kind_of_graph(head) is not None),
     ("onnx", is_onnx),
     ("caffe2", lambda head: is_text_net(head) or is_binary_net(head)),
+    ("memory_snapshot", is_memory_snapshot),
 )
 """Kinds of files and how each is told, the surest first; frameworks by their names."""
 

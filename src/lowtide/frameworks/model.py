@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from lowtide.costs import Prices
 from lowtide.graph import Graph
@@ -93,6 +93,39 @@ class Model(Protocol):
         ...
 
 
+def is_model(source: object) -> TypeGuard[Model]:
+    """Tell whether an object is a model, by its class alone: nothing is read for that."""
+    return all(hasattr(type(source), name) for name in ("graph", "in_chunks", "apply", "save", "measure"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeRun:
+    """What a program takes in a process of its own."""
+
+    by: str
+    """What ran it, and how."""
+    growth_bytes: int | None
+    """The most that runs added to resident memory, weights and inputs apart; None where the system does not tell."""
+    seconds: float
+    """The median of a run."""
+    arena_bytes: int | None = None
+    """What was reserved for the values of a run, where that is known."""
+    fallbacks: int = 0
+    """Runs that did not find their values at planned addresses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimePeaks:
+    """What a program needs where its runtime runs it in an order of its own, and not in the program's."""
+
+    by: str
+    """Whose order it is."""
+    before_bytes: int
+    """Peak of live tensor bytes of the program as it stands."""
+    after_bytes: int
+    """The same of the program that follows a plan."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
     """A program after the framework's own kind of optimization at a level."""
@@ -113,6 +146,31 @@ class HasLevels(Protocol):
 
     def rewritten(self, level: str, devices: Mapping[str, str]) -> Rewritten:
         """Return the program at a level, with what devices hold; raises UsageError for an unknown level or device."""
+        ...
+
+
+@runtime_checkable
+class RunByRuntime(Model, Protocol):
+    """A program that a runtime optimizes and orders by itself, before it runs it."""
+
+    @property
+    def level(self) -> str | None:
+        """How far the runtime's optimizations are part of the program already; None for a program as it was given."""
+        ...
+
+    def optimized(self, level: str | None) -> "RunByRuntime":
+        """Return the program as the runtime would run it at a level, by default the highest that keeps all bits.
+
+        Raises UsageError for an unknown level, UnsupportedError for a program that the runtime does not load.
+        """
+        ...
+
+    def runtime_peaks(self, plan: Plan) -> RuntimePeaks:
+        """Return what the program and the planned one need in the runtime's own order; raises PlanError."""
+        ...
+
+    def runtime_runs(self, plan: Plan) -> Sequence[RuntimeRun]:
+        """Run the program in the stock runtime, and the planned one; raises UnsupportedError, PlanError."""
         ...
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, cast
 
 from lowtide.errors import MissingExtraError, one_line
@@ -37,6 +38,8 @@ class Framework:
     """The extra of lowtide that installs it; None where lowtide itself is enough."""
     file_endings: tuple[str, ...]
     """How names of its program files end, in lower case."""
+    writes: tuple[str, ...]
+    """How names of files end that planned programs can be written to; a model's own `file_endings` are some of them."""
     packages: tuple[str, ...]
     """The top packages whose objects it reads, subclasses included; those of its own folder here come on top."""
     trusting_model: str | None = None
@@ -48,6 +51,9 @@ class Framework:
     needs_more: tuple[str, ...] = ()
     """The methods of objects that only its public model reads, called by its name: they do not say all there is."""
 
+    writes_only: tuple[str, ...] = ()
+    """The classes of objects that alone can be written, by name; empty where all that are read can."""
+
     methods: tuple[str, ...] = ()
     """What an object of no known package must have, all of it, to be read; empty where only packages tell."""
 
@@ -58,6 +64,12 @@ class Framework:
         packages = (*self.packages, f"{__package__}.{self.name}")
         homes = [f"{base.__module__}." for base in type(source).__mro__]
         return any(home.startswith(f"{package}.") for home in homes for package in packages)
+
+    def endings_for(self, source: Any) -> tuple[str, ...]:
+        """Return how names of files may end that a program planned can be written to, before it is read."""
+        kinds = [base.__name__ for base in type(source).__mro__]
+        written = isinstance(source, str | Path) or not self.writes_only or set(kinds) & set(self.writes_only)
+        return self.writes if written else ()
 
     def load(self, *, trust: bool = False) -> OpenModel:
         """Import the model class, or with `trust` what opens files that may run code.
@@ -81,6 +93,7 @@ FRAMEWORKS = (
         model="lowtide.frameworks.onnx.model:OnnxModel",
         extra="onnx",
         file_endings=(".onnx",),
+        writes=(".onnx",),
         packages=("onnx",),
     ),
     Framework(
@@ -89,6 +102,8 @@ FRAMEWORKS = (
         trusting_model="lowtide.frameworks.torch.model:open_trusted",
         extra="torch",
         file_endings=(".pt2",),
+        writes=(".pt2",),
+        writes_only=("ExportedProgram",),
         packages=("torch",),
         reads_calls=True,
     ),
@@ -97,6 +112,7 @@ FRAMEWORKS = (
         model="lowtide.frameworks.caffe2.model:Caffe2Model",
         extra=None,
         file_endings=(".pb", ".pbtxt", ".prototxt"),
+        writes=(".pb", ".pbtxt", ".prototxt"),
         packages=("caffe2",),
     ),
     Framework(
@@ -104,6 +120,7 @@ FRAMEWORKS = (
         model="lowtide.frameworks.xla.model:XlaModel",
         extra=None,
         file_endings=(".hlo", ".mlir", ".stablehlo"),
+        writes=(".hlo", ".txt"),
         packages=("jaxlib._hlo", "jax._src.stages"),
         methods=LOADED_EXECUTABLE,
     ),
@@ -112,6 +129,7 @@ FRAMEWORKS = (
         model="lowtide.frameworks.tensorflow.model:TensorflowModel",
         extra=None,
         file_endings=(".pb", ".pbtxt"),
+        writes=(".pb", ".pbtxt", ".prototxt"),
         packages=("tensorflow",),
     ),
     Framework(
@@ -119,6 +137,7 @@ FRAMEWORKS = (
         model="lowtide.frameworks.mesh_tensorflow.model:MeshTensorflowModel",
         extra=None,
         file_endings=(),
+        writes=(),
         packages=("mesh_tensorflow",),
         needs_more=("get_operations", "as_graph_def"),
         methods=GRAPH_INTERFACE,
@@ -128,6 +147,7 @@ FRAMEWORKS = (
         model="lowtide.frameworks.jax.model:JaxModel",
         extra="jax",
         file_endings=(),
+        writes=(),
         packages=("jax", "jaxlib"),
         reads_calls=True,
     ),
@@ -136,6 +156,7 @@ FRAMEWORKS = (
         model="lowtide.frameworks.inductor_export.model:InductorExportModel",
         extra=None,
         file_endings=(),
+        writes=(".json", ".json.gz"),
         packages=(),
     ),
 )

@@ -90,12 +90,13 @@ class GraphBuilder:
         flops: float | None = None,
         callees: Sequence[str] = (),
         device: str | None = None,
+        source: str | None = None,
     ) -> OpId:
         """Add an op at the end of the program and return its id.
 
         `mutates` are existing buffers that the op writes into. `in_place` are pairs (read buffer, written buffer) of
         one size, which the op may use where the read one dies at it. `cost` is in seconds, 1.0 where unknown; `flops`
-        are floating-point operations, None where unknown.
+        are floating-point operations, None where unknown. `source` says where the user's program has the op.
         """
         return self.add(
             Op(
@@ -113,6 +114,7 @@ class GraphBuilder:
                 flops=flops,
                 callees=tuple(callees),
                 device=device,
+                source=source,
             )
         )
 

@@ -74,7 +74,12 @@ def read_graph_file(path: str | Path) -> Graph:
 @without_collection()
 def write_graph_file(graph: Graph, path: str | Path) -> None:
     """Write a graph file, gzipped when the name ends in .gz; atomic, and equal graphs give equal files."""
-    write_bytes(Path(path), msgspec.json.encode(_to_record(graph)))
+    write_bytes(Path(path), graph_document(graph))
+
+
+def graph_document(graph: Graph) -> bytes:
+    """Return what a graph file holds."""
+    return msgspec.json.encode(_to_record(graph))
 
 
 def graph_schema() -> dict[str, Any]:

@@ -33,6 +33,7 @@ class Op(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_def
     flops: float | None = None
     callees: tuple[str, ...] = ()
     device: str | None = None
+    source: str | None = None
 
     def __post_init__(self) -> None:
         """Do nothing. Python looks at signals in its own calls, so Ctrl-C works while millions are decoded."""
@@ -66,6 +67,14 @@ class OpColumns:
     """Names of the graphs that the op calls."""
     devices: Sequence[str | None]
     """Where every op runs, by name; None where nobody said."""
+    sources: Sequence[str | None]
+    """Where the user's program has every op, "blocks.3.mlp.act at model.py:41"; None where nobody said. No plan depends
+    on it."""
+
+    def described(self, op: OpId) -> str:
+        """Return an op as messages call it: by its name and, where that is known, where the user's program has it."""
+        source = self.sources[op]
+        return repr(self.op_names[op]) if source is None else f"{self.op_names[op]!r} ({source})"
 
     def op(self, op: OpId) -> Op:
         """Return one op by id."""
@@ -91,6 +100,7 @@ class OpColumns:
             (None if math.isnan(flops) else flops for flops in self.flops[first:last].tolist()),
             self.callees[first:last],
             self.devices[first:last],
+            self.sources[first:last],
         )
         for values in zip(*columns, strict=True):
             yield Op(**dict(zip(Op.__struct_fields__, values, strict=True)))
@@ -135,4 +145,5 @@ def op_columns(ops: Sequence[Op]) -> dict[str, Any]:
         "flops": np.asarray([math.nan if op.flops is None else op.flops for op in ops], np.float64),
         "callees": tuple(op.callees for op in ops),
         "devices": tuple(op.device for op in ops),
+        "sources": tuple(op.source for op in ops),
     }

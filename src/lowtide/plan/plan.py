@@ -9,16 +9,18 @@ from numpy.typing import NDArray
 
 from lowtide.graph import Graph, Rows
 from lowtide.index_spaces import BufferId, OpId, Place, SpaceId, StepIndex
+from lowtide.notebook import html_table
 from lowtide.plan.addresses import Address
 from lowtide.plan.claim import Claim
 from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step, StepKind
+from lowtide.units import format_by_space
 
 Status = Literal["optimal", "feasible", "infeasible", "stopped_by_work", "interrupted"]
 HOME = -1
 """Stored in place of a space where a step means the buffer's home space."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Plan:
     """Steps over a graph, with addresses and the claims made for them.
 
@@ -42,6 +44,18 @@ class Plan:
     claims: tuple[Claim, ...] = ()
     """What no plan of some class can do better, as whoever made the plan says."""
     callees: Mapping[str, "Plan"] = field(default_factory=dict[str, "Plan"])
+
+    def __repr__(self) -> str:
+        """Return the headline; `steps()` has the steps."""
+        peak = f", peak {format_by_space(self.peak_bytes)}" if self.peak_bytes else ""
+        return f"Plan({self.n_steps} steps, {self.status}{peak})"
+
+    def _repr_html_(self) -> str:
+        counts = {kind: int((self.kinds == kind).sum()) for kind in StepKind}
+        rows = [(kind.name.lower().replace("_", " "), str(count)) for kind, count in counts.items() if count]
+        figures = {"peak": self.peak_bytes, "lower bound": self.lower_bound_bytes, "arena": self.arena_bytes}
+        rows += [(name, format_by_space(figure)) for name, figure in figures.items() if figure]
+        return html_table(f"plan: {self.status}", rows)
 
     @property
     def n_steps(self) -> int:

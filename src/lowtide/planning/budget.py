@@ -31,7 +31,7 @@ def parse_budget(
         for space in graph.spaces
     }
     limited_by = dict.fromkeys(allowed, "its capacity")
-    given = None if budget is None else _read(budget)
+    given = None if budget is None else read_budget(budget)
     if transient and not isinstance(given, int):
         raise UsageError("transient says that a budget in bytes leaves persistent buffers out; give one, or leave it")
     if given is not None:
@@ -46,8 +46,8 @@ def parse_budget(
     return Budget(allowed, limited_by)
 
 
-def _read(budget: str | int | float) -> int | Fraction:
-    """Return the bytes that a budget gives, or the part of the baseline's peak."""
+def read_budget(budget: str | int | float) -> int | Fraction:
+    """Return the bytes that a budget gives, or the part of the baseline's peak; raises UsageError for neither."""
     percent = _PERCENT.fullmatch(budget) if isinstance(budget, str) else None
     if percent:
         return Fraction(percent[1]) / 100

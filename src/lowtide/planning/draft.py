@@ -15,7 +15,7 @@ from lowtide.plan import Plan, Status, verify
 from lowtide.plan.claim import PlanClass
 from lowtide.planning.settings import PlanSettings
 from lowtide.progress import Report
-from lowtide.search import Proof
+from lowtide.search import Proof, Searched
 from lowtide.techniques import NEED_BUDGET
 
 Keep: TypeAlias = Callable[[Graph, Plan], None]
@@ -56,7 +56,9 @@ class Draft:
     searched_peak: int = 0
     """The bound of the first space where a search of all runs showed it, else 0."""
     proof: Proof | None = None
-    """What shows that the bounds hold, where it can be checked again."""
+    """What shows that the bounds hold, where it can be checked again; without logs of what a search refuted."""
+    solved: Searched | None = None
+    """The search that the proof is of, where one was done."""
     status: Status | None = None
     """What the plan is worth; None until that is known."""
     shortfall: str | None = None

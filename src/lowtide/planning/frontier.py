@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from lowtide.costs import Prices, ProfileName
 from lowtide.effort import EffortName
 from lowtide.graph import Graph
+from lowtide.notebook import html_table
 from lowtide.planning.baseline import baseline
 from lowtide.planning.order import order
 from lowtide.planning.settings import PlanSettings
@@ -13,9 +14,10 @@ from lowtide.planning.trade import with_reruns
 from lowtide.progress import Report, silent
 from lowtide.recompute import Program, RecomputeResult, curve_of, default_budgets
 from lowtide.techniques import COST_NOTHING, NEED_BUDGET, Techniques
+from lowtide.units import format_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Frontier:
     """Plans for several budgets, from the largest to the smallest: peaks never rise, extra costs never fall."""
 
@@ -30,6 +32,21 @@ class Frontier:
     points: tuple[RecomputeResult, ...]
     knee: int | None
     """The point to take when there is no reason for another; None where fewer than three fit."""
+
+    def __repr__(self) -> str:
+        """Return the headline."""
+        peaks = [point.peak_bytes for point in self.points]
+        reach = f", peaks {format_bytes(peaks[0])} to {format_bytes(peaks[-1])}" if peaks else ""
+        return f"Frontier({self.space}: {len(peaks)} plans{reach})"
+
+    def _repr_html_(self) -> str:
+        base = self.base_cost or 1.0
+        rows = [
+            (format_bytes(point.peak_bytes), f"{point.extra_cost / base:.2%} more time, {point.status}{mark}")
+            for number, point in enumerate(self.points)
+            for mark in [", the knee" if number == self.knee else ""]
+        ]
+        return html_table(f"memory against time in {self.space}", rows)
 
 
 def frontier(

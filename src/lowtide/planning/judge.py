@@ -24,16 +24,16 @@ def judge(draft: Draft, report: Report) -> Draft:
     """
     if draft.status is not None:
         return draft
-    problem, bounds, proof = draft.problem, draft.bounds, draft.proof
+    problem, bounds, proof, solved = draft.problem, draft.bounds, draft.proof, draft.solved
     if draft.settings.techniques & NEED_BUDGET:
-        bounds, proof = bounds_with_reruns(problem), None
+        bounds, proof, solved = bounds_with_reruns(problem), None, None
     elif not bounds and draft.interrupted:
         bounds = tuple(LowerBound(space=space.name, peak_bytes=0, op=None) for space in problem.graph.spaces)
     elif not bounds:
         report("bounding the peak from below")
         bounds = tuple(lower_bounds(problem, [problem.given_order(), draft.plan.order()]))
         proof = prove(problem, bounds)
-    draft = replace(draft, bounds=bounds, proof=proof)
+    draft = replace(draft, bounds=bounds, proof=proof, solved=solved)
     status, shortfall = _verdict(draft)
     return replace(draft, status=status, shortfall=shortfall)
 

@@ -29,7 +29,7 @@ def order(draft: Draft, report: Report) -> Draft:
         found = make_candidate(
             name, graph, in_place=in_place, effort=effort, budget=draft.budget, progress=report, keep=keep
         )
-    draft = replace(draft, bounds=found.bounds, proof=found.proof, interrupted=found.interrupted)
+    draft = replace(draft, bounds=found.bounds, proof=found.proof, solved=found.solved, interrupted=found.interrupted)
     if not draft.is_beaten_by(found.plan):
         return draft
     if not just_fit:

@@ -2,20 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from lowtide.analysis.budget import Budget
+from lowtide.graph import Graph
+from lowtide.notebook import html_table
 from lowtide.plan import Plan, Status
 from lowtide.plan.claim import Claim
 from lowtide.planning.draft import Draft
+from lowtide.planning.plot import plot_memory
 from lowtide.recompute.unrolled import first_runs
-from lowtide.search import Proof, moved_ops
+from lowtide.search import Proof, Searched, moved_ops
 from lowtide.timeline import Transfers, transfers_of
+from lowtide.units import format_by_space
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result:
     """A verified plan and how good it is. Byte figures are per memory space and leave persistent buffers out."""
 
+    graph: Graph
+    """The graph that the plan is for."""
     plan: Plan
     budget: Budget
     """What the plan had to stay within, per memory space."""
@@ -34,8 +41,10 @@ class Result:
     """What no placement of this plan's buffers can beat, as far as it is known."""
     lower_bound_bytes: Mapping[str, int]
     """What no plan of the class can beat that the claim of the peak names."""
-    proof: Proof | None
-    """What shows that no order can beat the bound, for `lowtide.search.check_proof`; None when Ctrl-C came first."""
+    plain_proof: Proof | None
+    """The `proof` without logs of what a search refuted."""
+    solved: Searched | None
+    """The search that the proof is of, where one was done."""
     persistent_bytes: Mapping[str, int]
     base_cost: float
     """Run time of the program, in the unit of the ops' costs."""
@@ -59,12 +68,53 @@ class Result:
     shortfall: str | None
     """Why the budget is not met, in one sentence; None when it is, or when there is none."""
 
+    @property
+    def proof(self) -> Proof | None:
+        """What shows that no order can beat the bound, for `lowtide.search.check_proof`; None when Ctrl-C came first.
+
+        Where a search refuted budgets, the first call looks for logs of that, which may take longer than planning did.
+        """
+        return self.plain_proof if self.solved is None else self.solved.logged_proof
+
+    def __repr__(self) -> str:
+        """Return the headline; `print(result)` shows it."""
+        met = "" if self.shortfall is None else ", budget NOT met"
+        before, after = format_by_space(self.baseline_peak_bytes), format_by_space(self.peak_bytes)
+        return f"Result({self.graph.name!r}: {self.status}{met}, peak {before} -> {after})"
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            f"{self.graph.name}: {self.status}",
+            [
+                ("baseline peak", format_by_space(self.baseline_peak_bytes)),
+                ("planned peak", format_by_space(self.peak_bytes)),
+                ("lower bound", format_by_space(self.lower_bound_bytes)),
+                ("arena", format_by_space(self.arena_bytes)),
+                ("persistent", format_by_space(self.persistent_bytes)),
+                ("order", f"{self.scheduler}, {self.moved_ops} of {self.graph.n_ops} ops moved"),
+                ("runs again", f"{self.reruns}"),
+                ("budget", "met" if self.shortfall is None else f"NOT met: {self.shortfall}"),
+            ],
+        )
+
+    def plot(self, space: str | None = None, axes: Any = None) -> Any:
+        """Draw the memory of a space (the first by default) over the runs, before and after, with matplotlib.
+
+        `axes` are matplotlib's; new ones are made by default. Returns them. Raises MissingExtraError without
+        matplotlib, UsageError for an unknown space.
+        """
+        where = self.graph.spaces[0].name if space is None else space
+        levels = {"lower bound": self.lower_bound_bytes.get(where), "budget": self.budget.allowed.get(where)}
+        drawn = {name: level for name, level in levels.items() if level is not None}
+        return plot_memory(self.graph, self.plan, space, drawn, axes)
+
 
 def result_of(draft: Draft, seconds: float) -> Result:
     """Return what a draft says once it has gone through all stages; planning it took `seconds`."""
     graph, plan, packing = draft.graph, draft.plan, draft.packing
     order = plan.order()
     return Result(
+        graph=graph,
         plan=plan,
         budget=draft.budget,
         status=plan.status,
@@ -75,7 +125,8 @@ def result_of(draft: Draft, seconds: float) -> Result:
         arena_bytes=plan.arena_bytes,
         arena_lower_bound_bytes=plan.peak_bytes if packing is None else packing.lower_bound_bytes,
         lower_bound_bytes=plan.lower_bound_bytes,
-        proof=draft.proof,
+        plain_proof=draft.proof,
+        solved=draft.solved,
         persistent_bytes=graph.persistent_bytes(),
         base_cost=float(draft.prices.seconds.sum()),
         extra_cost=draft.extra_cost,

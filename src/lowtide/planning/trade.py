@@ -42,6 +42,7 @@ def trade(draft: Draft, report: Report) -> Draft:
         bounds=bounds,
         searched_peak=searched_peak,
         proof=None,
+        solved=None,
         status=_status(result, bounds[0].peak_bytes > most, draft.settings.chooses_order),
     )
     # Where persistent buffers alone are too large, the next stage says so.

@@ -8,11 +8,11 @@ from lowtide.graph import Graph
 from lowtide.plan.claim import Claim, strongest
 from lowtide.planning.claims import peak_claims
 from lowtide.report.claims import caption, claims_to_json
-from lowtide.report.figures import format_by_space, format_ratio
+from lowtide.report.figures import format_ratio
 from lowtide.report.printable import printable
 from lowtide.report.table import format_table
 from lowtide.schedule import Candidate
-from lowtide.units import format_bytes
+from lowtide.units import format_by_space, format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

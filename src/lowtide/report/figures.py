@@ -2,15 +2,6 @@
 
 from collections.abc import Mapping
 
-from lowtide.units import format_bytes
-
-
-def format_by_space(figures: Mapping[str, int]) -> str:
-    """Write {space: bytes} for people: one figure alone, or each with its space's name."""
-    if len(figures) == 1:
-        return format_bytes(next(iter(figures.values())))
-    return ", ".join(f"{space} {format_bytes(count)}" for space, count in figures.items())
-
 
 def fragmentation(arena: Mapping[str, int], peak: Mapping[str, int]) -> dict[str, int]:
     """Return what addresses add to the peak, per space: alignment, and holes that nothing fits."""

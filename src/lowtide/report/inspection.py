@@ -7,19 +7,21 @@ from lowtide.analysis.bound_holders import BoundHolder, bound_holders
 from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
 from lowtide.analysis.lower_bounds import LowerBound, lower_bounds
 from lowtide.analysis.problem import Problem
+from lowtide.analysis.repeated_layers import Layers, by_layers
 from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.graph import Graph
+from lowtide.index_spaces import OpId
 from lowtide.packing import pack_plan
 from lowtide.plan import Plan
 from lowtide.plan.claim import Claim, strongest
 from lowtide.planning.claims import peak_claims
 from lowtide.progress import Report
 from lowtide.report.claims import caption, claims_to_json
-from lowtide.report.figures import format_by_space, fragmentation
+from lowtide.report.figures import fragmentation
 from lowtide.report.printable import printable
 from lowtide.report.table import format_table
 from lowtide.schedule import make_candidate
-from lowtide.units import format_bytes
+from lowtide.units import format_by_space, format_bytes
 
 _MOST_HOLDERS = 20
 _MOST_BOUND_HOLDERS = 10
@@ -108,45 +110,57 @@ class Inspection:
             f"Held at the peak, largest first ({len(self.holders)} in all):",
             self._holders_table(),
         ]
-        if len(self.holders) > _MOST_HOLDERS:
-            rest = self.holders[_MOST_HOLDERS:]
-            lines.append(
-                f"... and {len(rest)} more, {format_bytes(sum(holder.size_bytes for holder in rest))} together"
-            )
+        rest = by_layers(self.holders)[_MOST_HOLDERS:]
+        if rest:
+            more = sum(len(layers.members) for layers in rest)
+            lines.append(f"... and {more} more, {format_bytes(sum(layers.size_bytes for layers in rest))} together")
         lines += ["", *self._why_not_lower(), ""]
         lines.append("Not modeled:" if graph.unmodeled else "Not modeled: nothing")
         lines.extend(f"  {printable(sentence)}" for sentence in graph.unmodeled)
         return "\n".join(lines)
+
+    def _described(self, op: OpId) -> str:
+        source = self.graph.sources[op]
+        return self.graph.op_names[op] if source is None else f"{self.graph.op_names[op]}, {source}"
 
     def _why_not_lower(self) -> list[str]:
         lines: list[str] = []
         for cut in self.cuts:
             here = [holder for holder in self.bound_holders if holder.space == cut.space]
             when = "before the first op, or after the last one" if cut.op is None else "while it runs"
-            who = "" if cut.op is None else f" ({printable(self.graph.op_names[cut.op])})"
+            who = "" if cut.op is None else f" ({printable(self._described(cut.op))})"
             lines.append(f"Why {printable(cut.space)} cannot need less than {format_bytes(cut.peak_bytes)}{who}:")
             lines.append(f"at best, these are live {when}:")
-            shown, rest = here[:_MOST_BOUND_HOLDERS], here[_MOST_BOUND_HOLDERS:]
-            lines += [f"  {format_bytes(holder.size_bytes):>10}  {printable(holder.name)}" for holder in shown]
+            rows = by_layers(here)
+            shown, rest = rows[:_MOST_BOUND_HOLDERS], rows[_MOST_BOUND_HOLDERS:]
+            lines += [f"  {format_bytes(layers.size_bytes):>10}  {printable(_named(layers))}" for layers in shown]
             if rest:
-                total = format_bytes(sum(holder.size_bytes for holder in rest))
-                lines.append(f"  {total:>10}  in {len(rest)} more")
+                total = format_bytes(sum(layers.size_bytes for layers in rest))
+                lines.append(f"  {total:>10}  in {sum(len(layers.members) for layers in rest)} more")
             bound = self.lower_bound_bytes[cut.space]
             if bound > cut.peak_bytes:
                 lines.append(f"A search of all orders shows that none does with less than {format_bytes(bound)}.")
         return lines
 
     def _holders_table(self) -> str:
-        rows = [
-            [
-                format_bytes(holder.size_bytes),
-                holder.name,
-                holder.op or f"({holder.lifetime})",
-                holder.first_use or "start",
-                holder.last_use or "end",
-                ", ".join(holder.kept_alive_by),
-            ]
-            for holder in self.holders[:_MOST_HOLDERS]
-        ]
-        header = ["size", "buffer", "made by", "first use", "last use", "kept alive by"]
-        return format_table(header, rows, [True, *[False] * 5])
+        shown = by_layers(self.holders)[:_MOST_HOLDERS]
+        rows = [_row(layers) for layers in shown]
+        header = ["size", "buffer", "made by", "where", "first use", "last use", "kept alive by"]
+        if not any(layers.made_at for layers in shown):
+            header, rows = header[:3] + header[4:], [row[:3] + row[4:] for row in rows]
+        return format_table(header, rows, [True, *[False] * (len(header) - 1)])
+
+
+def _row(layers: Layers[Holder]) -> list[str]:
+    """Return a row of the table of holders; layers that repeat show what they have in common."""
+    first = layers.members[0]
+    size, made = format_bytes(layers.size_bytes), first.op or f"({first.lifetime})"
+    if layers.is_repeated:
+        return [size, layers.title, str(first.kind), layers.made_at or "", "", "", ""]
+    used = [first.first_use or "start", first.last_use or "end", ", ".join(first.kept_alive_by)]
+    return [size, first.name, made, layers.made_at or "", *used]
+
+
+def _named(layers: Layers[BoundHolder]) -> str:
+    name = layers.title if layers.is_repeated else layers.members[0].name
+    return name if layers.made_at is None else f"{name}  {layers.made_at}"

@@ -7,9 +7,9 @@ from lowtide.frameworks.model import Measurement
 from lowtide.planning.next_technique import NextTechnique
 from lowtide.planning.result import Result
 from lowtide.report.claims import caption, claims_to_json
-from lowtide.report.figures import format_by_space, format_ratio, fragmentation
+from lowtide.report.figures import format_ratio, fragmentation
 from lowtide.report.printable import printable
-from lowtide.units import format_bytes
+from lowtide.units import format_by_space, format_bytes
 
 
 def result_to_json(

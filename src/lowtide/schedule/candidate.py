@@ -4,11 +4,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from lowtide.analysis import Problem
 from lowtide.analysis.budget import Budget
 from lowtide.analysis.lower_bounds import LowerBound
 from lowtide.analysis.problem import Order
-from lowtide.effort import DEFAULT_EFFORT, EffortName
+from lowtide.effort import DEFAULT_EFFORT, SEARCH_EFFORTS, EffortName
 from lowtide.graph import Graph
 from lowtide.packing import Packing
 from lowtide.plan import Plan
@@ -17,7 +16,7 @@ from lowtide.schedule.callees import plan_graph, plan_of_order, settle_callees
 from lowtide.schedule.compare import compare_key
 from lowtide.schedule.search import Search
 from lowtide.schedule.table import scheduler
-from lowtide.search import Proof, Solution, prove
+from lowtide.search import Proof, Searched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +30,17 @@ class Candidate:
     seconds: float
     bounds: tuple[LowerBound, ...] = ()
     """What was proven on the way, per memory space; empty where the scheduler proves nothing."""
-    proof: Proof | None = None
-    """What shows that the bounds hold."""
-    solved: tuple[Problem, Solution] | None = None
-    """What the search was asked and what it said, where it was a search."""
+    solved: Searched | None = None
+    """What the search was asked and what it said, where it was a search: what shows that the bounds hold."""
     packing: Packing | None = None
     """Where the plan's buffers lie, where somebody placed them already."""
     interrupted: bool = False
     """Whether Ctrl-C ended the search before it was done."""
+
+    @property
+    def proof(self) -> Proof | None:
+        """What shows that the bounds hold, without logs; see `Searched`."""
+        return None if self.solved is None else self.solved.proof
 
 
 def make_candidate(
@@ -67,19 +69,17 @@ def make_candidate(
                 keep(plan_of_order(problem, order))
 
         solution = chosen.solve(problem, budget=budget, progress=progress, keep=keep_order)
-        solved = (problem, solution)
+        solved = Searched(problem=problem, solution=solution, effort=SEARCH_EFFORTS[effort])
         plan, bounds, interrupted = plan_of_order(problem, solution.order), solution.bounds, solution.interrupted
-        proof = prove(problem, solution.cuts, solution.refuted, tree_bytes=solution.tree_bytes)
     else:
         plan, bounds, interrupted = plan_graph(graph, chosen, in_place=in_place), (), False
-        proof = solved = None
+        solved = None
     return Candidate(
         scheduler=name,
         plan=plan,
         key=compare_key(graph, plan.peak_bytes.values()),
         seconds=time.perf_counter() - started,
         bounds=bounds,
-        proof=proof,
         solved=solved,
         interrupted=interrupted,
     )

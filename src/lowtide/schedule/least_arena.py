@@ -24,7 +24,7 @@ def with_least_arena(candidate: Candidate) -> Candidate:
     """
     if candidate.solved is None or candidate.interrupted:
         return candidate
-    problem, solution = candidate.solved
+    problem, solution = candidate.solved.problem, candidate.solved.solution
     if problem.graph.n_ops > _MOST_OPS:
         return candidate
     best = candidate

@@ -7,6 +7,7 @@ from lowtide.search.fit import Fit, find_fit
 from lowtide.search.fit_order import FittedOrder, fit_order
 from lowtide.search.moves import moved_ops
 from lowtide.search.proof import Proof, RefutedBudget, SpaceProof, prove, read_proof_file, write_proof_file
+from lowtide.search.searched import Searched
 from lowtide.search.solve import Solution, solve
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Proof",
     "RefutedBudget",
     "Solution",
+    "Searched",
     "SpaceProof",
     "check_certificate",
     "check_proof",

@@ -1,56 +1,185 @@
 """Replays, in plain Python, a log that no order stays within a budget."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 
 from lowtide.index_spaces import OpId
 from lowtide.search.check_cut import least_needed
 from lowtide.search.plain_program import PlainProgram
-from lowtide.search.proof_log import Cycle, Either, Line, Need, Over
-
-_Dependencies = list[tuple[OpId, OpId]]
+from lowtide.search.plain_valley import least_live, live_after
+from lowtide.search.proof_log import Cycle, Either, First, Last, Line, Need, Next, Over, Previous
 
 
 def is_refuted(program: PlainProgram, budget_bytes: int, log: Sequence[Line]) -> bool:
     """Whether a log shows that no order stays within a budget; one maximum flow a line.
 
-    A line is right if it follows from the program and the dependencies known where it stands. The log shows it all if
-    every case ends, and nothing follows after the last one.
+    A line is right if it follows from the program and what is known where it stands. The log shows it all if every case
+    ends, and nothing follows after the last one.
     """
-    known: _Dependencies = []
-    opposite: list[tuple[int, OpId, OpId]] = []  # of each open case: what was known before it, and the other way round
-    ended = False
-    for line in log:
-        if ended or not _is_right(program, budget_bytes, known, line):
+    replay = _Replay(program, budget_bytes)
+    return all(not replay.ended and replay.goes_on_with(line) for line in log) and replay.ended
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What some order within the budget, if there is any, can be assumed to obey."""
+
+    dependencies: tuple[tuple[OpId, OpId], ...] = ()
+    first: tuple[OpId, ...] = ()
+    """What runs first, in turn."""
+    last: tuple[OpId, ...] = ()
+    """What runs last, from the last op on."""
+
+
+class _Replay:
+    def __init__(self, program: PlainProgram, budget_bytes: int) -> None:
+        self.program = program
+        self.budget_bytes = budget_bytes
+        self.ended = False
+        self._followers: list[list[OpId]] = [[] for _ in range(program.n_ops)]
+        for op, earlier_ones in enumerate(program.predecessors):
+            for earlier in earlier_ones:
+                self._followers[earlier].append(op)
+        self._case = _Case()
+        self._others: list[_Case] = []  # that are open, the next one last
+
+    def goes_on_with(self, line: Line) -> bool:
+        """Whether a line is right where the replay stands; if so, what it says counts from now on."""
+        case, n_ops = self._case, self.program.n_ops
+        if any(op >= n_ops for op in _ops_of(line)):
             return False
         match line:
-            case Need(_, earlier, later):
-                known.append((earlier, later))
+            case Need(op, earlier, later):
+                if op not in (earlier, later) or earlier == later or not self._is_over(op, (later, earlier)):
+                    return False
+                self._case = replace(case, dependencies=(*case.dependencies, (earlier, later)))
+            case Over(op):
+                if not self._is_over(op):
+                    return False
+                self._take_cases([])
+            case Cycle():
+                if not _closes_a_cycle(self.program, case.dependencies):
+                    return False
+                self._take_cases([])
             case Either(one, other):
-                opposite.append((len(known), other, one))
-                known.append((one, other))
-            case Over() | Cycle():
-                ended = not opposite
-                if opposite:
-                    n_known, earlier, later = opposite.pop()
-                    known[n_known:] = [(earlier, later)]
-    return ended
+                if one == other:
+                    return False
+                both = ((one, other), (other, one))
+                self._take_cases([replace(case, dependencies=(*case.dependencies, each)) for each in both])
+            case First(ops):
+                return self._settle_first(ops)
+            case Last(ops):
+                return self._settle_last(ops)
+            case Next(ops):
+                if not self._are_all_next(ops):
+                    return False
+                self._take_cases([replace(case, first=(*case.first, op)) for op in ops])
+            case Previous(ops):
+                if not self._are_all_last(ops):
+                    return False
+                self._take_cases([replace(case, last=(*case.last, op)) for op in ops])
+        return True
 
+    def _take_cases(self, cases: Sequence[_Case]) -> None:
+        """Go on with the first of some cases; where there is none, the present one ends."""
+        self._others += reversed(cases)
+        self.ended = not self._others
+        if self._others:
+            self._case = self._others.pop()
 
-def _is_right(program: PlainProgram, budget_bytes: int, known: _Dependencies, line: Line) -> bool:
-    match line:
-        case Need(op, earlier, later):
-            if op not in (earlier, later) or max(earlier, later) >= program.n_ops or earlier == later:
+    def _middle(self) -> set[OpId]:
+        """Return the ops that run neither first nor last."""
+        return set(range(self.program.n_ops)).difference(self._case.first, self._case.last)
+
+    def _is_over(self, op: OpId, *more: tuple[OpId, OpId]) -> bool:
+        """Whether an op between what runs first and last needs more than the budget, in whatever order of the rest."""
+        case = self._case
+        around = [(earlier, op) for earlier in case.first] + [(op, later) for later in case.last]
+        dependencies = [*case.dependencies, *around, *more]
+        return op in self._middle() and least_needed(self.program, op, dependencies) > self.budget_bytes
+
+    def _may_be_next(self, among: Iterable[OpId], first: set[OpId]) -> list[OpId]:
+        """Return those of some ops that wait for nothing but what runs first."""
+        waiting = {later for earlier, later in self._case.dependencies if earlier not in first}
+        return [op for op in among if op not in waiting and first.issuperset(self.program.predecessors[op])]
+
+    def _may_be_last(self, among: Iterable[OpId], last: set[OpId]) -> list[OpId]:
+        """Return those of some ops that nothing waits for but what runs last."""
+        waited_for = {earlier for earlier, later in self._case.dependencies if later not in last}
+        return [op for op in among if op not in waited_for and last.issuperset(self._followers[op])]
+
+    def _are_all_next(self, ops: Sequence[OpId]) -> bool:
+        """Whether nothing but some ops can run next, within the budget."""
+        first, middle = set(self._case.first), self._middle()
+        live = live_after(self.program, first)
+        others = self._may_be_next(middle.difference(ops), first)
+        return bool(middle) and all(live + self._run(op, first)[0] > self.budget_bytes for op in others)
+
+    def _are_all_last(self, ops: Sequence[OpId]) -> bool:
+        """Whether nothing but some ops can run last, within the budget."""
+        last, middle = set(self._case.last), self._middle()
+        left = middle.union(self._case.first)
+        live = live_after(self.program, left)
+        others = self._may_be_last(middle.difference(ops), last)
+        runs = (self._run(op, left - {op}) for op in others)
+        return bool(middle) and all(live - net + more > self.budget_bytes for more, net in runs)
+
+    def _run(self, op: OpId, before: AbstractSet[OpId]) -> tuple[int, int]:
+        """Return the bytes that an op adds after others while it runs, and what it leaves behind or takes away."""
+        return self.program.run(op, sum(1 << earlier for earlier in before))
+
+    def _settle_first(self, ops: Sequence[OpId]) -> bool:
+        first, middle = set(self._case.first), self._middle()
+        live = live_after(self.program, first)
+        least = least_live(self.program, first, set(ops), self._case.dependencies)
+        for op in ops:
+            more, net = self._run(op, first)
+            if op not in middle or not self._may_be_next([op], first) or live + more > self.budget_bytes:
                 return False
-            return least_needed(program, op, [*known, (later, earlier)]) > budget_bytes
-        case Over(op):
-            return op < program.n_ops and least_needed(program, op, known) > budget_bytes
+            live += net
+            first.add(op)
+            middle.remove(op)
+        self._case = replace(self._case, first=(*self._case.first, *ops))
+        return live == least
+
+    def _settle_last(self, ops: Sequence[OpId]) -> bool:
+        last, middle = set(self._case.last), self._middle()
+        left = middle.union(self._case.first)
+        live = live_after(self.program, left)
+        for op in ops:
+            if op not in middle or not self._may_be_last([op], last):
+                return False
+            left.remove(op)
+            more, net = self._run(op, left)
+            live -= net
+            if live + more > self.budget_bytes:
+                return False
+            last.add(op)
+            middle.remove(op)
+        taken_over = {read for op in left for read, _ in self.program.pairs[op]}
+        if any(not taken_over.isdisjoint(self.program.touches[op]) for op in ops):
+            return False
+        least = least_live(self.program, left, set(ops), self._case.dependencies)
+        self._case = replace(self._case, last=(*self._case.last, *ops))
+        return live == least
+
+
+def _ops_of(line: Line) -> Sequence[OpId]:
+    match line:
+        case First(ops) | Last(ops) | Next(ops) | Previous(ops):
+            return ops
+        case Need(op, earlier, later):
+            return op, earlier, later
         case Either(one, other):
-            return one != other and max(one, other) < program.n_ops
+            return one, other
+        case Over(op):
+            return (op,)
         case Cycle():
-            return _closes_a_cycle(program, known)
+            return ()
 
 
-def _closes_a_cycle(program: PlainProgram, known: _Dependencies) -> bool:
+def _closes_a_cycle(program: PlainProgram, known: Sequence[tuple[OpId, OpId]]) -> bool:
     """Whether the program and some dependencies leave no order at all."""
     waiting_for: list[set[OpId]] = [set(earlier) for earlier in program.predecessors]
     for earlier, later in known:

@@ -10,7 +10,6 @@ from lowtide import _native
 from lowtide.analysis.budget import UNLIMITED
 from lowtide.analysis.lower_bounds import bytes_at_the_edges
 from lowtide.analysis.problem import Order, Problem
-from lowtide.search.proof_log import Line
 
 
 class Fit(IntEnum):
@@ -35,8 +34,6 @@ class FitOutcome:
     states: int
     flows: int
     work: int
-    log: tuple[Line, ...] = ()
-    """When impossible: what shows it to others, where such a log was found."""
 
     @property
     def limited_space(self) -> int | None:

@@ -97,9 +97,7 @@ def _callee_proofs(graph: Graph, in_place: bool, bounds: CalleeBounds, known: di
 def _space_proof(position: int, cut: LowerBound, refuted: Sequence[FitOutcome], tree_bytes: int | None) -> SpaceProof:
     here = [outcome for outcome in refuted if outcome.limited_space == position]
     budgets = tuple(
-        RefutedBudget(
-            budget_bytes=outcome.budget[position], at_least_bytes=outcome.next_budget[position], log=outcome.log
-        )
+        RefutedBudget(budget_bytes=outcome.budget[position], at_least_bytes=outcome.next_budget[position])
         for outcome in here
     )
     return SpaceProof(

@@ -32,5 +32,42 @@ class Either(msgspec.Struct, frozen=True, array_like=True, tag="either", forbid_
     other: _Id
 
 
-Line = Need | Over | Cycle | Either
+class First(msgspec.Struct, frozen=True, array_like=True, tag="first", forbid_unknown_fields=True):
+    """Some ops that may run in turn, next after what runs first until here, in whatever order follows.
+
+    They fit, and no closed set between the one before and the one after them has fewer live bytes than the latter.
+    """
+
+    ops: tuple[_Id, ...]
+
+
+class Last(msgspec.Struct, frozen=True, array_like=True, tag="last", forbid_unknown_fields=True):
+    """Some ops that may run right before what runs last until here, the last of them first, whatever precedes them.
+
+    They fit, no closed set between the one before and the one after them has fewer live bytes than the former, and none
+    of them reads what another op that is left could write its result into.
+    """
+
+    ops: tuple[_Id, ...]
+
+
+class Next(msgspec.Struct, frozen=True, array_like=True, tag="next", forbid_unknown_fields=True):
+    """Cases: each of some ops runs next after what runs first; where one case ends, the following one does.
+
+    No other op that can run next fits.
+    """
+
+    ops: tuple[_Id, ...]
+
+
+class Previous(msgspec.Struct, frozen=True, array_like=True, tag="previous", forbid_unknown_fields=True):
+    """Cases: each of some ops runs right before what runs last; where one case ends, the following one does.
+
+    No other op that can run there fits.
+    """
+
+    ops: tuple[_Id, ...]
+
+
+Line = Need | Over | Cycle | Either | First | Last | Next | Previous
 """One line of a log. It holds under all lines before it, except for those of cases that have ended."""

@@ -13,18 +13,12 @@ from lowtide.search.closure import close_order, close_orders
 from lowtide.search.cuts import ClosureCuts
 from lowtide.search.first_of import first_of_bound, uncross_first
 from lowtide.search.fit import Fit, FitOutcome, find_fit
-from lowtide.search.refutation import find_refutation
 from lowtide.search.series_parallel import series_parallel_order
 from lowtide.search.trees import tree_order
 from lowtide.search.uncross import uncross
 
 _FIRST_SHARE = 50_000_000
 _GROWTH = 4
-_LEAST_FOR_A_LOG = 200_000_000
-_OPS_FOR_A_LOG = 1_000
-"""Beyond so many ops, the least work gets less: each deduction also takes time that no arc counts."""
-_LOG_TO_SEARCH = 8
-"""How much more work than the search itself the log of what it refuted may take."""
 _SEEDS_UNCROSSED = 3
 _TRIES = ((True, 2), (False, 1), (False, 0))
 """Whether to improve or to bound, and how far from the bound to the best peak the budget lies, in halves."""
@@ -79,7 +73,6 @@ def solve(
     try:
         search.run(seeds)
         search.face(rivals)
-        search.write_down_why()
     except KeyboardInterrupt:
         interrupted = True
     return search.solution(interrupted)
@@ -165,18 +158,6 @@ class _Search:
         if self.gap():
             for order in rivals:
                 self.take(order)
-
-    def write_down_why(self) -> None:
-        """Look for a log of the highest budget that was refuted in every space: it shows all below it as well."""
-        highest = {outcome.limited_space: number for number, outcome in enumerate(self.refuted)}
-        for space, number in highest.items():
-            if space is not None:
-                self.progress("writing down why no order needs less")
-                below = self.bounds[space].peak_bytes - 1
-                least = _LEAST_FOR_A_LOG // max(1, self.problem.graph.n_ops // _OPS_FOR_A_LOG)
-                most = min(self.effort.fit_work // 2, max(least, _LOG_TO_SEARCH * self.work))
-                log = find_refutation(self.problem, self.order, space, below, most)
-                self.refuted[number] = replace(self.refuted[number], log=log)
 
     def rank(self, peaks: Sequence[int]) -> tuple[int, int]:
         """Return what orders are compared by: bytes over the limits, then the sum of the peaks."""

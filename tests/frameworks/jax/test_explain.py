@@ -7,7 +7,8 @@ import jax
 import pytest
 
 import lowtide.jax
-from tests.frameworks.jax.programs import blocks_arguments, blocks_step
+from lowtide.frameworks.jax.model import JaxModel
+from tests.frameworks.jax.programs import blocks_arguments, blocks_step, temp_bytes
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 
@@ -48,8 +49,18 @@ def test_prediction_xla_and_allocator_stand_side_by_side_and_agree() -> None:
     assert measured.resident_bytes is not None
     assert measured.predicted_bytes == pytest.approx(measured.figures.temp_bytes, rel=0.1)
     assert measured.resident_bytes == pytest.approx(expected, rel=0.35)
-    assert "XLA says" in str(measured)
+    assert measured.assigned is not None
+    assert measured.assigned.temp_bytes == measured.figures.temp_bytes
+    assert measured.assigned.unused_bytes < measured.assigned.temp_bytes < measured.assigned.reserved_bytes
+    assert all(word in str(measured) for word in ("XLA says", "buffer assignment"))
     assert "allocated" in str(measured)
+
+
+def test_what_xla_reserves_stands_beside_the_model_and_the_difference_adds_up() -> None:
+    reserved = JaxModel((blocks_step, blocks_arguments())).reserved()
+    assert reserved is not None
+    assert reserved.temporary_bytes == temp_bytes(blocks_step, blocks_arguments())
+    assert sum(each.extra_bytes for each in reserved.differences) == reserved.reserved_bytes - reserved.peak_bytes
 
 
 def test_what_was_fitted_is_explained_and_measured_under_its_plan() -> None:

@@ -22,11 +22,13 @@ def stored_fixture(cases: dict[str, Any], tmp_path: Path) -> Path:
 
 
 def test_a_saved_model_is_what_apply_gives(case: Any, plan_of: Any, tmp_path: Path) -> None:
-    """The file holds the applied model."""
+    """The file holds the applied model, and says in its metadata that its order is planned."""
     model = OnnxModel(case.make(), case.dims)
     plan = plan_of(model, 7)
     model.save(plan, tmp_path / "out.onnx")
-    assert onnx.load(tmp_path / "out.onnx") == model.apply(plan)
+    saved = onnx.load(tmp_path / "out.onnx")
+    assert saved.metadata_props.pop().key == "lowtide.planned"
+    assert saved == model.apply(plan)
 
 
 def test_weights_outside_the_file_are_not_needed_to_plan(stored: Path, plan_of: Any) -> None:

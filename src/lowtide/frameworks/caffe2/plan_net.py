@@ -11,8 +11,9 @@ from lowtide.frameworks.caffe2.nets.load import NetSource, in_kind_of
 from lowtide.frameworks.caffe2.nets.named import named_net, place_ops
 from lowtide.frameworks.caffe2.nets.renaming import rename_net
 from lowtide.frameworks.caffe2.shapes.known import Known
-from lowtide.planning.minimize import minimize
+from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
+from lowtide.planning.settings import PlanSettings
 from lowtide.share import InterferenceSharing, NamedNet, share_by_interference
 
 _WORK_LIMIT = 500_000
@@ -77,7 +78,7 @@ def plan(
     result is verified. Raises what `Caffe2Model` raises.
     """
     model = Caffe2Model(net, dims, shapes=sizes, init_net=init_net, parameters=parameters)
-    result = minimize(model.graph, scheduler="search", effort=effort)
+    result = find_plan(model.graph, PlanSettings(scheduler="search", effort=effort))
     single, blob_bytes = model.in_single_assignment()
     named = named_net(single, {blob: 0 if blob in model.parameters else size for blob, size in blob_bytes.items()})
     never_share = tuple(static_blobs)

@@ -19,6 +19,7 @@ lax: Any = _jax.lax
 shard_map: Any = _jax.shard_map
 jaxpr_as_fun: Any = extend_core.jaxpr_as_fun
 random: Any = _jax.random
+custom_jvp: Any = _jax.custom_jvp
 custom_vjp: Any = _jax.custom_vjp
 vjp: Any = _jax.vjp
 ShapeDtypeStruct: Any = _jax.ShapeDtypeStruct

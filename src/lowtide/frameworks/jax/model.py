@@ -11,13 +11,17 @@ from lowtide.costs import Prices
 from lowtide.errors import FingerprintError, UnsupportedError, UsageError
 from lowtide.frameworks.jax.emit.emit import run_plan
 from lowtide.frameworks.jax.flat.flatten import flatten
-from lowtide.frameworks.jax.flat.traced import trace
-from lowtide.frameworks.jax.internals import ShapeDtypeStruct, is_random_key, jit, numpy, random, tree
+from lowtide.frameworks.jax.flat.mesh import mesh_program
+from lowtide.frameworks.jax.flat.program import FlatProgram
+from lowtide.frameworks.jax.flat.traced import TracedFunction, trace
+from lowtide.frameworks.jax.internals import ShapeDtypeStruct, is_random_key, jaxpr_as_fun, jit, numpy, random, tree
+from lowtide.frameworks.jax.measure.compiled import compile_flat
 from lowtide.frameworks.jax.measure.kernels import run_kernels
 from lowtide.frameworks.jax.reading.read import read_program
-from lowtide.frameworks.model import Measurement
+from lowtide.frameworks.model import Difference, Measurement, Reserved
 from lowtide.graph import Graph
 from lowtide.plan import Plan, StepKind, verify
+from lowtide.schedule import make_candidate
 
 
 class JaxModel:
@@ -33,6 +37,7 @@ class JaxModel:
         if dims:
             raise UsageError("a traced function has sizes already, there is none to bind; leave out --dim (dims)")
         self._example: Sequence[Any] = ()
+        self._traced: TracedFunction | None = None
         self._in_tree: Any = None
         self._out_tree: Any = None
         if isinstance(source, ClosedJaxpr):
@@ -40,7 +45,7 @@ class JaxModel:
             self._program = flatten(source, "jaxpr")
         else:
             function, args, kwargs = _call(source)
-            traced = trace(function, args, kwargs)
+            self._traced = traced = trace(function, args, kwargs)
             self._example = tree.leaves((args, kwargs))
             self._in_tree, self._out_tree = traced.in_tree, traced.out_tree
             self._program = flatten(traced.jaxpr, traced.name, traced.donated)
@@ -50,6 +55,11 @@ class JaxModel:
     def file_endings(self) -> tuple[str, ...]:
         """None: a traced function has no file."""
         return ()
+
+    @property
+    def program(self) -> FlatProgram:
+        """The function as a flat list of equations."""
+        return self._program
 
     @property
     def graph(self) -> Graph:
@@ -94,6 +104,26 @@ class JaxModel:
         before, after = (run_kernels(self._translation, each, arguments) for each in (Plan.baseline(self.graph), plan))
         return Measurement(
             before_bytes=before.peak_bytes, after_bytes=after.peak_bytes, outputs_equal=before.results == after.results
+        )
+
+    def reserved(self) -> Reserved | None:
+        """Compile the function and return what XLA reserves beside the model's peak in the order it was traced in.
+
+        None for a ClosedJaxpr alone and for a function over several devices, and where the backend says nothing. Why
+        the two differ in detail shows the compiled function itself, which is read as an HLO module.
+        """
+        traced = self._traced
+        if traced is None or traced.shardings is not None or mesh_program(self._program) is not None:
+            return None
+        compiled = compile_flat("as it stands", jaxpr_as_fun(traced.jaxpr), traced, {})
+        peak = make_candidate("given", self.graph, in_place=True).plan.peak_bytes[self.graph.spaces[0].name]
+        figures = compiled.figures
+        return Reserved(
+            by="XLA's compiled function",
+            reserved_bytes=figures.total_bytes,
+            temporary_bytes=figures.temp_bytes,
+            peak_bytes=peak,
+            differences=(Difference("XLA's own order, layouts, copies and placement", figures.total_bytes - peak),),
         )
 
     def measure_costs(self) -> Prices:

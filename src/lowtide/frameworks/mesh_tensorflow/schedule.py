@@ -5,8 +5,9 @@ from typing import Any
 
 from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.frameworks.mesh_tensorflow.model import MeshTensorflowModel
-from lowtide.planning.minimize import minimize
+from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
+from lowtide.planning.settings import PlanSettings
 from lowtide.schedule import plan_graph, scheduler
 
 METHODS = {"NAIVE": "given", "LIST": "mesh-best", "OPTIMAL": "search"}
@@ -52,7 +53,8 @@ def plan(
     model = MeshTensorflowModel(
         graph, final=final, partial_layout=partial_layout, mesh_dimension_to_size=mesh_dimension_to_size
     )
-    result = minimize(model.graph, allow=("reorder",), in_place=False, effort=effort)
+    settings = PlanSettings(techniques=frozenset({"reorder"}), in_place=False, effort=effort)
+    result = find_plan(model.graph, settings)
     return model.apply(result.plan), result
 
 

@@ -5,24 +5,21 @@ from collections.abc import Sequence
 from onnx import GraphProto, ModelProto
 
 from lowtide.errors import FingerprintError, UnsupportedError
+from lowtide.frameworks.onnx.loading.reordered import NodeOrder
 from lowtide.frameworks.onnx.operators.nodes import input_names, subgraphs_of
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.plan import Plan, StepKind, verify
 
 
-def reorder_model(model: ModelProto, translation: Translation, plan: Plan) -> ModelProto:
-    """Return a copy of the model with its nodes, and those of planned subgraphs, in the plan's order.
+def planned_order(model: ModelProto, translation: Translation, plan: Plan) -> NodeOrder:
+    """Return the order of a model's nodes, and of those of planned subgraphs, that a plan asks for.
 
-    Views and constants stand right before their first reader. Everything but the order stays as it is, unknown fields
-    included. Raises FingerprintError for a plan of another graph, UnsupportedError for one that is more than an order,
-    VerificationError for one that breaks the program.
+    Views and constants stand right before their first reader. Raises FingerprintError for a plan of another graph,
+    UnsupportedError for one that is more than an order, VerificationError for one that breaks the program.
     """
     _check_plan(translation, plan)
     verify(translation.graph, plan, check_capacity=False)
-    reordered = ModelProto()
-    reordered.CopyFrom(model)
-    _reorder(reordered.graph, translation, plan)
-    return reordered
+    return _order(model.graph, translation, plan)
 
 
 def _check_plan(translation: Translation, plan: Plan) -> None:
@@ -36,17 +33,16 @@ def _check_plan(translation: Translation, plan: Plan) -> None:
         raise UnsupportedError("the plan runs some ops twice, which an ONNX file cannot say; allow only reorder")
 
 
-def _reorder(graph: GraphProto, translation: Translation, plan: Plan) -> None:
+def _order(graph: GraphProto, translation: Translation, plan: Plan) -> NodeOrder:
+    bodies: dict[tuple[int, str], NodeOrder] = {}
     for name, inner in plan.callees.items():
         body = translation.bodies.get(name)
         if body is not None:
             _check_plan(body.translation, inner)
-            _reorder(dict(subgraphs_of(graph.node[body.node]))[body.label], body.translation, inner)
+            called = dict(subgraphs_of(graph.node[body.node]))[body.label]
+            bodies[body.node, body.label] = _order(called, body.translation, inner)
     order: list[int] = plan.order().tolist()
-    nodes = [graph.node[position] for position in node_order(graph, [translation.nodes_of_ops[op] for op in order])]
-    copies = GraphProto(node=nodes)
-    del graph.node[:]
-    graph.node.extend(copies.node)
+    return NodeOrder(node_order(graph, [translation.nodes_of_ops[op] for op in order]), bodies)
 
 
 def node_order(graph: GraphProto, ops: Sequence[tuple[int, ...]]) -> list[int]:

@@ -15,8 +15,9 @@ from lowtide.frameworks.onnx.loading.external_data import check_weights_present
 from lowtide.frameworks.onnx.loading.load import serialize
 from lowtide.frameworks.onnx.operators.nodes import all_nodes, operator_of
 from lowtide.frameworks.onnx.operators.tables import EXPANDED
+from lowtide.frameworks.onnx.running.allocator import native_allocator
 from lowtide.frameworks.onnx.running.inputs import with_seeds
-from lowtide.frameworks.onnx.running.session import counting_allocator, open_session
+from lowtide.frameworks.onnx.running.session import open_session
 
 Array = NDArray[Any]
 
@@ -47,7 +48,7 @@ def measure_peak(
     """
     check_weights_present(model, folder)
     model = _expand(with_seeds(model))
-    allocator = counting_allocator()
+    allocator = native_allocator()
     content = serialize(model, model.graph.name)
     session = open_session(content, dims=dims or {}, folder=folder, allocator=allocator)
     allocator.restart_peak()

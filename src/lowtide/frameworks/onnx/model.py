@@ -1,19 +1,38 @@
 """An ONNX model as lowtide sees it: read once, planned, written back, measured."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory, mkdtemp
+from weakref import finalize
 
-from onnx import ModelProto
+import numpy as np
+from onnx import GraphProto, ModelProto
 
+from lowtide.analysis import Problem
 from lowtide.costs import Prices
-from lowtide.errors import UnsupportedError
-from lowtide.files import write_bytes
-from lowtide.frameworks.model import Measurement
-from lowtide.frameworks.onnx.apply import reorder_model
-from lowtide.frameworks.onnx.loading.external_data import check_weights_reachable
-from lowtide.frameworks.onnx.loading.load import ModelSource, describe_source, load_model, serialize, source_folder
+from lowtide.errors import InputError, UnsupportedError
+from lowtide.files import write_bytes, write_pieces
+from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
+from lowtide.frameworks.onnx.apply import planned_order
+from lowtide.frameworks.onnx.loading.content import drained
+from lowtide.frameworks.onnx.loading.external_data import check_weights_reachable, link_weights
+from lowtide.frameworks.onnx.loading.light import light_model
+from lowtide.frameworks.onnx.loading.load import (
+    ModelSource,
+    describe_source,
+    load_model,
+    load_whole_model,
+    serialize,
+    source_folder,
+    whole_content,
+)
+from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, PLANNED
+from lowtide.frameworks.onnx.loading.reordered import reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.read import read_model
+from lowtide.frameworks.onnx.reading.default_order import default_order_of
+from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.graph import Graph
 from lowtide.plan import Plan
@@ -29,10 +48,12 @@ class OnnxModel:
         Raises MalformedInputError for a broken model, UnsupportedError for dynamic dimensions without a size (it lists
         all of them), UsageError for sizes that do not fit the model, GraphError for sizes no machine can hold.
         """
+        self._source = self._given = source
         self._model = load_model(source)
         self._name = describe_source(source)
         self._folder = source_folder(source)
         self._dims = dict(dims or {})
+        self._level: str | None = None
         self._translation = read_model(self._model, self._dims, self._name)
 
     @property
@@ -56,21 +77,116 @@ class OnnxModel:
         Raises FingerprintError for a plan of another graph, UnsupportedError for one that is more than an order,
         VerificationError for one that breaks the program.
         """
-        return reorder_model(self._model, self._translation, plan)
+        return ModelProto.FromString(b"".join(self._reordered(plan, {})))
 
     def save(self, plan: Plan, path: Path) -> None:
         """Write the reordered model, whole or not at all; weights in other files stay where they are.
 
-        Raises UnsupportedError when the new place cannot reach those files, UsageError when it cannot be written.
+        Its metadata says that its order is planned; nothing else changes. Raises UnsupportedError when the new place
+        cannot reach those files, UsageError when it cannot be written.
         """
-        model = self.apply(plan)
-        check_weights_reachable(model, self._folder, path.parent)
-        write_bytes(path, serialize(model, self._name))
+        check_weights_reachable(self._model, self._folder, path.parent)
+        metadata = {PLANNED: self._level or "file"}
+        if self._level is not None:
+            metadata |= self._addresses(plan, metadata)
+        write_pieces(path, drained(self._reordered(plan, metadata)))
+
+    def optimized(self, level: str | None) -> "OnnxModel":
+        """Return the model as ONNX Runtime would run it at a level, by default the highest that keeps all bits.
+
+        The runtime writes it in a process of its own: casts and copies that it inserts, fused operators and folded
+        constants are then nodes like all others. Raises UsageError for an unknown level, UnsupportedError for a model
+        that the runtime does not load.
+        """
+        folder = Path(mkdtemp(prefix="lowtide."))
+        try:
+            path, output = folder / "given.onnx", folder / "optimized.onnx"
+            if isinstance(self._source, ModelProto):
+                write_bytes(path, serialize(self._source, self._name))
+            else:
+                path = Path(self._source)
+            found = optimize_offline(path, level, output, self._dims)
+            model = OnnxModel(output, self._dims)
+        except BaseException:
+            rmtree(folder, ignore_errors=True)
+            raise
+        finalize(model, rmtree, folder, ignore_errors=True)
+        model._level, model._given = found, self._source
+        return model
+
+    @property
+    def level(self) -> str | None:
+        """The level at which ONNX Runtime optimized the model, None for one as it was given."""
+        return self._level
+
+    def _addresses(self, plan: Plan, metadata: Mapping[str, str]) -> Mapping[str, str]:
+        """Run the planned model in a process of its own and return the addresses it learned, if it runs at all."""
+        with TemporaryDirectory(prefix="lowtide.") as folder:
+            planned = Path(folder, "planned.onnx")
+            if self._folder is not None:
+                link_weights(self._model, self._folder, Path(folder))
+            write_pieces(planned, drained(self._reordered(plan, metadata)))
+            try:
+                learned = measure_in_child(planned, self._dims, planned=True, runs=3).addresses
+            except UnsupportedError:
+                return {}
+        return {} if learned is None else {ADDRESSES: learned}
+
+    def _reordered(self, plan: Plan, metadata: Mapping[str, str]) -> list[bytes | memoryview]:
+        order = planned_order(self._model, self._translation, plan)
+        content = whole_content(self._source)
+        if not isinstance(self._source, ModelProto) and _differ(self._model, light_model(content)):
+            raise InputError(f"{self._name} has changed since it was read; plan it again")
+        return reordered_model(content, order, metadata)
+
+    def runtime_peaks(self, plan: Plan) -> RuntimePeaks:
+        """Return the peaks of the file and of the planned one in the order that ONNX Runtime has by default."""
+        planned = planned_order(self._model, self._translation, plan)
+        nodes = [self._model.graph.node[position] for position in planned.nodes]
+        after = [planned.nodes[place] for place in default_order_of(GraphProto(node=nodes))]
+        return RuntimePeaks(
+            by="ONNX Runtime's default order",
+            before_bytes=self._peak_of(default_order_of(self._model.graph)),
+            after_bytes=self._peak_of(after),
+        )
+
+    def runtime_runs(self, plan: Plan) -> list[RuntimeRun]:
+        """Run the given file in the stock runtime, and the planned one in a session, each in a process of its own."""
+        with TemporaryDirectory(prefix="lowtide.") as folder:
+            given, planned = Path(folder, "given.onnx"), Path(folder, "planned.onnx")
+            if isinstance(self._given, ModelProto):
+                write_bytes(given, serialize(self._given, self._name))
+            else:
+                given = Path(self._given)
+            if self._folder is not None:
+                link_weights(self._model, self._folder, Path(folder))
+            self.save(plan, planned)
+            stock = measure_in_child(given, self._dims, planned=False)
+            session = measure_in_child(planned, self._dims, planned=True)
+        made = f"lowtide's session, level {self._level or 'file'}"
+        return [
+            RuntimeRun(by="stock runtime, all optimizations", growth_bytes=stock.growth_bytes, seconds=stock.seconds),
+            RuntimeRun(
+                by=made,
+                growth_bytes=session.growth_bytes,
+                seconds=session.seconds,
+                arena_bytes=session.arena_bytes,
+                fallbacks=session.fallbacks,
+            ),
+        ]
+
+    def _peak_of(self, nodes: Sequence[int]) -> int:
+        """Return the peak when the nodes run in an order, each op as soon as its first node does."""
+        place = {node: number for number, node in enumerate(nodes)}
+        ops = self._translation.nodes_of_ops
+        first = [min((place[node] for node in members if node in place), default=-1) for members in ops]
+        order = np.argsort(np.array(first), kind="stable").astype(np.int32)
+        return int(Problem(self.graph).evaluate(order).peaks.sum())
 
     def measure(self, plan: Plan) -> Measurement:
         """Run the model as it stands and under the plan in ONNX Runtime, on random inputs; see `measure_peak`."""
         inputs = random_inputs(self._model, self._dims)
-        before = measure_peak(self._model, inputs, dims=self._dims, folder=self._folder)
+        before = measure_peak(load_whole_model(self._source), inputs, dims=self._dims, folder=self._folder)
         after = measure_peak(self.apply(plan), inputs, dims=self._dims, folder=self._folder)
         return Measurement(
             before_bytes=before.peak_bytes,
@@ -81,3 +197,9 @@ class OnnxModel:
     def measure_costs(self) -> Prices:
         """Raise UnsupportedError: ONNX Runtime runs models, not single ops."""
         raise UnsupportedError("ops of ONNX models cannot be timed one by one; price them by --costs eager or fused")
+
+
+def _differ(model: ModelProto, light: bytes) -> bool:
+    return ModelProto.FromString(light).SerializeToString(deterministic=True) != model.SerializeToString(
+        deterministic=True
+    )

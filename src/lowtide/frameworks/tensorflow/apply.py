@@ -1,25 +1,62 @@
 """Plans back into graphs: an order as control edges, and what runs again as copies."""
 
+from lowtide.analysis import simulate
 from lowtide.errors import FingerprintError, UnsupportedError
+from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
+from lowtide.frameworks.tensorflow.reading.fused_pairs import side_by_side
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
 from lowtide.frameworks.tensorflow.rewrites.runs import nodes_in_order
 from lowtide.plan import Plan, StepKind, verify
 
 
-def planned_nodes(translation: TensorflowTranslation, plan: Plan) -> list[NodeDef]:
-    """Return the nodes of a graph that does what a plan says, step by step, and nothing beside.
+def planned_graph(graph: GraphDef, translation: TensorflowTranslation, plan: Plan) -> GraphDef:
+    """Return a graph that does what a plan says, step by step, and nothing beside.
 
-    Every op waits for the one before it by a control edge; an op that runs again is a copy `Recomputed/NAME`. Memory
-    is freed by TensorFlow itself, after the last use. Raises FingerprintError for a plan of another graph,
+    Every op waits for the one before it by a control edge; an op that runs again is a copy `Recomputed/NAME`. The
+    bodies of functions are put in order in the same way where the plan moves anything in them. A function
+    that is called with arguments of several sizes is ordered for those that need most. Memory is freed by TensorFlow
+    itself, after the last use. Raises FingerprintError for a plan of another graph,
     UnsupportedError for one that copies, VerificationError for one that breaks the program.
     """
-    check_plan(translation, plan)
-    return nodes_in_order(translation.body, translation.nodes, plan.order().tolist())
+    _check_plan(translation, plan)
+    verify(translation.graph, plan, check_capacity=False)
+    made = graph.with_nodes(_ordered(translation, plan))
+    for name, (inner, its_plan) in sorted(_planned_functions(translation, plan).items()):
+        made = made.with_function(graph.functions[name].with_nodes(_ordered(inner, its_plan)))
+    return made
 
 
-def check_plan(translation: TensorflowTranslation, plan: Plan) -> None:
-    """Raise the errors of `planned_nodes`."""
+def _ordered(translation: TensorflowTranslation, plan: Plan) -> list[NodeDef]:
+    runs: list[int] = [translation.nodes[op] for op in plan.order().tolist()]
+    return nodes_in_order(translation.body, translation.nodes, side_by_side(runs, translation.pairs))
+
+
+def _planned_functions(translation: TensorflowTranslation, plan: Plan) -> dict[str, tuple[TensorflowTranslation, Plan]]:
+    """Return the functions whose bodies a plan changes, by name, each with the plan for the calls that need most."""
+    plans: dict[str, Plan] = {}
+    waiting = [plan]
+    while waiting:
+        callees = waiting.pop().callees
+        waiting += [inner for name, inner in callees.items() if name not in plans]
+        plans.update(callees)
+    found: dict[str, tuple[TensorflowTranslation, Plan]] = {}
+    most: dict[str, int] = {}
+    for name, inner in sorted(plans.items()):
+        called = translation.called[name]
+        _check_plan(called.translation, inner)
+        needs = sum(simulate(called.translation.graph, inner).peak_bytes.values())
+        if needs > most.get(called.function, -1):
+            most[called.function] = needs
+            found[called.function] = called.translation, inner
+    return {
+        name: (inner, its_plan)
+        for name, (inner, its_plan) in found.items()
+        if its_plan.order().tolist() != list(range(inner.graph.n_ops))
+    }
+
+
+def _check_plan(translation: TensorflowTranslation, plan: Plan) -> None:
     if plan.graph_fingerprint != translation.graph.fingerprint:
         raise FingerprintError(
             "the plan was made for another graph; plan this one with the same feeds, fetches, shapes and --dim sizes"
@@ -29,4 +66,3 @@ def check_plan(translation: TensorflowTranslation, plan: Plan) -> None:
             "the plan copies buffers to a host by addresses, which a GraphDef cannot say; write a plan (.plan.json), "
             "or swap with lowtide.tensorflow.optimize"
         )
-    verify(translation.graph, plan, check_capacity=False)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
+from lowtide.collection import without_collection
 from lowtide.errors import UsageError
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.passes import Passes, Situation
@@ -11,7 +12,7 @@ from lowtide.frameworks.tensorflow.reading.body import body_of_graph
 from lowtide.frameworks.tensorflow.reading.node_graph import estimated_seconds
 from lowtide.frameworks.tensorflow.rewrites.swap import SwappedInput
 from lowtide.grappler import DEFAULT_SCOPE, LevelName
-from lowtide.grappler.levels import RECOMPUTING
+from lowtide.grappler.levels import RECOMPUTING, SWAPPING
 
 ORIGINAL = "original"
 
@@ -47,6 +48,7 @@ def split_level(level: str) -> tuple[LevelName, bool]:
     )
 
 
+@without_collection()
 def optimize_nodes(nodes: Sequence[NodeDef], situation: Situation, level: str, scope: str = DEFAULT_SCOPE) -> Changes:
     """Return what a level makes of the nodes of a graph, one device after the other.
 
@@ -59,32 +61,34 @@ def optimize_nodes(nodes: Sequence[NodeDef], situation: Situation, level: str, s
         situation = replace(situation, seconds=estimated_seconds(body, situation.sizes, situation.devices))
     untouched = Passes(nodes, situation, scope)
     before = _estimates(untouched)
+    if name == "no":
+        return _changes(untouched, before, before)
     if to_the_letter:
-        return _changes(_done_as_grappler(untouched.again(), name), before)
-    if name not in RECOMPUTING or name == "manual":
-        return _changes(_done(untouched.again(), name, None), before)
-    useful, all_of_them = untouched.worth_recomputing()
-    tried = [_done(untouched.again(), name, set())]
-    tried += [_done(untouched.again(), name, chosen) for chosen in _distinct(useful, all_of_them) if chosen]
-    if all_of_them:
-        tried.append(_done_as_grappler(untouched.again(), name))
-    return min((_changes(work, before) for work in tried), key=lambda changes: sum(changes.after_bytes.values()))
+        tried = [_done_as_grappler(untouched.again(), name)]
+    elif name not in RECOMPUTING or name == "manual":
+        tried = [_done(untouched.again(), name, None)]
+    else:
+        useful, all_of_them = untouched.worth_recomputing()
+        tried = [_done(untouched.again(), name, set()) if name in SWAPPING else untouched.again()]
+        tried += [_done(untouched.again(), name, chosen) for chosen in _distinct(useful, all_of_them) if chosen]
+        if all_of_them:
+            tried.append(_done_as_grappler(untouched.again(), name))
+    estimated = [(_estimates(work), work) for work in tried]
+    after, best = min(estimated, key=lambda each: sum(each[0].values()))
+    best.relax()
+    return _changes(best, before, after)
 
 
 def _done(work: Passes, level: LevelName, recomputed: set[str] | None) -> Passes:
     """Return a graph after a level; `recomputed` is what may be computed again, None for what the level says."""
-    if level != "no":
-        for number, device in enumerate(work.devices):
-            work.optimize(level, device, recomputed, is_first=not number)
-        work.relax()
+    for number, device in enumerate(work.devices):
+        work.optimize(level, device, recomputed, is_first=not number)
     return work
 
 
 def _done_as_grappler(work: Passes, level: LevelName) -> Passes:
-    if level != "no":
-        for number, device in enumerate(work.devices):
-            work.optimize_as_grappler(level, device, is_first=not number)
-        work.relax()
+    for number, device in enumerate(work.devices):
+        work.optimize_as_grappler(level, device, is_first=not number)
     return work
 
 
@@ -92,7 +96,7 @@ def _estimates(work: Passes) -> dict[str, int]:
     return {device: work.estimate(device) for device in work.devices}
 
 
-def _changes(work: Passes, before: Mapping[str, int]) -> Changes:
+def _changes(work: Passes, before: Mapping[str, int], after: Mapping[str, int]) -> Changes:
     return Changes(
         nodes=work.nodes.finish(),
         recomputed=work.recomputed,
@@ -100,7 +104,7 @@ def _changes(work: Passes, before: Mapping[str, int]) -> Changes:
         accumulated=work.accumulated,
         relaxed=work.relaxed,
         before_bytes=before,
-        after_bytes=_estimates(work),
+        after_bytes=after,
     )
 
 

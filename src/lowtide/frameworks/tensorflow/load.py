@@ -2,13 +2,14 @@
 
 import mmap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from lowtide.errors import InputError, MalformedInputError, UsageError
 from lowtide.files import open_regular
 from lowtide.frameworks.content import SAVED_MODEL, is_text_graph, kind_of_graph
+from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.graphs.containers import (
     DEFAULT_SIGNATURE,
     MetaGraph,
@@ -44,6 +45,8 @@ class LoadedGraph:
     """What was read in text format."""
     object_of: Callable[[GraphDef], Any]
     """The same kind of object with another graph."""
+    captured: Mapping[str, tuple[int, Shape]] = field(default_factory=dict[str, tuple[int, Shape]])
+    """The placeholders that stand for variables which a function captured, with data types and shapes of those."""
 
     def content_of(self, graph: GraphDef, name: str) -> list[Content]:
         """Return what a file of a name holds with another graph: text where the name says so and the source can be."""
@@ -80,6 +83,7 @@ def _of_object(source: Any, signature: str | None) -> LoadedGraph:
             file_endings=(*BINARY, *TEXT),
             pieces_of=GraphDef.pieces,
             object_of=_message,
+            captured=_captured(graph),
         )
     if hasattr(source, "as_graph_def"):
         content = source.as_graph_def(add_shapes=True).SerializeToString()
@@ -105,6 +109,17 @@ def _of_object(source: Any, signature: str | None) -> LoadedGraph:
         pieces_of=loaded.pieces_of,
         object_of=lambda graph: remade(loaded.pieces_of(graph)),
     )
+
+
+def _captured(graph: Any) -> dict[str, tuple[int, Shape]]:
+    """Return what `LoadedGraph.captured` holds for the graph of a function."""
+    variables = {id(variable.handle): variable for variable in graph.variables}
+    found: dict[str, tuple[int, Shape]] = {}
+    for outer, inner in graph.captures:
+        variable = variables.get(id(outer))
+        if variable is not None and variable.shape.is_fully_defined():
+            found[inner.op.name] = int(variable.dtype.as_datatype_enum), tuple(variable.shape.as_list())
+    return found
 
 
 def _message(graph: GraphDef) -> Any:

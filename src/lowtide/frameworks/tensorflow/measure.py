@@ -16,6 +16,7 @@ from lowtide.frameworks.tensorflow.read import Fed
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_graph
 from lowtide.frameworks.tensorflow.reading.effects import is_source, is_view
 from lowtide.frameworks.tensorflow.rewrites.starts import with_starts
+from lowtide.frameworks.tensorflow.running.host_copies import with_host_stand_ins
 from lowtide.frameworks.tensorflow.running.session import SessionRun, run_session
 
 _TYPES = "1:f4 2:f8 3:i4 4:u1 5:i2 6:i1 8:c8 9:i8 10:? 17:u2 18:c16 19:f2 22:u4 23:u8"
@@ -31,8 +32,16 @@ class GraphRun:
     """The most bytes of outputs that were held at once; constants and variables left out, what is fed counted."""
     order: tuple[str, ...]
     """Nodes in the order in which they ran."""
+    on_host: tuple[str, ...]
+    """Nodes that ran on the CPU that stands in for the host; what they gave is in no peak."""
     values: tuple[Any, ...]
     """What was asked for."""
+    state: tuple[Any, ...]
+    """What the variables hold afterwards."""
+
+    def equals(self, other: "GraphRun") -> bool:
+        """Return whether another run gave the same bits, in what was asked for and in the variables."""
+        return equal_values((*self.values, *self.state), (*other.values, *other.state))
 
 
 def run_graph(
@@ -44,23 +53,30 @@ def run_graph(
     """Run a graph on one thread with no optimizer on, and say what it held at most, by TensorFlow's own report.
 
     `variables` are what variables hold at the start, by the names of their nodes. An output is held from when its node
-    starts to when the last of its readers has ended; outputs in one place are one.
+    starts to when the last of its readers has ended; outputs in one place are one. Swaps run without a GPU, too: a
+    second CPU stands in for the host.
     Raises MissingExtraError where TensorFlow is not installed, UnsupportedError where it cannot run the graph.
     """
     outputs = [name for name in fetches if ":" in name]
     targets = [name for name in fetches if ":" not in name]
     try:
-        started, starts = with_starts(graph, variables or {})
-        run = run_session(started, feeds, outputs, targets, starts)
+        started, starts, ends = with_starts(graph, variables or {})
+        run = run_session(started, feeds, outputs, targets, starts, ends)
     except (ImportError, MemoryError):
         raise
     except Exception as error:  # TensorFlow raises several types of its own
         raise UnsupportedError(f"TensorFlow cannot run the graph: {one_line(error)}; leave out --measure") from None
-    body = body_of_graph(graph.nodes, "the graph")
+    body = body_of_graph(with_host_stand_ins(graph).nodes, "the graph")
     fed = {name.partition(":")[0] for name in feeds}
     kept = {body.port(name) for name in outputs}
     peak = sum(np.asarray(value).nbytes for value in feeds.values()) + _peak(body, run, fed, kept)
-    return GraphRun(peak, tuple(each.name for each in run.nodes), tuple(run.values))
+    return GraphRun(
+        peak_bytes=peak,
+        order=tuple(each.name for each in run.nodes),
+        on_host=tuple(each.name for each in run.nodes if each.is_on_host and each.name in body.places),
+        values=tuple(run.values),
+        state=tuple(run.state),
+    )
 
 
 def made_up_feeds(fed: Fed) -> dict[str, Any]:
@@ -117,7 +133,7 @@ def _peak(body: NodeBody, run: SessionRun, fed: set[str], kept: set[Port]) -> in
         place = body.places.get(each.name)
         if place is None or each.name in fed or is_source(body.nodes[place]):
             continue
-        for pointer, size in each.outputs.values():
+        for pointer, size in () if each.is_on_host else each.outputs.values():
             if not holders[pointer]:
                 if not size or is_view(body.nodes[place]):
                     continue  # a view of what is not counted

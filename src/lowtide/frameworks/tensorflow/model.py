@@ -8,15 +8,18 @@ from lowtide.costs import Prices
 from lowtide.errors import UnsupportedError
 from lowtide.files import write_pieces
 from lowtide.frameworks.model import Measurement, Rewritten
-from lowtide.frameworks.tensorflow.apply import planned_nodes
+from lowtide.frameworks.tensorflow.apply import planned_graph
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.levels import Changes, optimize_nodes
 from lowtide.frameworks.tensorflow.load import GraphSource, load_graph
-from lowtide.frameworks.tensorflow.measure import equal_values, made_up_feeds, made_up_variables, run_graph
+from lowtide.frameworks.tensorflow.measure import made_up_feeds, made_up_variables, run_graph
 from lowtide.frameworks.tensorflow.passes import Situation
 from lowtide.frameworks.tensorflow.read import Request, read_graph, tensor_names
 from lowtide.frameworks.tensorflow.reading.devices import devices_of
+from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
+from lowtide.frameworks.tensorflow.rewrites.starts import with_starts, with_variables
+from lowtide.frameworks.tensorflow.running.resident import added_resident_bytes
 from lowtide.graph import Graph
 from lowtide.grappler import DEFAULT_SCOPE
 from lowtide.plan import Plan
@@ -67,6 +70,11 @@ class TensorflowModel:
         return self._read.translation.graph
 
     @property
+    def translation(self) -> TensorflowTranslation:
+        """The graph with the nodes behind it."""
+        return self._read.translation
+
+    @property
     def in_chunks(self) -> None:
         """None: only the order and the runs of nodes change."""
         return None
@@ -79,11 +87,11 @@ class TensorflowModel:
         `measure` says whether the plan's order needs less. Raises FingerprintError for a plan of another graph,
         UnsupportedError for one that copies, VerificationError for one that breaks the program.
         """
-        return self._loaded.object_of(self._applied(plan))
+        return self._loaded.object_of(self.planned_graph(plan))
 
     def save(self, plan: Plan, path: Path) -> None:
         """Write the graph that follows the plan, in the kind of file that was read."""
-        write_pieces(path, self._loaded.content_of(self._applied(plan), path.name))
+        write_pieces(path, self._loaded.content_of(self.planned_graph(plan), path.name))
 
     def at_level(
         self,
@@ -122,13 +130,17 @@ class TensorflowModel:
             write=lambda path: self.save_nodes(changes.nodes, path),
         )
 
-    def planned_nodes(self, plan: Plan) -> list[NodeDef]:
-        """Return the nodes of the graph that follows a plan; raises what `apply` raises."""
-        return planned_nodes(self._read.translation, plan)
+    def planned_graph(self, plan: Plan) -> GraphDef:
+        """Return the graph that follows a plan; raises what `apply` raises."""
+        return planned_graph(self._loaded.graph, self._read.translation, plan)
+
+    def object_of(self, graph: GraphDef) -> Any:
+        """Return another graph in the place of the one that was read, as an object of that kind."""
+        return self._loaded.object_of(graph)
 
     def with_nodes(self, nodes: Sequence[NodeDef]) -> Any:
         """Return a graph with other nodes and all else as it is, of the kind that was read."""
-        return self._loaded.object_of(self._loaded.graph.with_nodes(nodes))
+        return self.object_of(self._loaded.graph.with_nodes(nodes))
 
     def save_nodes(self, nodes: Sequence[NodeDef], path: Path) -> None:
         """Write a graph with other nodes, in the kind of file that was read."""
@@ -140,22 +152,35 @@ class TensorflowModel:
         `before_bytes` is the order in which nodes are ready, held by control edges; `original_bytes` is the untouched
         graph, whose order TensorFlow chooses. Raises MissingExtraError where TensorFlow is not installed.
         """
-        applied = self._applied(plan)
-        feeds = made_up_feeds(self._read.fed)
-        fetches = [*tensor_names(self._read.translation.body, self._read.translation.results)]
-        graphs = (self._applied(Plan.baseline(self.graph)), applied, self._loaded.graph)
-        variables = made_up_variables(self._loaded.graph)
-        before, after, original = (run_graph(graph, feeds, fetches, variables) for graph in graphs)
+        applied = self.planned_graph(plan)
+        graphs = (self.planned_graph(Plan.baseline(self.graph)), applied, self._loaded.graph)
+        before, after, original = (run_graph(*self._to_run(graph)) for graph in graphs)
         return Measurement(
             before_bytes=before.peak_bytes,
             after_bytes=after.peak_bytes,
             original_bytes=original.peak_bytes,
-            outputs_equal=equal_values(original.values, after.values) and equal_values(before.values, after.values),
+            outputs_equal=original.equals(after) and before.equals(after),
         )
+
+    def resident_bytes(self, plan: Plan | None = None) -> int:
+        """Return by how much a run raises the resident memory of a process of its own, under a plan or as it stands.
+
+        It is the peak of the real allocator, with what kernels need for themselves, for one node at a time on the CPU.
+        Raises MissingExtraError where TensorFlow is not installed, UnsupportedError where the graph cannot be run, and
+        on systems other than Linux.
+        """
+        graph, feeds, fetches, variables = self._to_run(
+            self._loaded.graph if plan is None else self.planned_graph(plan)
+        )
+        started, starts, _ = with_starts(graph, variables)
+        return added_resident_bytes(started, feeds, fetches, starts)
+
+    def _to_run(self, graph: GraphDef) -> tuple[GraphDef, dict[str, Any], list[str], dict[str, Any]]:
+        """Return a graph that can run, with contents made up, and what is asked for: feeds, fetches, variables."""
+        runnable = with_variables(graph, self._loaded.captured)
+        fetches = [*tensor_names(self._read.translation.body, self._read.translation.results), *self._read.targets]
+        return runnable, made_up_feeds(self._read.fed), fetches, made_up_variables(runnable)
 
     def measure_costs(self) -> Prices:
         """Raise UnsupportedError: nodes are not timed one by one."""
         raise UnsupportedError("nodes of TensorFlow cannot be timed one by one; price them by --costs eager or fused")
-
-    def _applied(self, plan: Plan) -> GraphDef:
-        return self._loaded.graph.with_nodes(self.planned_nodes(plan))

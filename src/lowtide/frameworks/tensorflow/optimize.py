@@ -10,10 +10,12 @@ from lowtide.frameworks.tensorflow.load import GraphSource
 from lowtide.frameworks.tensorflow.model import TensorflowModel
 from lowtide.frameworks.tensorflow.rewrites.names import RECOMPUTED
 from lowtide.grappler import DEFAULT_SCOPE
-from lowtide.planning.minimize import minimize
+from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
+from lowtide.planning.settings import PlanSettings
+from lowtide.techniques import Techniques
 
-_MEANS = ("reorder", "share", "recompute")
+_MEANS: Techniques = frozenset({"reorder", "share", "recompute"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +89,11 @@ def optimize(
 
 
 def _within(model: TensorflowModel, budget: str | int, effort: EffortName) -> OptimizedGraph:
-    result = minimize(model.graph, budget=budget, allow=_MEANS, effort=effort)
-    nodes = model.planned_nodes(result.plan)
-    names = (node.name for node in nodes if node.name.startswith(RECOMPUTED))
+    result = find_plan(model.graph, PlanSettings(budget=budget, techniques=_MEANS, effort=effort))
+    planned = model.planned_graph(result.plan)
+    names = (node.name for node in planned.nodes if node.name.startswith(RECOMPUTED))
     return OptimizedGraph(
-        graph=model.with_nodes(nodes),
+        graph=model.object_of(planned),
         recomputed=tuple(dict.fromkeys(name.removeprefix(RECOMPUTED) for name in names)),
         swapped=(),
         accumulated=(),

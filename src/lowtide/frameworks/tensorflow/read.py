@@ -3,16 +3,24 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lowtide.collection import without_collection
 from lowtide.errors import InputError, MalformedInputError, UnsupportedError, UsageError
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.operators.kinds import CONTROL_FLOW_V1, PLACEHOLDERS
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_graph, v1_reason
 from lowtide.frameworks.tensorflow.reading.devices import Devices, devices_of
-from lowtide.frameworks.tensorflow.reading.translate import Asked, translate
+from lowtide.frameworks.tensorflow.reading.translate import Asked, Known, translate
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
 from lowtide.frameworks.tensorflow.shapes.infer import infer_shapes
-from lowtide.frameworks.tensorflow.shapes.sizes import Shapes, Sizes, bytes_by_output, known_shapes, output_types
+from lowtide.frameworks.tensorflow.shapes.sizes import (
+    Shapes,
+    Sizes,
+    bytes_by_output,
+    is_full,
+    known_shapes,
+    output_types,
+)
 from lowtide.frameworks.wire import WireError
 
 Fed = dict[str, tuple[int, Shape]]
@@ -42,11 +50,14 @@ class ReadGraph:
     translation: TensorflowTranslation
     fed: Fed
     """What comes from outside."""
+    targets: Sequence[str]
+    """Nodes without outputs that are to run."""
     shapes: Shapes
     sizes: Sizes
     devices: Devices
 
 
+@without_collection()
 def read_graph(graph: GraphDef, request: Request, where: str) -> ReadGraph:
     """Read a GraphDef into a graph.
 
@@ -70,11 +81,12 @@ def _read(graph: GraphDef, request: Request, where: str) -> ReadGraph:
     shapes = _shapes(graph, body, asked, request, where)
     devices = devices_of(graph.nodes, request.devices)
     sizes = bytes_by_output(graph.nodes, shapes)
-    translation = translate("graph", graph, body, sizes, asked, devices)
+    translation = translate("graph", graph, body, Known(shapes, sizes), asked, devices)
     fed: Fed = {}
     for (node, port), name in zip(translation.fed, tensor_names(body, translation.fed), strict=True):
         fed[name] = output_types(graph.nodes[node])[port], shapes.get((graph.nodes[node].name, port))
-    return ReadGraph(translation=translation, fed=fed, shapes=shapes, sizes=sizes, devices=devices)
+    targets = [graph.nodes[node].name for node in asked.targets if not output_types(graph.nodes[node])]
+    return ReadGraph(translation=translation, fed=fed, targets=targets, shapes=shapes, sizes=sizes, devices=devices)
 
 
 def _asked(body: NodeBody, request: Request) -> Asked:
@@ -115,13 +127,13 @@ def _shapes(
     free = [
         node.name
         for place, node in enumerate(graph.nodes)
-        if needed[place] and node.op in PLACEHOLDERS and not _is_full(shapes.get((node.name, 0)))
+        if needed[place] and node.op in PLACEHOLDERS and not is_full(shapes.get((node.name, 0)))
     ]
     if free:
         raise UnsupportedError(_free_line(where, free, shapes))
     is_bound = bool(request.dims or request.shapes)  # then what is recorded may be known better
     missing = any(
-        needed[place] and ((node.name, port) not in shapes or (is_bound and not _is_full(shapes[node.name, port])))
+        needed[place] and ((node.name, port) not in shapes or (is_bound and not is_full(shapes[node.name, port])))
         for place, node in enumerate(graph.nodes)
         for port in range(len(output_types(node)))
     )
@@ -137,10 +149,6 @@ def _free_line(where: str, names: Sequence[str], shapes: Mapping[tuple[str, int]
         else " ".join(f"--dim {name}.{place}=SIZE" for place, size in enumerate(sizes) if size < 0)
     )
     return f"{where}: {len(names)} placeholders have no full shape, {name!r} first; give it: {how}"
-
-
-def _is_full(sizes: Shape) -> bool:
-    return sizes is not None and min(sizes, default=0) >= 0
 
 
 def _bind(body: NodeBody, shapes: dict[tuple[str, int], Shape], dims: Mapping[str, int]) -> None:

@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
+from torch.export import ExportedProgram
+
 from lowtide.costs import Prices
 from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.exported_file import load_exported
-from lowtide.frameworks.torch.emit.apply import Applied, apply_plan
+from lowtide.frameworks.torch.emit.apply import Applied, apply_plan, check_plan
+from lowtide.frameworks.torch.emit.emit import emit
+from lowtide.frameworks.torch.emit.exported import save_exported
+from lowtide.frameworks.torch.internals.exported_archive import has_fixed_sizes
 from lowtide.frameworks.torch.measure.measure_captured import measure_captured
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
 from lowtide.frameworks.torch.reading.captured import Captured
@@ -36,15 +41,18 @@ class TorchModel:
         if dims:
             raise UsageError("a PyTorch program takes its sizes from its example inputs; --dim is for ONNX models")
         self.host = host
-        self.captured = capture(load_exported(Path(source), trust=trust) if isinstance(source, str | Path) else source)
+        if isinstance(source, str | Path):
+            source = load_exported(Path(source), trust=trust)
+        self.captured = capture(source)
+        self._has_file = isinstance(source, ExportedProgram) and has_fixed_sizes(source) and host is None
         self._readings = _Readings(self.captured)
         self._verified: WeakSet[Plan] = WeakSet()
         """The plans that were verified for this program."""
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """No file holds a planned program: it lives in Python."""
-        return ()
+        """How names of exported programs end; none where sizes are dynamic, or where the program lives in Python."""
+        return (".pt2",) if self._has_file else ()
 
     @property
     def graph(self) -> Graph:
@@ -108,11 +116,18 @@ class TorchModel:
         return self._readings.whole, self.graph
 
     def save(self, plan: Plan, path: Path) -> None:
-        """Raise UnsupportedError: a planned PyTorch program lives in Python, only its plan goes to a file."""
-        raise UnsupportedError(
-            f"cannot write a PyTorch program to {path}; write the plan (-o NAME.plan.json) "
-            "and apply it in Python with lowtide.apply(plan, program)"
-        )
+        """Write an exported program in the order of a plan; see `save_exported`.
+
+        Raises UnsupportedError for any other program, of which only the plan goes to a file.
+        """
+        if not self._has_file:
+            raise UnsupportedError(
+                f"cannot write a PyTorch program to {path} unless it was exported with fixed sizes and copies nothing "
+                "to a host; write the plan (-o NAME.plan.json) and apply it in Python with lowtide.apply(plan, program)"
+            )
+        reading, graph = self._planned_by(plan)
+        check_plan(plan, reading, graph, verified=plan in self._verified)
+        save_exported(self.captured, emit(reading.captured.graph_module, reading.lowered, plan, boxed=False), path)
 
     def measure(self, plan: Plan) -> Measurement:
         """Run the captured program in its own order, under the plan, and as the user wrote it, from one same state.

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lowtide.frameworks.buffer_assignment import Allocation, Place
 from lowtide.frameworks.model import Difference, Reserved
-from lowtide.frameworks.xla.assignment.proto import Allocation, Place
 from lowtide.frameworks.xla.reading.computation import ReadComputation
 from lowtide.frameworks.xla.reading.module import ReadModule
 from lowtide.graph import Graph

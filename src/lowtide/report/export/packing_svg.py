@@ -7,10 +7,13 @@ from numpy.typing import NDArray
 
 from lowtide.packing import Buffers, Packed
 from lowtide.packing.live_pieces import live_pieces
+from lowtide.report.export.svg_axes import PictureFrame, axes
 from lowtide.report.printable import printable
 
 _WIDTH, _HEIGHT = 1200.0, 640.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 20.0, 20.0, 44.0, 34.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72.0, 20.0, 44.0, 48.0
+FRAME = PictureFrame(_LEFT, _TOP, _WIDTH - _RIGHT, _HEIGHT - _BOTTOM)
+"""Where the rectangles are."""
 _COLORS = ("#8ecae6", "#ffb703", "#a3b18a", "#e5989b", "#b8a1d9", "#f4a261", "#90be6d", "#c9ada7")
 _MOST_NAMED = 4000
 """Rectangles drawn one by one, with the buffer's name; smaller ones are drawn together."""
@@ -22,7 +25,7 @@ _LETTER_WIDTH, _LETTER_HEIGHT = 5.6, 11.0
 _STYLE = (
     "text{font:9px sans-serif;fill:#222}.caption{font-size:13px}.c{stroke:#333;stroke-width:.5}"
     ".h{stroke:#000;stroke-width:1.5}.bound{stroke:#080}.capacity{stroke:#c00}"
-    ".bound,.capacity{stroke-dasharray:6 4}"
+    ".bound,.capacity{stroke-dasharray:6 4}.axis{stroke:#888;stroke-width:.7;fill:none}"
 )
 
 
@@ -56,8 +59,7 @@ def packing_svg(name: str, buffers: Buffers, packed: Packed, capacity: int | Non
             right = _WIDTH - _RIGHT
             parts.append(f'<line class="{kind}" x1="{_LEFT:g}" x2="{right:g}" y1="{y:.1f}" y2="{y:.1f}">{title}</line>')
     if len(pieces):
-        steps = f"steps {pieces[:, 1].min()} to {pieces[:, 2].max()}, addresses 0 to {ceiling}"
-        parts.append(f'<text x="{_LEFT:g}" y="{_HEIGHT - 14:g}">{steps}</text>')
+        parts += axes(int(pieces[:, 1].min()), int(pieces[:, 2].max()), ceiling, FRAME)
     parts.append("</svg>\n")
     return "\n".join(parts).encode()
 

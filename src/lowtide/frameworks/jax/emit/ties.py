@@ -1,5 +1,6 @@
 """Ties: a value that XLA can only compute after others, and never takes for the value itself."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,11 +29,12 @@ def tie(value: Any, anchors: Sequence[Any]) -> Any:
     Zeros are taken in its place where the first element of an anchor is one certain NaN; XLA cannot know that it never
     is, so neither can it drop the tie, nor merge what is computed from the result with what was computed before.
     """
-    never = None
-    for anchor in anchors:
-        here = _is_never(anchor)
-        never = here if never is None else lax.bitwise_or(never, here)
-    return value if never is None else lax.select_n(never, value, lax.full_like(value, 0))
+    return lax.select_n(is_never(anchors), value, lax.full_like(value, 0)) if anchors else value
+
+
+def is_never(anchors: Sequence[Any]) -> Any:
+    """Return whether the first element of an anchor, of which there must be one, is the NaN that none ever is."""
+    return functools.reduce(lax.bitwise_or, map(_is_never, anchors))
 
 
 def _is_never(anchor: Any) -> Any:

@@ -8,12 +8,13 @@ from typing import Any
 from jax.core import Tracer
 
 from lowtide.effort import EffortName, check_effort
-from lowtide.frameworks.jax.fitting.compiled import CompiledFigures
 from lowtide.frameworks.jax.fitting.losses import FittedLoss, is_loss, wanted_leaves
 from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch, Tried
 from lowtide.frameworks.jax.flat.traced import TracedFunction, struct_of, trace
 from lowtide.frameworks.jax.internals import tree
+from lowtide.frameworks.jax.measure.compiled import Around, CompiledFigures
 from lowtide.graph import GraphBuilder, Lifetime
+from lowtide.plan.claim import Claim
 from lowtide.planning.budget import parse_budget
 from lowtide.planning.result import Result
 from lowtide.techniques import Techniques, checked_techniques
@@ -38,11 +39,13 @@ def fit(
     `function` may hold `jax.grad` and an optimizer's update, be jitted, and take donated arguments. It is traced for
     `example_args`: arrays or ShapeDtypeStructs, nothing is allocated. `budget` in percent ("60%") is of what XLA
     allocates beside arguments and results (temp bytes) for the function as it stands; in bytes ("2 GiB") it holds
-    arguments and results too, unless it is `transient`. `allow` without "recompute" only tries XLA's schedulers.
+    arguments and results too, unless it is `transient`. `allow` without "recompute" tries XLA's schedulers and the best
+    order that planning finds, held.
 
     Values dropped by a plan are computed again from values that XLA can only have after the steps before, so that its
-    compiler keeps the recomputation. What counts is what XLA says of the compiled result; where no candidate fits, the
-    one that needs least is returned, `fits` is False and `shortfall` says what was reached. Calls with other shapes
+    compiler keeps the recomputation; where XLA's own order needs more than the plan, the plan's is held. What counts is
+    what XLA says of the compiled result; where no candidate fits, the one that needs least is returned, `fits` is False
+    and `shortfall` says what was reached, and which `floor` no plan can be below. Calls with other shapes
     are fitted anew.
 
     A function whose only result is one floating-point number is taken for a loss that is differentiated later: the
@@ -69,8 +72,8 @@ class _Settings:
         """Return the arguments that the function is differentiated by later; none where it is not."""
         return ((0,) if is_loss(traced) else ()) if self.argnums is None else self.argnums
 
-    def fitted(self, traced: TracedFunction) -> FitFound:
-        search = FitSearch(traced, self.techniques, self.effort)
+    def fitted(self, traced: TracedFunction, around: Around | None = None) -> FitFound:
+        search = FitSearch(traced, self.techniques, self.effort, around)
         return search.fit(self._target(search.untouched.figures))
 
     def _target(self, untouched: CompiledFigures) -> int:
@@ -167,7 +170,20 @@ class FittedFunction:
         if self.fits:
             return None
         least = f"{format_bytes(self.temp_bytes)} of temporaries is the least of {len(self.tried)} compiled candidates"
-        return f"{least}, the budget leaves {format_bytes(self.budget_bytes)}; that is no proof that none fits"
+        return f"{least}, the budget leaves {format_bytes(self.budget_bytes)}; {self._proof}"
+
+    @property
+    def floor(self) -> Claim | None:
+        """What no plan can be below, and over which plans; of lowtide's model, not of XLA's bytes."""
+        return self.found.floor
+
+    @property
+    def _proof(self) -> str:
+        if self.floor is None:
+            return "nothing is shown of what could fit"
+        least = int(self.floor.at_least)
+        sentence = f"under lowtide's model the floor is {format_bytes(least)}: {self.floor.sentence}"
+        return sentence if least > self.budget_bytes else f"{sentence}, which is no proof that none fits"
 
     def __str__(self) -> str:
         found = self.found

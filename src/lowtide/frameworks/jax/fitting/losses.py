@@ -7,6 +7,7 @@ from typing import Any
 from lowtide.errors import UsageError
 from lowtide.frameworks.jax.fitting.search import FitFound
 from lowtide.frameworks.jax.flat.flatten import flatten, only_results
+from lowtide.frameworks.jax.flat.mesh import Flat
 from lowtide.frameworks.jax.flat.program import FlatProgram
 from lowtide.frameworks.jax.flat.run import run_program
 from lowtide.frameworks.jax.flat.traced import TracedFunction
@@ -23,6 +24,7 @@ from lowtide.frameworks.jax.internals import (
     numpy,
     vjp,
 )
+from lowtide.frameworks.jax.measure.compiled import Around
 
 Wanted = tuple[bool, ...]
 """Per leaf of the arguments, whether its gradient is wanted."""
@@ -88,7 +90,7 @@ def with_backward(traced: TracedFunction, wanted: Wanted) -> TracedFunction:
 class FittedLoss:
     """A loss whose gradient follows what a search found for the wanted leaves; one search for every set of those."""
 
-    def __init__(self, traced: TracedFunction, search: Callable[[TracedFunction], FitFound]) -> None:
+    def __init__(self, traced: TracedFunction, search: Callable[[TracedFunction, Around], FitFound]) -> None:
         self._traced = traced
         self._search = search
         self._found: dict[Wanted, tuple[TracedFunction, FitFound]] = {}
@@ -106,7 +108,7 @@ class FittedLoss:
     def _fitted(self, wanted: Wanted) -> tuple[TracedFunction, FitFound]:
         if wanted not in self._found:
             joint = with_backward(self._traced, wanted)
-            self._found[wanted] = joint, self._search(joint)
+            self._found[wanted] = joint, self._search(joint, lambda flat: self._as_differentiated(joint, flat))
         return self._found[wanted]
 
     def _forward(self, *leaves: Any) -> list[Any]:
@@ -121,10 +123,17 @@ class FittedLoss:
             for primal, struct in zip(primals, self._traced.structs, strict=True)
         )
         joint, _ = self._fitted(wanted)
-        count = len(self._traced.jaxpr.out_avals)
-        program = only_results(flatten(joint.jaxpr, joint.name), count)
+        return self._values(joint, leaves), Partial(_Backward(self, wanted), *leaves)
+
+    def _values(self, joint: TracedFunction, leaves: Sequence[Any]) -> list[Any]:
+        program = only_results(flatten(joint.jaxpr, joint.name), len(self._traced.jaxpr.out_avals))
         zeros = [numpy.zeros(struct.shape, struct.dtype) for struct in joint.structs[len(leaves) :]]
-        return _run_jitted(program, [*leaves, *zeros]), Partial(_Backward(self, wanted), *leaves)
+        return _run_jitted(program, [*leaves, *zeros])
+
+    def _as_differentiated(self, joint: TracedFunction, flat: Flat) -> Flat:
+        """Return the joint program as JAX runs it: the values by the forward pass, of the rest the gradients only."""
+        leaves, count = len(self._traced.structs), len(self._traced.jaxpr.out_avals)
+        return lambda *values: [*self._values(joint, values[:leaves]), *jit(flat)(*values)[count:]]
 
     def _pull(self, saved: Any, cotangents: Sequence[Any]) -> tuple[Any, ...]:
         return saved(*cotangents)

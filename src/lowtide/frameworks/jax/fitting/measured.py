@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.frameworks.jax.fitting.compiled import CompiledFigures, compile_flat
 from lowtide.frameworks.jax.fitting.fit import FittedFunction
 from lowtide.frameworks.jax.fitting.variants import as_it_stands
 from lowtide.frameworks.jax.flat.traced import trace
+from lowtide.frameworks.jax.measure.assigned import AssignedBytes, assigned_bytes
+from lowtide.frameworks.jax.measure.compiled import CompiledFigures, compile_flat
 from lowtide.frameworks.jax.measure.resident import added_resident_bytes
 from lowtide.units import format_bytes
 
@@ -21,6 +22,8 @@ class MeasuredFunction:
     """Peak of temporaries under lowtide's model: of the plan, or of the program in the order it was traced in."""
     figures: CompiledFigures
     """What XLA says."""
+    assigned: AssignedBytes | None
+    """What its buffer assignment reserves; None where this backend does not give it away."""
     resident_bytes: int | None
     """By how much a call raised the resident memory of a process of its own; None where that was not asked for."""
 
@@ -32,6 +35,12 @@ class MeasuredFunction:
             f"{format_bytes(self.figures.argument_bytes)} of arguments, {format_bytes(self.figures.output_bytes)} of "
             f"results, {format_bytes(self.figures.alias_bytes)} of them where donated arguments lay",
         ]
+        if self.assigned is not None:
+            lines.append(
+                f"  reserved    {format_bytes(self.assigned.temp_bytes)} of temporaries, "
+                f"{format_bytes(self.assigned.reserved_bytes)} in all (XLA's buffer assignment, "
+                f"{self.assigned.allocations} allocations), {format_bytes(self.assigned.unused_bytes)} never used"
+            )
         if self.resident_bytes is not None:
             expected = self.figures.temp_bytes + self.figures.output_bytes
             lines.append(
@@ -64,5 +73,6 @@ def measure_compiled(
         name=f"{traced.name}, {best.name}",
         predicted_bytes=as_it_stands(traced).peak_bytes if predicted is None else predicted,
         figures=best.figures,
+        assigned=assigned_bytes(best.executable),
         resident_bytes=added_resident_bytes(best.flat, traced.structs, best.options) if resident else None,
     )

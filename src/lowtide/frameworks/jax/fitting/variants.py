@@ -1,7 +1,7 @@
 """Programs that compute the same, to plan one after the other: as it stands, with its scans in chunks."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lowtide.analysis import simulate
 from lowtide.frameworks.jax.emit.emit import run_plan
@@ -10,6 +10,7 @@ from lowtide.frameworks.jax.flat.mesh import Flat, MeshProgram, mesh_program
 from lowtide.frameworks.jax.flat.program import FlatProgram
 from lowtide.frameworks.jax.flat.run import run_program
 from lowtide.frameworks.jax.flat.traced import TracedFunction
+from lowtide.frameworks.jax.internals import jaxpr_as_fun
 from lowtide.frameworks.jax.reading.read import JaxTranslation, read_program
 from lowtide.frameworks.jax.scans.chunks import in_chunks
 from lowtide.frameworks.jax.scans.pairs import ScanPair, scan_pairs
@@ -25,20 +26,24 @@ class Variant:
     translation: JaxTranslation
     mesh: MeshProgram | None
     """Where the program is that of one device, what runs it on all."""
+    written: Flat | None = None
+    """The function as its user wrote it, checkpoints and all; None for a program that lowtide wrote."""
 
     @property
     def peak_bytes(self) -> int:
         """Peak of the temporaries under the model, in program order."""
         graph = self.translation.graph
-        return simulate(graph, Plan.baseline(graph)).peak_bytes[graph.spaces[0].name]
+        return only_figure(simulate(graph, Plan.baseline(graph)).peak_bytes)
 
     def unplanned(self) -> Flat:
         """Return the variant as a function of flat arguments."""
+        if self.written is not None:
+            return self.written
         return self._whole(lambda *leaves: run_program(self.translation.program, leaves))
 
-    def following(self, runs: Sequence[OpId]) -> Flat:
-        """Return the variant with its kernels run in a sequence, some of them again."""
-        return self._whole(lambda *leaves: run_plan(self.translation, runs, leaves))
+    def following(self, runs: Sequence[OpId], window: int | None = None) -> Flat:
+        """Return the variant with its kernels run in a sequence, some of them again; `window` as in `run_plan`."""
+        return self._whole(lambda *leaves: run_plan(self.translation, runs, leaves, window))
 
     def _whole(self, flat: Flat) -> Flat:
         return flat if self.mesh is None else self.mesh.around(flat)
@@ -54,7 +59,7 @@ def variants(traced: TracedFunction) -> Iterator[Variant]:
     program = flatten(traced.jaxpr, traced.name, traced.donated)
     mesh = mesh_program(program)
     inner = program if mesh is None else mesh.inner
-    yield _variant("", inner, mesh)
+    yield replace(_variant("", inner, mesh), written=jaxpr_as_fun(traced.jaxpr))
     pairs = _apart(scan_pairs(inner))
     for count in dict.fromkeys(count for count in (1, len(pairs)) if 0 < count <= len(pairs)):
         name = "scans in chunks" if count > 1 else "a scan in chunks"
@@ -78,3 +83,9 @@ def _apart(pairs: Sequence[ScanPair]) -> list[ScanPair]:
             taken.update((pair.forward, pair.backward))
             kept.append(pair)
     return kept
+
+
+def only_figure(figures: Mapping[str, int]) -> int:
+    """Return the figure of the one memory space that programs of JAX have."""
+    (figure,) = figures.values()
+    return figure

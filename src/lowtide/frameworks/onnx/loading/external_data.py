@@ -1,5 +1,6 @@
 """External data: which files hold a model's weights, and whether they are where the model says."""
 
+import os
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -45,6 +46,17 @@ def check_weights_reachable(model: ModelProto, source: Path | None, target: Path
             f"{where} weights in {location!r}, which {target} does not; write the model beside its weights, or link "
             "them into the other folder first"
         )
+
+
+def link_weights(model: ModelProto, source: Path, target: Path) -> None:
+    """Let a copy of the model in folder `target` find the weight files that are in `source`."""
+    for location in external_locations(model):
+        place = target / location
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source / location, place)
+        except OSError:  # another file system, or none there; the runtime says what is missing
+            place.symlink_to((source / location).absolute())
 
 
 def _same_file(one: Path, other: Path) -> bool:

@@ -64,7 +64,18 @@ all others that are ready, so measuring expands them first, in place."""
 WORKSPACE_NOT_MODELED: frozenset[Operator] = frozenset(
     {
         *(("", name) for name in ("Conv", "ConvTranspose", "DeformConv", "Einsum", "LSTM", "GRU", "RNN", "Attention")),
-        *(("", name) for name in ("Resize", "LRN", "DFT", "QLinearMatMul", "MeanVarianceNormalization")),
+        *(
+            ("", name)
+            for name in (
+                "Resize",
+                "LRN",
+                "DFT",
+                "QLinearMatMul",
+                "QLinearConv",
+                "ConvInteger",
+                "MeanVarianceNormalization",
+            )
+        ),
         *(("", name) for name in ("GroupNormalization", "CenterCropPad", "LinearAttention", "CausalConvWithState")),
         *(("", name) for name in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")),
         *(("com.microsoft", name) for name in ("FusedConv", "Attention", "MultiHeadAttention", "GroupQueryAttention")),

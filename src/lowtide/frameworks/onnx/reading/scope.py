@@ -8,7 +8,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, TypeProto
 
 from lowtide.errors import MalformedInputError
 from lowtide.frameworks.onnx.shapes.infer import value_types
-from lowtide.frameworks.onnx.shapes.sizes import initializer_bytes, sparse_initializer_bytes, type_bytes
+from lowtide.frameworks.onnx.shapes.sizes import dense_twin, initializer_bytes, type_bytes
 from lowtide.graph import GraphBuilder, Lifetime
 
 
@@ -60,7 +60,7 @@ class Scope:
         for tensor in graph.initializer:
             self._add_weight(tensor.name, initializer_bytes(tensor))
         for sparse in graph.sparse_initializer:
-            self._add_weight(sparse.values.name, sparse_initializer_bytes(sparse))
+            self._add_weight(sparse.values.name, initializer_bytes(dense_twin(sparse)))
 
     def add_constant(self, name: str) -> None:
         """Add the result of a Constant node, which is a weight to the runtime."""

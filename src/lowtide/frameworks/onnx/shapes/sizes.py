@@ -70,6 +70,11 @@ def initializer_bytes(tensor: TensorProto) -> int:
     return tensor_bytes(tensor.data_type, tensor.dims, tensor.name)
 
 
-def sparse_initializer_bytes(tensor: SparseTensorProto) -> int:
-    """Return the bytes of a sparse weight: its values and their indices."""
-    return initializer_bytes(tensor.values) + initializer_bytes(tensor.indices)
+def dense_twin(tensor: SparseTensorProto) -> TensorProto:
+    """Return what the runtime makes of a sparse weight as it loads it: a dense one, here without its elements."""
+    return TensorProto(
+        name=tensor.values.name,
+        data_type=tensor.values.data_type,
+        dims=tensor.dims,
+        data_location=TensorProto.EXTERNAL,
+    )

@@ -2,8 +2,9 @@
 
 from onnx import GraphProto, ModelProto, TensorProto
 
-from lowtide.frameworks.onnx.operators.nodes import subgraphs_of
+from lowtide.frameworks.onnx.operators.nodes import all_nodes, domain_of, subgraphs_of
 from lowtide.frameworks.onnx.shapes.short_tensors import is_short
+from lowtide.frameworks.onnx.shapes.sizes import dense_twin
 from lowtide.frameworks.onnx.shapes.stand_ins import use_stand_in
 
 
@@ -13,13 +14,16 @@ def skeleton_of(model: ModelProto) -> ModelProto:
     Shapes that the file states for other values are left out: they may be stale, and inference finds them anew.
     """
     light = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
+    imported = {domain_of(entry.domain) for entry in model.opset_import}
+    for domain in sorted({domain_of(node.domain) for node in all_nodes(model.graph)} - imported):
+        light.opset_import.add(domain=domain, version=1)  # the runtime knows its own, and inference passes over it
     graph = light.graph
     graph.name = model.graph.name
     graph.node.extend(model.graph.node)
     graph.input.extend(model.graph.input)
     graph.output.extend(model.graph.output)
     graph.initializer.extend(_without_data(tensor) for tensor in model.graph.initializer)
-    graph.sparse_initializer.extend(model.graph.sparse_initializer)
+    graph.initializer.extend(map(dense_twin, model.graph.sparse_initializer))
     for value in graph.output:
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.ClearField("shape")
@@ -36,7 +40,9 @@ def _slim(graph: GraphProto) -> None:
                 attribute.t.CopyFrom(_without_data(attribute.t))
         for _, inner in subgraphs_of(node):
             light = [_without_data(tensor) for tensor in inner.initializer]
+            light.extend(map(dense_twin, inner.sparse_initializer))
             del inner.initializer[:]
+            del inner.sparse_initializer[:]
             inner.initializer.extend(light)
             _slim(inner)
 

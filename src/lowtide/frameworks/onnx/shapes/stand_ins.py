@@ -60,7 +60,22 @@ def _reorder_output(node: NodeProto, graph: GraphProto) -> None:
     node.attribute.append(helper.make_attribute("axis", 1))
 
 
+def _upsample(node: NodeProto, graph: GraphProto) -> None:
+    """Grow by whole numbers in the blocked layout."""
+    scales = attribute_of(node, "scales")
+    if scales is None:
+        return
+    factors = [float(scale) for scale in scales.ints]
+    name = f"scales {factors}"
+    if all(tensor.name != name for tensor in graph.initializer):
+        graph.initializer.append(helper.make_tensor(name, TensorProto.FLOAT, [len(factors)], factors))
+    _become(node, "Resize", 1)
+    del node.attribute[:]
+    node.input.extend(["", name])
+
+
 _SPECIAL: Mapping[Operator, Callable[[NodeProto, GraphProto], None]] = {
     ("com.microsoft", "FusedMatMul"): _fused_matmul,
     ("com.microsoft.nchwc", "ReorderOutput"): _reorder_output,
+    ("com.microsoft.nchwc", "Upsample"): _upsample,
 }

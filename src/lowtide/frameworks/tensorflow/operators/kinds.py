@@ -13,7 +13,10 @@ VIEWS = frozenset(
 )
 """Ops whose results are their inputs under another name: the kernels hand on the same storage."""
 
-ALL_PORTS = frozenset({"IdentityN", "_ReadVariablesOp"})
+BARRIERS = frozenset({"IdentityN"})
+"""Views that show nothing before all their inputs are there."""
+
+ALL_PORTS = BARRIERS | {"_ReadVariablesOp"}
 """Views that hand on every input and not only the first."""
 
 READS_OF_RESOURCES = frozenset(
@@ -32,6 +35,27 @@ ELEMENTWISE = frozenset(
 )
 """Ops whose kernels write over an input of the same size that nobody else needs."""
 
+INLINE = (
+    CONSTANTS
+    | PLACEHOLDERS
+    | VARIABLES
+    | {
+        "BroadcastGradientArgs",
+        "ConcatOffset",
+        "ExpandDims",
+        "Identity",
+        "IdentityN",
+        "NoOp",
+        "PreventGradient",
+        "Rank",
+    }
+    | {"ReadVariableOp", "Reshape", "Shape", "ShapeN", "Size", "Squeeze", "StopGradient"}
+)
+"""Ops whose kernels TensorFlow's executor takes for cheap: they run where they become ready."""
+
+FILTER_GRADIENT, BIAS_GRADIENT = "Conv2DBackpropFilter", "BiasAddGrad"
+"""What oneDNN computes at once."""
+
 CONTROL_FLOW_V1 = frozenset(
     {"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch", "_SwitchN"}
     | {"RefEnter", "RefExit", "RefMerge", "RefNextIteration", "RefSwitch"}
@@ -41,6 +65,7 @@ CONTROL_FLOW_V1 = frozenset(
 LOOPS = frozenset({"StatelessWhile", "While"})
 BRANCHES = frozenset({"Case", "If", "StatelessCase", "StatelessIf"})
 CALLS = frozenset({"PartitionedCall", "RemoteCall", "StatefulPartitionedCall", "SymbolicGradient"})
+CALLING = LOOPS | BRANCHES | CALLS
 
 FUNCTION_ATTRIBUTES = ("f", "body", "cond", "then_branch", "else_branch", "branches")
 """Where nodes name the functions that they call."""

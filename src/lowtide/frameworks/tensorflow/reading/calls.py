@@ -8,7 +8,7 @@ from lowtide.frameworks.tensorflow.graphs.attributes import functions
 from lowtide.frameworks.tensorflow.graphs.function_def import FunctionDef
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.operators.kinds import BRANCHES, CALLS, FUNCTION_ATTRIBUTES, LOOPS
+from lowtide.frameworks.tensorflow.operators.kinds import BRANCHES, CALLING, FUNCTION_ATTRIBUTES, LOOPS
 from lowtide.frameworks.tensorflow.reading.body import NodeBody
 from lowtide.frameworks.tensorflow.shapes.sizes import bytes_of, recorded_shapes
 
@@ -38,7 +38,7 @@ def call_of(node: NodeDef, graph: GraphDef, where: str) -> NodeCall:
     if node.op in graph.functions:
         function = graph.functions[node.op]
         return NodeCall("call", [function], len(function.outputs))
-    if node.op not in CALLS | LOOPS | BRANCHES:
+    if node.op not in CALLING:
         return NodeCall(node.op, (), None)
     names = [name for attribute in FUNCTION_ATTRIBUTES for name in functions(node.attribute(attribute))]
     for name in names:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from lowtide.errors import MalformedInputError, UnsupportedError
+from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.graphs.function_def import FunctionDef
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
@@ -13,11 +14,30 @@ from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_f
 from lowtide.frameworks.tensorflow.reading.calls import NodeCall, call_of, invariant_arguments
 from lowtide.frameworks.tensorflow.reading.devices import Devices
 from lowtide.frameworks.tensorflow.reading.effects import effects_of, is_source, is_view, may_write_over
-from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
-from lowtide.frameworks.tensorflow.shapes.sizes import Sizes, bytes_by_output, output_types, variable_bytes
-from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.frameworks.tensorflow.reading.function_shapes import completed, function_shapes
+from lowtide.frameworks.tensorflow.reading.fused_pairs import after_their_pairs, fused_pairs
+from lowtide.frameworks.tensorflow.reading.translation import CalledFunction, TensorflowTranslation
+from lowtide.frameworks.tensorflow.shapes.sizes import (
+    Shapes,
+    Sizes,
+    bytes_by_output,
+    is_full,
+    output_types,
+    variable_bytes,
+)
+from lowtide.graph import GraphBuilder, Lifetime
 
 _DEEPEST_CALL = 60
+_MOST_ROUNDS = 4
+"""How often a body is read again, where the bodies of what it calls tell shapes that nothing else does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the outputs of nodes."""
+
+    shapes: Shapes
+    sizes: Sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +52,18 @@ class Asked:
     """Of what is fed, what the caller counts."""
 
 
+_Key = tuple[str, bool, tuple[int, ...], tuple[Shape, ...]]
+"""A function, whether it is a loop's, and the bytes and shapes of its arguments."""
+
+
 @dataclass(slots=True)
 class Called:
     """The functions that were translated, once for all calls with arguments of the same sizes."""
 
-    graphs: dict[tuple[str, bool, tuple[int, ...]], tuple[str, Graph]] = field(
-        default_factory=dict[tuple[str, bool, tuple[int, ...]], tuple[str, Graph]]
-    )
-    """By function, whether it is a loop's, and bytes of the arguments: the name of the subgraph, and the subgraph."""
+    names: dict[_Key, str] = field(default_factory=dict[_Key, str])
+    """The names of subgraphs."""
+    functions: dict[str, CalledFunction] = field(default_factory=dict[str, CalledFunction])
+    """By the name of the subgraph."""
     open: list[str] = field(default_factory=list[str])
     """Functions whose bodies are being translated, the innermost last."""
 
@@ -48,7 +72,7 @@ def translate(
     name: str,
     graph: GraphDef,
     body: NodeBody,
-    sizes: Sizes,
+    known: Known,
     asked: Asked,
     devices: Devices,
     called: Called | None = None,
@@ -60,9 +84,18 @@ def translate(
     MalformedInputError for a node without the inputs that its op has.
     """
     needed = body.ancestors([*(node for node, _ in asked.results), *asked.targets], asked.fed)
-    translator = _NodeTranslator(name, graph, body, sizes, asked, devices, called or Called())
-    for node in first_ready_order(body, needed, asked.fed):
-        translator.add(node)
+    pairs = fused_pairs(body, needed)
+    body = after_their_pairs(body, pairs)
+    order = first_ready_order(body, needed, asked.fed)
+    called = called or Called()
+    translator = _NodeTranslator(name, graph, body, known, asked, devices, called, pairs).after(order)
+    for _ in range(_MOST_ROUNDS):
+        if not translator.found:
+            break
+        shapes = completed(body, {**known.shapes, **translator.found}, graph)
+        found = {port: size for port, size in bytes_by_output(body.nodes, shapes).items() if size is not None}
+        known = Known(shapes, {**known.sizes, **found})
+        translator = _NodeTranslator(name, graph, body, known, asked, devices, called, pairs).after(order)
     return translator.finish()
 
 
@@ -71,11 +104,14 @@ class _NodeTranslator:
     name: str
     graph: GraphDef
     body: NodeBody
-    sizes: Sizes
+    known: Known
     asked: Asked
     devices: Devices
     called: Called
+    pairs: dict[int, int]
+    """Nodes that run side by side, each once."""
     builder: GraphBuilder = field(init=False)
+    paired: set[int] = field(init=False)
     buffers: dict[Port, int] = field(default_factory=dict[Port, int])
     buffer_sizes: list[int] = field(default_factory=list[int])
     lifetimes: list[Lifetime] = field(default_factory=list[Lifetime])
@@ -90,23 +126,31 @@ class _NodeTranslator:
     """Per node with a resource, the bytes that reading it gives: what a variable that was captured holds."""
     outer: list[Port] = field(default_factory=list[Port])
     """What comes from outside."""
+    found: dict[tuple[str, int], Shape] = field(default_factory=dict[tuple[str, int], Shape])
+    """Shapes of outputs that only the functions behind them tell."""
     unknown: list[str] = field(default_factory=list[str])
     notes: dict[str, None] = field(default_factory=dict[str, None])
 
     def __post_init__(self) -> None:
         self.builder = GraphBuilder(self.name)
+        self.paired = {*self.pairs, *self.pairs.values()}
         for space in self.devices.spaces:
             self.builder.add_space(space.name, capacity_bytes=space.capacity_bytes)
         for place, node in enumerate(self.body.nodes):
             if node.op == "ReadVariableOp" and self.body.data[place]:
-                self.read_bytes[self.body.data[place][0][0]] = self.sizes.get((node.name, 0)) or 0
+                self.read_bytes[self.body.data[place][0][0]] = self.known.sizes.get((node.name, 0)) or 0
         for place, port in (*(port for reads in self.body.data for port in reads), *self.asked.results):
             node = self.body.nodes[place]
             if spec_of(node.op) is None:
                 self.read_ports[node.name] = max(port + 1, self.read_ports.get(node.name, 0))
 
-    def add(self, place: int) -> None:
-        """Add one node."""
+    def after(self, places: Sequence[int]) -> "_NodeTranslator":
+        """Add nodes, and return itself."""
+        for place in places:
+            self._add(place)
+        return self
+
+    def _add(self, place: int) -> None:
         node = self.body.nodes[place]
         if node.op in CONTROL_FLOW_V1:
             raise UnsupportedError(f"{self.body.where}: {v1_reason(node)}")
@@ -122,7 +166,7 @@ class _NodeTranslator:
         if (place in self.asked.fed or node.op in PLACEHOLDERS) and not is_captured:
             lifetime = Lifetime.PERSISTENT if place in self.asked.counted else Lifetime.INPUT
         for port in range(max(1, len(output_types(node)))):
-            size = variable_bytes(node) if node.op in VARIABLES else self.sizes.get((node.name, port))
+            size = variable_bytes(node) if node.op in VARIABLES else self.known.sizes.get((node.name, port))
             if is_captured or (size is None and node.op in VARIABLES):
                 size = size or self.read_bytes.get(place, 0)
             self._define(place, port, size, lifetime)
@@ -151,12 +195,13 @@ class _NodeTranslator:
         effects = effects_of(node, calls=bool(call.functions))
         mutated = [reads[number] for number in effects.mutated if number < len(reads)]
         handed_on = {output: reads[number] for number, output in effects.handed_on if number < len(reads)}
+        callees = self._add_callees(node, call, inputs)
         written: list[int] = []
         for port in range(self._count(node, call)):
             if port in handed_on:
                 self.buffers[place, port] = handed_on[port]
             else:
-                size = self.sizes.get((node.name, port)) or call.output_bytes(node, port)
+                size = self.known.sizes.get((node.name, port)) or call.output_bytes(node, port)
                 written.append(self._define(place, port, size, Lifetime.INTERMEDIATE))
         if spec_of(node.op) is None and not call.functions:
             self.notes[
@@ -165,7 +210,6 @@ class _NodeTranslator:
         after = dict.fromkeys(self._waits(place))
         for source, _ in inputs:
             after.update(dict.fromkeys(self.extra.get(source, ())))
-        callees = self._add_callees(node, call, inputs)
         number = self.builder.add_op(
             node.name,
             call.kind,
@@ -174,7 +218,7 @@ class _NodeTranslator:
             mutates=list(dict.fromkeys(mutated)),
             after=sorted(after),
             in_place=self._pairs(node, reads, written),
-            pure=not (effects.is_fixed or mutated),
+            pure=not (effects.is_fixed or mutated or place in self.paired),
             ordered=effects.is_fixed,
             callees=callees,
             device=self.devices.name_of(node),
@@ -200,34 +244,55 @@ class _NodeTranslator:
         for sentence in self.notes:
             self.builder.note(sentence)
         return TensorflowTranslation(
-            self.builder.build(), self.body, tuple(self.nodes), tuple(self.asked.results), self.outer
+            graph=self.builder.build(),
+            body=self.body,
+            nodes=tuple(self.nodes),
+            results=tuple(self.asked.results),
+            fed=self.outer,
+            called=self.called.functions,
+            pairs=self.pairs,
         )
 
     def _add_callees(self, node: NodeDef, call: NodeCall, inputs: Sequence[Port]) -> list[str]:
-        sizes = tuple(self.buffer_sizes[self.buffers[port]] for port in inputs[call.n_left_out :])
+        arguments = inputs[call.n_left_out :]
+        shapes = tuple(self.known.shapes.get((self.body.nodes[place].name, port)) for place, port in arguments)
+        sizes = tuple(self.buffer_sizes[self.buffers[port]] for port in arguments)
         names: list[str] = []
         for function in call.functions:
             loops = call.kind == "while" and len(function.outputs) == len(function.inputs)
-            key = (function.name, loops, sizes)
-            if key not in self.called.graphs:
+            key = (function.name, loops, sizes, shapes)
+            if key not in self.called.names:
                 if function.name in self.called.open or len(self.called.open) >= _DEEPEST_CALL:
                     raise UnsupportedError(
                         f"{self.body.where}: node {node.name!r} calls {function.name!r}, which calls itself, or calls "
                         f"more than {_DEEPEST_CALL} deep; write it as a loop"
                     )
                 self.called.open.append(function.name)
-                self.called.graphs[key] = self._callee(function, sizes, loops=loops)
+                self.called.names[key] = self._callee(function, sizes, shapes, loops=loops)
                 self.called.open.pop()
-            name, graph = self.called.graphs[key]
+            name = self.called.names[key]
+            found = self.called.functions[name]
+            graph = found.translation.graph
+            if loops or call.kind != "while":
+                self._find(node, found.results)
             self.builder.add_subgraph(name, graph)
             self.notes.update(dict.fromkeys(graph.unmodeled))
             names.append(name)
         return names
 
-    def _callee(self, function: FunctionDef, sizes: Sequence[int], *, loops: bool) -> tuple[str, Graph]:
-        """Return a function as a subgraph; the caller counts its arguments but for those that a loop changes."""
+    def _find(self, node: NodeDef, results: Sequence[Shape]) -> None:
+        for port, shape in enumerate(results):
+            if is_full(shape) and not is_full(self.known.shapes.get((node.name, port))):
+                self.found.setdefault((node.name, port), shape)
+
+    def _callee(self, function: FunctionDef, sizes: Sequence[int], shapes: Sequence[Shape], *, loops: bool) -> str:
+        """Read a function as a subgraph and return its name.
+
+        The caller counts its arguments but for those that a loop changes.
+        """
         body = body_of_function(function, f"{self.body.where}, function {function.name!r}")
-        known = bytes_by_output(body.nodes)
+        shapes_inside = function_shapes(body, shapes, self.graph)
+        known = bytes_by_output(body.nodes, shapes_inside)
         known.update({(argument.name, 0): size for argument, size in zip(function.inputs, sizes, strict=False)})
         arguments = range(body.n_arguments)
         asked = Asked(
@@ -236,9 +301,12 @@ class _NodeTranslator:
             results=[body.port(text) for each in function.outputs if (text := function.results.get(each.name))],
             targets=[body.port(text)[0] for text in function.control_results],
         )
-        same = sum(other[0] == function.name for other in self.called.graphs)
+        same = sum(other[0] == function.name for other in self.called.names)
         name = f"{function.name}#{same + 1}" if same else function.name
-        return name, translate(name, self.graph, body, known, asked, self.devices, self.called).graph
+        translation = translate(name, self.graph, body, Known(shapes_inside, known), asked, self.devices, self.called)
+        results = [shapes_inside.get((body.nodes[place].name, port)) for place, port in asked.results]
+        self.called.functions[name] = CalledFunction(function.name, translation, results)
+        return name
 
     def _define(self, place: int, port: int, size: int | None, lifetime: Lifetime) -> int:
         name = f"{self.body.nodes[place].name}:{port}"

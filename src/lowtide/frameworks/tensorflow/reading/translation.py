@@ -1,10 +1,22 @@
 """What reading a graph gives: lowtide's graph, and the node behind every op."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port
 from lowtide.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class CalledFunction:
+    """A function of the library behind a subgraph."""
+
+    function: str
+    """Its name in the library; the subgraph's tells calls with arguments of other sizes apart."""
+    translation: "TensorflowTranslation"
+    results: Sequence[Shape]
+    """The shapes of its results, as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +31,7 @@ class TensorflowTranslation:
     """What is asked for."""
     fed: Sequence[Port]
     """Outputs that come from outside."""
+    called: Mapping[str, CalledFunction]
+    """By the names of subgraphs, those of callees of callees too."""
+    pairs: dict[int, int]
+    """Nodes that TensorFlow may make one of: the second of each pair, and the first; they run side by side."""

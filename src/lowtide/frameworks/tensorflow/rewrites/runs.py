@@ -1,26 +1,45 @@
 """A sequence of runs as nodes: what runs again is a copy, and every run waits for the one before it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
+from lowtide.frameworks.tensorflow.operators.kinds import BARRIERS
 from lowtide.frameworks.tensorflow.reading.body import NodeBody
 from lowtide.frameworks.tensorflow.reading.effects import is_view
 from lowtide.frameworks.tensorflow.rewrites.names import RECOMPUTED, free_name, node_of, with_node
 
 
 def nodes_in_order(body: NodeBody, ops: Sequence[int], runs: Sequence[int]) -> list[NodeDef]:
-    """Return the nodes of a body so that ops run one after the other, in the order of `runs`, some of them twice.
+    """Return the nodes of a body so that some run one after the other, in the order of `runs`, and some of those twice.
 
-    `ops` holds the node of every op. Every run waits for the one before it by a control edge. A run of an op that ran
+    `ops` holds all that run. Every run waits for the one before it by a control edge. A run of a node that ran
     before is a copy, `Recomputed/NAME`, and whatever runs after it reads the copy, through copies of the views between.
-    Nodes that nobody copies or orders stay as they are.
+    Nodes that nobody copies or orders stay as they are, but for those that read an IdentityN: that shows all its inputs
+    only when the last of them is there, so that they read what it shows.
     """
-    writer = _Writer(body, set(ops))
+    writer = _Writer(_past_barriers(body), set(ops))
     before: str | None = None
-    for op in runs:
-        before = writer.run(ops[op], before)
+    for place in runs:
+        before = writer.run(place, before)
     return writer.finish()
+
+
+def _past_barriers(body: NodeBody) -> NodeBody:
+    """Return a body in which nobody reads an IdentityN."""
+    nodes, data = list(body.nodes), list(body.data)
+    for place, node in enumerate(body.nodes):
+        if node.op in BARRIERS or all(body.nodes[source].op not in BARRIERS for source, _ in body.data[place]):
+            continue
+        inputs, ports = list(node.inputs), list(body.data[place])
+        numbers = [number for number, text in enumerate(inputs) if not text.startswith("^")]
+        for read, number in enumerate(numbers):
+            while body.nodes[ports[read][0]].op in BARRIERS:
+                barrier, port = ports[read]
+                inputs[number] = [text for text in body.nodes[barrier].inputs if not text.startswith("^")][port]
+                ports[read] = body.data[barrier][port]
+        nodes[place], data[place] = node.with_inputs(inputs), ports
+    return replace(body, nodes=nodes, data=data)
 
 
 @dataclass(slots=True)

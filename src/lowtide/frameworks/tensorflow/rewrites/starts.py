@@ -1,9 +1,9 @@
-"""Nodes that fill variables before a graph runs for the first time."""
+"""Nodes that fill variables before a graph runs for the first time, and that read them afterwards."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from lowtide.frameworks.tensorflow.graphs.attributes import integer, of_bool, of_type
+from lowtide.frameworks.tensorflow.graphs.attributes import Shape, integer, of_bool, of_shape, of_text, of_type
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.rewrites.names import free_name
@@ -11,20 +11,42 @@ from lowtide.frameworks.tensorflow.rewrites.names import free_name
 _START = "lowtide/start/"
 
 
-def with_starts(graph: GraphDef, variables: Mapping[str, Any]) -> tuple[GraphDef, list[tuple[str, Mapping[str, Any]]]]:
-    """Return a graph with a node for each variable that fills it, and those nodes with what they are fed."""
+Starts = list[tuple[str, Mapping[str, Any]]]
+"""Nodes that fill variables, with what they are fed."""
+
+
+def with_variables(graph: GraphDef, captured: Mapping[str, tuple[int, Shape]]) -> GraphDef:
+    """Return a graph with variables of its own in the place of placeholders that stand for those of a function."""
+    if not captured:
+        return graph
+    nodes = list(graph.nodes)
+    for place, node in enumerate(nodes):
+        if node.name in captured:
+            kind, shape = captured[node.name]
+            named = {"dtype": of_type(kind), "shape": of_shape(shape), "shared_name": of_text(node.name)}
+            nodes[place] = NodeDef.make(node.name, "VarHandleOp", (), named)
+    return graph.with_nodes(nodes)
+
+
+def with_starts(graph: GraphDef, variables: Mapping[str, Any]) -> tuple[GraphDef, Starts, list[str]]:
+    """Return a graph with nodes for each variable that fill and read it; those that fill it, and what reading gives."""
     names = {node.name for node in graph.nodes}
     nodes = {node.name: node for node in graph.nodes}
     made: list[NodeDef] = []
-    starts: list[tuple[str, Mapping[str, Any]]] = []
+    starts: Starts = []
+    ends: list[str] = []
     for name, value in variables.items():
         kind = of_type(integer(nodes[name].attribute("dtype")))
         source, start = free_name(f"{_START}{name}/value", names), free_name(f"{_START}{name}", names)
         made.append(NodeDef.make(source, "Placeholder", (), {"dtype": kind}))
+        end = free_name(f"{_START}{name}/end", names)
+        ends.append(f"{end}:0")
         if nodes[name].op == "VarHandleOp":
+            made.append(NodeDef.make(end, "ReadVariableOp", [name], {"dtype": kind}))
             made.append(NodeDef.make(start, "AssignVariableOp", [name, source], {"dtype": kind}))
         else:
             unchecked = {"T": kind, "validate_shape": of_bool(False)}
             made.append(NodeDef.make(start, "Assign", [name, source], unchecked))
+            made.append(NodeDef.make(end, "Identity", [name], {"T": kind}))
         starts.append((start, {f"{source}:0": value}))
-    return graph.with_nodes([*graph.nodes, *made]), starts
+    return graph.with_nodes([*graph.nodes, *made]), starts, ends

@@ -5,10 +5,11 @@ from importlib.util import find_spec
 from typing import Any
 
 from lowtide.errors import MalformedInputError, UnsupportedError, one_line
-from lowtide.frameworks.tensorflow.graphs.attributes import Shape, of_shape
+from lowtide.frameworks.tensorflow.graphs.attributes import Shape, of_shape, of_shapes
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.operators.kinds import PLACEHOLDERS
+from lowtide.frameworks.tensorflow.operators.kinds import CALLING, PLACEHOLDERS
+from lowtide.frameworks.tensorflow.shapes.sizes import RECORDED, recorded_shapes
 
 
 def infer_shapes(graph: GraphDef, known: Mapping[tuple[str, int], Shape], where: str) -> dict[tuple[str, int], Shape]:
@@ -41,5 +42,9 @@ def infer_shapes(graph: GraphDef, known: Mapping[tuple[str, int], Shape], where:
 
 
 def _bound(node: NodeDef, known: Mapping[tuple[str, int], Shape]) -> NodeDef:
+    if node.op in CALLING:
+        results = recorded_shapes(node) or ()
+        found = [known.get((node.name, port), sizes) for port, sizes in enumerate(results)]
+        return node.with_attributes({RECORDED: of_shapes(found)}) if found else node
     sizes = known.get((node.name, 0))
     return node if node.op not in PLACEHOLDERS or sizes is None else node.with_attributes({"shape": of_shape(sizes)})

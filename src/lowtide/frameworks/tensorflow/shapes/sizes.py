@@ -36,12 +36,17 @@ def bytes_of(sizes: Shape, kind: int) -> int | None:
     """Return the bytes of a tensor, None where its shape is not known."""
     if kind == RESOURCE or kind not in BYTES_OF_TYPES:
         return 0
-    if sizes is None or min(sizes, default=0) < 0:
+    if sizes is None or not is_full(sizes):
         return None
     count = BYTES_OF_TYPES[kind]
     for size in sizes:
         count *= size
     return count
+
+
+def is_full(sizes: Shape) -> bool:
+    """Return whether all sizes of a shape are known."""
+    return sizes is not None and min(sizes, default=0) >= 0
 
 
 def variable_bytes(node: NodeDef) -> int | None:

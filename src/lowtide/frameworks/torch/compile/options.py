@@ -7,8 +7,9 @@ from typing import Any, get_args
 from lowtide.costs import ProfileName
 from lowtide.effort import EffortName, check_effort
 from lowtide.errors import UsageError
+from lowtide.frameworks.torch.compile.defaults import default_options
 from lowtide.frameworks.torch.emit.transfers.link import check_host
-from lowtide.planning.budget import GivenBudget
+from lowtide.planning.budget import GivenBudget, read_budget
 from lowtide.planning.settings import PlanSettings
 from lowtide.techniques import NEED_BUDGET, Techniques, checked_techniques, refuse_without_budget
 
@@ -61,8 +62,11 @@ class Options:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any] | None) -> "Options":
-        """Read the options of a `torch.compile` call; raises UsageError for any that does not exist or fit."""
-        values = dict(given or {})
+        """Read the options of a `torch.compile` call; those that it leaves out are the defaults of `configure`.
+
+        Raises UsageError for any that does not exist or fit.
+        """
+        values = {**default_options(), **(given or {})}
         known = [field.name for field in fields(cls)]
         unknown = sorted(set(values) - set(known))
         if unknown:
@@ -71,6 +75,8 @@ class Options:
         if allow is not None:
             values["allow"] = (allow,) if isinstance(allow, str) else tuple(allow)
         options = cls(**values)
+        if options.budget is not None:
+            read_budget(options.budget)
         if options.compiler not in COMPILERS:
             raise UsageError(f"unknown compiler {options.compiler!r}; choose one of {', '.join(COMPILERS)}")
         check_effort(options.effort)

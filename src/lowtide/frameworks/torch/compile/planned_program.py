@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torch.fx import GraphModule, Node
 
+from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.torch.compile.distributed.agreement import partners, require_agreement
 from lowtide.frameworks.torch.compile.distributed.plan_folder import digest_of, load_plan
 from lowtide.frameworks.torch.compile.identity import identity
@@ -72,7 +73,7 @@ def _result(graph: Graph, module: GraphModule, options: Options) -> Result:
     """Return a plan made now, or read from a folder of plans; ranks agree on the graph first."""
     together = partners(module, options.same_on_all_ranks)
     if options.plans is not None:
-        loaded = load_plan(graph, Path(options.plans), options.settings)
+        loaded = load_plan(GraphModel(graph), Path(options.plans), options.settings)
         if together is not None:
             require_agreement(graph, digest_of(loaded.plan), *together)
         return loaded

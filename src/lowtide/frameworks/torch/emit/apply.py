@@ -54,15 +54,24 @@ class Applied:
 def apply_plan(plan: Plan, reading: Reading, graph: Graph, *, verified: bool = False) -> Applied:
     """Return a program that was read as a callable that follows a plan for `graph`, its graph with a host or without.
 
-    With `verified`, the caller says that the plan was verified for that graph already. Raises FingerprintError for a
-    plan of another graph or host, VerificationError for one that is wrong.
+    The errors are those of `check_plan`.
     """
     captured = reading.captured
+    check_plan(plan, reading, graph, verified=verified)
+    module = emit(captured.graph_module, reading.lowered, plan, boxed=True)
+    return Applied(captured, module, planned=(graph, plan))
+
+
+def check_plan(plan: Plan, reading: Reading, graph: Graph, *, verified: bool) -> None:
+    """Check that a plan is for `graph`, and right, unless the caller says that it was `verified` for it already.
+
+    Raises FingerprintError for a plan of another graph or host, VerificationError for one that is wrong.
+    """
     if plan.graph_fingerprint != graph.fingerprint:
         copies = bool((plan.kinds == StepKind.COPY_OUT).any())
         advice = "name the host that it was made with, or make a new plan" if copies else "make a new plan for it"
-        raise FingerprintError(f"the plan was made for another graph than '{captured.name}' gives now; {advice}")
+        raise FingerprintError(
+            f"the plan was made for another graph than '{reading.captured.name}' gives now; {advice}"
+        )
     if not verified:
         verify(graph, plan, check_capacity=False)
-    module = emit(captured.graph_module, reading.lowered, plan, boxed=True)
-    return Applied(captured, module, planned=(graph, plan))

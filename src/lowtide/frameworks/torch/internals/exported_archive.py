@@ -42,6 +42,11 @@ def is_operator(target: str) -> bool:
     return isinstance(found, OpOverload | HigherOrderOperator)
 
 
+def has_fixed_sizes(program: ExportedProgram) -> bool:
+    """Tell whether no size of an exported program is dynamic."""
+    return not program.range_constraints
+
+
 @contextmanager
 def _restricted_pickle() -> Generator[None]:
     """Hold every `torch.load` to `weights_only`, also those that say otherwise."""

@@ -12,6 +12,8 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
+from lowtide.frameworks.torch.internals.provenance import recording_sources, share_sources
+
 DEPENDS_ON_VALUES: tuple[type[Exception], ...] = (
     GuardOnDataDependentSymNode,
     fake_tensor.DataDependentOutputException,
@@ -52,8 +54,11 @@ def forgetting_scalars(mode: FakeMode) -> Generator[None]:
 
 
 def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]) -> GraphModule:
-    """Return the ops that a function of one flat list runs on fake tensors, as a graph."""
-    return make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
+    """Return the ops that a function of one flat list runs on fake tensors, as a graph whose nodes know their source."""
+    with recording_sources():
+        traced = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
+    share_sources(traced.graph)
+    return traced
 
 
 @contextmanager

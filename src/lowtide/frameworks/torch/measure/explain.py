@@ -8,10 +8,11 @@ from torch.fx import GraphModule, Node
 
 from lowtide.analysis.footprint import simulate
 from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
+from lowtide.analysis.repeated_layers import Layers, by_layers
 from lowtide.errors import UsageError
 from lowtide.frameworks.torch.compile.programs import planned_programs
 from lowtide.frameworks.torch.reading.captured import Captured
-from lowtide.frameworks.torch.reading.stack_trace import frames_of
+from lowtide.frameworks.torch.reading.stack_trace import innermost_frame
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 from lowtide.planning.result import Result
@@ -45,12 +46,30 @@ class ExplainedHolder:
     source: SourceLine | None
     """The innermost line outside PyTorch that led to the op; of a backward op the forward line it differentiates."""
 
+    @property
+    def made_at(self) -> str | None:
+        """Its module and line, "blocks.3.mlp.act at model.py:41"."""
+        return self.holder.made_at
+
+    @property
+    def space(self) -> str:
+        """The memory space that it is in."""
+        return self.holder.space
+
+    @property
+    def size_bytes(self) -> int:
+        """Its bytes."""
+        return self.holder.size_bytes
+
+    @property
+    def kind(self) -> str | None:
+        """The kind of the op that made it, backward ones marked."""
+        return None if self.op_kind is None else f"{self.op_kind}{', backward' * self.in_backward}"
+
     def __str__(self) -> str:
         holder = self.holder
-        made = self.op_kind or holder.lifetime
-        lines = [f"{format_bytes(holder.size_bytes):>10}  {holder.name}  ({made}{', backward' * self.in_backward})"]
-        if self.source is not None:
-            lines.append(str(self.source))
+        lines = [f"{format_bytes(holder.size_bytes):>10}  {holder.name}  ({self.kind or holder.lifetime})"]
+        lines += _where(holder.made_at, self.source)
         first, last = holder.first_use or "start", holder.last_use or "end"
         kept = f", kept by {', '.join(holder.kept_alive_by)}" if holder.kept_alive_by else ""
         lines.append(f"from {first} to {last}{kept}")
@@ -69,12 +88,13 @@ class ExplainedPeak:
     """What is held then, largest first; sizes add up to the peak."""
 
     def __str__(self) -> str:
-        shown, rest = self.holders[:_MOST_SHOWN], self.holders[_MOST_SHOWN:]
+        rows = by_layers(self.holders)
+        shown, rest = rows[:_MOST_SHOWN], rows[_MOST_SHOWN:]
         when = "before the first op" if self.op is None else f"at {self.op}"
-        lines = [f"{format_bytes(self.peak_bytes)} on {self.space}, {when}; held then:", *map(str, shown)]
+        lines = [f"{format_bytes(self.peak_bytes)} on {self.space}, {when}; held then:", *map(_row, shown)]
         if rest:
-            total = sum(each.holder.size_bytes for each in rest)
-            lines.append(f"{format_bytes(total):>10}  in {len(rest)} more")
+            total = sum(each.size_bytes for each in rest)
+            lines.append(f"{format_bytes(total):>10}  in {sum(len(each.members) for each in rest)} more")
         return "\n".join(lines)
 
 
@@ -211,8 +231,25 @@ def _explained_holder(holder: Holder, nodes: Mapping[str, Node], kinds: Mapping[
     )
 
 
+def _row(layers: Layers[ExplainedHolder]) -> str:
+    """Return one holder as it is, or what repeated layers hold together."""
+    first = layers.members[0]
+    if not layers.is_repeated:
+        return str(first)
+    lines = [
+        f"{format_bytes(layers.size_bytes):>10}  {layers.title}  ({first.kind})",
+        *_where(layers.made_at, first.source),
+    ]
+    return f"\n{'':12}".join(lines)
+
+
+def _where(made_at: str | None, line: SourceLine | None) -> list[str]:
+    """Return the module that makes a buffer, and the line."""
+    module = (made_at or "").rpartition("at ")[0].strip()
+    return [*([module] if module else []), *([str(line)] if line is not None else [])]
+
+
 def source_line(node: Node) -> SourceLine | None:
     """Return the innermost line outside PyTorch's own files in a node's stack trace; None where it has none."""
-    frames = frames_of(node)
-    own = [frame for frame in frames if not frame.in_pytorch] or frames
-    return SourceLine(own[-1].file, own[-1].line, own[-1].code) if own else None
+    frame = innermost_frame(node)
+    return None if frame is None else SourceLine(frame.file, frame.line, frame.code)

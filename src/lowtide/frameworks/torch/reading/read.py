@@ -14,6 +14,7 @@ from lowtide.frameworks.torch.reading.effects import CALLING, is_opaque, is_rand
 from lowtide.frameworks.torch.reading.in_place import in_place_forms
 from lowtide.frameworks.torch.reading.lowering import Lowered, LoweredOp, lower, lower_callee
 from lowtide.frameworks.torch.reading.scratch import has_unknown_workspace, scratch_bytes
+from lowtide.frameworks.torch.reading.stack_trace import source_of
 from lowtide.graph import Graph, GraphBuilder
 from lowtide.index_spaces import BufferId, OpId, SpaceId
 
@@ -100,6 +101,7 @@ def _add_op(
         cost=seconds_of(node),
         flops=flops_of(node),
         callees=_add_callees(builder, module, node, lowered),
+        source=source_of(node),
     )
 
 

@@ -28,7 +28,7 @@ def compiled_step(
     the step is planned anew for that much less and compiled again, three times in all. If they still need more, a
     warning of one line says how much.
     """
-    options = Options.parse({"compiler": "inductor", "budget": budget, "effort": effort})
+    options = Options(compiler="inductor", budget=budget, effort=effort)
     graph = model.graph
     space = graph.spaces[0].name
     allowed = result.budget.allowed[space]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 import torch
@@ -15,11 +16,13 @@ from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.step.grad_scaling import active
 from lowtide.frameworks.torch.capture.step.training_step import GradientHook, LossFunction, ModelHook, TrainingStep
+from lowtide.frameworks.torch.compile.distributed.plan_folder import save_plans
 from lowtide.frameworks.torch.compile.options import DEFAULTS, allowed_techniques
 from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.emit.transfers.link import check_host, host_for
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.reading.captured import Captured, CaptureMismatchError
+from lowtide.frameworks.torch.training.followed_plan import FollowedPlan
 from lowtide.graph import Graph
 from lowtide.offload import Host
 from lowtide.plan import Plan
@@ -133,6 +136,15 @@ class PlannedStep:
             raise UnsupportedError("a step of several calls cannot be measured; measure one with accumulate=1")
         return self._programs[0].model.measure(self.plan)
 
+    def save_plans(self, folder: str | Path) -> list[Path]:
+        """Write the plans of the step's programs to a folder and return their paths, for `training_step(plan=folder)`.
+
+        A step of one call has one program for each form of batch that came. Raises UsageError where the folder cannot
+        be made, WriteError where a file cannot be written.
+        """
+        planned = [(each.model.graph_for(each.result.plan), each.result.plan) for each in self._programs]
+        return save_plans(planned, Path(folder))
+
     def _put_first(self, program: _Program) -> None:
         others = [other for other in self._programs if other is not program]
         self._programs = [program, *others][: _MOST_FORMS * min(self.step.accumulate, 3)]
@@ -156,6 +168,7 @@ def training_step(
     grad_scaler: GradScaler | None = None,
     host_bandwidth: str | int | None = None,
     host_capacity: str | int | None = None,
+    plan: str | Path | None = None,
 ) -> PlannedStep:
     """Return the whole training step, forward, backward and update, as one planned program; nothing is run yet.
 
@@ -172,12 +185,18 @@ def training_step(
     gradients, of the loss divided by that number, wait in `.grad`, and the last call updates. A `grad_scaler` scales
     the loss, skips updates and updates its scale; gradients are unscaled before they are clipped.
 
-    Raises UnsupportedError for a step that no graph can hold, with what to do instead; UsageError for a bad call.
+    With `plan`, the step follows a plan file instead of planning, one of `lowtide plan` or `lowtide.save_plan`, or what
+    a folder holds that `PlannedStep.save_plans` wrote; calls of another form than the example batch are planned.
+
+    Raises FingerprintError for a plan of another step, UnsupportedError for a step that no graph can hold, with what to
+    do instead; UsageError for a bad call.
     """
     _check_compiler(compiler, accumulate, grad_scaler)
     if accumulate < 1:
         raise UsageError(f"accumulate is {accumulate}; give the number of calls that make a step, at least 1")
     allowed = allowed_techniques(allow, budget)
+    if compiler == "inductor" and plan is not None:
+        raise UsageError("a compiled step is planned with its kernels; leave the plan out, or use compiler='eager'")
     if compiler == "inductor":
         refuse_ignored(allowed, {"offload"}, "a compiled step copies nothing to the host", "use compiler='eager'")
     check_host(allowed, host_bandwidth, host_capacity)
@@ -203,7 +222,7 @@ def training_step(
         by_itself = frozenset({"share"} if "recompute" in allowed else ())
         settings = replace(settings, techniques=allowed - by_itself, costs="fused")
 
-    def plan(model: TorchModel, within: GivenBudget = budget) -> Result:
+    def find(model: TorchModel, within: GivenBudget = budget) -> Result:
         asked = replace(settings, budget=within)
         return plan_model(model, asked)[1] if compiler == "eager" else find_plan(model.graph, asked)
 
@@ -213,13 +232,16 @@ def training_step(
     def compiled(model: TorchModel, result: Result) -> tuple[Applied, Result]:
         from lowtide.frameworks.torch.training.compiled_step import compiled_step  # loads Inductor, which takes seconds
 
-        return compiled_step(model, result, budget, effort, lambda less: plan(model, less))
+        return compiled_step(model, result, budget, effort, lambda less: find(model, less))
 
-    planned = PlannedStep(step, plan, compiled if compiler == "inductor" else None, host)
+    followed = None if plan is None else FollowedPlan(Path(plan), settings, find)
+    planned = PlannedStep(step, followed or find, compiled if compiler == "inductor" else None, host)
     args, kwargs = _call_of(example_batch)
     for step.done in sorted({0, min(1, accumulate - 1), accumulate - 1}):  # the first call, one between, the last
         planned.prepare(args, kwargs)
     step.done = 0
+    if followed is not None:
+        followed.is_lenient = True
     return planned
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 from lowtide.errors import MalformedInputError, UnsupportedError, UsageError
 from lowtide.files import read_bytes
+from lowtide.frameworks.buffer_assignment import Allocation, instruction_numbers, read_assignment
 from lowtide.frameworks.content import is_hlo_proto, is_hlo_text, is_mlir
 from lowtide.frameworks.cut_message import begun_fields
-from lowtide.frameworks.xla.assignment.proto import Allocation, instruction_numbers, read_assignment
-from lowtide.frameworks.xla.loading.jaxlib import text_of_mlir, text_of_module, text_of_proto
+from lowtide.frameworks.xla.loading.apart import text_of_content
+from lowtide.frameworks.xla.loading.jaxlib import text_of_module
 from lowtide.frameworks.xla.text.module import HloModule
 from lowtide.frameworks.xla.text.parse import parse_module
 
@@ -60,13 +61,13 @@ def read_content(content: bytes, where: str) -> Loaded:
     if is_hlo_text(content):
         return Loaded(module=parse_module(_decoded(content, where), where), where=where)
     if is_mlir(content):
-        return Loaded(module=parse_module(text_of_mlir(content, where), where), where=where)
+        return Loaded(module=parse_module(text_of_content("mlir", content, where), where), where=where)
     if is_hlo_proto(content):
         found = {number: value for number, _, value in begun_fields(content) if isinstance(value, bytes)}
         inner, assignment = found.get(_HLO_MODULE, b""), found.get(_BUFFER_ASSIGNMENT)
         if not is_hlo_proto(inner):  # a bare HloModuleProto
             inner, assignment = content, None
-        module = parse_module(text_of_proto(inner, where), where)
+        module = parse_module(text_of_content("proto", inner, where), where)
         return Loaded(module=module, where=where, allocations=_allocations(assignment, inner, where))
     raise MalformedInputError(f"{where}: this is neither HLO text nor an HloProto nor StableHLO; is it cut off?")
 

@@ -10,6 +10,7 @@ from torch import nn
 
 import lowtide
 import lowtide.torch as lt
+from lowtide import minimize
 from lowtide.analysis import simulate
 from lowtide.errors import FingerprintError, UnsupportedError
 from lowtide.frameworks.torch.emit.transfers.cpu_host import cpu_host
@@ -17,7 +18,6 @@ from lowtide.frameworks.torch.model import TorchModel
 from lowtide.graph import Graph, Lifetime
 from lowtide.offload import Host
 from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run, verify
-from lowtide.planning.minimize import minimize
 
 N = 128
 ONE = N * N * 4

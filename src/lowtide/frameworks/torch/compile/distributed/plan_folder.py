@@ -2,17 +2,15 @@
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from lowtide.errors import FingerprintError, UsageError
 from lowtide.graph import Graph
-from lowtide.plan import Plan, read_plan_file, write_plan_file
-from lowtide.planning.baseline import baseline
-from lowtide.planning.result import Result, result_of
+from lowtide.plan import Plan, write_plan_file
+from lowtide.planning.chunked import Chunkable
+from lowtide.planning.plan_file import result_of_file
+from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
-
-_FROM_FILE = "plan file"
 
 
 def save_plans(planned: Iterable[tuple[Graph, Plan]], folder: Path) -> list[Path]:
@@ -31,29 +29,19 @@ def save_plans(planned: Iterable[tuple[Graph, Plan]], folder: Path) -> list[Path
     return list(paths)
 
 
-def load_plan(graph: Graph, folder: Path, settings: PlanSettings) -> Result:
-    """Read the plan of a graph, verify it, and price it as if these settings had just made it.
+def load_plan(model: Chunkable, folder: Path, settings: PlanSettings) -> Result:
+    """Return the plan of a program from a folder as `result_of_file` does.
 
-    Raises FingerprintError where the folder has none for this graph, otherwise what `read_plan_file` raises.
+    Raises FingerprintError where the folder has none for this program, otherwise what `result_of_file` raises.
     """
-    path = _path(folder, graph)
-    if not path.exists():
+    graphs = [graph for graph in (model.graph, model.in_chunks) if graph is not None]
+    path = next((path for graph in graphs if (path := _path(folder, graph)).exists()), None)
+    if path is None:
         raise FingerprintError(
-            f"no plan in {folder} is for {graph.name!r} ({path.name}); save plans of the same program, "
-            "compiled with the same options, or leave the option plans out"
+            f"no plan in {folder} is for {model.graph.name!r} ({_path(folder, model.graph).name}); save plans of the "
+            "same program, made with the same options, or leave the plans out"
         )
-    plan = read_plan_file(path, graph)
-    draft = baseline(graph, settings).taking(plan)
-    seconds = draft.prices.seconds
-    infeasible = plan.status == "infeasible"
-    draft = replace(
-        draft,
-        scheduler=_FROM_FILE,
-        extra_cost=float(seconds[plan.order()].sum() - seconds.sum()),
-        extra_cost_bound=None,
-        shortfall=f"the plan in {path} did not fit its budget when it was made" if infeasible else None,
-    )
-    return result_of(draft, 0.0)
+    return result_of_file(path, model, settings)
 
 
 def digest_of(plan: Plan) -> str:

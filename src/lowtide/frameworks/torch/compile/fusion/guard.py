@@ -11,7 +11,8 @@ from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.internals.inductor import CustomSchedulerPass
 from lowtide.frameworks.torch.internals.kernels import KernelNode, choices, input_names, scheduler, set_choices
 from lowtide.index_spaces import OpId
-from lowtide.planning.minimize import minimize
+from lowtide.planning.minimize import find_plan
+from lowtide.planning.settings import PlanSettings
 
 
 class FusionGuard(CustomSchedulerPass):
@@ -34,8 +35,8 @@ class FusionGuard(CustomSchedulerPass):
         timeline = FusionTimeline(graph, capacity)
         ordered = nodes
         if timeline.peak_bytes > capacity:
-            allow = {"reorder"} & self._options.techniques
-            order = minimize(graph, allow=allow, effort=self._options.effort).plan.order()
+            settings = PlanSettings(techniques=self._options.techniques & {"reorder"}, effort=self._options.effort)
+            order = find_plan(graph, settings).plan.order()
             ordered = [nodes[place] for place in order.tolist()]
             timeline = FusionTimeline(graph_of_kernels(ordered), capacity)
         set_choices(_Choices(outer, scheduler(), ordered, timeline))

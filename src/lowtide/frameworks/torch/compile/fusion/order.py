@@ -8,7 +8,8 @@ from lowtide.frameworks.torch.compile.fusion.kernel_graph import graph_of_kernel
 from lowtide.frameworks.torch.compile.identity import identity
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names, tuple_taken_from
-from lowtide.planning.minimize import minimize
+from lowtide.planning.minimize import find_plan
+from lowtide.planning.settings import PlanSettings
 
 
 class MemoryOrder:
@@ -30,8 +31,9 @@ class MemoryOrder:
         """Return the kernels in the order of least peak; collectives and side effects keep theirs."""
         if not nodes:
             return []
-        techniques = {"share", *({"reorder"} & self._options.techniques)}
-        order = minimize(graph_of_kernels(nodes), allow=techniques, effort=self._options.effort).plan.order()
+        techniques = frozenset({"share"}) | (self._options.techniques & {"reorder"})
+        settings = PlanSettings(techniques=techniques, effort=self._options.effort)
+        order = find_plan(graph_of_kernels(nodes), settings).plan.order()
         ordered = _with_parts_beside([nodes[place] for place in order.tolist()])
         functions = CpuFunctions.of(ordered, self._peaks.left(input_names()))
         functions.end_where_full()

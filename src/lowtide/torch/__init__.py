@@ -32,6 +32,7 @@ __all__ = [
     "TrainingStep",
     "apply",
     "capture",
+    "configure",
     "explain",
     "inductor",
     "measure",
@@ -68,6 +69,19 @@ def inductor(
     from lowtide.frameworks.torch.compile.fusion.settings import inductor as patched_inductor
 
     return patched_inductor(budget, allow=allow, **more)
+
+
+def configure(budget: GivenBudget = None, **options: Any) -> None:
+    """Set defaults for the backend "lowtide", for compilations whose call cannot give any options.
+
+    Takes the options of the backend, and forgets what was set before; `configure()` forgets all. Options of a call come
+    first, then these, then the budget in the environment variable `LOWTIDE_BUDGET`. What is compiled already stays
+    so. Raises UsageError for options that do not exist or fit.
+    """
+    from lowtide.frameworks.torch.compile.callback_options import checked_options
+    from lowtide.frameworks.torch.compile.defaults import set_default_options
+
+    set_default_options(checked_options(budget, options))
 
 
 def save_plans(folder: str | Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""BufferAssignmentProto: allocations, and the logical buffers that lie in them."""
+"""XLA's own buffer assignment: what it reserved for a module and where, read from a BufferAssignmentProto."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,6 +40,15 @@ class Allocation:
     def is_temporary(self) -> bool:
         """Whether `memory_analysis()` counts it among temporary bytes."""
         return not (self.is_thread_local or self.is_parameter or self.is_constant or self.is_result)
+
+    @property
+    def unused_bytes(self) -> int:
+        """Bytes on which no buffer ever lies."""
+        covered, end = 0, 0
+        for start, stop in sorted((each.offset, each.offset + each.size_bytes) for each in self.buffers):
+            covered += max(0, stop - max(start, end))
+            end = max(end, stop)
+        return self.size_bytes - covered
 
 
 def read_assignment(content: bytes, instructions: Mapping[int, tuple[str, str]], where: str) -> tuple[Allocation, ...]:

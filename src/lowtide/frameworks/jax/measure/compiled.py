@@ -1,6 +1,6 @@
 """One way to run a function, compiled: what XLA says it needs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,8 @@ from lowtide.frameworks.jax.flat.mesh import Flat
 from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.frameworks.jax.internals import jit
 
+Around = Callable[[Flat], Flat]
+"""What a candidate is run within, and compiled with."""
 _CPU_SCHEDULER = "xla_cpu_scheduler_type"
 LEAST_MEMORY: Mapping[str, str] = {_CPU_SCHEDULER: "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
 """The options of XLA's other scheduler for the CPU."""
@@ -45,14 +47,14 @@ class CompiledCandidate:
 
 
 def compile_flat(
-    name: str, flat: Flat, traced: TracedFunction, options: Mapping[str, str], donated: Sequence[bool] | None = None
+    name: str, flat: Flat, traced: TracedFunction, options: Mapping[str, str], around: Around | None = None
 ) -> CompiledCandidate:
     """Compile a function of flat arguments for the shapes, donations and shardings of a traced one."""
-    given = traced.donated if donated is None else donated
     more: dict[str, Any] = {}
     if traced.shardings is not None:
         more = {"in_shardings": traced.shardings[0], "out_shardings": list(traced.shardings[1])}
-    jitted = jit(flat, donate_argnums=[n for n, each in enumerate(given) if each], **more)
+    whole = flat if around is None else around(flat)
+    jitted = jit(whole, donate_argnums=[n for n, each in enumerate(traced.donated) if each], **more)
     executable = jitted.lower(*traced.structs).compile(compiler_options=dict(options) or None)
     return CompiledCandidate(
         name=name, flat=flat, options=options, executable=executable, figures=figures_of(executable)

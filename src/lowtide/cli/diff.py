@@ -1,0 +1,54 @@
+"""`lowtide diff`: how two programs differ in memory, and why the peak changed."""
+
+from pathlib import Path
+
+import click
+
+from lowtide.cli import options
+from lowtide.cli.output import print_json
+from lowtide.cli.progress import Progress
+from lowtide.graph import Graph
+from lowtide.opening import open_model
+from lowtide.plan import Plan
+from lowtide.planning.plan_file import read_plan
+from lowtide.report.difference import difference
+
+
+@click.command("diff")
+@click.argument("before", metavar="A")
+@click.argument("after", metavar="B")
+@click.option("--plan-a", type=click.Path(path_type=Path), help="Look at A under this plan, instead of as it stands.")
+@click.option("--plan-b", type=click.Path(path_type=Path), help="Look at B under this plan, instead of as it stands.")
+@options.dims
+@options.trust
+@options.json
+def command(
+    before: str,
+    after: str,
+    plan_a: Path | None,
+    plan_b: Path | None,
+    dims: dict[str, int],
+    trust: bool,
+    as_json: bool,
+) -> None:
+    """Show what came, went and grew from model A to model B, and what holds more at the peak.
+
+    Ops and buffers are matched by name. For two plans of one model, name it twice, with --plan-a and --plan-b.
+    """
+    with Progress() as progress:
+        first = _read(before, plan_a, dims, trust, progress)
+        second = _read(after, plan_b, dims, trust, progress)
+        found = difference(*first, *second)
+    if as_json:
+        print_json(found.to_json())
+    else:
+        click.echo(found.to_text())
+
+
+def _read(source: str, plan: Path | None, dims: dict[str, int], trust: bool, progress: Progress) -> tuple[Graph, Plan]:
+    progress(f"reading {source}")
+    model = open_model(source, dims, trust=trust)
+    if plan is None:
+        return model.graph, Plan.baseline(model.graph)
+    progress(f"verifying {plan}")
+    return read_plan(plan, model, over_budget=True)

@@ -1,0 +1,50 @@
+"""`lowtide export`: a plan in a format that other tools open."""
+
+from pathlib import Path
+
+import click
+
+from lowtide.cli import options
+from lowtide.cli.output import print_json
+from lowtide.cli.outputs import save
+from lowtide.cli.planned import plan_or_read
+from lowtide.cli.progress import Progress
+from lowtide.files import check_writable, write_bytes
+from lowtide.planning.settings import PlanSettings
+from lowtide.report.export.table import ending_of, export
+
+
+@click.command("export")
+@options.model
+@options.plan
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The file; its ending is the format."
+)
+@click.option("--space", metavar="NAME", help="The memory space, for .csv and .svg; the first by default.")
+@options.planning
+def command(
+    model: str,
+    plan_path: Path | None,
+    output: Path,
+    space: str | None,
+    dims: dict[str, int],
+    trust: bool,
+    settings: PlanSettings,
+    as_json: bool,
+) -> None:
+    """Write a plan for MODEL, found as `lowtide plan` does or read from a file, for another tool.
+
+    .pickle is a memory snapshot of PyTorch, .trace.json a trace for Perfetto and Chrome, .csv live ranges for packers,
+    .graph.json the program itself, .dot a graph for Graphviz, .svg a picture with axes; .gz behind it compresses.
+    """
+    ending = ending_of(output.name)
+    check_writable(output)
+    with Progress() as progress:
+        found = plan_or_read(model, plan_path, dims, settings, trust=trust, progress=progress)
+        progress(f"writing {output}")
+        content = export(found.graph, found.plan, ending, space=space, prices=settings.prices(found.graph))
+        save(output, lambda path: write_bytes(path, content))
+    if as_json:
+        print_json({"output": str(output), "format": ending, "bytes": len(content)})
+    else:
+        click.echo(f"{output}: {found.graph.name}, {found.graph.n_buffers} buffers")

@@ -1,0 +1,50 @@
+"""A plan for verbs that show one: found as `lowtide plan` does, or read from the file that `--plan` names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lowtide.errors import UsageError
+from lowtide.frameworks.model import Model
+from lowtide.graph import Graph
+from lowtide.opening import open_model
+from lowtide.plan import Plan
+from lowtide.planning.chunked import plan_model
+from lowtide.planning.plan_file import read_plan
+from lowtide.planning.result import Result
+from lowtide.planning.settings import PlanSettings
+from lowtide.progress import Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A model with a verified plan."""
+
+    model: Model
+    graph: Graph
+    """The graph that the plan is for: the model's own, or that in chunks."""
+    plan: Plan
+    result: Result | None
+    """What planning found; None for a plan that was read."""
+
+
+def plan_or_read(
+    source: str,
+    plan_path: Path | None,
+    dims: Mapping[str, int],
+    settings: PlanSettings,
+    *,
+    trust: bool,
+    progress: Report,
+) -> Planned:
+    """Open a model and return a plan for it; raises UsageError for settings that a plan from a file has no use for."""
+    progress(f"reading {source}")
+    model = open_model(source, dims, settings.host, trust=trust)
+    if plan_path is None:
+        graph, result = plan_model(model, settings, progress)
+        return Planned(model=model, graph=graph, plan=result.plan, result=result)
+    if settings.budget is not None or settings.scheduler is not None:
+        raise UsageError("a plan that is there takes no --budget and no --scheduler; leave them or --plan out")
+    progress(f"verifying {plan_path}")
+    graph, plan = read_plan(plan_path, model, over_budget=True)
+    return Planned(model=model, graph=graph, plan=plan, result=None)

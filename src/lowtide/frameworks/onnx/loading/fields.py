@@ -1,0 +1,18 @@
+"""The numbers of fields in ONNX's messages, where bytes are handled without protocol buffers."""
+
+GRAPH, METADATA_PROPS = 7, 14
+"""Of ModelProto."""
+KEY, VALUE = 1, 2
+"""Of StringStringEntryProto."""
+NODE, INITIALIZER, SPARSE_INITIALIZER = 1, 5, 15
+"""Of GraphProto."""
+ATTRIBUTE = 5
+"""Of NodeProto."""
+ATTRIBUTE_NAME, TENSOR, SUBGRAPH, TENSORS, SUBGRAPHS, SPARSE_TENSOR, SPARSE_TENSORS = 1, 5, 6, 10, 11, 22, 23
+"""Of AttributeProto."""
+DIMS = 1
+"""Of TensorProto."""
+TENSOR_DATA = frozenset({4, 5, 6, 7, 9, 10, 11})
+"""Of TensorProto: what the elements of a tensor may be written in."""
+SPARSE_VALUES, SPARSE_INDICES = 1, 2
+"""Of SparseTensorProto."""

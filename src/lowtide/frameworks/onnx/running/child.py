@@ -1,0 +1,82 @@
+"""What runs in a process of its own, so that its memory is nobody else's: one JSON request in, one JSON answer out."""
+
+import json
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from lowtide.frameworks.onnx.loading.load import load_model
+from lowtide.frameworks.onnx.running.inputs import random_inputs
+from lowtide.frameworks.onnx.running.levels import LEVELS, write_optimized
+from lowtide.frameworks.onnx.running.planned_session import Session
+from lowtide.frameworks.onnx.running.resident import digest, measure_runs
+
+
+def _optimize(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the model as the runtime would run it, at a level, or at the highest that gives the same bits as none."""
+    model, output = Path(request["model"]), Path(request["output"])
+    if request["level"] is not None:
+        write_optimized(model, request["level"], output)
+        return {"level": request["level"]}
+    inputs = random_inputs(load_model(model), request["dims"])
+    write_optimized(model, "none", output)
+    expected = _results(output, inputs)
+    for level in LEVELS:
+        write_optimized(model, level, output)
+        if level == "none" or _results(output, inputs) == expected:
+            return {"level": level}
+    raise AssertionError("the last level is none")
+
+
+def _results(model: Path, inputs: Mapping[str, Any]) -> str:
+    onnxruntime: Any = import_module("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    onnxruntime.set_seed(0)
+    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    return digest(session.run(None, inputs))
+
+
+def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a model in the stock runtime, or in a planned session, and say what that takes."""
+    onnxruntime: Any = import_module("onnxruntime")
+    model = Path(request["model"])
+    inputs = random_inputs(load_model(model), request["dims"])
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = request["threads"]
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[request["level"]])
+    for name, value in request["options"].items():
+        setattr(options, name, value)
+    onnxruntime.set_seed(0)
+    if request["arena_grows_as_asked"]:
+        memory = onnxruntime.OrtMemoryInfo(
+            "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT
+        )
+        onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(0, 1, -1, -1))
+        options.add_session_config_entry("session.use_env_allocators", "1")
+    if request["session"] == "stock":
+        session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        return measure_runs(session, inputs, request["runs"])
+    session = Session(model, options)
+    measured = measure_runs(session, inputs, request["runs"])
+    return {
+        **measured,
+        "arena_bytes": session.arena.size_bytes,
+        "fallbacks": session.use.fallbacks.total(),
+        "addresses": session.noted_addresses(),
+    }
+
+
+_DO = {"optimize": _optimize, "measure": _measure}
+
+if __name__ == "__main__":
+    given = json.loads(sys.stdin.read())
+    try:
+        answer = _DO[given["do"]](given)
+    except Exception as error:  # whatever it is, the parent says it in a line
+        answer = {"error": str(error) or type(error).__name__}
+    json.dump(answer, sys.stdout)

@@ -1,0 +1,97 @@
+"""Processes that load and run models with ONNX Runtime, and their answers."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lowtide.errors import UnsupportedError, UsageError, one_line
+from lowtide.frameworks.onnx.running.levels import LEVELS
+
+_CHILD = "lowtide.frameworks.onnx.running.child"
+_MOST_SECONDS = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeFigures:
+    """What a model takes in a process of its own."""
+
+    growth_bytes: int | None
+    """The most that runs added to resident memory, weights and inputs apart; None where the system does not tell."""
+    seconds: float
+    """The median of a run."""
+    digest: str
+    """A hash of the results."""
+    arena_bytes: int | None = None
+    """The arena of a planned session."""
+    fallbacks: int = 0
+    """Runs of a planned session that went on by ordinary allocation."""
+    addresses: str | None = None
+    """What a planned session learned, for the metadata of its file."""
+
+
+def optimize_offline(model: Path, level: str | None, output: Path, dims: Mapping[str, int]) -> str:
+    """Write a model as ONNX Runtime would run it; return the level, by default the highest that keeps all bits.
+
+    Raises UsageError for an unknown level, UnsupportedError for a model that ONNX Runtime does not load.
+    """
+    if level is not None and level not in LEVELS:
+        raise UsageError(f"ONNX Runtime has no level {level!r}; choose one of {', '.join(LEVELS)}")
+    answer = _ask({"do": "optimize", "model": str(model), "level": level, "output": str(output), "dims": dict(dims)})
+    return answer["level"]
+
+
+def measure_in_child(
+    model: Path,
+    dims: Mapping[str, int],
+    *,
+    planned: bool,
+    level: str = "all",
+    runs: int = 10,
+    threads: int = 0,
+    options: Mapping[str, Any] | None = None,
+    arena_grows_as_asked: bool = False,
+) -> RuntimeFigures:
+    """Run a model in a process of its own: in a planned session, or in the stock runtime at a level.
+
+    `threads` of 0 are as many as the machine has, `options` are attributes of the runtime's SessionOptions. With
+    `arena_grows_as_asked` the stock arena is extended by what is asked for and not to the next power of two. Raises
+    UnsupportedError for a model that ONNX Runtime does not load or run.
+    """
+    request = {
+        "do": "measure",
+        "model": str(model),
+        "dims": dict(dims),
+        "session": "planned" if planned else "stock",
+        "level": level,
+        "runs": runs,
+        "threads": threads,
+        "options": options or {},
+        "arena_grows_as_asked": arena_grows_as_asked,
+    }
+    return RuntimeFigures(**_ask(request))
+
+
+def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", _CHILD],
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            timeout=_MOST_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise UnsupportedError("ONNX Runtime did not come to an end within an hour; leave out --level") from None
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        reason = f"it ended with code {done.returncode} and said {one_line(Exception(done.stderr[-300:]))}"
+        raise UnsupportedError(f"ONNX Runtime broke down over the model: {reason}") from None
+    if "error" in answer:
+        raise UnsupportedError(f"ONNX Runtime cannot load or run the model: {one_line(Exception(answer['error']))}")
+    return answer

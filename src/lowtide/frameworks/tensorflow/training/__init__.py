@@ -1,0 +1,1 @@
+"""Training steps of Keras: traced, planned, compiled, called like a function."""

@@ -1,0 +1,63 @@
+"""Planned inference programs as exported programs again: files that PyTorch loads and runs without lowtide."""
+
+import inspect
+import io
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Interpreter
+from torch.fx.traceback import preserve_node_meta
+
+from lowtide.errors import UnsupportedError, one_line
+from lowtide.files import write_pieces
+from lowtide.frameworks.torch.capture.capture_function import FunctionBinding
+from lowtide.frameworks.torch.reading.captured import Captured
+
+
+def save_exported(captured: Captured, planned: GraphModule, path: Path) -> None:
+    """Write the planned graph of a captured exported program to a .pt2 file, whole or not at all.
+
+    The file has the state, the arguments and the results of the program that was captured, and runs its kernels in the
+    order of the plan, in-place pairs taken. Raises UnsupportedError for what PyTorch cannot export again, WriteError
+    where the file cannot be written.
+    """
+    content = io.BytesIO()
+    try:
+        torch.export.save(_exported(captured, planned), content)
+    except Exception as error:  # whatever PyTorch does not export or write
+        raise UnsupportedError(
+            f"PyTorch cannot export the planned program: {type(error).__name__}: {one_line(error, 200)}; write the "
+            "plan (-o NAME.plan.json) and apply it in Python with lowtide.apply(plan, program)"
+        ) from error
+    write_pieces(path, [content.getbuffer()])
+
+
+def _exported(captured: Captured, planned: GraphModule) -> ExportedProgram:
+    """Trace the planned graph as the forward pass of a module that has the state of the one that was captured."""
+    binding = captured.binding
+    if not isinstance(binding, FunctionBinding) or not isinstance(binding.function, nn.Module):
+        raise UnsupportedError("only an exported program is exported again")
+    with torch.no_grad():
+        return torch.export.export(
+            _Planned(binding.function, binding, planned), captured.example_args, dict(captured.example_kwargs)
+        )
+
+
+class _Planned(nn.Module):
+    """The planned graph in the place of a module's forward pass, on that module's own tensors."""
+
+    def __init__(self, original: nn.Module, binding: FunctionBinding, planned: GraphModule) -> None:
+        super().__init__()
+        self.__dict__ = dict(original.__dict__)  # the same parameters, buffers and modules under the same names
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            sources = binding.bind(args, kwargs)
+            with preserve_node_meta():
+                outputs: list[Any] = list(Interpreter(planned).run(*sources))
+            return binding.finish(outputs, sources)
+
+        vars(forward)["__signature__"] = inspect.signature(original.forward)  # export names the arguments by it
+        self.forward = forward

@@ -1,0 +1,36 @@
+"""Plans of a training step that were made before: taken from a file or a folder, where they are for its program."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from lowtide.errors import FingerprintError
+from lowtide.frameworks.torch.compile.distributed.plan_folder import load_plan
+from lowtide.frameworks.torch.model import TorchModel
+from lowtide.planning.plan_file import result_of_file
+from lowtide.planning.result import Result
+from lowtide.planning.settings import PlanSettings
+
+
+class FollowedPlan:
+    """What finds the plan of a step's program: in a plan file or a folder of them, else, once it is lenient, anew."""
+
+    def __init__(self, path: Path, settings: PlanSettings, otherwise: Callable[[TorchModel], Result]) -> None:
+        self._path = path
+        self._settings = settings
+        self._otherwise = otherwise
+        self.is_lenient = False
+        """Whether programs that no plan here is for are planned anew: those of batches of another form."""
+
+    def __call__(self, model: TorchModel) -> Result:
+        """Return the plan of a program; raises FingerprintError where none is for it, unless that is allowed."""
+        try:
+            find = load_plan if self._path.is_dir() else _from_file
+            return find(model, self._path, self._settings)
+        except FingerprintError:
+            if not self.is_lenient:
+                raise
+            return self._otherwise(model)
+
+
+def _from_file(model: TorchModel, path: Path, settings: PlanSettings) -> Result:
+    return result_of_file(path, model, settings)

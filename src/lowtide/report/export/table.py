@@ -1,0 +1,46 @@
+"""Which formats a plan can be exported to, by the ending of the file's name."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from lowtide.costs import Prices
+from lowtide.errors import UsageError
+from lowtide.graph import Graph
+from lowtide.plan import Plan
+
+FORMATS: Mapping[str, str] = {
+    ".pickle": "lowtide.report.export.memory_snapshot:memory_snapshot",
+    ".trace.json": "lowtide.report.export.chrome_trace:chrome_trace",
+    ".csv": "lowtide.report.export.buffers_csv:buffers_csv",
+    ".graph.json": "lowtide.report.export.graph_file:graph_file",
+    ".dot": "lowtide.report.export.dot:dot",
+    ".svg": "lowtide.report.export.plan_svg:plan_svg",
+}
+_OF_ONE_SPACE = (".csv", ".svg")
+_PRICED = (".pickle", ".trace.json")
+
+
+def ending_of(name: str) -> str:
+    """Return the ending that tells the format of a file; raises UsageError for a name of no known format."""
+    bare = name.lower().removesuffix(".gz")
+    found = next((ending for ending in FORMATS if bare.endswith(ending)), None)
+    if found is None:
+        raise UsageError(f"cannot export to {name!r}; give a name that ends in {', '.join(FORMATS)}, or that and .gz")
+    return found
+
+
+def export(graph: Graph, plan: Plan, ending: str, *, space: str | None, prices: Prices) -> bytes:
+    """Return a plan in a format; `space` is for formats of one memory space, the first by default.
+
+    Raises UsageError for a space that is unknown, or given where the format holds all.
+    """
+    names = [each.name for each in graph.spaces]
+    if space is not None and (ending not in _OF_ONE_SPACE or space not in names):
+        what = f"choose one of {', '.join(names)}" if ending in _OF_ONE_SPACE else f"{ending} holds all; leave it out"
+        raise UsageError(f"memory space {space!r} cannot be exported so; {what}")
+    module, _, attribute = FORMATS[ending].partition(":")
+    write: Callable[..., Any] = getattr(import_module(module), attribute)
+    if ending in _OF_ONE_SPACE:
+        return write(graph, plan, 0 if space is None else names.index(space))
+    return write(graph, plan, prices) if ending in _PRICED else write(graph, plan)

@@ -1,0 +1,44 @@
+"""For users of Lightning: a callback that trains a LightningModule within a budget."""
+
+from typing import Any
+
+from lowtide.errors import MissingExtraError, one_line
+from lowtide.frameworks.torch.compile.callback_options import checked_options
+from lowtide.frameworks.torch.internals.compiling import compiled, kept_out
+from lowtide.planning.budget import GivenBudget
+
+try:
+    from lightning.pytorch.callbacks import Callback
+except ImportError as error:
+    raise MissingExtraError("integrations", one_line(error)) from None
+
+__all__ = ["Budget"]
+
+
+class LightningBudget(Callback):
+    """Train within a budget: `Trainer(..., callbacks=[lowtide.torch.lightning.Budget("8 GiB")])`.
+
+    While the trainer fits, the module's `training_step` is compiled by the backend "lowtide", its loss included; what
+    it logs runs as ever.
+    """
+
+    def __init__(self, budget: GivenBudget = None, **options: Any) -> None:
+        """Take a budget and the other options of the backend; raises UsageError for any that does not exist or fit."""
+        self.options = checked_options(budget, options)
+        self._plain: dict[str, Any] = {}
+        """The methods of the module that are replaced while the trainer fits, by name."""
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Compile the training step; what it logs stays out of the graphs."""
+        self._plain = {name: getattr(pl_module, name) for name in ("training_step", "log", "log_dict")}
+        for name, method in self._plain.items():
+            setattr(pl_module, name, kept_out(method))
+        pl_module.training_step = compiled(self._plain["training_step"], self.options)
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """Put the plain methods back."""
+        for name, method in self._plain.items():
+            setattr(pl_module, name, method)
+
+
+Budget = LightningBudget

@@ -1,0 +1,83 @@
+"""Memory over runs is what the simulator says, however few columns show it."""
+
+from itertools import pairwise
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lowtide.analysis import Problem, simulate
+from lowtide.analysis.memory_over_time import PARTS, memory_over_time
+from lowtide.analysis.roles import Role, roles_of
+from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.packing import pack_plan
+from lowtide.plan import Address, Plan, StepKind
+from tests.strategies import graphs
+
+
+@given(graphs(), st.integers(1, 7))
+def test_the_largest_column_is_the_peak_and_the_parts_add_up_to_live_bytes(graph: Graph, grain: int) -> None:
+    plan = Plan.baseline(graph)
+    footprint = simulate(graph, plan)
+    for space in range(len(graph.spaces)):
+        memory = memory_over_time(graph, plan, space, grain)
+        assert (memory.parts >= 0).all()
+        assert memory.live.tolist() == footprint.live[memory.steps + 1, space].tolist()
+        assert memory.live.max() == footprint.live[:, space].max()
+        assert len(memory.steps) == max(1, -(-graph.n_ops // grain))
+
+
+@given(graphs())
+def test_with_a_column_a_run_every_run_shows_the_most_it_and_its_frees_hold(graph: Graph) -> None:
+    plan = Plan.baseline(graph)
+    live = simulate(graph, plan).live
+    runs = np.flatnonzero(plan.kinds == StepKind.RUN).tolist()
+    edges = [0, *(run + 1 for run in runs[1:]), len(live)]
+    for space in range(len(graph.spaces)):
+        most = [live[start:end, space].max() for start, end in pairwise(edges)]
+        assert memory_over_time(graph, plan, space, 1).live.tolist() == most
+
+
+@given(graphs())
+def test_padding_and_fragmentation_never_lead_beyond_the_arena(graph: Graph) -> None:
+    plan = Plan.baseline(graph)
+    packing = pack_plan(graph, plan, Problem(graph).transient)
+    packed = plan.with_claims(
+        status="feasible",
+        peak_bytes={},
+        lower_bound_bytes={},
+        arena_bytes=packing.arena_bytes,
+        addresses=packing.addresses,
+    )
+    for space, name in enumerate(space.name for space in graph.spaces):
+        assert memory_over_time(graph, packed, space, 1).parts.sum(axis=0).max() <= packing.arena_bytes[name]
+
+
+def test_a_hole_between_two_buffers_is_fragmentation() -> None:
+    builder = GraphBuilder("hole")
+    low, high, out = (builder.add_buffer(name, 100) for name in ("low", "high", "out"))
+    builder.add_op("make both", "make", writes=[low, high])
+    builder.add_op("use low", "use", reads=[low], writes=[out])
+    builder.add_op("use high", "use", reads=[high, out])
+    graph = builder.build()
+    plan = Plan.baseline(graph)
+    addresses = [Address(low, 0, 2, 0, 0), Address(high, 0, 4, 0, 100), Address(out, 1, 5, 0, 200)]
+    plan = plan.with_claims(
+        status="feasible", peak_bytes={}, lower_bound_bytes={}, arena_bytes={"device": 300}, addresses=addresses
+    )
+    memory = memory_over_time(graph, plan, 0, 1)
+    assert memory.live.tolist() == [200, 300, 200]
+    assert memory.parts[PARTS.index("fragmentation")].tolist() == [0, 0, 100]
+
+
+def test_what_an_update_reads_counts_as_gradient() -> None:
+    builder = GraphBuilder("step")
+    weight = builder.add_buffer("weight", 8, Lifetime.PERSISTENT)
+    x = builder.add_buffer("x", 8, Lifetime.INPUT)
+    hidden, gradient = builder.add_buffer("hidden", 8), builder.add_buffer("gradient", 8)
+    loss = builder.add_buffer("loss", 8, Lifetime.OUTPUT)
+    builder.add_op("forward", "mm", reads=[x, weight], writes=[hidden, loss])
+    builder.add_op("backward", "mm", reads=[hidden], writes=[gradient])
+    builder.add_op("update", "sgd", reads=[gradient], mutates=[weight])
+    roles = roles_of(builder.build())
+    assert roles[[x, hidden, gradient, loss]].tolist() == [Role.INPUT, Role.TEMPORARY, Role.UPDATE, Role.OUTPUT]

@@ -1,0 +1,210 @@
+"""Sessions at planned addresses: the bits of the stock runtime's, whatever shapes, threads and lives come."""
+
+import gc
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+
+from lowtide.errors import UsageError
+from lowtide.frameworks.onnx.running.inputs import random_inputs
+from lowtide.onnx import Pool, Session
+
+
+def _stock(model: onnx.ModelProto) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def _same(some: Any, others: Any) -> bool:
+    return all(
+        np.asarray(one).tobytes() == np.asarray(other).tobytes() for one, other in zip(some, others, strict=True)
+    )
+
+
+def _chain(n: int = 12) -> onnx.ModelProto:
+    """Give a chain of adds over a vector of any length, whose values all feed one sum at the end."""
+    nodes = [helper.make_node("Exp", ["x"], ["v0"])]
+    nodes += [helper.make_node("Sin", [f"v{i}"], [f"v{i + 1}"]) for i in range(n)]
+    nodes.append(helper.make_node("Sum", [f"v{i}" for i in range(0, n + 1, 3)], ["y"]))
+    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n"]) for name in "xy"]
+    graph = helper.make_graph(nodes, "chain", values[:1], values[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _inputs(size: int, seed: int = 0) -> dict[str, Any]:
+    return {"x": np.random.default_rng(seed).standard_normal(size).astype(np.float32)}
+
+
+def test_every_run_after_the_first_is_served(case: Any) -> None:
+    """The outputs are the stock runtime's bit for bit, the first run teaches, and static models never fall back."""
+    model = case.make()
+    inputs = random_inputs(model, case.dims)
+    expected = _stock(model).run(None, inputs)
+    session = Session(model.SerializeToString())
+    assert all(_same(session.run(None, inputs), expected) for _ in range(4))
+    assert (session.use.recorded, session.use.served, dict(session.use.fallbacks)) == (1, 3, {})
+    assert session.arena.live_blocks == 0
+
+
+def test_every_shape_has_addresses_of_its_own() -> None:
+    """Shapes may come in any order; the arena has the size of the largest."""
+    model = _chain()
+    session, stock = Session(model.SerializeToString()), _stock(model)
+    sizes = [1000, 10, 5000, 10, 1000, 5000]
+    arenas: list[int] = []
+    for size in sizes * 2:
+        assert _same(session.run(None, _inputs(size)), stock.run(None, _inputs(size)))
+        arenas.append(session.arena.size_bytes)
+    assert (session.use.recorded, session.use.served, dict(session.use.fallbacks)) == (3, 9, {})
+    assert arenas == sorted(arenas)
+    assert 5 * 5000 * 4 <= arenas[-1] <= 8 * 5000 * 4
+
+
+def test_a_run_whose_sizes_depend_on_data_falls_back_and_says_so() -> None:
+    """What NonZero finds decides sizes; every result is right, and the runs that went elsewhere are counted."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("NonZero", ["r"], ["found"]),
+        helper.make_node("Cast", ["found"], ["f"], to=1),
+        helper.make_node("Exp", ["f"], ["y"]),
+    ]
+    inputs = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [100])]
+    outputs = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, None])]
+    graph = helper.make_graph(nodes, "found", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session, stock = Session(model.SerializeToString()), _stock(model)
+    for seed in range(12):
+        assert _same(session.run(None, _inputs(100, seed)), stock.run(None, _inputs(100, seed)))
+    use = session.use
+    assert use.recorded + use.served + use.fallbacks.total() == 12
+    assert use.fallbacks["other size"] > 0
+    assert use.recorded <= 4
+
+
+def test_results_outlive_the_run_and_the_session() -> None:
+    """What the caller keeps is never overwritten by later runs, nor freed with the session."""
+    model = _chain()
+    session, stock = Session(model.SerializeToString()), _stock(model)
+    kept = [(seed, session.run(None, _inputs(3000, seed))[0]) for seed in range(5)]
+    del session
+    gc.collect()
+    assert all(_same([result], stock.run(None, _inputs(3000, seed))) for seed, result in kept)
+
+
+def test_an_exception_in_the_middle_leaves_everything_as_it_was() -> None:
+    """A run that fails frees its blocks, is not learned from, and the next is right."""
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"]),
+        helper.make_node("Reshape", ["a", "shape"], ["b"]),
+        helper.make_node("Sin", ["b"], ["y"]),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [100]),
+        helper.make_tensor_value_info("shape", onnx.TensorProto.INT64, [2]),
+    ]
+    outputs = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [None, None])]
+    graph = helper.make_graph(nodes, "broken", inputs, outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = Session(model.SerializeToString())
+    for shape in ([10, 10], [7, 7], [4, 25], [3, 3], [10, 10]):
+        feed = {**_inputs(100), "shape": np.array(shape)}
+        if shape[0] * shape[1] == 100:
+            (result,) = session.run(None, feed)
+            assert result.shape == tuple(shape)
+            assert np.allclose(result.ravel(), np.sin(np.exp(feed["x"])))
+        else:
+            with pytest.raises(Exception, match="Reshape"):
+                session.run(None, feed)
+    assert session.arena.live_blocks == 0
+    assert not session.use.fallbacks
+
+
+def test_bound_results_and_values_of_the_runtime_work_as_ever() -> None:
+    """IOBinding with results of the caller's and of the runtime's, and OrtValues, give the same bits."""
+    model = _chain()
+    session, stock = Session(model.SerializeToString()), _stock(model)
+    results: list[Any] = []
+    for seed in range(4):
+        inputs = _inputs(2000, seed)
+        expected = stock.run(None, inputs)
+        binding = session.io_binding()
+        binding.bind_cpu_input("x", inputs["x"])
+        target = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(2000, np.float32))
+        if seed % 2:
+            binding.bind_ortvalue_output("y", target)
+        else:
+            binding.bind_output("y")
+        session.run_with_iobinding(binding)
+        assert _same(binding.copy_outputs_to_cpu(), expected)
+        value = onnxruntime.OrtValue.ortvalue_from_numpy(inputs["x"])
+        results.append((session.run_with_ort_values(None, {"x": value}), expected))
+    assert all(_same([got[0].numpy()], expected) for got, expected in results)
+    assert session.use.served > 0
+
+
+def test_a_pool_has_the_arena_of_its_largest_session() -> None:
+    """Sessions one after the other share every byte, and giving the pages back harms nobody."""
+    pool = Pool()
+    models = [_chain(3 * n) for n in range(1, 6)]
+    sessions = [pool.open(model.SerializeToString()) for model in models]
+    expected = [_stock(model).run(None, _inputs(4000)) for model in models]
+    alone: list[int] = []
+    for model in models:
+        session = Session(model.SerializeToString())
+        for _ in range(2):
+            session.run(None, _inputs(4000))
+        alone.append(session.arena.size_bytes)
+    for _ in range(3):
+        assert all(
+            _same(session.run(None, _inputs(4000)), results)
+            for session, results in zip(sessions, expected, strict=True)
+        )
+        assert pool.trim()
+    assert pool.sessions == tuple(sessions)
+    assert pool.arena_bytes == max(alone)
+    assert all(session.use.served == 2 and not session.use.fallbacks for session in sessions)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_anything_at_once_is_right(seed: int, case: Any) -> None:
+    """Four threads run sessions of one pool with random shapes and keep random results: every one is right."""
+    model = _chain()
+    other = case.make()
+    other_inputs = random_inputs(other, case.dims)
+    stock, other_expected = _stock(model), _stock(other).run(None, other_inputs)
+    pool = Pool()
+    sessions = [pool.open(model.SerializeToString()) for _ in range(2)]
+    third = pool.open(other.SerializeToString())
+
+    def drive(number: int) -> bool:
+        random = Random(10 * seed + number)
+        kept: list[tuple[Any, Any]] = []
+        for _ in range(12):
+            if random.random() < 0.3:
+                kept.append((third.run(None, other_inputs), other_expected))
+            else:
+                inputs = _inputs(random.choice((10, 3000, 90_000)), random.randrange(5))
+                kept.append((random.choice(sessions).run(None, inputs), stock.run(None, inputs)))
+            if random.random() < 0.5:
+                kept.pop(random.randrange(len(kept)))
+        return all(_same(*pair) for pair in kept)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(done.result() for done in [threads.submit(drive, number) for number in range(4)])
+    gc.collect()
+    assert sessions[0].arena.live_blocks == 0
+
+
+def test_parallel_execution_is_refused() -> None:
+    """Its allocations come in another order every time."""
+    options = onnxruntime.SessionOptions()
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
+    with pytest.raises(UsageError, match="sequential"):
+        Session(_chain().SerializeToString(), options)

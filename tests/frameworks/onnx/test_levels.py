@@ -1,0 +1,173 @@
+"""The graph that runs is the graph that is planned: what ONNX Runtime makes of a model, offline and in what order."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import lowtide
+from lowtide.errors import UnsupportedError, UsageError
+from lowtide.frameworks.onnx.reading.default_order import default_order_of
+from lowtide.frameworks.onnx.running.inputs import random_inputs
+from lowtide.onnx import OnnxModel, Session
+from lowtide.plan import Plan
+
+
+def _model(nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: list[Any]) -> ModelProto:
+    graph = helper.make_graph(nodes, "made", inputs, outputs, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _half() -> ModelProto:
+    """Float16 ops, most of which have no kernel on the CPU."""
+    nodes = [
+        helper.make_node("Sin", ["x"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Exp", ["b"], ["c"]),
+        helper.make_node("Add", ["c", "a"], ["y"]),
+    ]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, [64, 64]) for name in "xy"]
+    return _model(nodes, values[:1], values[1:], [])
+
+
+def _quantized() -> ModelProto:
+    """A DequantizeLinear with several readers, which the runtime copies for each of them."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        *(helper.make_node("MatMul", ["d", "w"], [f"m{i}"]) for i in range(4)),
+        helper.make_node("Sum", [f"m{i}" for i in range(4)], ["y"]),
+    ]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [64, 64]) for name in "xy"]
+    weights = [
+        numpy_helper.from_array(np.float32(0.1), "s"),
+        numpy_helper.from_array(np.int8(0), "z"),
+        numpy_helper.from_array(np.eye(64, dtype=np.float32), "w"),
+    ]
+    return _model(nodes, values[:1], values[1:], weights)
+
+
+def _sparse() -> ModelProto:
+    """A sparse weight, which the runtime makes dense."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [16, 64]) for name in "xy"]
+    model = _model(nodes, values[:1], values[1:], [])
+    elements = numpy_helper.from_array(np.ones(20, np.float32), "w")
+    places = numpy_helper.from_array(np.arange(20, dtype=np.int64) * 7, "places")
+    model.graph.sparse_initializer.append(onnx.SparseTensorProto(values=elements, indices=places, dims=[64, 64]))
+    return model
+
+
+@pytest.mark.parametrize("make", [_half, _quantized, _sparse], ids=["half", "quantized", "sparse"])
+def test_what_the_runtime_inserts_is_planned(make: Callable[[], ModelProto], plan_of: Any, peak_of: Any) -> None:
+    """Casts, copies and dense weights are in the graph, and the prediction is measured to the byte."""
+    model = OnnxModel(make()).optimized("none")
+    assert not [note for note in model.graph.unmodeled if "0 bytes" in note]
+    plan = plan_of(model, 1)
+    measured = model.measure(plan)
+    assert measured.outputs_equal
+    assert measured.after_bytes == peak_of(model, plan)
+
+
+def test_a_sparse_weight_counts_as_the_dense_one_it_becomes() -> None:
+    """Its bytes are those of all elements, zeros included."""
+    assert OnnxModel(_sparse()).graph.persistent_bytes()["device"] == 64 * 64 * 4
+
+
+def test_the_default_level_keeps_all_bits(cases: dict[str, Any], tmp_path: Path) -> None:
+    """A planned file at the level that was chosen gives the bits of the unoptimized model, from its first run on."""
+    case = cases["conv_net"]
+    model = OnnxModel(case.make()).optimized(None)
+    result = lowtide.minimize(model.graph)
+    model.save(result.plan, tmp_path / "planned.onnx")
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    stock = onnxruntime.InferenceSession(case.make().SerializeToString(), options, providers=["CPUExecutionProvider"])
+    inputs = random_inputs(case.make(), {})
+    session = Session(tmp_path / "planned.onnx")
+    for _ in range(3):
+        assert session.run(None, inputs)[0].tobytes() == stock.run(None, inputs)[0].tobytes()
+    assert (session.use.recorded, session.use.served) == (0, 3)
+    assert model.level in ("all", "extended", "basic", "none")
+
+
+@pytest.mark.parametrize(
+    "noted", ["", "7", "[[],[1],[2,3]]", '[["run"],[-5],[0]]', '[["run"],[64],[4611686018427387904]]', "[" * 5000]
+)
+def test_addresses_that_a_file_notes_are_not_believed(cases: dict[str, Any], noted: str) -> None:
+    """Whatever the metadata says, results are right."""
+    model = cases["conv_net"].make()
+    model.metadata_props.add(key="lowtide.addresses", value=noted)
+    inputs = random_inputs(model, {})
+    stock = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = Session(model.SerializeToString())
+    for _ in range(3):
+        assert session.run(None, inputs)[0].tobytes() == stock.run(None, inputs)[0].tobytes()
+    assert session.use.served == 2
+
+
+def test_wrong_addresses_in_a_file_cost_a_fallback_and_no_bit(cases: dict[str, Any]) -> None:
+    """Blocks that would overlap lie elsewhere; the next run learns."""
+    model = cases["conv_net"].make()
+    inputs = random_inputs(model, {})
+    content = model.SerializeToString()
+    teacher = Session(content)
+    teacher.run(None, inputs)
+    key, sizes, offsets = json.loads(teacher.noted_addresses() or "")
+    model.metadata_props.add(key="lowtide.addresses", value=json.dumps([key, sizes, [0] * len(offsets)]))
+    expected = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, inputs)
+    session = Session(model.SerializeToString())
+    for _ in range(3):
+        assert session.run(None, inputs)[0].tobytes() == expected[0].tobytes()
+    assert dict(session.use.fallbacks) == {"address in use": 1}
+    assert (session.use.recorded, session.use.served) == (1, 1)
+
+
+def test_the_default_order_is_the_one_that_runs(case: Any, plan_of: Any, tmp_path: Path) -> None:
+    """Any file runs as predicted, by the runtime's own profile; this fails when that changes its mind."""
+    model = OnnxModel(case.make(), case.dims).optimized("none")
+    path = tmp_path / "any.onnx"
+    model.save(plan_of(model, 3), path)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "profile")
+    saved = onnx.load(path)
+    for place, node in enumerate(saved.graph.node):
+        node.name = f"node {place}"
+    session = onnxruntime.InferenceSession(saved.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session.run(None, random_inputs(case.make(), case.dims))
+    events = json.loads(Path(session.end_profiling()).read_text())
+    ran = [event["name"].removesuffix("_kernel_time") for event in events if event["name"].endswith("_kernel_time")]
+    top = {node.name for node in saved.graph.node}
+    expected = [saved.graph.node[place].name for place in default_order_of(saved.graph)]
+    assert [name for name in ran if name in top] == expected
+
+
+def test_a_level_that_is_none_is_refused(cases: dict[str, Any]) -> None:
+    """The message names those there are."""
+    with pytest.raises(UsageError, match="basic"):
+        OnnxModel(cases["views"].make()).optimized("most")
+
+
+def test_a_model_that_the_runtime_does_not_load_is_refused_in_a_line() -> None:
+    """An operator without a kernel ends the child, not this process."""
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    model = _model([helper.make_node("Odd", ["x"], ["y"], domain="com.microsoft")], value[:1], value[1:], [])
+    with pytest.raises(UnsupportedError, match="Odd"):
+        OnnxModel(model).optimized("basic")
+
+
+def test_the_stock_order_may_undo_a_plan(cases: dict[str, Any]) -> None:
+    """Both peaks are those of simulated orders, never below the bound of the graph."""
+    model = OnnxModel(cases["attention"].make(), cases["attention"].dims)
+    result = lowtide.minimize(model.graph)
+    peaks = model.runtime_peaks(result.plan)
+    assert min(peaks.before_bytes, peaks.after_bytes) >= sum(result.lower_bound_bytes.values())
+    assert model.runtime_peaks(Plan.baseline(model.graph)).before_bytes == peaks.before_bytes

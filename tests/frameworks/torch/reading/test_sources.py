@@ -1,0 +1,77 @@
+"""Ops know where the user's program has them: modules and lines, in forward and backward pass."""
+
+import inspect
+
+import torch
+from torch import nn
+
+import lowtide
+import lowtide.torch as lt
+
+
+class Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.act, self.down = nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = self.up(x)
+        return self.down(self.act(wide))
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Mlp() for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = x + block(x)
+        return x
+
+
+def _line(text: str) -> int:
+    lines, first = inspect.getsourcelines(Mlp)
+    return first + next(place for place, line in enumerate(lines) if text in line)
+
+
+def _sources(graph: lowtide.Graph) -> dict[str, str | None]:
+    return dict(zip(graph.op_names, graph.sources, strict=True))
+
+
+def test_a_training_step_knows_the_module_and_the_line_of_its_ops_backward_ones_too() -> None:
+    model = Net()
+    step = lt.TrainingStep(model, lambda model, x: model(x).sum(), torch.optim.SGD(model.parameters(), 0.1))
+    graph = lowtide.read((step, (torch.randn(16, 8),)))
+    found, act = _sources(graph), f"test_sources.py:{_line('self.act(wide)')}"
+    assert [found[name] for name in ("gelu", "gelu_1", "gelu_2")] == [f"blocks.{k}.act at {act}" for k in range(3)]
+    assert sorted(str(found[name]) for name in ("gelu_backward", "gelu_backward_1", "gelu_backward_2")) == [
+        f"blocks.{k}.act at {act}" for k in range(3)
+    ]
+    assert found["addmm"] == f"blocks.0.up at test_sources.py:{_line('self.up(x)')}"
+
+
+def test_a_compiled_model_knows_them_too() -> None:
+    torch.compiler.reset()
+    torch.compile(Net(), backend="lowtide", options={"compiler": "eager"})(torch.randn(16, 8)).sum().backward()
+    graph = lt.explain().programs[-1]
+    line = f"test_sources.py:{_line('self.act(wide)')}"
+    sources = [str(each.made_at) for each in graph.untouched[0].holders if each.op_kind == "aten.gelu"]
+    assert sorted(sources) == [f"blocks.{k}.act at {line}" for k in range(len(sources))]
+    assert len(sources) > 1
+    text = str(graph)
+    assert (
+        f"gelu x {len(sources)}  (aten.gelu)\n{'':12}blocks.*.act\n{'':12}{__file__}:{_line('self.act(wide)')}" in text
+    )
+
+
+def test_sources_survive_graph_files_and_hosts_and_change_no_fingerprint(tmp_path) -> None:
+    graph = lowtide.read((Net(), (torch.randn(16, 8),)))
+    lowtide.write_graph_file(graph, tmp_path / "net.graph.json")
+    assert list(lowtide.read(tmp_path / "net.graph.json").sources) == list(graph.sources)
+    assert list(lowtide.offload.Host(bandwidth_bytes_per_s=1e9).added_to(graph).sources) == list(graph.sources)
+    builder = lowtide.GraphBuilder(graph.name)
+    builder.copy_storage(graph)
+    for op in graph.ops():
+        builder.add_op(**{name: getattr(op, name) for name in op.__struct_fields__ if name != "source"})
+    assert builder.build().fingerprint == graph.fingerprint
