@@ -1,4 +1,7 @@
-"""Extra cost of recomputation within budgets, with its proven gap: training graphs at six budgets, and large ones."""
+"""Extra cost of recomputation within budgets, with its proven gap: training graphs at three budgets, and large ones.
+
+At effort "fast", so that all of it stays within some minutes; generated steps at the default effort.
+"""
 
 import time
 from collections.abc import Iterator
@@ -12,18 +15,16 @@ from sample_graphs import chosen_graphs
 import lowtide
 from lowtide.analysis import Problem
 from lowtide.costs import carries_costs, price
-from lowtide.effort import RECOMPUTE_EFFORTS
+from lowtide.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, EffortName
 from lowtide.graph import Graph
-from lowtide.recompute import BudgetSearch, Drops, Program, RecomputeResult, plan_curve
+from lowtide.recompute import Drops, Program, compose, floor_of
 from lowtide.recompute.choose_drops import drop_until_it_fits
 from lowtide.schedule import make_candidate
 
-PERCENTS = (90, 70, 50, 40, 30, 20)
-MAIN = (90, 70, 50, 40)
-TIGHT = (30, 20)
-STEP = (70, 50)
+PERCENTS = (70, 50, 30)
 LARGE = (5_000, 10_000)
-CURVE_OPS = 4_000
+LARGE_PERCENTS = (70, 50)
+MOST_OPS = 4_000
 
 
 def training_graphs(paths: list[Path]) -> Iterator[tuple[str, Graph]]:
@@ -41,21 +42,17 @@ def base_program(graph: Graph) -> Program:
     return Program(Problem(graph), order, price(graph, profile).seconds)
 
 
-def timed(search: BudgetSearch, budget: int, *, exact: bool) -> tuple[RecomputeResult, float]:
-    """Return a result and its processor seconds."""
-    started = time.process_time()
-    result = search.plan(budget, RECOMPUTE_EFFORTS["balanced"], exact=exact)
-    return result, time.process_time() - started
-
-
 class Cell:
-    """One graph at one budget: with the solver, without it, and by greedy choice of cuts alone."""
+    """One graph at one budget: planned as `minimize` does, and by greedy choice of drops alone."""
 
-    def __init__(self, name: str, n_ops: int, percent: int, search: BudgetSearch, budget: int) -> None:
-        self.name, self.n_ops, self.percent = name, n_ops, percent
-        self.result, self.seconds = timed(search, budget, exact=True)
-        self.plain, _ = timed(search, budget, exact=False)
-        self.greedy = greedy_cost(search, budget)
+    def __init__(self, name: str, percent: int, program: Program, peak: int, effort: EffortName) -> None:
+        self.name, self.percent = name, percent
+        orders = [("given", program.problem.given_order()), ("search", program.order)]
+        budget = peak * percent // 100
+        started = time.process_time()
+        self.result = compose(program.problem, orders, budget, cost=program.cost, effort=effort).result
+        self.seconds = time.process_time() - started
+        self.greedy = greedy_cost(program, budget) if self.possible and effort == "fast" else float("inf")
 
     def __str__(self) -> str:
         """Extra cost in percent of the base cost, gap to the bound, seconds."""
@@ -68,12 +65,12 @@ class Cell:
 
     @property
     def possible(self) -> bool:
-        """Whether no proof says that no plan fits."""
+        """Whether no proof says that no plan with first runs in the best order's fits."""
         return self.result.status != "infeasible"
 
     @property
     def closed(self) -> bool:
-        """Whether the cost is proven to be within one percent of the least."""
+        """Whether the cost is proven to be within one percent of the least of its order."""
         return self.result.fits and self.result.gap <= 0.01
 
     @property
@@ -82,41 +79,32 @@ class Cell:
         return self.result.fits and self.result.extra_cost < self.greedy
 
 
-def greedy_cost(search: BudgetSearch, budget: int) -> float:
+def greedy_cost(program: Program, budget: int) -> float:
     """Return what greedy choice alone costs extra, infinite where it finds no plan."""
-    limit = RECOMPUTE_EFFORTS["balanced"].play_work
-    fits, drops = drop_until_it_fits(search.program, Drops(), budget, limit)
-    return search.program.execute(drops).extra_cost if fits else float("inf")
+    fits, drops = drop_until_it_fits(program, Drops(), budget, RECOMPUTE_EFFORTS["fast"].play_work)
+    return program.execute(drops).extra_cost if fits else float("inf")
 
 
-def summary(cells: list[Cell]) -> list[str]:
+def summary(cells: list[Cell], large: list[Cell]) -> list[str]:
     """Say in sentences what the table holds."""
-    main = [cell for cell in cells if cell.possible and cell.percent in MAIN and cell.n_ops <= 5_200]
-    tight = [cell for cell in cells if cell.possible and cell.percent in TIGHT]
-    step = [cell for cell in cells if cell.possible and cell.percent in STEP and cell.name.endswith(".step")]
-    real = [cell for cell in main if not cell.name.startswith("generated")]
-    plain = sum(cell.plain.fits and cell.plain.gap <= 0.01 for cell in main)
-    found = [cell for cell in cells if cell.result.fits]
-    missing = [f"{cell.name} at {cell.percent}%" for cell in cells if cell.possible and not cell.result.fits]
+    possible = [cell for cell in cells if cell.possible]
+    found = [cell for cell in possible if cell.result.fits]
+    missing = [f"{cell.name} at {cell.percent}%" for cell in possible if not cell.result.fits]
     return [
         "Budgets are percentages of the peak of the best order found; cells: extra cost over the cost of one run of "
-        "every op (costs: the graph's own, else the eager profile), gap to its bound for that order, CPU seconds. "
-        '"none can" is below the floor or proven infeasible; what follows counts the other cells.',
+        "every op (costs: the graph's own, else the eager profile), gap to the bound for the plan's own order of first "
+        'runs, CPU seconds. "none can": proven for the base order. Sample graphs at effort "fast", up to '
+        f'{MOST_OPS:,} ops; generated ones at "{DEFAULT_EFFORT}".',
         "",
-        f"- At {', '.join(f'{percent}%' for percent in MAIN)}, up to 5,000 ops: a plan in "
-        f"{sum(cell.result.fits for cell in main)} of {len(main)} cells, gap at most 1% in "
-        f"{sum(cell.closed for cell in main)} (without the solver in {plain}), at most 10 s in "
-        f"{sum(cell.seconds <= 10 for cell in main)}, slowest {max(cell.seconds for cell in main):.1f} s, median "
-        f"{median(cell.seconds for cell in main):.1f} s. Of programs that are not generated: "
-        f"{sum(cell.closed for cell in real)} of {len(real)}.",
-        f"- At {', '.join(f'{percent}%' for percent in TIGHT)}: a plan in {sum(cell.result.fits for cell in tight)} of "
-        f"{len(tight)} cells, cheaper than greedy choice alone in {sum(cell.better_than_greedy for cell in tight)}, "
-        f"which finds one in {sum(cell.greedy < float('inf') for cell in tight)}.",
-        f"- Whole steps at {', '.join(f'{percent}%' for percent in STEP)}: a plan in "
-        f"{sum(cell.result.fits for cell in step)} of {len(step)} cells; its peak is within the budget, so below that "
-        "of the best order alone.",
-        f"- All cells: {len(found)} plans, {sum(cell.better_than_greedy for cell in found)} cheaper than by greedy "
-        f"choice alone. No plan found, and no proof that there is none: {', '.join(missing) or 'nowhere'}.",
+        f"- Sample graphs: a plan in {len(found)} of {len(possible)} cells, gap at most 1% in "
+        f"{sum(cell.closed for cell in found)}, cheaper than by greedy choice alone in "
+        f"{sum(cell.better_than_greedy for cell in found)}; slowest {max(cell.seconds for cell in cells):.1f} s, "
+        f"median {median(cell.seconds for cell in cells):.1f} s. No plan found, and no proof that there is none: "
+        f"{', '.join(missing) or 'nowhere'}.",
+        f"- Generated transformer steps of {' and '.join(f'{n:,}' for n in LARGE)} ops: gap at most "
+        f"{max(cell.result.gap if cell.result.fits else 1.0 for cell in large):.2%}, at most "
+        f"{max(cell.seconds for cell in large):.1f} s.",
+        "",
     ]
 
 
@@ -125,34 +113,29 @@ def main() -> None:
     _, paths = chosen_graphs(__doc__)
     header = ["graph", "ops", "floor", *(f"{percent}%" for percent in PERCENTS)]
     lines = ["| " + " | ".join(header) + " |", "|---" + "|--:" * (len(header) - 1) + "|"]
-    cells: list[Cell] = []
-    named = [*training_graphs(paths), *((f"generated, {n}", training_step(n)) for n in LARGE)]
-    for name, graph in named:
-        search = BudgetSearch(base_program(graph))
-        peak = search.untouched.peak_bytes
-        row = [Cell(name, graph.n_ops, percent, search, peak * percent // 100) for percent in PERCENTS]
-        cells += row
-        written = [name, f"{graph.n_ops:,}", f"{search.floor.peak_bytes / peak:.0%}", *map(str, row)]
+
+    def measure(name: str, graph: Graph, percents: tuple[int, ...], effort: EffortName) -> list[Cell]:
+        program = base_program(graph)
+        peak = int(program.problem.evaluate(program.order).peaks[0])
+        row = [Cell(name, percent, program, peak, effort) for percent in percents]
+        blank = [""] * (len(PERCENTS) - len(row))
+        written = [name, f"{graph.n_ops:,}", f"{floor_of(program).peak_bytes / peak:.0%}", *map(str, row), *blank]
         lines.append("| " + " | ".join(written) + " |")
         print(lines[-1], flush=True)
+        return row
 
-    program = base_program(training_step(CURVE_OPS))
-    started = time.process_time()
-    curve = plan_curve(program.problem, program.order, cost=program.cost)
-    seconds = time.process_time() - started
-    most = curve.points[0].budget_bytes
-    points = ", ".join(
-        f"{point.peak_bytes / most:.0%} for {point.extra_cost / point.base_cost:.1%}"
-        if point.fits
-        else f"none at {point.budget_bytes / most:.0%}"
-        for point in curve.points
-    )
-    told = [
-        *summary(cells),
-        f"- A curve of {len(curve.points)} budgets on {program.problem.graph.n_ops:,} generated ops takes "
-        f"{seconds:.0f} s, peak and extra cost: {points}; knee at point {curve.knee}.",
-        "",
+    cells = [
+        cell
+        for name, graph in training_graphs(paths)
+        if graph.n_ops <= MOST_OPS
+        for cell in measure(name, graph, PERCENTS, "fast")
     ]
+    large = [
+        cell
+        for n_ops in LARGE
+        for cell in measure(f"generated, {n_ops}", training_step(n_ops), LARGE_PERCENTS, DEFAULT_EFFORT)
+    ]
+    told = summary(cells, large)
     print("\n".join(told))
     write_section("Recomputation within a budget", "python benchmarks/bench_budget.py", "\n".join([*told, *lines]))
 

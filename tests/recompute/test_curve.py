@@ -21,7 +21,7 @@ def test_a_smaller_budget_never_gives_a_larger_peak_or_a_smaller_cost_or_bound(
     problem = problem_of(graph)
     order = problem.given_order()
     peak = int(problem.evaluate(order).peaks[0])
-    curve = plan_curve(problem, order, [peak * percent // 100 for percent in percents], exact=False)
+    curve = plan_curve(problem, [("given", order)], [peak * percent // 100 for percent in percents], exact=False)
     for point in curve.points:
         verify(graph, point.plan, check_capacity=False)
         assert point.fits == (point.peak_bytes <= point.budget_bytes) == (point.shortfall is None)
@@ -36,7 +36,7 @@ def test_a_smaller_budget_never_gives_a_larger_peak_or_a_smaller_cost_or_bound(
 
 def test_no_point_of_a_curve_costs_more_than_planning_for_its_budget_alone() -> None:
     problem = problem_of(residual_chain(20))
-    curve = plan_curve(problem, problem.given_order())
+    curve = plan_curve(problem, [("given", problem.given_order())])
     assert len(curve.points) == 7
     for point in curve.points:
         alone = plan_within_budget(problem, problem.given_order(), point.budget_bytes)
@@ -48,7 +48,7 @@ def test_the_knee_is_where_bytes_become_dear() -> None:
     graph = residual_chain(8, costs=[0.1] * 7 + [100.0])
     problem = problem_of(graph)
     peak = int(problem.evaluate(problem.given_order()).peaks[0])
-    curve = plan_curve(problem, problem.given_order(), [peak - 8 * k for k in range(8)])
+    curve = plan_curve(problem, [("given", problem.given_order())], [peak - 8 * k for k in range(8)])
     assert curve.knee is not None
     costs = [point.extra_cost for point in curve.points if point.fits]
     assert curve.points[curve.knee].extra_cost < costs[-1]
@@ -58,4 +58,4 @@ def test_the_knee_is_where_bytes_become_dear() -> None:
 def test_a_curve_of_one_budget_is_refused() -> None:
     problem = problem_of(residual_chain(5))
     with pytest.raises(UsageError, match="a curve of 1 budgets"):
-        plan_curve(problem, problem.given_order(), [100])
+        plan_curve(problem, [("given", problem.given_order())], [100])

@@ -6,7 +6,7 @@ from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
 from lowtide.errors import UsageError
 from lowtide.opening import open_model
-from lowtide.planning.frontier import frontier
+from lowtide.planning.chunked import model_frontier
 from lowtide.planning.settings import PlanSettings
 from lowtide.report.frontier import frontier_to_json, frontier_to_text
 from lowtide.techniques import refuse_ignored
@@ -21,16 +21,9 @@ def show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, trus
         raise UsageError("--curve knows recomputation only; leave the host out")
     with Progress() as progress:
         progress(f"reading {model}")
-        graph = open_model(model, dims, trust=trust).graph
-        found = frontier(
-            graph,
-            reorder="reorder" in settings.techniques,
-            in_place=settings.takes_pairs,
-            costs=settings.prices(graph),
-            effort=settings.effort,
-            progress=progress,
-        )
+        opened = open_model(model, dims, trust=trust)
+        found = model_frontier(opened, settings, progress)
     if as_json:
         print_json(frontier_to_json(found))
     else:
-        click.echo(frontier_to_text(graph.name, found))
+        click.echo(frontier_to_text(opened.graph.name, found))

@@ -6,11 +6,12 @@ from typing import Protocol
 from lowtide.analysis.problem import Problem
 from lowtide.graph import Graph
 from lowtide.planning.draft import Keep
+from lowtide.planning.frontier import Frontier, find_frontier
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
 from lowtide.progress import Report
-from lowtide.recompute import least_possible
+from lowtide.recompute import knee_of, least_possible
 
 _NEAR_ITS_FLOOR = 2
 """A peak more than so many times what some op needs in any plan is not that op's doing: an update holds few tensors."""
@@ -42,9 +43,11 @@ def plan_model(
     """
     graph = model.graph
     result = find_plan(graph, settings, progress=progress, keep=keep)
-    is_searched = settings.chooses_order and result.costs != "measured"
+    is_searched = _takes_chunks(settings, result.costs)
     fits_for_nothing = settings.budget is not None and result.shortfall is None and result.extra_cost == 0
-    if not is_searched or fits_for_nothing or result.status == "interrupted" or not _is_near_its_floor(graph, result):
+    floor = least_possible(Problem(graph, result.plan.callees), 0)
+    is_near = _is_near(result.peak_bytes[floor.space], floor.peak_bytes)
+    if not is_searched or fits_for_nothing or result.status == "interrupted" or not is_near:
         return graph, result
     chunks = model.in_chunks
     if chunks is None:
@@ -56,10 +59,29 @@ def plan_model(
     return graph, replace(better, seconds=result.seconds + other.seconds)
 
 
-def _is_near_its_floor(graph: Graph, result: Result) -> bool:
+def model_frontier(model: Chunkable, settings: PlanSettings, progress: Report | None = None) -> Frontier:
+    """Return the frontier of a model: each budget's plan is for its own graph, or for that in chunks, as `plan_model`
+    would choose."""
+    found = find_frontier(model.graph, settings, progress=progress)
+    chunks = None
+    floor = least_possible(Problem(model.graph), 0).peak_bytes
+    may_gain = any(point.extra_cost > 0 and _is_near(point.peak_bytes, floor) for point in found.points)
+    if may_gain and _takes_chunks(settings, found.costs):
+        chunks = model.in_chunks
+    if chunks is None:
+        return found
+    other = find_frontier(chunks, settings, [point.budget_bytes for point in found.points], progress)
+    points = [min(pair, key=lambda point: point.rank) for pair in zip(found.points, other.points, strict=True)]
+    return replace(found, points=tuple(points), knee=knee_of(points))
+
+
+def _takes_chunks(settings: PlanSettings, costs: str) -> bool:
+    return settings.chooses_order and costs != "measured"
+
+
+def _is_near(peak: int, floor: int) -> bool:
     """Tell whether the peak in the first memory space is what some op needs, in any order and whatever runs again."""
-    floor = least_possible(Problem(graph, result.plan.callees), 0)
-    return result.peak_bytes[floor.space] <= floor.peak_bytes * _NEAR_ITS_FLOOR
+    return peak <= floor * _NEAR_ITS_FLOOR
 
 
 def _rank(result: Result) -> tuple[bool, float, int]:

@@ -1,18 +1,19 @@
 """The frontier of memory and time: what every byte less costs, from the least peak of an order down to the floor."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from lowtide.analysis.footprint import simulate
-from lowtide.analysis.problem import Problem
 from lowtide.costs import Prices, ProfileName
 from lowtide.effort import EffortName
 from lowtide.graph import Graph
 from lowtide.notebook import html_table
-from lowtide.plan import Plan
+from lowtide.planning.baseline import baseline
+from lowtide.planning.order import order
 from lowtide.planning.settings import PlanSettings
-from lowtide.recompute import RecomputeResult, plan_curve
-from lowtide.schedule import make_candidate
+from lowtide.planning.trade import with_reruns
+from lowtide.progress import Report, silent
+from lowtide.recompute import Program, RecomputeResult, curve_of, default_budgets
+from lowtide.techniques import COST_NOTHING, NEED_BUDGET, Techniques
 from lowtide.units import format_bytes
 
 
@@ -24,7 +25,7 @@ class Frontier:
     """The memory space whose peak the budgets are for."""
     baseline_peak_bytes: int
     base_order: str
-    """The order of first runs that all plans share, by name."""
+    """The order whose peak and floor the budgets lie between, by name."""
     base_cost: float
     costs: str
     """The profile that priced the ops."""
@@ -55,27 +56,46 @@ def frontier(
     in_place: bool = True,
     costs: ProfileName | Prices = "given",
     effort: EffortName = PlanSettings.effort,
-    progress: Callable[[str], None] | None = None,
+    progress: Report | None = None,
 ) -> Frontier:
     """Plan a graph for seven budgets of its first memory space, evenly spaced from the base order's peak to its floor.
 
-    The base order is the one of least peak where `reorder` is allowed, else the given one. Every plan is verified.
+    The base order is the one of least peak where `reorder` is allowed, else the given one. Each budget is planned as
+    `minimize` plans it with recomputation allowed, so that no row costs more than that plan, and none is without a
+    plan where that has one. Every plan is verified.
     Raises UsageError for an unknown effort or cost profile.
     """
-    prices = PlanSettings(costs=costs, effort=effort).prices(graph)
-    name = "search" if reorder else "given"
-    found = make_candidate(name, graph, in_place=in_place, effort=effort, progress=progress)
-    problem = Problem(graph, found.plan.callees, in_place)
-    if progress is not None:
-        progress(f"planning several budgets ({name})")
-    curve = plan_curve(problem, found.plan.order(), cost=prices.seconds, effort=effort)
+    techniques: Techniques = COST_NOTHING if reorder else COST_NOTHING - {"reorder"}
+    return find_frontier(
+        graph, PlanSettings(techniques=techniques, in_place=in_place, costs=costs, effort=effort), progress=progress
+    )
+
+
+def find_frontier(
+    graph: Graph, settings: PlanSettings, budgets: Sequence[int] | None = None, progress: Report | None = None
+) -> Frontier:
+    """Return the frontier of a graph by settings without a budget, for given budgets or seven of its own."""
+    report = progress or silent
+    least = order(baseline(graph, replace(settings, techniques=settings.techniques - NEED_BUDGET)), report)
+    asked = settings.techniques | {"recompute"}
+    if budgets is None:
+        budgets = default_budgets(Program(least.problem, least.plan.order(), least.prices.seconds))
+    composed = [
+        with_reruns(order(baseline(graph, _within(settings, asked, budget)), report), budget, report)
+        for budget in sorted(set(budgets), reverse=True)
+    ]
+    curve = curve_of(composed, least.prices.seconds)
     space = graph.spaces[0].name
     return Frontier(
         space=space,
-        baseline_peak_bytes=simulate(graph, Plan.baseline(graph)).peak_bytes[space],
-        base_order=name,
-        base_cost=float(prices.seconds.sum()),
-        costs=prices.profile,
+        baseline_peak_bytes=least.untouched_peak_bytes[space],
+        base_order=settings.order_name,
+        base_cost=float(least.prices.seconds.sum()),
+        costs=least.prices.profile,
         points=curve.points,
         knee=curve.knee,
     )
+
+
+def _within(settings: PlanSettings, techniques: Techniques, budget: int) -> PlanSettings:
+    return replace(settings, techniques=techniques, budget=budget, transient=True)

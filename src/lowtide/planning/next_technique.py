@@ -105,7 +105,7 @@ def _look_beyond(graph: Graph, result: Result, settings: PlanSettings, progress:
     baseline = result.baseline_peak_bytes[space]
     if len(budgets) < _STEPS or not baseline:
         return None
-    points = plan_curve(problem, order, budgets, cost=prices.seconds, effort="fast", exact=False).points
+    points = plan_curve(problem, [("", order)], budgets, cost=prices.seconds, effort="fast", exact=False).points
     lower = [point for point in points if point.fits and point.peak_bytes < peak]
     if not lower:
         return None

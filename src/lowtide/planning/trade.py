@@ -13,7 +13,7 @@ from lowtide.plan import Status
 from lowtide.planning.claims import claims_of_peaks
 from lowtide.planning.draft import Draft, stage
 from lowtide.progress import Report
-from lowtide.recompute import compose, least_possible
+from lowtide.recompute import Composed, compose, least_possible
 from lowtide.recompute.result import RecomputeResult
 from lowtide.techniques import NEED_BUDGET
 
@@ -68,20 +68,9 @@ def _cheapest(draft: Draft, most: int, report: Report) -> tuple[str, RecomputeRe
     """Return the cheapest plan within a limit, and the name of its base order."""
     problem, prices, settings = draft.problem, draft.prices, draft.settings
     traded = settings.techniques & NEED_BUDGET
-    orders: list[tuple[str, Order]] = [("given", problem.given_order())]
-    if settings.chooses_order and not np.array_equal(draft.plan.order(), orders[0][1]):
-        orders.append((draft.scheduler, draft.plan.order()))
-    (base, order), alone = orders[-1], None
+    (base, order), alone = base_orders(draft)[-1], None
     if "recompute" in traded:
-        found = compose(
-            problem,
-            orders,
-            most,
-            cost=prices.seconds,
-            reorder=settings.chooses_order,
-            effort=settings.effort,
-            progress=report,
-        )
+        found = with_reruns(draft, most, report)
         base, order, alone = found.base, found.order, found.result
         if "offload" not in traded:
             return base, alone
@@ -93,6 +82,27 @@ def _cheapest(draft: Draft, most: int, report: Report) -> tuple[str, RecomputeRe
         return base, offloaded
     bound = min(offloaded.extra_cost_bound, alone.extra_cost)
     return base, replace(alone, extra_cost_bound=bound, is_of_any_order=False)
+
+
+def base_orders(draft: Draft) -> list[tuple[str, Order]]:
+    """Return the orders of first runs to start from, by name: the program's, and the draft's where any may be taken."""
+    given = draft.problem.given_order()
+    if draft.settings.chooses_order and not np.array_equal(draft.plan.order(), given):
+        return [("given", given), (draft.scheduler, draft.plan.order())]
+    return [("given", given)]
+
+
+def with_reruns(draft: Draft, most: int, report: Report) -> Composed:
+    """Return the cheapest plan with recomputation within a limit of the first memory space."""
+    return compose(
+        draft.problem,
+        base_orders(draft),
+        most,
+        cost=draft.prices.seconds,
+        reorder=draft.settings.chooses_order,
+        effort=draft.settings.effort,
+        progress=report,
+    )
 
 
 def _shortfall(draft: Draft, result: RecomputeResult) -> str | None:

@@ -2,7 +2,7 @@
 
 from lowtide.recompute.budget_search import BudgetSearch
 from lowtide.recompute.composition import Composed, compose
-from lowtide.recompute.curve import Curve, plan_curve
+from lowtide.recompute.curve import Curve, curve_of, default_budgets, knee_of, plan_curve
 from lowtide.recompute.floor import Floor, floor_of, least_possible
 from lowtide.recompute.program import Drops, Execution, Program
 from lowtide.recompute.result import RecomputeResult
@@ -18,7 +18,10 @@ __all__ = [
     "Program",
     "RecomputeResult",
     "compose",
+    "curve_of",
+    "default_budgets",
     "floor_of",
+    "knee_of",
     "least_possible",
     "plan_curve",
     "plan_within_budget",

@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 from lowtide.analysis.budget import Budget
 from lowtide.analysis.problem import Order, Problem
-from lowtide.effort import RECOMPUTE_EFFORTS, SEARCH_EFFORTS, EffortName
+from lowtide.effort import RECOMPUTE_EFFORTS, SEARCH_EFFORTS, EffortName, RecomputeEffort
+from lowtide.errors import UsageError
 from lowtide.index_spaces import SpaceId
 from lowtide.progress import Report
-from lowtide.recompute.budget_search import BudgetSearch
+from lowtide.recompute.budget_search import NO_GAP, BudgetSearch
 from lowtide.recompute.found import Found
 from lowtide.recompute.frees_early import frees_early
 from lowtide.recompute.program import Ints, Program
@@ -22,6 +23,8 @@ from lowtide.search import solve
 _MOST_TURNS = 3
 _WORTH_SETTLING = 1.1
 """What plans of drops may cost in an order, as a multiple of the cheapest, for its plans of runs to be looked for."""
+_WORTH_CLOSING = 1.25
+"""The same of a family of orders beside another one, for its best to be improved."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,9 +45,9 @@ class _Attempt:
         """Extra cost of the best plan, infinite where it does not fit."""
         return self.found.execution.extra_cost if self.found.fits else float("inf")
 
-    def is_worth_settling(self, best: tuple[int, float, int]) -> bool:
-        """Tell whether plans of runs in this order may turn out cheapest; `best` is the best rank of plans of drops."""
-        return best[0] > 0 or self.cost <= _WORTH_SETTLING * best[1]
+    def is_near(self, best: tuple[int, float, int], factor: float) -> bool:
+        """Tell whether more work in this order may give the cheapest plan; `best` is the best rank so far."""
+        return best[0] > 0 or self.cost <= factor * best[1]
 
 
 def plan_over_base_orders(
@@ -56,66 +59,108 @@ def plan_over_base_orders(
     space: SpaceId,
     reorder: bool,
     effort: EffortName,
+    exact: bool,
     report: Report,
 ) -> tuple[RecomputeResult, str, Order]:
     """Return the cheapest plan that starts from one of the named base orders, with bounds for its own order.
 
-    Plans of drops are made for all orders, plans of runs for those that are near the cheapest; the best order goes
-    through the exact part. Then, with `reorder`, the plan's runs become a graph in which reruns are ordinary ops, and
-    the order search orders that graph. Its order of first runs is the next base, as long as that lowers the cost.
+    With `reorder`, orders that free early are a family beside the given ones. In each, plans of drops are made for all
+    orders, plans of runs for those that are near the cheapest; the best order goes through the exact part, unless the
+    other family has found something much cheaper. Then the plan's runs become a graph in which reruns are ordinary ops,
+    and the order search orders that graph. Its order of first runs is the next base, as long as that lowers the cost.
     Returns the result with the name of its base order, which says how often it was ordered anew, and that order.
     """
-    limits = RECOMPUTE_EFFORTS[effort]
-
-    def attempt(name: str, order: Order) -> _Attempt:
-        search = BudgetSearch(Program(problem, order, cost, space))
-        return _Attempt(name, search, search.begin(budget_bytes, limits, exact=True))
-
-    attempts: list[_Attempt] = []
-    for name, order in _with_early_frees(problem, orders) if reorder else orders:
-        report(f"choosing what runs again ({name})")
-        attempts.append(attempt(name, order))
-    least = min(known.rank for known in attempts)
-    for known in attempts:
-        if known.is_worth_settling(least):
-            report(f"choosing what runs again ({known.name}, run by run)")
-            known.search.settle(known.found, limits)
-    best = last = min(attempts, key=lambda known: known.rank)
-    quickest = best.rank
-    report(f"closing the gap ({best.name})")
-    best.search.close_gap(best.found, limits)
-    again: EffortName = "max" if effort == "max" else "fast"  # further turns seldom pay for as much work as the first
-    for _ in range(_MOST_TURNS if reorder and best.cost > 0 else 0):
-        report("ordering what runs again")
-        runs = _reordered(last, again, budget_bytes)
-        order = first_runs(runs.tolist())
-        if np.array_equal(order, last.search.program.order):
-            break
-        turn = attempt(f"{last.name} + rerun order", order)
-        turn.search.offer_runs(turn.found, runs, limits)
-        if turn.is_worth_settling(least):
-            is_close = best.found.is_within(limits.relative_gap)
-            turn.search.settle(turn.found, replace(limits, run_work=limits.run_work // (2 if is_close else 1)))
-        if turn.rank >= quickest:
-            break
-        quickest = turn.rank
-        turn.search.close_gap(turn.found, RECOMPUTE_EFFORTS[again])
-        if turn.rank >= last.rank:
-            break
-        last = turn
-        if turn.rank[:2] < best.rank[:2]:
-            best = turn
-    return best.search.result(best.found, exact=True), best.name, best.search.program.order
+    search = _OrderSearch(problem, budget_bytes, cost, space, reorder, effort, exact, report)
+    best: _Attempt | None = None
+    for family in [*([_freeing_early(problem, orders)] if reorder else []), orders]:
+        if family and not (best is not None and best.found.is_within(NO_GAP)):
+            best = search.best_of(family, best)
+    if best is None:
+        raise UsageError("there is no base order to plan; give one")
+    return best.search.result(best.found, exact=exact), best.name, best.search.program.order
 
 
-def _with_early_frees(problem: Problem, orders: Sequence[tuple[str, Order]]) -> list[tuple[str, Order]]:
-    """Return named orders, and those that free early from each, without what is there already."""
-    known: list[tuple[str, Order]] = []
-    early = [(f"{name} + early frees", frees_early(problem, order)) for name, order in orders]
-    for name, order in (*orders, *early):
-        if not any(np.array_equal(order, other) for _, other in known):
-            known.append((name, order))
-    return known
+@dataclass(frozen=True, slots=True, eq=False)
+class _OrderSearch:
+    """The search over base orders for one budget."""
+
+    problem: Problem
+    budget: int
+    cost: NDArray[np.float64]
+    space: SpaceId
+    reorder: bool
+    effort: EffortName
+    exact: bool
+    report: Report
+
+    def best_of(self, orders: Sequence[tuple[str, Order]], known: _Attempt | None) -> _Attempt:
+        """Return the best attempt at some orders, or the one known so far where that is better."""
+        limits = RECOMPUTE_EFFORTS[self.effort]
+        attempts: list[_Attempt] = []
+        for name, order in orders:
+            self.report(f"choosing what runs again ({name})")
+            attempts.append(self._attempt(name, order, limits))
+            if attempts[-1].cost == 0:
+                return attempts[-1]
+        least = min(attempt.rank for attempt in attempts)
+        for attempt in attempts:
+            if attempt.is_near(least, _WORTH_SETTLING):
+                self.report(f"choosing what runs again ({attempt.name}, run by run)")
+                attempt.search.settle(attempt.found, limits)
+        best = min(attempts, key=lambda attempt: attempt.rank)
+        if known is not None and not best.is_near(known.rank, _WORTH_CLOSING):
+            return known
+        best = self._improved(best, least, limits)
+        return best if known is None or best.rank < known.rank else known
+
+    def _attempt(self, name: str, order: Order, limits: RecomputeEffort) -> _Attempt:
+        search = BudgetSearch(Program(self.problem, order, self.cost, self.space))
+        return _Attempt(name, search, search.begin(self.budget, limits, exact=self.exact))
+
+    def _improved(self, best: _Attempt, least: tuple[int, float, int], limits: RecomputeEffort) -> _Attempt:
+        """Return what the exact part and other orders of its runs make of an attempt."""
+        last, quickest = best, best.rank
+        if self.exact:
+            self.report(f"closing the gap ({best.name})")
+            best.search.close_gap(best.found, limits)
+        # Further turns seldom pay for as much work as the first.
+        again: EffortName = "max" if self.effort == "max" else "fast"
+        for _ in range(_MOST_TURNS if self.reorder and best.cost > 0 else 0):
+            self.report("ordering what runs again")
+            runs = _reordered(last, again, self.budget)
+            order = first_runs(runs.tolist())
+            if np.array_equal(order, last.search.program.order):
+                break
+            turn = self._attempt(f"{last.name} + rerun order", order, limits)
+            as_ordered = turn.search.plan_of_runs(runs, turn.found, limits)
+            if as_ordered.rank(as_ordered.execution)[:2] < best.rank[:2]:
+                best = _Attempt(turn.name, turn.search, as_ordered)
+            if turn.is_near(least, _WORTH_SETTLING):
+                is_close = best.found.is_within(limits.relative_gap)
+                turn.search.settle(turn.found, replace(limits, run_work=limits.run_work // (2 if is_close else 1)))
+            if turn.rank >= quickest:
+                break
+            quickest = turn.rank
+            if self.exact:
+                turn.search.close_gap(turn.found, RECOMPUTE_EFFORTS[again])
+            if turn.rank >= last.rank:
+                break
+            last = turn
+            if turn.rank[:2] < best.rank[:2]:
+                best = turn
+        return best
+
+
+def _freeing_early(problem: Problem, orders: Sequence[tuple[str, Order]]) -> list[tuple[str, Order]]:
+    """Return the orders that free early from each of some named ones, without what is there already."""
+    known = [order for _, order in orders]
+    early: list[tuple[str, Order]] = []
+    for name, given in orders:
+        order = frees_early(problem, given)
+        if not any(np.array_equal(order, other) for other in known):
+            known.append(order)
+            early.append((f"{name} + early frees", order))
+    return early
 
 
 def _reordered(known: _Attempt, effort: EffortName, budget: int) -> Ints:

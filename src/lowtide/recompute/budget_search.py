@@ -1,7 +1,6 @@
 """The search for the least extra cost within a budget: cheap plans first, then bounds and better plans by turns."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,7 @@ _EASY_GAP = 0.2
 """A first plan this close to its bound is not expected to need many places; others rarely close, and get less work."""
 _NEAR_GAP = 0.1
 """Where plans have come this close, the solver may do all its work after all."""
-_NO_GAP = 0.001
+NO_GAP = 0.0001
 """A gap so small that nothing more is tried."""
 _ENOUGH = 0.95
 """A gap for the solver that leaves some room for rounding, as a part of the gap asked for."""
@@ -51,23 +50,15 @@ class BudgetSearch:
         self._model: PlaceModel | None = None
         self._leaning = leaning(program)
 
-    def plan(
-        self,
-        budget: int,
-        effort: RecomputeEffort,
-        *,
-        exact: bool,
-        start: Sequence[Drops] = (),
-        runs: Sequence[Ints] = (),
-    ) -> RecomputeResult:
-        """Plan for one budget; see `plan_within_budget`. `runs` are plans of other budgets to start from."""
-        found = self.begin(budget, effort, exact=exact, start=start)
-        self.settle(found, effort, runs)
+    def plan(self, budget: int, effort: RecomputeEffort, *, exact: bool) -> RecomputeResult:
+        """Plan for one budget; see `plan_within_budget`."""
+        found = self.begin(budget, effort, exact=exact)
+        self.settle(found, effort)
         if exact:
             self.close_gap(found, effort)
         return self.result(found, exact=exact)
 
-    def begin(self, budget: int, effort: RecomputeEffort, *, exact: bool, start: Sequence[Drops] = ()) -> Found:
+    def begin(self, budget: int, effort: RecomputeEffort, *, exact: bool) -> Found:
         """Return the best plan of drops, and what single places say; of small graphs the best of all, if `exact`."""
         if budget < 0:
             raise UsageError(
@@ -79,25 +70,31 @@ class BudgetSearch:
             self._go_low(found, effort)
         elif not found.fits and not (exact and self._is_settled(found, effort)):
             found.is_open = True
-            self._trade_finely(found)
-            if not found.is_within(_NO_GAP):
-                self._checkpoint(found)
-                for drops in (Drops(), *start):
-                    self._repair(found, drops, effort.play_work)
+            fine = Found(budget, Drops(), self.untouched)
+            self._trade_finely(fine)
+            if not fine.is_within(NO_GAP):
+                self._repair(found, Drops(), effort.play_work)
                 self._trade(found, effort)
+                self._checkpoint(found)
+            found.bound = max(found.bound, fine.bound)
+            found.offer(fine.played_drops, fine.drops)
         return found
 
-    def offer_runs(self, found: Found, runs: Ints, effort: RecomputeEffort) -> None:
-        """Offer given runs, with first runs in base order, less what the budget can spare of them."""
-        execution = self.program.replay(runs)
-        if execution.peak_bytes <= found.budget:
-            execution = self.program.replay(self.program.native.trim_runs(runs, found.budget, effort.run_work // 4))
-        found.offer(execution)
+    def plan_of_runs(self, runs: Ints, known: Found, effort: RecomputeEffort) -> Found:
+        """Return the plan of given runs, with first runs in base order, less what the budget can spare of them.
 
-    def settle(self, found: Found, effort: RecomputeEffort, runs: Sequence[Ints] = ()) -> None:
+        It has the bounds that are known for the budget.
+        """
+        found = Found(known.budget, Drops(), self.untouched, known.bound, known.peak_bound)
+        found.offer(self.program.replay(runs))
+        if found.fits:
+            found.offer(self.program.replay(self.program.native.trim_runs(runs, known.budget, effort.run_work // 4)))
+        return found
+
+    def settle(self, found: Found, effort: RecomputeEffort) -> None:
         """Offer plans as sequences of runs, where those of drops are far from their bound."""
         if found.is_open and not found.is_within(_EASY_GAP):
-            self._settle(found, runs, effort)
+            self._settle(found, effort)
 
     def close_gap(self, found: Found, effort: RecomputeEffort) -> None:
         """Let the solver bound the cost and find better plans, where it is installed and a gap is left."""
@@ -132,13 +129,13 @@ class BudgetSearch:
         found.take(program, searched)
         return found.is_settled
 
-    def _settle(self, found: Found, starts: Sequence[Ints], effort: RecomputeEffort) -> None:
-        """Offer plans as sequences of runs: settled from given ones and the best so far, then made on demand."""
+    def _settle(self, found: Found, effort: RecomputeEffort) -> None:
+        """Offer plans as sequences of runs: settled from the best so far, then made on demand."""
         native, most = self.program.native, effort.run_work
         before = native.work
         settled = settle_from(
             self.program,
-            [*starts, found.execution.runs],
+            [found.execution.runs],
             found.budget,
             max_cost=found.execution.extra_cost if found.fits else None,
             max_work=most // 2,

@@ -56,12 +56,13 @@ def checkpoint_drops(program: Program, turn: Place) -> Iterator[Drops]:
 
 def _cuts(handed_on: NDArray[np.int64], weight: NDArray[np.float64], count: int) -> list[Place]:
     """Return places after which segments end, ascending: one a stretch of equal weight, where least is handed on."""
-    ends = np.searchsorted(weight, weight[-1] * np.arange(count + 1) / (count + 1), side="left")
+    levels = float(weight[-1]) * np.arange(count + 1) / (count + 1)
+    ends: list[int] = np.searchsorted(weight, levels, side="left").tolist()
     cuts: list[Place] = []
     for number in range(1, count + 1):
-        middle = int(ends[number])
-        low = max((int(ends[number - 1]) + middle) // 2, cuts[-1] + 1 if cuts else 0)
-        high = (middle + int(ends[number + 1] if number < count else len(weight) - 1)) // 2 + 1
+        middle = ends[number]
+        low = max((ends[number - 1] + middle) // 2, cuts[-1] + 1 if cuts else 0)
+        high = (middle + (ends[number + 1] if number < count else len(weight) - 1)) // 2 + 1
         if low >= high:
             continue
         stretch = handed_on[low:high]

@@ -29,6 +29,7 @@ class Composed:
     base: str
     """What the base order is called: as it was given, with "+ rerun order" for every time it was ordered anew."""
     order: Order
+    problem: Problem
 
 
 def compose(
@@ -40,18 +41,20 @@ def compose(
     space: SpaceId = 0,
     reorder: bool = True,
     effort: EffortName = DEFAULT_EFFORT,
+    exact: bool = True,
     progress: Report | None = None,
 ) -> Composed:
     """Return the cheapest plan within a budget; larger graphs start from one of the named base orders.
 
     Small graphs are searched exactly, over all orders and any number of reruns (`all_runs`). For all others, and where
     that stops, the base orders are compared and the best one is improved (`base_orders`). Without `reorder`, first runs
-    keep the order they are given. Deterministic; the plan is not verified: that is for whoever completes it.
+    keep the order they are given; without `exact`, neither exact search nor the solver takes part.
+    Deterministic; the plan is not verified: that is for whoever completes it.
     """
     report = progress or silent
     costs = checked_cost(problem, cost)
     searched = AllRuns()
-    if reorder:
+    if reorder and exact:
         report("searching all runs")
         peak = min(int(problem.evaluate(order).peaks[space]) for _, order in orders)
         work = RECOMPUTE_EFFORTS[effort].state_work
@@ -59,9 +62,17 @@ def compose(
     known = [_of_any_order(problem, searched.runs, budget_bytes, costs, space)] if searched.runs is not None else []
     if not (known and searched.is_settled):
         result, name, order = plan_over_base_orders(
-            problem, orders, budget_bytes, costs, space=space, reorder=reorder, effort=effort, report=report
+            problem,
+            orders,
+            budget_bytes,
+            costs,
+            space=space,
+            reorder=reorder,
+            effort=effort,
+            exact=exact,
+            report=report,
         )
-        known.append(Composed(result, name, order))
+        known.append(Composed(result, name, order, problem))
     return _bounded(min(known, key=lambda found: found.result.rank), searched)
 
 
@@ -72,7 +83,7 @@ def _of_any_order(problem: Problem, runs: Ints, budget: int, cost: NDArray[np.fl
     search = BudgetSearch(program)
     found = Found(budget, Drops(), search.untouched)
     found.offer(program.replay(runs))
-    return Composed(search.result(found, exact=True), "exact search", order)
+    return Composed(search.result(found, exact=True), "exact search", order, problem)
 
 
 def _bounded(best: Composed, searched: AllRuns) -> Composed:

@@ -7,11 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.analysis.problem import Order, Problem
-from lowtide.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, EffortName
+from lowtide.effort import DEFAULT_EFFORT, EffortName
 from lowtide.errors import UsageError
 from lowtide.index_spaces import SpaceId
 from lowtide.plan import verify
-from lowtide.recompute.budget_search import BudgetSearch
+from lowtide.progress import Report
+from lowtide.recompute.composition import Composed, compose
+from lowtide.recompute.floor import floor_of
 from lowtide.recompute.program import Program
 from lowtide.recompute.result import RecomputeResult, explain_shortfall
 from lowtide.recompute.within_budget import checked_cost
@@ -33,76 +35,121 @@ class Curve:
 
 def plan_curve(
     problem: Problem,
-    order: Order,
+    orders: Sequence[tuple[str, Order]],
     budgets: Sequence[int] | None = None,
     *,
     cost: NDArray[np.float64] | None = None,
     space: SpaceId = 0,
+    reorder: bool = False,
     effort: EffortName = DEFAULT_EFFORT,
     exact: bool = True,
+    progress: Report | None = None,
 ) -> Curve:
-    """Plan one base order for several budgets, by default seven from its peak down to the floor, evenly spaced.
+    """Plan named base orders for several budgets, by default seven from the last one's peak down to its floor.
 
-    Budgets are bytes as in `plan_within_budget`, in any order. The search for each starts from the plan for the next
-    larger budget. A plan for a smaller budget is a candidate for every larger one, and a bound for a larger budget
-    holds for every smaller one.
-    Raises UsageError for fewer than 2 or more than 50 budgets, and as `plan_within_budget` does.
+    Budgets are bytes as in `compose`, in any order, and each is planned as `compose` does. A plan for a smaller budget
+    is a candidate for every larger one, and a bound for a larger budget holds for every smaller one with the same base
+    order. Every plan is verified.
+    Raises UsageError for fewer than 2 or more than 50 budgets, and as `compose` does.
     """
-    program = Program(problem, order, checked_cost(problem, cost), space)
-    search = BudgetSearch(program)
-    if budgets is None:
-        most, least = search.untouched.peak_bytes, search.floor.peak_bytes
-        budgets = [most - (most - least) * k // (_DEFAULT_POINTS - 1) for k in range(_DEFAULT_POINTS)]
+    program = Program(problem, orders[-1][1], checked_cost(problem, cost), space)
+    composed = [
+        compose(
+            problem,
+            orders,
+            budget,
+            cost=program.cost,
+            space=space,
+            reorder=reorder,
+            effort=effort,
+            exact=exact,
+            progress=progress,
+        )
+        for budget in checked_budgets(default_budgets(program) if budgets is None else budgets)
+    ]
+    return curve_of(composed, program.cost, space)
+
+
+def default_budgets(program: Program) -> list[int]:
+    """Return seven budgets from the peak of a base order down to its floor, evenly spaced."""
+    most, least = int(program.problem.evaluate(program.order).peaks[program.space]), floor_of(program).peak_bytes
+    return [most - (most - least) * k // (_DEFAULT_POINTS - 1) for k in range(_DEFAULT_POINTS)]
+
+
+def checked_budgets(budgets: Sequence[int]) -> list[int]:
+    """Return budgets from the largest to the smallest, each once; raises UsageError for too few or too many."""
     if not FEWEST <= len(budgets) <= MOST:
         raise UsageError(f"a curve of {len(budgets)} budgets was asked for; give {FEWEST} to {MOST}")
-    found: list[RecomputeResult] = []
-    for budget in sorted(set(budgets), reverse=True):
-        start, runs = ([found[-1].drops], [found[-1].plan.order()]) if found else ([], [])
-        found.append(search.plan(budget, RECOMPUTE_EFFORTS[effort], exact=exact, start=start, runs=runs))
-    points = _share_plans(search, _share_bounds(found))
-    for plan in {id(point.plan): point.plan for point in points}.values():
+    return sorted(set(budgets), reverse=True)
+
+
+def curve_of(composed: Sequence[Composed], cost: NDArray[np.float64], space: SpaceId = 0) -> Curve:
+    """Return the curve of plans for several budgets, the largest first, all verified."""
+    points = _share_plans(_share_bounds(composed), cost, space)
+    for plan, problem in {id(point.plan): (point.plan, of.problem) for point, of in points}.values():
         verify(problem.graph, plan, check_capacity=False)
-    return Curve(tuple(points), _knee(points))
+    results = [point for point, _ in points]
+    return Curve(tuple(results), knee_of(results))
 
 
-def _share_bounds(found: Sequence[RecomputeResult]) -> list[RecomputeResult]:
-    """Raise every bound to those of larger budgets, which come first."""
-    highest, raised = 0.0, list[RecomputeResult]()
-    for result in found:
-        highest = max(highest, result.extra_cost_bound)
-        raised.append(replace(result, extra_cost_bound=highest))
+def _share_bounds(composed: Sequence[Composed]) -> list[Composed]:
+    """Raise every bound to those of larger budgets, which come first, where they hold for the same plans."""
+    raised: list[Composed] = []
+    for found in composed:
+        result = found.result
+        known = [other.result.extra_cost_bound for other in raised if _bounds_too(other, found)]
+        result = replace(result, extra_cost_bound=max([result.extra_cost_bound, *known]))
+        raised.append(replace(found, result=result))
     return raised
 
 
-def _share_plans(search: BudgetSearch, found: Sequence[RecomputeResult]) -> list[RecomputeResult]:
-    """Give every budget the cheapest plan found for any of them that fits; the one of least peak where none does."""
-    points: list[RecomputeResult] = []
-    for result in found:
-        budget = result.budget_bytes
-        best = min(
-            found,
-            key=lambda other: (max(0, other.peak_bytes - budget), other.extra_cost, other.peak_bytes),
-        )
+def _bounds_too(larger: Composed, found: Composed) -> bool:
+    """Tell whether a bound for a larger budget holds for the plans that another one is of."""
+    if larger.result.is_of_any_order:
+        return True
+    return not found.result.is_of_any_order and np.array_equal(larger.order, found.order)
+
+
+def _share_plans(
+    composed: Sequence[Composed], cost: NDArray[np.float64], space: SpaceId
+) -> list[tuple[RecomputeResult, Composed]]:
+    """Give every budget the cheapest plan found for any of them that fits; the one of least peak where none does.
+
+    With each comes what the plan was found for. Where nothing bounds it for the larger budget, its bound is 0.
+    """
+    points: list[tuple[RecomputeResult, Composed]] = []
+    for found in composed:
+        own = found.result
+        budget = own.budget_bytes
+        best = min(composed, key=lambda other: (_rank(other.result, budget), other is not found))
+        plan = best.result
+        fits = plan.peak_bytes <= budget
+        bound = own.extra_cost_bound if best is found or _bounds_too(found, best) else 0.0
         point = replace(
-            result,
-            plan=best.plan,
-            drops=best.drops,
-            peak_bytes=best.peak_bytes,
-            fits=best.peak_bytes <= budget,
-            extra_cost=best.extra_cost,
-            extra_cost_bound=min(result.extra_cost_bound, best.extra_cost)
-            if best.peak_bytes <= budget
-            else result.extra_cost_bound,
+            plan,
+            budget_bytes=budget,
+            fits=fits,
+            extra_cost_bound=min(bound, plan.extra_cost) if fits else own.extra_cost_bound,
+            peak_bound=own.peak_bound,
+            floor=own.floor,
+            is_of_any_order=own.is_of_any_order,
+            places=own.places,
             shortfall=None,
         )
-        if not point.fits:
-            shortfall = explain_shortfall(search.program, search.floor, budget, best.peak_bytes, point.extra_cost_bound)
-            point = replace(point, shortfall=shortfall)
-        points.append(point)
+        if not fits:
+            program = Program(found.problem, found.order, cost, space)
+            reason = explain_shortfall(program, own.floor, budget, plan.peak_bytes, own.extra_cost_bound)
+            point = replace(point, shortfall=reason)
+        points.append((point, best))
     return points
 
 
-def _knee(points: Sequence[RecomputeResult]) -> int | None:
+def _rank(result: RecomputeResult, budget: int) -> tuple[int, float, int]:
+    return max(0, result.peak_bytes - budget), result.extra_cost, result.peak_bytes
+
+
+def knee_of(points: Sequence[RecomputeResult]) -> int | None:
+    """Return the point of a curve to take without a reason for another, see `Curve`."""
     fitting = [k for k, point in enumerate(points) if point.fits]
     if len(fitting) < 3:
         return None

@@ -1,4 +1,4 @@
-"""A base order for recomputation: what a few ops can free goes at once, such as a gradient by the update that reads it."""
+"""A base order for recomputation: what a few ops can free goes at once, such as a gradient by its update."""
 
 from collections.abc import Iterable
 
@@ -21,10 +21,10 @@ def frees_early(problem: Problem, order: Order) -> Order:
     Every such order is a valid one. Whether its peak is lower is for the caller to see: what it is good for is that
     little waits for the end, so that what is dropped comes back for a short time only. O(accesses * 32).
     """
-    return _Reordering(problem).of(order)
+    return _EarlyFrees(problem).of(order)
 
 
-class _Reordering:
+class _EarlyFrees:
     def __init__(self, problem: Problem) -> None:
         graph, structure = problem.graph, problem.graph.structure
         self.touches: list[list[BufferId]] = list(structure.touches)

@@ -1,7 +1,5 @@
 """The budgeted planner: the least extra cost within a byte budget, with proof of how close it is."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,7 +9,7 @@ from lowtide.errors import UsageError
 from lowtide.index_spaces import SpaceId
 from lowtide.plan import verify
 from lowtide.recompute.budget_search import BudgetSearch
-from lowtide.recompute.program import Drops, Program
+from lowtide.recompute.program import Program
 from lowtide.recompute.result import RecomputeResult
 
 
@@ -24,7 +22,6 @@ def plan_within_budget(
     space: SpaceId = 0,
     effort: EffortName = DEFAULT_EFFORT,
     exact: bool = True,
-    start: Sequence[Drops] = (),
 ) -> RecomputeResult:
     """Return a verified plan of least extra cost whose peak is within the budget, and a bound on that cost.
 
@@ -32,12 +29,11 @@ def plan_within_budget(
     `budget_bytes` the most live bytes in memory space `space`, persistent buffers left out. A greedy plan comes first.
     With `exact` and HiGHS (extra "exact"), a mixed-integer program over the places where memory is short follows
     (`place_model`): its bound holds for every plan, its solution is played, and if that needs more than the budget
-    somewhere, that place is counted too. `start` holds drops for other budgets to start from. Deterministic: limits
-    count work.
+    somewhere, that place is counted too. Deterministic: limits count work.
     Raises UsageError for a budget below zero or costs that are negative, not finite or not one per op.
     """
     program = Program(problem, order, checked_cost(problem, cost), space)
-    result = BudgetSearch(program).plan(budget_bytes, RECOMPUTE_EFFORTS[effort], exact=exact, start=start)
+    result = BudgetSearch(program).plan(budget_bytes, RECOMPUTE_EFFORTS[effort], exact=exact)
     verify(problem.graph, result.plan, check_capacity=False)
     return result
 

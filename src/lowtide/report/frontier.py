@@ -1,9 +1,9 @@
 """What `plan --curve` says: one line a budget, the knee marked."""
 
-import math
 from typing import Any
 
 from lowtide.planning.frontier import Frontier
+from lowtide.recompute import RecomputeResult
 from lowtide.report.printable import printable
 from lowtide.report.table import format_table
 from lowtide.units import format_bytes
@@ -23,7 +23,8 @@ def frontier_to_json(frontier: Frontier) -> dict[str, Any]:
                 "peak_bytes": point.peak_bytes,
                 "status": point.status,
                 "extra_cost": point.extra_cost,
-                "extra_cost_bound": point.extra_cost_bound if math.isfinite(point.extra_cost_bound) else None,
+                "extra_cost_bound": point.extra_cost_bound if point.fits else None,
+                "shortfall": point.shortfall,
             }
             for point in frontier.points
         ],
@@ -39,8 +40,8 @@ def frontier_to_text(name: str, frontier: Frontier) -> str:
             format_bytes(point.budget_bytes),
             format_bytes(point.peak_bytes),
             f"{point.extra_cost / base:.2%}",
-            f"{point.extra_cost_bound / base:.2%}" if math.isfinite(point.extra_cost_bound) else "-",
-            point.status,
+            f"{point.extra_cost_bound / base:.2%}" if point.fits else "-",
+            _status(point),
             "<- knee" if number == frontier.knee else "",
         ]
         for number, point in enumerate(frontier.points)
@@ -49,8 +50,17 @@ def frontier_to_text(name: str, frontier: Frontier) -> str:
     return "\n".join(
         [
             f"{printable(name)}: memory against time in {printable(frontier.space)}",
-            f"  baseline peak {format_bytes(frontier.baseline_peak_bytes)}; first runs in order {frontier.base_order}, "
-            f"priced by {frontier.costs}",
+            f"  baseline peak {format_bytes(frontier.baseline_peak_bytes)}; budgets from the peak of order "
+            f"{frontier.base_order} down to its floor, priced by {frontier.costs}",
             format_table(header, rows, [True, True, True, True, False, False]),
         ]
     )
+
+
+def _status(point: RecomputeResult) -> str:
+    """Say what a row is worth: where it misses its budget, by how much, and whether any plan must."""
+    if point.fits:
+        return point.status
+    over = format_bytes(point.peak_bytes - point.budget_bytes)
+    is_proven = point.status == "infeasible" and point.is_of_any_order
+    return f"misses the budget by {over}{', as any plan must' if is_proven else ''}"

@@ -42,11 +42,14 @@ class Rendezvous:
 
 
 def rendezvous() -> Rendezvous | None:
-    """Return where this process stands among others; None where `torch.distributed` is not in use."""
+    """Return where this process stands among others; None where `torch.distributed` is not in use, or only played.
+
+    A "fake" process group has ranks that do not exist, and a store that keeps nothing.
+    """
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():
         return None
     size = torch.distributed.get_world_size()
-    if size == 1:
+    if size == 1 or torch.distributed.get_backend() == "fake":
         return None
     store = torch.distributed.PrefixStore("lowtide", torch.distributed.distributed_c10d._get_default_store())
     return Rendezvous(torch.distributed.get_rank(), size, store)

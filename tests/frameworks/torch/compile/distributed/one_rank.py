@@ -25,6 +25,7 @@ from lowtide.frameworks.torch.compile.programs import forget_programs, planned_p
 RANK, STORE, FOLDER = int(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 WIDTH = 32
 OPTIONS = {"compiler": "eager", "budget": "60%", "effort": "fast"}
+WAYS = ("data_parallel", "fully_sharded", "tensor_parallel")
 Wrap = Callable[[nn.Module], nn.Module]
 
 
@@ -37,6 +38,17 @@ class Block(nn.Module):
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
         return value + self.down(torch.tanh(self.up(self.norm(value))))
+
+
+class Loss(nn.Module):
+    """Blocks with their loss, so that one graph holds all of a step but what the ranks exchange around it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(*(Block() for _ in range(3)))
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return self.blocks(value).pow(2).mean()
 
 
 def data_parallel(model: nn.Module) -> nn.Module:
@@ -89,6 +101,22 @@ def train(wrap: Wrap, options: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
+def measured_over_predicted(way: str) -> float | None:
+    """Return the measured peak of forward and backward pass as a share of the predicted one; parameters are small."""
+    torch._dynamo.reset()
+    forget_programs()
+    dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << 20  # PyTorch's own: one bucket, so one graph
+    net = Loss()
+    if way == "fully_sharded":
+        fully_shard(net)
+    if way == "tensor_parallel":
+        tensor_parallel(net.blocks)
+    net.forward = torch.compile(net.forward, backend="lowtide", options=OPTIONS)
+    step = nn.parallel.DistributedDataParallel(net) if way == "data_parallel" else net
+    batch = torch.randn(4096, WIDTH, generator=torch.Generator().manual_seed(0))
+    return lowtide.torch.measure(lambda value: step(value).backward(), batch, state=[net]).measured_over_predicted
+
+
 def collectives(graph: torch.fx.Graph) -> list[str]:
     """Return what a graph's collectives are, in order."""
     return [str(node.target) for node in graph.nodes if "_c10d_functional" in str(node.target)]
@@ -136,6 +164,8 @@ def main() -> None:
         found[wrap.__name__] = {"eager": train(wrap, None), "planned": train(wrap, OPTIONS)}
     if RANK == 0:
         lowtide.torch.save_plans(FOLDER / "plans")
+    dist.barrier()
+    found["measured over predicted"] = {way: measured_over_predicted(way) for way in WAYS}
     dist.barrier()
     folder = {"plans": str(FOLDER / "plans")}
     found["loaded"] = train(tensor_parallel, OPTIONS | folder)

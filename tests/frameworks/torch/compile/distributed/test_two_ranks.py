@@ -57,6 +57,13 @@ def test_plans_are_the_same_on_both_ranks(ranks: list[dict[str, Any]], way: str)
     assert first["orders"] == second["orders"]
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_the_measured_peak_is_the_predicted_one_within_two_percent(ranks: list[dict[str, Any]], way: str) -> None:
+    """Of forward and backward pass within 60 % of memory, on both ranks."""
+    for rank in ranks:
+        assert rank["measured over predicted"][way] == pytest.approx(1.0, abs=0.02)
+
+
 def test_collectives_keep_their_order_and_run_once(ranks: list[dict[str, Any]]) -> None:
     """Though other ops of the tensor-parallel graph run again, its collectives stand as in the program."""
     planned = ranks[0]["tensor_parallel"]["planned"]
