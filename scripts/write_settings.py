@@ -23,14 +23,12 @@ def _written(option: click.Parameter) -> str:
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
     "techniques": ("allow",),
-    "host": ("host", "host_bandwidth", "host_capacity"),
+    "host": ("host_bandwidth", "host_capacity"),
 }
 """What faces call a setting, where that is not its name."""
 FACES: Mapping[str, Mapping[str, str]] = {
     "`lowtide.minimize`": {name: name for name in inspect.signature(minimize).parameters},
-    "command line": {
-        str(option.name): max([*option.opts, *option.secondary_opts], key=len) for option in command.params
-    },
+    "command line": {str(option.name): _written(option) for option in command.params},
     '`backend="lowtide"`': {field.name: field.name for field in fields(Options)},
     "`training_step`": {name: name for name in inspect.signature(training_step).parameters},
 }
@@ -47,8 +45,8 @@ OVERRIDES: Mapping[str, tuple[PlanSettings, PlanSettings, str]] = {
 HEAD = """# Settings
 
 What planning takes, everywhere: `lowtide.planning.settings.PlanSettings` declares each setting once, with its default
-and its sentence; this page is written by `scripts/write_settings.py`. A graph given to `minimize` has its host already
-(`Host.added_to(graph)`). A technique that would be ignored is refused, with the reason.
+and its sentence; this page is written by `scripts/write_settings.py`. A technique
+that would be ignored is refused, with the reason.
 """
 
 

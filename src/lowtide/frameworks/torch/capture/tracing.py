@@ -23,7 +23,7 @@ from lowtide.frameworks.torch.internals.runtime import kept_random_state
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import TRACED
 
-_PYTORCH, _LOWTIDE = (str(Path(package.__file__).parent) for package in (torch, lowtide))
+_PYTORCH, _LOWTIDE = (str(Path(str(package.__file__)).parent) for package in (torch, lowtide))
 FlatFunction = Callable[[list[Any]], list[Any]]
 
 

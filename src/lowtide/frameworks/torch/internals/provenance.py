@@ -6,6 +6,7 @@ forward op has that they differentiate, by the sequence numbers of autograd.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false, reportUnnecessaryComparison=false
+# pyright: reportPrivateImportUsage=false
 
 import linecache
 import sys
@@ -35,7 +36,7 @@ def recording_sources() -> Generator[None]:
     """Keep with every node that is traced within the stack trace and the modules that led to it."""
     running = _Running()
     hooks = [
-        register_module_forward_pre_hook(lambda module, _: running.enter(module)),
+        register_module_forward_pre_hook(running.enter),
         register_module_forward_hook(lambda *_: running.leave(), always_call=True),
     ]
     try:
@@ -76,7 +77,7 @@ class _Running:
         self.stack: list[tuple[str, type]] = []
         self._names: dict[int, str] = {}
 
-    def enter(self, module: nn.Module) -> None:
+    def enter(self, module: nn.Module, _: object) -> None:
         if not self.stack:
             self._names = {id(inner): name for name, inner in module.named_modules()}
         self.stack.append((self._names.get(id(module), ""), type(module)))
