@@ -70,10 +70,11 @@ def command(
     with Progress() as progress:
         progress(f"reading {model}")
         opened = open_model(model, dims, settings.host, trust=trust, output=output)
-        if level is not None and not isinstance(opened, RunByRuntime):
-            return at_level(opened, model, output, measure, level, devices, as_json)
-        if devices:
-            raise UsageError(f"--device says what a device holds for a level, which {model} does not ask for")
+    if level is not None and not isinstance(opened, RunByRuntime):
+        return at_level(opened, model, output, measure, level, devices, as_json)
+    if devices:
+        raise UsageError(f"--device says what a device holds for a level, which {model} does not ask for")
+    with Progress() as progress:
         opened = as_it_runs(opened, level, output, progress)
         with kept_beside(output) as keep:
             graph, result = plan_model(opened, settings, progress, keep)
