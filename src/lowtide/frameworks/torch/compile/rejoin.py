@@ -18,8 +18,8 @@ def rejoin(
 
     Saved values come back in AOTAutograd's order: the forward returns symbols last, the backward takes them first.
     PyTorch's partitioner gives a rerun the fake tensors of the first run. So it would count as a view of that, take no
-    memory, and read what nobody knows of. With `count_reruns`, every rerun gets storage of its own; without, only what is
-    made of a value that the forward pass saves without reading it, such as a copy of what an input held.
+    memory, and read what nobody knows of. With `count_reruns`, every rerun gets storage of its own; without, only
+    what is made of a value that the forward pass saves without reading it, such as a copy of what an input held.
     """
     graph, made = Graph(), dict[Node, Node]()
     for node in forward.graph.nodes:

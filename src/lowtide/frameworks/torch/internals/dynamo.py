@@ -27,7 +27,7 @@ __all__ = [
 
 
 def takes_hooks(inputs: Sequence[Any]) -> bool:
-    """Tell whether the inputs of a captured graph hold hooks for its backward pass, which compiled autograd runs then."""
+    """Tell whether a captured graph is given hooks for its backward pass, which only compiled autograd runs then."""
     return any(isinstance(each, BackwardState) for each in inputs)
 
 
