@@ -127,7 +127,7 @@ def test_long_names_are_cut_in_the_middle() -> None:
     builder = GraphBuilder("deep")
     held = [builder.add_buffer(f"model.{'very.' * 30}layer_{k}.activation", 1024) for k in range(8)]
     for k, buffer in enumerate(held):
-        builder.add_op(f"{'deep.' * 20}relu_{k}", "relu", writes=[buffer])
+        builder.add_op(f"{'deep.' * 20}op_{k}", f"kind_{k}", writes=[buffer])
     builder.add_op("sum", "sum", reads=held, writes=[builder.add_buffer("out", 4, Lifetime.OUTPUT)])
     lines = Inspection.of(builder.build(), in_place=True).to_text().splitlines()
     table = lines[lines.index("Held at the peak, largest first (9 in all):") + 2 :][:8]

@@ -87,7 +87,7 @@ def test_a_program_without_a_saved_plan_is_refused(ranks: list[dict[str, Any]]) 
     """The message names folder and graph, and says what to do."""
     for rank in ranks:
         assert "plans is for '<lambda> (one_rank.py:" in rank["no plan"]
-        assert "leave the option plans out" in rank["no plan"]
+        assert "leave the plans out" in rank["no plan"]
         assert rank["no plan"].startswith("FingerprintError: ")
 
 
