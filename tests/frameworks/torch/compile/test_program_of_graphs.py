@@ -61,6 +61,22 @@ def _peak(model: nn.Module, run: Callable[..., torch.Tensor], batch: torch.Tenso
     return peak_of_call(lambda: run(batch).backward(), torch.device("cpu"))[0]
 
 
+@pytest.mark.filterwarnings("error:lowtide")
+def test_graphs_of_scalars_that_miss_a_percentage_are_no_warning() -> None:
+    """A percentage of a few bytes, between graph breaks, is none that anybody asked for."""
+    torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+    weight = torch.ones(4, requires_grad=True)
+
+    def function(weight: torch.Tensor) -> torch.Tensor:
+        value = weight.sin().exp()
+        torch._dynamo.graph_break()  # pyright: ignore[reportPrivateUsage]
+        return value.cos().exp().sum()
+
+    run = torch.compile(function, backend="lowtide", options={"compiler": "eager", "budget": "10%"})
+    for _ in range(3):
+        run(weight).backward()
+
+
 def test_graphs_share_a_budget_after_the_first_step_with_the_bits_of_eager(
     model: nn.Module, digest: Callable[[Any], str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -17,8 +17,8 @@ from lowtide.planning.result import Result
 from lowtide.units import format_bytes
 
 _LOG = logging.getLogger("lowtide")
-_MINOR_BYTES = 4096
-"""Graphs of scalars, between two breaks of a program."""
+MINOR_BYTES = 4096
+"""Graphs of scalars, between two breaks of a program; a percentage is not meant for less."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +80,7 @@ def plan_module(
 def _is_minor(read: ReadProgram, result: Result, options: Options) -> bool:
     """Tell whether a graph that misses a percentage is none that the percentage was meant for."""
     is_share = is_part(options.budget)
-    return is_share and (read.turn is None or result.peak_bytes[read.graph.spaces[0].name] < _MINOR_BYTES)
+    return is_share and (read.turn is None or result.peak_bytes[read.graph.spaces[0].name] < MINOR_BYTES)
 
 
 def _report(name: str, graph: Graph, result: Result, own_peak: int | None) -> None:

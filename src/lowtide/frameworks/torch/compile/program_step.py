@@ -11,11 +11,11 @@ import torch
 
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.plan_program import Share
-from lowtide.frameworks.torch.compile.planned_program import PlannedModule
+from lowtide.frameworks.torch.compile.planned_program import MINOR_BYTES, PlannedModule
 from lowtide.frameworks.torch.compile.programs import forget, remember
 from lowtide.frameworks.torch.internals.autograd_nodes import backward_of, saved_by
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
-from lowtide.planning.budget import budget_bytes
+from lowtide.planning.budget import budget_bytes, is_part
 from lowtide.units import format_bytes
 
 _LOG = logging.getLogger("lowtide")
@@ -159,7 +159,8 @@ class ProgramStep:
             for call in calls:
                 call.graph.before = None
             self._steps = 3
-            if allowed is not None and peak > allowed and len(calls) > 1:
+            is_minor = is_part(budget) and peak < MINOR_BYTES
+            if allowed is not None and peak > allowed and len(calls) > 1 and not is_minor:
                 warnings.warn(
                     f"lowtide: {len(calls)} graphs need {format_bytes(peak)} together, {format_bytes(peak - allowed)} "
                     f"more than their budget (without lowtide {format_bytes(alone)}); no better division is known",

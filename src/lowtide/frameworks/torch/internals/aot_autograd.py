@@ -111,6 +111,19 @@ def is_graph_retained() -> bool:
     return torch._C._autograd._get_current_graph_task_keep_graph()
 
 
+def take_overwritten_saves() -> list[int]:
+    """Return the inputs of the backward pass just compiled that it may overwrite, and have AOTAutograd let it.
+
+    AOTAutograd refuses to run such a pass where its graph is retained; whoever takes the places sees to that instead.
+    """
+    context = TracingContext.try_get()
+    metadata: Any = None if context is None else context.fw_metadata
+    places = getattr(metadata, "bw_donated_idxs", None) or []
+    taken = list(places)
+    places.clear()  # the metadata that is asked when the pass runs holds the same list
+    return taken
+
+
 def patched_autograd(changes: dict[str, Any]) -> AbstractContextManager[None]:
     """Change AOTAutograd's configuration for a while."""
     return functorch_config.patch(changes)

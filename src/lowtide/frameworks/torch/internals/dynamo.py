@@ -2,7 +2,7 @@
 # pyright: reportUnknownMemberType=false
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import currentframe
@@ -14,8 +14,21 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.callback import callback_handler
 from torch._guards import TracingContext, tracing
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental._backward_state import BackwardState
 
-__all__ = ["CapturedNow", "aot_autograd", "captured_now", "copied", "watch_skipped_frames"]
+__all__ = [
+    "CapturedNow",
+    "aot_autograd",
+    "captured_now",
+    "copied",
+    "takes_hooks",
+    "watch_skipped_frames",
+]
+
+
+def takes_hooks(inputs: Sequence[Any]) -> bool:
+    """Tell whether a captured graph is given hooks for its backward pass, which only compiled autograd runs then."""
+    return any(isinstance(each, BackwardState) for each in inputs)
 
 
 def copied(module: GraphModule) -> GraphModule:

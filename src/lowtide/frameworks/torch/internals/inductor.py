@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+import torch
 from torch._guards import TracingContext
 from torch._inductor import config
 from torch._inductor.custom_graph_pass import (
@@ -15,6 +16,7 @@ from torch._inductor.custom_graph_pass import (
 )
 from torch.fx import GraphModule
 
+from lowtide.frameworks.torch.internals.aot_autograd import is_graph_retained, take_overwritten_saves
 from lowtide.frameworks.torch.internals.boxed import marked_boxed
 
 __all__ = [
@@ -40,10 +42,37 @@ def overlap_passes() -> list[Any]:
 
 
 def compile_fx(module: GraphModule, inputs: Sequence[Any], changes: dict[str, Any]) -> Callable[..., Any]:
-    """Compile a captured graph with Inductor under a changed configuration."""
-    from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
+    """Compile a captured graph with Inductor under a changed configuration.
 
-    return compile_graph(module, inputs, config_patches=changes)  # pyright: ignore[reportReturnType]
+    A backward pass may overwrite what was saved; where the caller retains the graph, it is given copies of that.
+    """
+    from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    def compile_pass(graph: GraphModule, given: Sequence[Any], **others: Any) -> Any:
+        compiled = compile_fx_inner(graph, given, **others)
+        return _keeping_saved(compiled, take_overwritten_saves()) if others.get("is_backward") else compiled
+
+    return compile_graph(module, inputs, compile_pass, config_patches=changes)  # pyright: ignore[reportReturnType]
+
+
+def _keeping_saved(run: Callable[[list[Any]], Any], overwritten: Sequence[int]) -> Callable[[list[Any]], Any]:
+    def run_keeping(inputs: list[Any]) -> Any:
+        if is_graph_retained():
+            for place in overwritten:
+                inputs[place] = _copy_laid_out_alike(inputs[place])
+        return run(inputs)
+
+    return marked_boxed(run_keeping) if overwritten else run
+
+
+def _copy_laid_out_alike(value: torch.Tensor) -> torch.Tensor:
+    """Return a copy with the same strides, as compiled kernels were told."""
+    copy = value.clone()
+    if copy.stride() == value.stride():
+        return copy
+    storage = value.untyped_storage().clone()
+    return value.new_empty(0).set_(storage, value.storage_offset(), value.size(), value.stride())
 
 
 def compile_until_scheduled(

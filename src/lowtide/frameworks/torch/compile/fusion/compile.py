@@ -15,7 +15,7 @@ from lowtide.frameworks.torch.compile.fusion.settings import NOT_CACHED, setting
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.programs import put_back, remembered
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
-from lowtide.frameworks.torch.internals.dynamo import copied
+from lowtide.frameworks.torch.internals.dynamo import copied, takes_hooks
 from lowtide.frameworks.torch.internals.inductor import compile_fx
 from lowtide.planning.budget import budget_bytes
 from lowtide.techniques import NEED_BUDGET
@@ -32,7 +32,7 @@ def compile_with_inductor(module: GraphModule, example_inputs: Sequence[Any], op
     needs_gradients = torch.is_grad_enabled() and any(
         isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
     )
-    if options.budget is None or options.plans is not None or not needs_gradients:
+    if options.budget is None or options.plans is not None or not needs_gradients or takes_hooks(example_inputs):
         return _compile(module, example_inputs, options, FusedPeaks())
     own = own_need(module, example_inputs, options)
     if own is None:
@@ -107,6 +107,6 @@ class _Compiler:
 def _compile(
     module: GraphModule, inputs: Sequence[Any], options: Options, peaks: FusedPeaks, own_peak_bytes: int | None = None
 ) -> _Run:
-    at_once = {} if options.budget is None else BOTH_PASSES
+    at_once = {} if options.budget is None or takes_hooks(inputs) else BOTH_PASSES
     with patched_autograd({**NOT_CACHED, **at_once}):
         return compile_fx(module, inputs, settings(options, peaks, own_peak_bytes))
