@@ -51,9 +51,10 @@ def plan_program(
     its passes. Where the program as it is written has no such plan, or none within the budget, `own` is planned, too.
     """
     if own is None:
-        settings = options.settings if share is None else replace(options.settings, budget=share.allowed)
-        settings = settings if share is None else replace(settings, transient=True)
-        return PlannedChoice(written, _plan(written, options, settings, 0 if share is None else share.others))
+        if share is None:
+            return PlannedChoice(written, _plan(written, options, options.settings, 0))
+        settings = replace(options.settings, budget=share.allowed, transient=True)
+        return PlannedChoice(written, _plan(written, options, settings, share.others))
     if options.plans is not None:
         return _from_folder(written, own, options)
     baseline = Plan.baseline(own.graph)
