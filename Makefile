@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 NATIVE := CMakeLists.txt $(shell find native -type f)
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all sanitize check lint types layers import-budget plans results format bench clean
+.PHONY: help setup demo test test-all sanitize check lint types layers import-budget plans results docs wheel format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,11 @@ $(VENV)/.test: $(VENV)/.created pyproject.toml constraints.txt $(NATIVE)
 	@echo "==> building lowtide and installing the frameworks and test tools (the first time takes minutes)"
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: $(VENV)/.created pyproject.toml constraints.txt $(NATIVE)
+	@echo "==> building lowtide and installing the frameworks and Sphinx (the first time takes minutes)"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
 
 setup: $(VENV)/.test  ## build and install everything for development into .venv
 
@@ -87,6 +92,11 @@ plans: $(VENV)/.test
 results: $(VENV)/.test
 	@echo "==> every section of benchmarks/RESULTS.md is as its script wrote it"
 	@$(BIN)/python benchmarks/results.py
+
+docs: $(VENV)/.docs  ## build the site into docs/_build; warnings are errors
+	@echo "==> building the site"
+	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 format: $(VENV)/.test  ## format the code
 	@$(BIN)/ruff check --fix src tests benchmarks examples scripts
