@@ -84,9 +84,7 @@ def _lead_out(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"\]\((\.\./[^)#\s]+)(#[^)\s]*)?\)", target, source[0])
 
 
-def _mark_stability(
-    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
-) -> None:
+def _mark_stability(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Say of every public name whether it is stable."""
     if name in _STABILITY:
         lines[:0] = [f"*{_STABILITY[name].capitalize()}.*", ""]

@@ -16,7 +16,9 @@ def page(text: str) -> str:
 
 def table() -> str:
     """Return one row a public name."""
-    return "\n".join(["| name | |", "|---|---|", *(f"| `{name}` | {stability} |" for name, stability in public_names())])
+    return "\n".join(
+        ["| name | |", "|---|---|", *(f"| `{name}` | {stability} |" for name, stability in public_names())]
+    )
 
 
 if __name__ == "__main__":
