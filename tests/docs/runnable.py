@@ -3,7 +3,8 @@
 On a page,
 
 - ` ```python file=NAME ` is a file that the reader saves;
-- ` ```python ` is run, all blocks of a page in one module; ` ```text ` right after it is what that prints;
+- ` ```python ` is run, all blocks of a page in one module; ` ```text ` right after it is what that prints, and so are
+  comments behind `print(...)`;
 - ` ```console ` holds commands after `$ `, each followed by what it prints.
 
 Where `...` stands in what is shown, anything may be printed. Spaces and line ends do not count.
@@ -23,6 +24,7 @@ from pathlib import Path
 from lowtide.cli import main
 
 _FENCE = re.compile(r"^```(\w+)?(?: file=(\S+))?[^\n`]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_PROMISED = re.compile(r"^print\(.*\)  +# (.*)$", re.MULTILINE)
 _LIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -41,7 +43,7 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def run_page(path: Path) -> int:
-    """Run a page in the working directory, return how many commands and blocks ran; AssertionError where it is wrong."""
+    """Run a page in the working directory and return how many commands and blocks ran; asserts what they print."""
     names: dict[str, object] = {"__name__": "page"}
     printed, count = "", 0
     for block in blocks(path.read_text(encoding="utf-8")):
@@ -49,6 +51,8 @@ def run_page(path: Path) -> int:
             Path(block.file).write_text(block.text, encoding="utf-8")
         elif block.language == "python":
             printed = _output_of(lambda text=block.text: exec(compile(text, str(path), "exec"), names))
+            if promised := _PROMISED.findall(block.text):
+                _check("".join(f"{line}\n" for line in promised), printed, f"{path.name}: the comments of print")
             count += 1
         elif block.language == "text":
             _check(block.text, printed, f"{path.name}: the Python before")
