@@ -9,6 +9,7 @@ import pytest
 
 import lowtide
 from lowtide.errors import UsageError
+from lowtide.schedule.table import SCHEDULERS
 from lowtide.stability import public_names, stability_of
 from tests.scripts import load_script
 from tests.test_public_names import FRAMEWORK_NAMES, PUBLIC
@@ -52,6 +53,12 @@ def test_the_reference_has_every_name_of_the_package() -> None:
     for module in FRAMEWORK_NAMES:
         page = (DOCS / "reference" / "api" / f"{module}.md").read_text(encoding="utf-8")
         assert f".. automodule:: lowtide.{module}\n" in page
+
+
+def test_every_order_by_name_has_its_sources_on_a_page() -> None:
+    page = (DOCS / "algorithms" / "orders.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\.\. autoclass:: (\S+)$", page, re.MULTILINE)
+    assert shown == [target.replace(":", ".") for target in SCHEDULERS.values()]
 
 
 def test_every_page_is_in_the_navigation() -> None:
