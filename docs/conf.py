@@ -38,6 +38,7 @@ html_title = "lowtide"
 html_theme_options = {"source_repository": _REPOSITORY, "source_branch": "main", "source_directory": "docs/"}
 html_show_sourcelink = False
 html_copy_source = False
+html_show_copyright = False
 
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", ".*")]  # only annotations refer to Python objects, and many of those are private
