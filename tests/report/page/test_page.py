@@ -14,6 +14,8 @@ from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.plan import Plan
 from lowtide.report.page import rectangles
 from lowtide.report.page.facts import Facts
+from lowtide.report.page.figures import figures as figures_of
+from lowtide.report.page.pictures import pictures
 from lowtide.report.page.text import to_text
 from lowtide.report.page.write import page
 from lowtide.report.table import WIDTH
@@ -35,7 +37,8 @@ def layers(n_layers: int, name: str = "layer") -> Graph:
     held = [builder.add_buffer("x", 2**20, Lifetime.INPUT)]
     for k in range(n_layers):
         held.append(builder.add_buffer(f"{name}_{k}", 2**20))
-        builder.add_op(f"relu_{k}", "relu", reads=[held[-2]], writes=[held[-1]])
+        source = f"blocks.{k}.act at model.py:7"
+        builder.add_op(f"relu_{k}", "relu", reads=[held[-2]], writes=[held[-1]], source=source)
     builder.add_op("loss", "sum", reads=held, writes=[builder.add_buffer("loss", 4, Lifetime.OUTPUT)])
     return builder.build()
 
@@ -58,6 +61,15 @@ def test_the_figures_of_a_page_are_those_of_the_library(graph: Graph) -> None:
         assert max(live) == result.peak_bytes[space["name"]]
 
 
+def test_the_page_says_where_the_program_has_what_it_names() -> None:
+    graph = layers(3)
+    data = data_of(page(Facts.of(graph, minimize(graph).plan)))
+    assert data["pictures"]["sources"] == {f"relu_{k}": f"blocks.{k}.act at model.py:7" for k in range(3)}
+    folded = data["figures"]["holders"][0]
+    assert folded["made_at"] == "blocks.*.act at model.py:7"
+    assert {member["made_at"] for member in folded["members"]} == set(data["pictures"]["sources"].values())
+
+
 def test_a_page_asks_nothing_of_the_network() -> None:
     graph = layers(4)
     text = page(Facts.of(graph, minimize(graph).plan)).decode()
@@ -68,7 +80,7 @@ def test_a_page_asks_nothing_of_the_network() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["</script><script>alert(1)</script>", "<!--", "\ud800 half", "/*{{page.js}}*/", "a\x00b"]
+    "name", ["</script><script>alert(1)</script>", "<!--", "\ud800 half", "/*{{page.css}}*/", "a\x00b"]
 )
 def test_names_from_files_are_data_and_never_markup(name: str) -> None:
     graph = layers(3, name)
@@ -91,7 +103,7 @@ def test_what_is_not_drawn_one_by_one_is_counted_and_lies_in_the_shade(monkeypat
 def test_many_runs_share_a_column_and_the_peak_is_still_there() -> None:
     graph = layers(9000)
     facts = Facts.of(graph, Plan.baseline(graph))
-    data = facts.pictures()["spaces"][0]
+    data = pictures(facts)["spaces"][0]
     assert data["runs_per_column"] == 3
     assert len(data["before"]["ops"]) == -(-9001 // 3)
     assert facts.peak_bytes == simulate(graph, facts.plan).peak_bytes
@@ -131,7 +143,7 @@ def test_a_plan_that_runs_again_says_what_and_at_which_price() -> None:
     graph = builder.build()
     planned = minimize(graph, budget=1200, allow={"reorder", "share", "recompute"}, effort="fast")
     assert planned.shortfall is None
-    figures = Facts.of(graph, planned.plan).figures()
+    figures = figures_of(Facts.of(graph, planned.plan))
     assert [row["op"] for row in figures["reruns"]] == ["cheap"]
     assert figures["n_reruns"] == planned.reruns == 1
     assert figures["extra_cost"] == planned.extra_cost == 0.25
