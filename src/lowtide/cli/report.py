@@ -58,7 +58,7 @@ def command(
             save(output, lambda path: write_bytes(path, content))
         shown = figures(facts) if as_json else to_text(facts) if as_text else None
     if isinstance(shown, dict):
-        print_json(shown)
+        print_json("report", shown)
     elif shown is not None:
         click.echo(shown)
     else:

@@ -1,8 +1,7 @@
 """What `pack` says: the arena, the bound, the gap between them, and what does not fit."""
 
-from typing import Any
-
 from lowtide.packing import FREE, Buffers, Packed
+from lowtide.report.fields import PackFields
 from lowtide.report.printable import printable
 from lowtide.units import format_bytes
 
@@ -28,7 +27,7 @@ def _n_hints(buffers: Buffers) -> int:
     return 0 if buffers.hints is None else int((buffers.hints != FREE).sum())
 
 
-def packed_to_json(buffers: Buffers, packed: Packed, capacity: int | None, seconds: float) -> dict[str, Any]:
+def packed_to_json(buffers: Buffers, packed: Packed, capacity: int | None, seconds: float) -> PackFields:
     """Return the fields of the JSON object."""
     return {
         "status": packed.status,

@@ -144,6 +144,6 @@ def test_a_plan_that_runs_again_says_what_and_at_which_price() -> None:
     planned = minimize(graph, budget=1200, allow={"reorder", "share", "recompute"}, effort="fast")
     assert planned.shortfall is None
     figures = figures_of(Facts.of(graph, planned.plan))
-    assert [row["op"] for row in figures["reruns"]] == ["cheap"]
+    assert [row.op for row in figures["reruns"]] == ["cheap"]
     assert figures["n_reruns"] == planned.reruns == 1
     assert figures["extra_cost"] == planned.extra_cost == 0.25

@@ -1,11 +1,9 @@
 """The figures of a report as JSON: all that is not drawn over time."""
 
-from dataclasses import asdict
-from typing import Any
-
 from lowtide.analysis.folding import Fold
 from lowtide.analysis.holders_at_peak import Holder
 from lowtide.report.claims import caption, claims_to_json
+from lowtide.report.fields import HolderFields, ReportFields
 from lowtide.report.frontier import frontier_to_json
 from lowtide.report.page.facts import Facts
 
@@ -14,7 +12,7 @@ _MOST_IN_A_FOLD = 40
 _MOST_ACTIONS = 200
 
 
-def figures(facts: Facts) -> dict[str, Any]:
+def figures(facts: Facts) -> ReportFields:
     """Return the figures as one JSON object; lists are cut, and counts beside them say how long they are."""
     graph, plan, actions = facts.graph, facts.plan, facts.actions
     return {
@@ -32,27 +30,27 @@ def figures(facts: Facts) -> dict[str, Any]:
         "budget_bytes": dict(facts.allowed_bytes),
         "shortfall": facts.shortfall,
         "persistent_bytes": graph.persistent_bytes(),
-        "measured": None if facts.measured is None else asdict(facts.measured),
+        "measured": facts.measured,
         "extra_cost": actions.extra_cost,
         "base_cost": actions.base_cost,
         "costs": facts.prices.profile,
         "n_moved": len(actions.moved),
-        "moved": list(actions.moved[:_MOST_ACTIONS]),
+        "moved": actions.moved[:_MOST_ACTIONS],
         "n_shared": len(actions.shared),
-        "shared": [asdict(row) for row in actions.shared[:_MOST_ACTIONS]],
+        "shared": actions.shared[:_MOST_ACTIONS],
         "n_reruns": sum(row.times for row in actions.reruns),
-        "reruns": [asdict(row) for row in actions.reruns[:_MOST_ACTIONS]],
+        "reruns": actions.reruns[:_MOST_ACTIONS],
         "n_copied": len(actions.copied),
-        "copied": [asdict(row) for row in actions.copied[:_MOST_ACTIONS]],
-        "transfers": asdict(actions.transfers),
+        "copied": actions.copied[:_MOST_ACTIONS],
+        "transfers": actions.transfers,
         "n_holders": sum(len(each.holders) for each in facts.holders),
         "holders": [_fold_to_json(facts, each) for each in facts.holders[:_MOST_HOLDERS]],
         "frontier": None if facts.frontier is None else frontier_to_json(facts.frontier),
-        "unmodeled": list(graph.unmodeled),
+        "unmodeled": graph.unmodeled,
     }
 
 
-def _fold_to_json(facts: Facts, each: Fold[Holder]) -> dict[str, Any]:
+def _fold_to_json(facts: Facts, each: Fold[Holder]) -> HolderFields:
     first = each.first
     return {
         "label": each.label,
@@ -62,10 +60,10 @@ def _fold_to_json(facts: Facts, each: Fold[Holder]) -> dict[str, Any]:
         "lifetime": first.lifetime,
         "op": first.op,
         "made_at": each.made_at,
-        "kept_alive_by": list(first.kept_alive_by),
+        "kept_alive_by": first.kept_alive_by,
         "freed_by": facts.what_frees(first),
         "members": [
-            {"name": holder.name, "made_at": holder.made_at, "kept_alive_by": list(holder.kept_alive_by)}
+            {"name": holder.name, "made_at": holder.made_at, "kept_alive_by": holder.kept_alive_by}
             for holder in each.holders[:_MOST_IN_A_FOLD]
         ],
     }
