@@ -1,5 +1,7 @@
 """Columns of text."""
 
+from rich.cells import cell_len
+
 from lowtide.report.figures import format_ratio
 from lowtide.report.printable import printable
 from lowtide.report.table import format_table
@@ -15,6 +17,16 @@ def test_columns_are_as_wide_as_their_widest_cell_and_numbers_stand_to_the_right
 
 def test_a_table_without_rows_is_its_header() -> None:
     assert format_table(["name", "size"], [], [False, True]) == "name  size"
+
+
+def test_the_widest_names_are_cut_in_the_middle_until_the_page_is_wide_enough() -> None:
+    rows = [["1.0 MiB", "short", "model.layers.0.mlp.up_proj at a_long_name.py:123"], ["1 B", "größer, 大大大", ""]]
+    lines = format_table(["size", "name", "where"], rows, [True, False, False], 50).splitlines()
+    assert max(map(cell_len, lines)) <= 50
+    assert lines[1].startswith("1.0 MiB  short")
+    assert lines[1].endswith("name.py:123")
+    assert "…" in lines[1]
+    assert lines[2].endswith("größer, 大大大")
 
 
 def test_control_characters_are_spelled_out_so_that_a_row_stays_one_harmless_line() -> None:

@@ -19,7 +19,7 @@ from lowtide.report.claims import caption, claims_to_json
 from lowtide.report.fields import InspectFields
 from lowtide.report.figures import fragmentation
 from lowtide.report.printable import printable
-from lowtide.report.table import WIDTH, format_table, wrapped
+from lowtide.report.table import format_table, page_width, wrapped
 from lowtide.schedule import make_candidate
 from lowtide.units import format_by_space, format_bytes
 
@@ -148,7 +148,7 @@ class Inspection:
         header = ["size", "buffer", "made by", "where", "kept alive by"]
         if not any(layers.made_at for layers in shown):
             header, rows = header[:3] + header[4:], [row[:3] + row[4:] for row in rows]
-        return format_table(header, rows, [True, *[False] * (len(header) - 1)], WIDTH)
+        return format_table(header, rows, [True, *[False] * (len(header) - 1)], page_width())
 
 
 def _row(layers: Fold[Holder]) -> list[str]:

@@ -18,7 +18,7 @@ from lowtide.report.page.figures import figures as figures_of
 from lowtide.report.page.pictures import pictures
 from lowtide.report.page.text import to_text
 from lowtide.report.page.write import page
-from lowtide.report.table import WIDTH
+from lowtide.report.table import page_width
 from tests.strategies import graphs
 
 BUFFERS = [("x", 10), ("kept", 500), ("mid", 100), ("big", 1000), ("result", 10)]
@@ -124,7 +124,7 @@ def test_the_text_fits_eighty_columns_and_says_whether_the_budget_is_met() -> No
     result = minimize(graph, budget="7 MiB", allow={"reorder", "share", "recompute"})
     facts = Facts.of(graph, result.plan, result=result)
     text = to_text(facts)
-    assert max(map(len, text.splitlines())) <= WIDTH
+    assert max(map(len, text.splitlines())) <= page_width()
     assert "budget       7.0 MiB: NOT met" in text
     assert result.shortfall is not None
     assert " ".join(result.shortfall.split()) in " ".join(text.split())
