@@ -36,8 +36,8 @@ def test_control_characters_are_spelled_out_so_that_a_row_stays_one_harmless_lin
 
 
 def test_one_space_is_a_bare_figure_and_several_are_named() -> None:
-    assert format_by_space({"device": 2048}) == "2.0 KiB"
-    assert format_by_space({"device": 2048, "host": 5}) == "device 2.0 KiB, host 5 B"
+    assert format_by_space({"device": 2048}) == "2,048 B"
+    assert format_by_space({"device": 2048, "host": 5}) == "device 2,048 B, host 5 B"
 
 
 def test_ratios_are_of_the_sums_of_all_spaces() -> None:

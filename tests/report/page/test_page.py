@@ -119,6 +119,18 @@ def test_repeated_layers_fold_into_one_row_and_no_byte_is_lost() -> None:
     assert stem("42") == "42"
 
 
+def test_a_fold_is_called_by_its_kind_of_op_without_library_and_overload() -> None:
+    builder = GraphBuilder("overloads")
+    held = [builder.add_buffer(f"b{k}", 2**20) for k in range(4)]
+    for k, buffer in enumerate(held):
+        kind = "aten.mul.Tensor" if k < 2 else "aten.gelu"
+        builder.add_op(f"op_{k}", kind, writes=[buffer], source=f"blocks.{k % 2}.act at model.py:{7 + k // 2}")
+    builder.add_op("sum", "sum", reads=held, writes=[builder.add_buffer("out", 4, Lifetime.OUTPUT)])
+    graph = builder.build()
+    folds = fold(holders_at_peak(graph, Plan.baseline(graph)))
+    assert [each.label for each in folds] == ["mul x 2", "gelu x 2", "out"]
+
+
 def test_the_text_fits_eighty_columns_and_says_whether_the_budget_is_met() -> None:
     graph = layers(12)
     result = minimize(graph, budget="7 MiB", allow={"reorder", "share", "recompute"})

@@ -19,7 +19,7 @@ function make(tag, properties = {}, ...children) {
 function bytes(count) {
   if (count === null || count === undefined) return "-";
   const mebibytes = count / 2 ** 20;
-  if (Math.abs(mebibytes) >= 0.095 || count === 0) {
+  if (Math.abs(mebibytes) >= 1) {
     return `${mebibytes.toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 })} MiB`;
   }
   return `${count.toLocaleString("en")} B`;
