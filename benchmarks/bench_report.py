@@ -66,7 +66,7 @@ def main() -> None:
         "\n".join(
             [
                 "Generated training steps, planned with little effort. Writing is processor time on one core; opening",
-                f"is from the start of navigation until everything is drawn, the least of {OPENED}, in headless Chromium.",
+                f"is from the start of navigation until all is drawn, the least of {OPENED}, in headless Chromium.",
                 "",
                 "| buffers | ops | seconds to write | MB | seconds to open |",
                 "|---:|---:|---:|---:|---:|",
