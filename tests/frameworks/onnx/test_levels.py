@@ -98,7 +98,7 @@ def test_the_default_level_keeps_all_bits(cases: dict[str, Any], tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "noted", ["", "7", "[[],[1],[2,3]]", '[["run"],[-5],[0]]', '[["run"],[64],[4611686018427387904]]', "[" * 5000]
+    "noted", ["", "7", "[[[],[1],[2,3]]]", '[[["run"],[-5],[0]]]', '[[["run"],[64],[4611686018427387904]]]', "[" * 5000]
 )
 def test_addresses_that_a_file_notes_are_not_believed(cases: dict[str, Any], noted: str) -> None:
     """Whatever the metadata says, results are right."""
@@ -119,8 +119,8 @@ def test_wrong_addresses_in_a_file_cost_a_fallback_and_no_bit(cases: dict[str, A
     content = model.SerializeToString()
     teacher = Session(content)
     teacher.run(None, inputs)
-    key, sizes, offsets = json.loads(teacher.noted_addresses() or "")
-    model.metadata_props.add(key="lowtide.addresses", value=json.dumps([key, sizes, [0] * len(offsets)]))
+    ((key, sizes, offsets),) = json.loads(teacher.noted_addresses() or "")
+    model.metadata_props.add(key="lowtide.addresses", value=json.dumps([[key, sizes, [0] * len(offsets)]]))
     expected = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, inputs)
     session = Session(model.SerializeToString())
     for _ in range(3):

@@ -1,5 +1,6 @@
 """An ONNX model as lowtide sees it: read once, planned, written back, measured."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shutil import rmtree
@@ -32,6 +33,7 @@ from lowtide.frameworks.onnx.loading.reordered import reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.read import read_model
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
+from lowtide.frameworks.onnx.running.addresses import joined_texts
 from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.graph import Graph
@@ -120,17 +122,23 @@ class OnnxModel:
         return self._level
 
     def _addresses(self, plan: Plan, metadata: Mapping[str, str]) -> Mapping[str, str]:
-        """Run the planned model in a process of its own and return the addresses it learned, if it runs at all."""
+        """Run the planned model in processes of their own and return the addresses they learned, if it runs at all.
+
+        Kernels' workspaces depend on the number of threads: addresses are noted for one, and for all of this machine.
+        """
         with TemporaryDirectory(prefix="lowtide.") as folder:
             planned = Path(folder, "planned.onnx")
             if self._folder is not None:
                 link_weights(self._model, self._folder, Path(folder))
             write_pieces(planned, drained(self._reordered(plan, metadata)))
             try:
-                learned = measure_in_child(planned, self._dims, planned=True, runs=3).addresses
+                learned = [
+                    measure_in_child(planned, self._dims, planned=True, runs=3, threads=threads).addresses
+                    for threads in sorted({1, os.cpu_count() or 1})
+                ]
             except UnsupportedError:
                 return {}
-        return {} if learned is None else {ADDRESSES: learned}
+        return {ADDRESSES: joined_texts(filter(None, learned))} if any(learned) else {}
 
     def _reordered(self, plan: Plan, metadata: Mapping[str, str]) -> list[bytes | memoryview]:
         order = planned_order(self._model, self._translation, plan)
