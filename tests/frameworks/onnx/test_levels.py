@@ -171,3 +171,29 @@ def test_the_stock_order_may_undo_a_plan(cases: dict[str, Any]) -> None:
     peaks = model.runtime_peaks(result.plan)
     assert min(peaks.before_bytes, peaks.after_bytes) >= sum(result.lower_bound_bytes.values())
     assert model.runtime_peaks(Plan.baseline(model.graph)).before_bytes == peaks.before_bytes
+
+
+@pytest.mark.parametrize("level", ["none", "all"])
+def test_weights_in_other_files_stay_there(cases: dict[str, Any], tmp_path: Path, level: str) -> None:
+    """The optimized file refers to what the runtime left as it was, and holds what it changed."""
+    model = cases["conv_net"].make()
+    large = helper.make_node("MatMul", ["logits", "large"], ["hidden"])
+    back = helper.make_node("MatMul", ["hidden", "back"], ["more"])
+    model.graph.node.extend([large, back])
+    generator = np.random.default_rng(0)
+    for name, shape in (("large", (10, 512)), ("back", (512, 10))):
+        model.graph.initializer.append(numpy_helper.from_array(generator.normal(size=shape).astype(np.float32), name))
+    model.graph.output.append(helper.make_tensor_value_info("more", TensorProto.FLOAT, [1, 10]))
+    path = tmp_path / "net.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    optimized = OnnxModel(path).optimized(level)
+    plan = lowtide.minimize(optimized.graph).plan
+    optimized.save(plan, tmp_path / "planned.onnx")
+    saved = onnx.load(tmp_path / "planned.onnx", load_external_data=False)
+    kept = {tensor.name for tensor in saved.graph.initializer if tensor.data_location == TensorProto.EXTERNAL}
+    assert {"large", "back"} <= kept
+    assert {entry.name for entry in tmp_path.iterdir() if entry.is_file()} == {"net.onnx", "weights.bin", "planned.onnx"}
+    inputs = random_inputs(saved, {})
+    stock = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, inputs)
+    for one, other in zip(Session(tmp_path / "planned.onnx").run(None, inputs), stock, strict=True):
+        assert np.allclose(one, other, rtol=1e-4, atol=1e-6)

@@ -17,7 +17,11 @@ from lowtide.files import write_bytes, write_pieces
 from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
 from lowtide.frameworks.onnx.apply import planned_order
 from lowtide.frameworks.onnx.loading.content import drained
-from lowtide.frameworks.onnx.loading.external_data import check_weights_reachable, link_weights
+from lowtide.frameworks.onnx.loading.external_data import (
+    check_weights_reachable,
+    link_weights,
+    place_for_copies,
+)
 from lowtide.frameworks.onnx.loading.light import light_model
 from lowtide.frameworks.onnx.loading.load import (
     ModelSource,
@@ -101,13 +105,14 @@ class OnnxModel:
         constants are then nodes like all others. Raises UsageError for an unknown level, UnsupportedError for a model
         that the runtime does not load.
         """
-        folder = Path(mkdtemp(prefix="lowtide."))
+        folder = Path(mkdtemp(prefix="lowtide.", dir=place_for_copies(self._model, self._folder)))
         try:
             path, output = folder / "given.onnx", folder / "optimized.onnx"
             if isinstance(self._source, ModelProto):
                 write_bytes(path, serialize(self._source, self._name))
             else:
                 path = Path(self._source)
+                link_weights(self._model, path.parent, folder)  # what the runtime leaves as it is stays there
             found = optimize_offline(path, level, output, self._dims)
             model = OnnxModel(output, self._dims)
         except BaseException:
@@ -127,7 +132,7 @@ class OnnxModel:
 
         Kernels' workspaces depend on the number of threads: addresses are noted for one, and for all of this machine.
         """
-        with TemporaryDirectory(prefix="lowtide.") as folder:
+        with TemporaryDirectory(prefix="lowtide.", dir=place_for_copies(self._model, self._folder)) as folder:
             planned = Path(folder, "planned.onnx")
             if self._folder is not None:
                 link_weights(self._model, self._folder, Path(folder))
@@ -162,7 +167,7 @@ class OnnxModel:
 
     def runtime_runs(self, plan: Plan) -> list[RuntimeRun]:
         """Run the given file in the stock runtime, and the planned one in a session, each in a process of its own."""
-        with TemporaryDirectory(prefix="lowtide.") as folder:
+        with TemporaryDirectory(prefix="lowtide.", dir=place_for_copies(self._model, self._folder)) as folder:
             given, planned = Path(folder, "given.onnx"), Path(folder, "planned.onnx")
             if isinstance(self._given, ModelProto):
                 write_bytes(given, serialize(self._given, self._name))
