@@ -192,7 +192,11 @@ def test_weights_in_other_files_stay_there(cases: dict[str, Any], tmp_path: Path
     saved = onnx.load(tmp_path / "planned.onnx", load_external_data=False)
     kept = {tensor.name for tensor in saved.graph.initializer if tensor.data_location == TensorProto.EXTERNAL}
     assert {"large", "back"} <= kept
-    assert {entry.name for entry in tmp_path.iterdir() if entry.is_file()} == {"net.onnx", "weights.bin", "planned.onnx"}
+    assert {entry.name for entry in tmp_path.iterdir() if entry.is_file()} == {
+        "net.onnx",
+        "weights.bin",
+        "planned.onnx",
+    }
     inputs = random_inputs(saved, {})
     stock = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, inputs)
     for one, other in zip(Session(tmp_path / "planned.onnx").run(None, inputs), stock, strict=True):

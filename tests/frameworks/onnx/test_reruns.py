@@ -71,9 +71,7 @@ def test_a_cheap_value_is_computed_again() -> None:
 _found = itertools.count()
 
 
-@settings(
-    max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(model=models(), seed=st.integers(0, 1000))
 def test_predicted_is_measured_with_reruns(model: ModelProto, seed: int) -> None:
     """Plans at the least peak that reruns reach take what was predicted; whatever else runs again keeps all bits."""
