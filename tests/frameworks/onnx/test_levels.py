@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
 import lowtide
 from lowtide.errors import UnsupportedError, UsageError
@@ -73,6 +74,53 @@ def test_what_the_runtime_inserts_is_planned(make: Callable[[], ModelProto], pla
     measured = model.measure(plan)
     assert measured.outputs_equal
     assert measured.after_bytes == peak_of(model, plan)
+
+
+def _convolutions(channels: int) -> ModelProto:
+    """Give a convolution of images, one in groups and one of points, of a number of channels that blocks do not fit."""
+    filters = {"w0": (channels, 3, 3, 3), "w1": (channels, 1, 3, 3), "w2": (channels, channels, 1, 1)}
+    generator = np.random.default_rng(0)
+    weights = [
+        numpy_helper.from_array(generator.normal(0, 0.1, shape).astype(np.float32), name)
+        for name, shape in filters.items()
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c0"], ["r0"]),
+        helper.make_node("Conv", ["r0", "w1"], ["c1"], pads=[1, 1, 1, 1], group=channels),
+        helper.make_node("Relu", ["c1"], ["r1"]),
+        helper.make_node("Concat", ["r1", "r0"], ["both"], axis=0),
+        helper.make_node("Conv", ["both", "w2"], ["y"]),
+    ]
+    values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 48, 48])]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, channels, 48, 48])
+    return _model(nodes, values, [y], weights)
+
+
+class _Images(CalibrationDataReader):
+    """One image, to learn ranges from."""
+
+    def __init__(self) -> None:
+        image = np.random.default_rng(0).standard_normal((1, 3, 48, 48)).astype(np.float32)
+        self._feeds = iter([{"x": image}])
+
+    def get_next(self) -> Any:
+        return next(self._feeds, None)
+
+
+@pytest.mark.parametrize("quantized", [False, True], ids=["blocked", "quantized"])
+def test_layouts_that_the_runtime_takes_are_planned(quantized: bool, tmp_path: Path, peak_of: Any) -> None:
+    """Padded channels, channels behind space, and what such kernels hold beside their results are in the graph."""
+    path = tmp_path / "net.onnx"
+    onnx.save(_convolutions(20), path)
+    if quantized:
+        quantize_static(path, tmp_path / "qdq.onnx", _Images(), quant_format=QuantFormat.QDQ)
+        path = tmp_path / "qdq.onnx"
+    model = OnnxModel(path).optimized("all")
+    assert not [note for note in model.graph.unmodeled if "0 bytes" in note]
+    measured = model.measure(Plan.baseline(model.graph))
+    predicted = peak_of(model, Plan.baseline(model.graph))
+    assert abs(predicted - measured.before_bytes) <= 0.02 * measured.before_bytes
 
 
 def test_a_sparse_weight_counts_as_the_dense_one_it_becomes() -> None:
