@@ -154,4 +154,6 @@ def _shape(value: Any) -> Key:
     shape = getattr(value, "shape", None)
     if callable(shape):  # a value of the runtime's
         return (value.data_type(), *cast("Sequence[int]", shape()))
-    return (str(getattr(value, "dtype", type(value).__name__)), *cast("Sequence[int]", shape or ()))
+    dtype = getattr(value, "dtype", None)
+    # A dtype's `str` is an attribute; calling str() takes as long as a small op.
+    return (type(value).__name__ if dtype is None else dtype.str, *cast("Sequence[int]", shape or ()))
