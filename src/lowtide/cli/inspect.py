@@ -28,7 +28,10 @@ def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effor
         inspection = Inspection.of(graph, in_place=in_place, effort=effort, progress=progress)
         outlook = runtime_outlook(opened, inspection)
     if as_json:
-        print_json(inspection.to_json() | ({} if outlook is None else {"by_runtime": outlook.to_json()}))
+        fields = inspection.to_json()
+        if outlook is not None:
+            fields["by_runtime"] = outlook.to_json()
+        print_json("inspect", fields)
     else:
         click.echo(inspection.to_text())
         if outlook is not None:

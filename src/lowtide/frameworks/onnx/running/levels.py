@@ -19,12 +19,30 @@ LEVELS: Mapping[str, str] = {
 what always happens: casts of types without kernels, copies of quantization nodes, functions expanded."""
 
 
+_MOST_PASSES = 3
+
+
 def write_optimized(model: Path, level: str, output: Path) -> None:
     """Let ONNX Runtime load a model at a level and write what it would run; it raises exceptions of its own.
 
     Weights in other files stay there, except for those that the runtime changes; `output` must lie where the same
     places lead to the same files. Raises UnsupportedError where more than 1 GiB of such weights are changed.
     """
+    _write(model, level, output)
+    # What optimization makes of a DequantizeLinear may have several readers again: the runtime copies it when it loads
+    # the result, and the copies would run late.
+    for _ in range(_MOST_PASSES):
+        nodes = load_model(output).graph.node
+        if not any(node.op_type == "DequantizeLinear" for node in nodes):
+            return
+        again = output.with_name(f"{output.name}.again")
+        _write(output, "none", again)
+        again.replace(output)
+        if len(load_model(output).graph.node) == len(nodes):
+            return
+
+
+def _write(model: Path, level: str, output: Path) -> None:
     onnxruntime: Any = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
