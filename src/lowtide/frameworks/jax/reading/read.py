@@ -53,24 +53,26 @@ def read_program(program: FlatProgram, counted: Counted = "everything", kept: in
             lifetime = Lifetime.OUTPUT if value in returned else Lifetime.INTERMEDIATE
             buffers[value] = builder.add_buffer(f"{equation.kind}.{number}.{place}", size, lifetime)
     for number, kernel in enumerate(kernels.kernels):
-        _add_kernel(builder, number, kernel, program, kernels, buffers)
+        add_kernel(builder, number, kernel, program, kernels, buffers)
     for sentence in unmodeled(program):
         builder.note(sentence)
     return JaxTranslation(program=program, kernels=kernels, graph=builder.build(), buffers=buffers)
 
 
-def _add_kernel(
+def add_kernel(
     builder: GraphBuilder,
     number: int,
     kernel: Kernel,
     program: FlatProgram,
     kernels: Kernels,
     buffers: Mapping[Value, BufferId],
+    with_callees: bool = True,
 ) -> None:
+    """Add the op of a kernel to a graph that has the buffers of what it reads and writes."""
     equation = program.equations[kernel.root]
     name = f"{equation.kind}.{number}"
     callees: list[str] = []
-    for label, body in bodies_of(equation.origin):
+    for label, body in bodies_of(equation.origin) if with_callees else ():
         inner = flatten(body, f"{program.name}/{name}.{label}")
         callee = read_program(inner, "callee", kept_results(equation.origin, body)).graph
         builder.add_subgraph(callee.name, callee)
