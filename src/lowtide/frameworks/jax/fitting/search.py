@@ -133,7 +133,7 @@ class FitSearch:
         """Iterate plans for less and less; where the model knows of none, only the last variant's best is tried."""
         graph = variant.translation.graph
         limit = max(target, target * variant.peak_bytes // max(1, self._tried[-1].temp_bytes))
-        for _ in range(MOST_ROUNDS):
+        for number in range(MOST_ROUNDS):
             settings = PlanSettings(budget=limit, transient=True, techniques=self._techniques, effort=self._effort)
             planned = find_plan(graph, settings)
             if planned.shortfall is not None and not is_last:
@@ -141,7 +141,7 @@ class FitSearch:
             before = len(self._tried)
             yield from planned_ways(planned, only_held=self._best.way.window is not None)
             least = min((each.temp_bytes for each in self._tried[before:]), default=target)
-            limit = min(limit - max((least - target) * 5 // 4, limit // 50), limit - 1)
+            limit -= max((least - target) * 5 // 4, limit // 50, 1) << number  # further, the less XLA followed
             if planned.shortfall is not None or limit <= 0:
                 return
 
