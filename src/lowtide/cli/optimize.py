@@ -1,5 +1,6 @@
 """`lowtide optimize`: plan, apply, verify, and run both: the main job."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -13,14 +14,14 @@ from lowtide.cli.progress import Progress
 from lowtide.cli.runtime import as_it_runs, check_order, runtime_report
 from lowtide.cli.so_far import kept_beside
 from lowtide.errors import UsageError
-from lowtide.frameworks.model import Measurement, Model, OrdersItself, RunByRuntime
+from lowtide.frameworks.model import HasCompiler, Measurement, Model, OrdersItself, RunByRuntime
 from lowtide.opening import open_model, save_applied
 from lowtide.plan import write_plan_file
 from lowtide.planning.chunked import plan_model
 from lowtide.planning.next_technique import next_technique
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
-from lowtide.report.planning import result_to_json, result_to_text
+from lowtide.report.planning import compiled_to_text, result_to_json, result_to_text
 
 
 @click.command("optimize")
@@ -99,13 +100,18 @@ def command(
         if measure and measured is None:
             measured = _measure(opened, result, progress)
         beside = runtime_report(opened, result, measured, progress)
+        compiled = opened.compiled_memory(result.plan) if measure and isinstance(opened, HasCompiler) else ()
     if as_json:
         more = {} if beside is None else beside.to_json()
         if isinstance(opened, OrdersItself):
             more["left_alone"] = alone
+        if compiled:
+            more["compiled"] = [asdict(each) for each in compiled]
         print_json({**result_to_json(result, measured, offer), **more})
     else:
         click.echo(result_to_text(graph.name, result, measured, offer))
+        for line in map(compiled_to_text, compiled):
+            click.echo(line)
         if alone is not None:
             click.echo(f"  not applied      {alone}")
         if beside is not None:

@@ -8,17 +8,19 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from lowtide.costs import Prices
-from lowtide.errors import FingerprintError, UnsupportedError, UsageError
+from lowtide.errors import FingerprintError, UnsupportedError, UsageError, one_line
 from lowtide.frameworks.jax.emit.emit import run_plan
 from lowtide.frameworks.jax.flat.flatten import flatten
-from lowtide.frameworks.jax.flat.mesh import mesh_program
+from lowtide.frameworks.jax.flat.mesh import Flat
 from lowtide.frameworks.jax.flat.program import FlatProgram
-from lowtide.frameworks.jax.flat.traced import TracedFunction, trace
+from lowtide.frameworks.jax.flat.traced import of_jaxpr, trace
 from lowtide.frameworks.jax.internals import ShapeDtypeStruct, is_random_key, jaxpr_as_fun, jit, numpy, random, tree
-from lowtide.frameworks.jax.measure.compiled import compile_flat
+from lowtide.frameworks.jax.measure.assigned import assigned_bytes
+from lowtide.frameworks.jax.measure.compiled import CompiledCandidate, compile_flat
 from lowtide.frameworks.jax.measure.kernels import run_kernels
+from lowtide.frameworks.jax.measure.resident import added_resident_bytes
 from lowtide.frameworks.jax.reading.read import read_program
-from lowtide.frameworks.model import Difference, Measurement, Reserved
+from lowtide.frameworks.model import CompiledMemory, Measurement
 from lowtide.graph import Graph
 from lowtide.plan import Plan, StepKind, verify
 from lowtide.schedule import make_candidate
@@ -37,15 +39,15 @@ class JaxModel:
         if dims:
             raise UsageError("a traced function has sizes already, there is none to bind; leave out --dim (dims)")
         self._example: Sequence[Any] = ()
-        self._traced: TracedFunction | None = None
         self._in_tree: Any = None
         self._out_tree: Any = None
         if isinstance(source, ClosedJaxpr):
             self._example = [ShapeDtypeStruct(each.shape, each.dtype) for each in source.in_avals]
+            self._whole = of_jaxpr(source, self._example)
             self._program = flatten(source, "jaxpr")
         else:
             function, args, kwargs = _call(source)
-            self._traced = traced = trace(function, args, kwargs)
+            self._whole = traced = trace(function, args, kwargs)
             self._example = tree.leaves((args, kwargs))
             self._in_tree, self._out_tree = traced.in_tree, traced.out_tree
             self._program = flatten(traced.jaxpr, traced.name, traced.donated)
@@ -106,24 +108,47 @@ class JaxModel:
             before_bytes=before.peak_bytes, after_bytes=after.peak_bytes, outputs_equal=before.results == after.results
         )
 
-    def reserved(self) -> Reserved | None:
-        """Compile the function and return what XLA reserves beside the model's peak in the order it was traced in.
+    def compiled(self) -> Any:
+        """Return what XLA makes of the function: its module has the order and the addresses that XLA itself chose."""
+        return self._compiled("as it stands", jaxpr_as_fun(self._whole.jaxpr)).executable
 
-        None for a ClosedJaxpr alone and for a function over several devices, and where the backend says nothing. Why
-        the two differ in detail shows the compiled function itself, which is read as an HLO module.
+    def compiled_memory(self, plan: Plan) -> Sequence[CompiledMemory]:
+        """Compile the function as it stands and with the plan's recomputation; run each once, in its own process.
+
+        XLA orders both itself, so that its figures may be far from the plan's (`lowtide.jax.fit` holds orders). Over
+        several devices its figures are one device's, and nothing is run.
         """
-        traced = self._traced
-        if traced is None or traced.shardings is not None or mesh_program(self._program) is not None:
-            return None
-        compiled = compile_flat("as it stands", jaxpr_as_fun(traced.jaxpr), traced, {})
-        peak = make_candidate("given", self.graph, in_place=True).plan.peak_bytes[self.graph.spaces[0].name]
-        figures = compiled.figures
-        return Reserved(
-            by="XLA's compiled function",
-            reserved_bytes=figures.total_bytes,
-            temporary_bytes=figures.temp_bytes,
-            peak_bytes=peak,
-            differences=(Difference("XLA's own order, layouts, copies and placement", figures.total_bytes - peak),),
+        self._check(plan)
+        translation, runs = self._translation, plan.order().tolist()
+        given = make_candidate("given", self.graph, in_place=False).plan
+        planned = self._compiled("planned", lambda *leaves: run_plan(translation, runs, leaves))
+        before = self._compiled("as it stands", jaxpr_as_fun(self._whole.jaxpr))
+        space = self.graph.spaces[0].name
+        return [
+            self._memory(before, given.peak_bytes[space]),
+            self._memory(planned, plan.peak_bytes[space]),
+        ]
+
+    def _compiled(self, name: str, flat: Flat) -> CompiledCandidate:
+        try:
+            return compile_flat(name, flat, self._whole, {})
+        except RuntimeError as error:  # what jaxlib raises
+            raise UnsupportedError(f"XLA cannot compile the function: {one_line(error)}") from error
+
+    def _memory(self, compiled: CompiledCandidate, predicted_bytes: int) -> CompiledMemory:
+        try:
+            resident = added_resident_bytes(compiled.flat, self._whole.structs, compiled.options)
+        except UnsupportedError:  # several devices, another system: what remains is said without it
+            resident = None
+        assigned = assigned_bytes(compiled.executable)
+        return CompiledMemory(
+            name=compiled.name,
+            predicted_bytes=predicted_bytes,
+            total_bytes=compiled.figures.total_bytes,
+            temp_bytes=compiled.figures.temp_bytes,
+            argument_bytes=compiled.figures.argument_bytes,
+            assigned_bytes=None if assigned is None else assigned.reserved_bytes,
+            resident_bytes=resident,
         )
 
     def measure_costs(self) -> Prices:
