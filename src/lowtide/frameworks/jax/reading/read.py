@@ -4,11 +4,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from jax.extend.core import ClosedJaxpr
+
 from lowtide.costs import PLAIN_MACHINE
 from lowtide.frameworks.jax.flat.flatten import flatten
-from lowtide.frameworks.jax.flat.program import FlatProgram, Value
+from lowtide.frameworks.jax.flat.program import Equation, FlatProgram, Value
 from lowtide.frameworks.jax.reading.callees import bodies_of, kept_results
 from lowtide.frameworks.jax.reading.sizes import bytes_of, flops_of
+from lowtide.frameworks.jax.reading.sources import source_of
 from lowtide.frameworks.jax.reading.stored import Kernel, Kernels, fusion_kind, kernels_of
 from lowtide.frameworks.jax.reading.unmodeled import unmodeled
 from lowtide.graph import Graph, GraphBuilder, Lifetime
@@ -59,6 +62,11 @@ def read_program(program: FlatProgram, counted: Counted = "everything", kept: in
     return JaxTranslation(program=program, kernels=kernels, graph=builder.build(), buffers=buffers)
 
 
+def read_body(equation: Equation, body: ClosedJaxpr, name: str) -> JaxTranslation:
+    """Read what a loop, a branch or a call runs."""
+    return read_program(flatten(body, name), "callee", kept_results(equation.origin, body))
+
+
 def add_kernel(
     builder: GraphBuilder,
     number: int,
@@ -73,8 +81,7 @@ def add_kernel(
     name = f"{equation.kind}.{number}"
     callees: list[str] = []
     for label, body in bodies_of(equation.origin) if with_callees else ():
-        inner = flatten(body, f"{program.name}/{name}.{label}")
-        callee = read_program(inner, "callee", kept_results(equation.origin, body)).graph
+        callee = read_body(equation, body, f"{program.name}/{name}.{label}").graph
         builder.add_subgraph(callee.name, callee)
         callees.append(callee.name)
     ordered = bool(equation.origin.effects)
@@ -91,6 +98,7 @@ def add_kernel(
         cost=PLAIN_MACHINE.seconds(traffic, flops),
         flops=flops,
         callees=callees,
+        source=source_of(equation),
     )
 
 

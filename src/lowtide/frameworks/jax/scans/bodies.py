@@ -11,7 +11,7 @@ from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.program import Equation, FlatProgram
 from lowtide.frameworks.jax.internals import ShapeDtypeStruct, make_jaxpr
 from lowtide.frameworks.jax.reading.callees import kept_results, with_bodies
-from lowtide.frameworks.jax.reading.read import Counted, JaxTranslation, read_program
+from lowtide.frameworks.jax.reading.read import Counted, JaxTranslation, read_body, read_program
 from lowtide.frameworks.jax.scans.pairs import apart, scan_pairs
 from lowtide.frameworks.jax.scans.saving import saving_program
 from lowtide.plan import Plan
@@ -65,7 +65,7 @@ def _planned(equation: Equation, excess: int, window: int | None) -> Equation:
     peaks: dict[int, int] = {}
 
     def measure(body: ClosedJaxpr) -> ClosedJaxpr:
-        peaks[id(body)] = _peak_of(read_program(flatten(body, "body"), "callee", kept_results(origin, body)))[0]
+        peaks[id(body)] = _peak_of(read_body(equation, body, "body"))[0]
         return body
 
     with_bodies(origin, measure)
