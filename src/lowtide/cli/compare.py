@@ -33,7 +33,7 @@ def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effor
             progress(f"compiling {model}")
             inside = _comparison(open_model(program.compiled()), in_place, effort, progress)
     if as_json:
-        print_json(comparison.to_json() | ({} if inside is None else {"compiled": inside.to_json()}))
+        print_json("compare", comparison.with_compiled(inside))
     else:
         click.echo(comparison.to_text())
         if inside is not None:

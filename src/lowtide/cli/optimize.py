@@ -1,6 +1,5 @@
 """`lowtide optimize`: plan, apply, verify, and run both: the main job."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -18,10 +17,12 @@ from lowtide.frameworks.model import HasCompiler, Measurement, Model, OrdersItse
 from lowtide.opening import open_model, save_applied
 from lowtide.plan import write_plan_file
 from lowtide.planning.chunked import plan_model
-from lowtide.planning.next_technique import next_technique
+from lowtide.planning.next_technique import NextTechnique, next_technique
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
-from lowtide.report.planning import compiled_to_text, result_to_json, result_to_text
+from lowtide.report.fields import OptimizeFields, RuntimeFields
+from lowtide.report.planning import compiled_to_text, measured_to_json, result_to_json, result_to_text
+from lowtide.report.runtime import RuntimeReport
 
 
 @click.command("optimize")
@@ -102,12 +103,12 @@ def command(
         beside = runtime_report(opened, result, measured, progress)
         compiled = opened.compiled_memory(result.plan) if measure and isinstance(opened, HasCompiler) else ()
     if as_json:
-        more = {} if beside is None else beside.to_json()
+        shown = _to_json(result, measured, offer, beside)
         if isinstance(opened, OrdersItself):
-            more["left_alone"] = alone
+            shown["left_alone"] = alone
         if compiled:
-            more["compiled"] = [asdict(each) for each in compiled]
-        print_json({**result_to_json(result, measured, offer), **more})
+            shown["compiled"] = compiled
+        print_json("optimize", shown)
     else:
         click.echo(result_to_text(graph.name, result, measured, offer))
         for line in map(compiled_to_text, compiled):
@@ -121,6 +122,13 @@ def command(
     if beside is not None and beside.doubts:
         return 1
     return exit_code(result)
+
+
+def _to_json(
+    result: Result, measured: Measurement | None, offer: NextTechnique | None, beside: RuntimeReport | None
+) -> OptimizeFields:
+    runtime = RuntimeFields() if beside is None else beside.to_json()
+    return {**result_to_json(result, offer), **measured_to_json(measured), **runtime}
 
 
 def _measure(opened: Model, result: Result, progress: Progress) -> Measurement:

@@ -10,7 +10,9 @@ from lowtide.frameworks.xla.text.module import HloModule
 _ALLOCATION = re.compile(r"allocation (\d{1,18}): size (\d{1,18})((?:, .*)?):")
 _BEGINNINGS = ("allocation", " value")
 _COLOR = re.compile(r", color (\d{1,9})")
-_VALUE = re.compile(r" value: <\d{1,18} ([^{ ]+)(?:\{([\d,]*)\})?(?: \(phi\))? @\d+> \(size=(\d{1,18}),offset=(\d{1,18})\)")
+_VALUE = re.compile(
+    r" value: <\d{1,18} ([^{ ]+)(?:\{([\d,]*)\})?(?: \(phi\))? @\d+> \(size=(\d{1,18}),offset=(\d{1,18})\)"
+)
 
 
 def read_assignment_text(text: str, module: HloModule, where: str) -> tuple[Allocation, ...]:
