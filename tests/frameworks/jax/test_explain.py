@@ -87,7 +87,7 @@ def test_prediction_xla_and_allocator_stand_side_by_side_and_agree() -> None:
     expected = measured.figures.temp_bytes + measured.figures.output_bytes
     assert measured.resident_bytes is not None
     assert measured.predicted_bytes == pytest.approx(measured.figures.temp_bytes, rel=0.1)
-    assert measured.resident_bytes == pytest.approx(expected, rel=0.1)
+    assert measured.resident_bytes == pytest.approx(expected, rel=0.2)
     assert measured.assigned is not None
     assert measured.assigned.temp_bytes == measured.figures.temp_bytes
     assert measured.assigned.unused_bytes < measured.assigned.temp_bytes < measured.assigned.reserved_bytes
@@ -105,7 +105,7 @@ def test_a_jaxpr_and_its_plan_are_compiled_and_four_figures_stand_side_by_side()
     for each in (before, after):
         assert each.assigned_bytes == pytest.approx(each.total_bytes, rel=0.01)
         assert each.predicted_bytes == pytest.approx(each.total_bytes, rel=0.3)
-        assert each.resident_bytes == pytest.approx(each.total_bytes - each.argument_bytes, rel=0.1)
+        assert each.resident_bytes == pytest.approx(each.total_bytes - each.argument_bytes, rel=0.2)
 
 
 def test_what_was_fitted_is_explained_and_measured_under_its_plan() -> None:
