@@ -6,7 +6,7 @@ from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
 from lowtide.effort import EffortName
-from lowtide.frameworks.model import KnowsReserved
+from lowtide.frameworks.model import HasCompiler, KnowsReserved, Model
 from lowtide.opening import open_model
 from lowtide.report.comparison import Comparison
 from lowtide.schedule import Candidate, make_candidate, scheduler_names
@@ -20,20 +20,33 @@ from lowtide.schedule import Candidate, make_candidate, scheduler_names
 @options.effort
 @options.json
 def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effort: EffortName, as_json: bool) -> None:
-    """Show the peak of MODEL under every order, and what no order can beat."""
-    rows: list[Candidate] = []
+    """Show the peak of MODEL under every order, and what no order can beat.
+
+    A JAX function is also compiled: the order and the addresses that XLA itself chose stand beside ours then.
+    """
     with Progress() as progress:
         progress(f"reading {model}")
         program = open_model(model, dims, trust=trust)
-        graph = program.graph
-        for name in scheduler_names():
-            progress(f"ordering {graph.n_ops} ops ({name})")
-            rows.append(make_candidate(name, graph, in_place=in_place, effort=effort))
-            if rows[-1].interrupted:
-                raise KeyboardInterrupt  # the search ends at Ctrl-C with what it has; a comparison has no use for that
-        reserved = program.reserved() if isinstance(program, KnowsReserved) else None
-        comparison = Comparison.of(graph, rows, in_place=in_place, reserved=reserved)
+        comparison = _comparison(program, in_place, effort, progress)
+        inside = None
+        if isinstance(program, HasCompiler):
+            progress(f"compiling {model}")
+            inside = _comparison(open_model(program.compiled()), in_place, effort, progress)
     if as_json:
-        print_json("compare", comparison.to_json())
+        print_json("compare", comparison.with_compiled(inside))
     else:
         click.echo(comparison.to_text())
+        if inside is not None:
+            click.echo(f"\nas compiled, in the compiler's own order (given) and others:\n{inside.to_text()}")
+
+
+def _comparison(program: Model, in_place: bool, effort: EffortName, progress: Progress) -> Comparison:
+    graph = program.graph
+    rows: list[Candidate] = []
+    for name in scheduler_names():
+        progress(f"ordering {graph.n_ops} ops ({name})")
+        rows.append(make_candidate(name, graph, in_place=in_place, effort=effort))
+        if rows[-1].interrupted:
+            raise KeyboardInterrupt  # the search ends at Ctrl-C with what it has; a comparison has no use for that
+    reserved = program.reserved() if isinstance(program, KnowsReserved) else None
+    return Comparison.of(graph, rows, in_place=in_place, reserved=reserved)

@@ -13,7 +13,7 @@ from lowtide.cli.progress import Progress
 from lowtide.cli.runtime import as_it_runs, check_order, runtime_report
 from lowtide.cli.so_far import kept_beside
 from lowtide.errors import UsageError
-from lowtide.frameworks.model import Measurement, Model, OrdersItself, RunByRuntime
+from lowtide.frameworks.model import HasCompiler, Measurement, Model, OrdersItself, RunByRuntime
 from lowtide.opening import open_model, save_applied
 from lowtide.plan import write_plan_file
 from lowtide.planning.chunked import plan_model
@@ -21,7 +21,7 @@ from lowtide.planning.next_technique import NextTechnique, next_technique
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
 from lowtide.report.fields import OptimizeFields, RuntimeFields
-from lowtide.report.planning import measured_to_json, result_to_json, result_to_text
+from lowtide.report.planning import compiled_to_text, measured_to_json, result_to_json, result_to_text
 from lowtide.report.runtime import RuntimeReport
 
 
@@ -101,13 +101,18 @@ def command(
         if measure and measured is None:
             measured = _measure(opened, result, progress)
         beside = runtime_report(opened, result, measured, progress)
+        compiled = opened.compiled_memory(result.plan) if measure and isinstance(opened, HasCompiler) else ()
     if as_json:
         shown = _to_json(result, measured, offer, beside)
         if isinstance(opened, OrdersItself):
             shown["left_alone"] = alone
+        if compiled:
+            shown["compiled"] = compiled
         print_json("optimize", shown)
     else:
         click.echo(result_to_text(graph.name, result, measured, offer))
+        for line in map(compiled_to_text, compiled):
+            click.echo(line)
         if alone is not None:
             click.echo(f"  not applied      {alone}")
         if beside is not None:

@@ -199,6 +199,38 @@ class KnowsReserved(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledMemory:
+    """What a program takes once a compiler made one function of it: a prediction, and who else says how much."""
+
+    name: str
+    """Which program: as it stands, or planned."""
+    predicted_bytes: int
+    """Peak under the model, arguments and results included."""
+    total_bytes: int
+    """What the compiler says for arguments, results and temporaries."""
+    temp_bytes: int
+    """The part of it that is neither argument nor result: `temp_size_in_bytes` of XLA."""
+    argument_bytes: int
+    assigned_bytes: int | None
+    """What its buffer assignment reserves in all; None where it does not give it away."""
+    resident_bytes: int | None
+    """What a call took from the system in a process of its own, arguments apart; None where that is not measured."""
+
+
+@runtime_checkable
+class HasCompiler(Protocol):
+    """A program that a compiler makes one function of, with an order and addresses of its own."""
+
+    def compiled(self) -> object:
+        """Return what the compiler made, which is a program to read itself; raises UnsupportedError where it fails."""
+        ...
+
+    def compiled_memory(self, plan: Plan) -> Sequence[CompiledMemory]:
+        """Compile the program as it stands and under a plan, run both, and say what they take; raises PlanError."""
+        ...
+
+
 @runtime_checkable
 class CopiesToHost(Protocol):
     """A program whose framework can copy buffers to a host and back, as a plan says."""

@@ -7,7 +7,7 @@ from lowtide.graph import Graph
 from lowtide.plan.claim import Claim, strongest
 from lowtide.planning.claims import peak_claims
 from lowtide.report.claims import caption, claims_to_json
-from lowtide.report.fields import CompareFields
+from lowtide.report.fields import ComparedFields, CompareFields
 from lowtide.report.figures import format_ratio
 from lowtide.report.printable import printable
 from lowtide.report.table import format_table
@@ -41,9 +41,9 @@ class Comparison:
         claims = peak_claims(bounds, searched.proof, "orders", in_place=in_place)
         return cls(graph=graph, rows=rows, claims=claims, reserved=reserved)
 
-    def to_json(self) -> CompareFields:
-        """Return the fields of the JSON object."""
-        shown: CompareFields = {
+    def to_json(self) -> ComparedFields:
+        """Return the fields of the JSON object for one program."""
+        shown: ComparedFields = {
             "name": self.graph.name,
             "rows": [
                 {"scheduler": row.scheduler, "peak_bytes": row.plan.peak_bytes, "seconds": row.seconds}
@@ -54,6 +54,13 @@ class Comparison:
         }
         if self.reserved is not None:
             shown["reserved"] = self.reserved
+        return shown
+
+    def with_compiled(self, compiled: "Comparison | None") -> CompareFields:
+        """Return the fields with those of what a compiler made of the program, if any."""
+        shown: CompareFields = {**self.to_json()}
+        if compiled is not None:
+            shown["compiled"] = compiled.to_json()
         return shown
 
     def to_text(self) -> str:

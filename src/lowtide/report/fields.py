@@ -8,7 +8,7 @@ from typing import NotRequired, TypedDict
 
 from lowtide.analysis.bound_holders import BoundHolder
 from lowtide.analysis.holders_at_peak import Holder
-from lowtide.frameworks.model import Measurement, Reserved, RuntimePeaks, RuntimeRun
+from lowtide.frameworks.model import CompiledMemory, Measurement, Reserved, RuntimePeaks, RuntimeRun
 from lowtide.plan import Status
 from lowtide.plan.claim import Evidence, Figure, PlanClass
 from lowtide.planning.next_technique import NextTechnique
@@ -69,14 +69,20 @@ class OrderFields(TypedDict):
     seconds: float
 
 
-class CompareFields(TypedDict):
-    """`lowtide compare`."""
+class ComparedFields(TypedDict):
+    """All orders of one program."""
 
     name: str
     rows: Sequence[OrderFields]
     lower_bound_bytes: Bytes
     claims: Sequence[ClaimFields]
     reserved: NotRequired[Reserved]
+
+
+class CompareFields(ComparedFields):
+    """`lowtide compare`."""
+
+    compiled: NotRequired[ComparedFields]
 
 
 class PlanFields(TypedDict):
@@ -131,6 +137,7 @@ class OptimizeFields(PlanFields, RuntimeFields, MeasuredFields):
     """`lowtide optimize`."""
 
     left_alone: NotRequired[str | None]
+    compiled: NotRequired[Sequence[CompiledMemory]]
 
 
 class LevelFields(TypedDict):

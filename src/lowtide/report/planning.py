@@ -1,6 +1,6 @@
 """What `plan` and `optimize` say: before, after, the bound, and what was measured."""
 
-from lowtide.frameworks.model import Measurement
+from lowtide.frameworks.model import CompiledMemory, Measurement
 from lowtide.planning.next_technique import MOST_OPS, NextTechnique
 from lowtide.planning.result import Result
 from lowtide.report.claims import caption, claims_to_json
@@ -98,6 +98,26 @@ def result_to_text(
         lines.append(f"  {title}{format_bytes(offer.peak_bytes)} for {more}: {offer.settings}")
     elif after == before and all(most is None for most in result.budget.allowed.values()):
         lines.append(f"  nothing gained   {_why_nothing(result)}")
+    return "\n".join(lines)
+
+
+def compiled_to_text(compiled: CompiledMemory) -> str:
+    """Return what a compiled program takes, by everybody who says so, in lines for people."""
+    lines = [
+        f"  compiled, {compiled.name}",
+        f"    predicted      {format_bytes(compiled.predicted_bytes)}   (the graph's peak, with arguments and results)",
+        f"    XLA says       {format_bytes(compiled.total_bytes)}   (the same; of it temp_size_in_bytes "
+        f"{format_bytes(compiled.temp_bytes)})",
+    ]
+    if compiled.assigned_bytes is not None:
+        lines.append(f"    reserved       {format_bytes(compiled.assigned_bytes)}   (XLA's buffer assignment)")
+    if compiled.resident_bytes is not None:
+        called = format_bytes(compiled.total_bytes - compiled.argument_bytes)
+        taken = format_bytes(compiled.resident_bytes)
+        lines.append(
+            f"    allocated      {taken}   (what a call in a process of its own took from "
+            f"the system, of {called} without arguments)"
+        )
     return "\n".join(lines)
 
 

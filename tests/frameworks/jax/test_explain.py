@@ -4,11 +4,21 @@ import sys
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import pytest
 
+import lowtide
 import lowtide.jax
 from lowtide.frameworks.jax.model import JaxModel
-from tests.frameworks.jax.programs import blocks_arguments, blocks_step, temp_bytes
+from lowtide.units import format_bytes
+from tests.frameworks.jax.programs import (
+    blocks_arguments,
+    blocks_loss,
+    blocks_step,
+    recurrent_arguments,
+    recurrent_step,
+    temp_bytes,
+)
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 
@@ -19,6 +29,35 @@ def test_what_is_held_adds_up_and_names_the_users_lines() -> None:
     assert "programs.py:" in str(peak)
     assert "x @ into" in str(peak)
     assert str(peak.held[0]).strip().startswith("131,072 B  float32[512,64]")
+
+
+def test_what_a_turn_of_a_loop_holds_is_named_with_the_lines_of_its_body() -> None:
+    """Of a scan that saves for its way back, what made each stack; of one with its backward pass inside, each array."""
+
+    def accumulated(weights: Any, batches: Any) -> Any:
+        def add(total: Any, x: Any) -> Any:
+            return jax.tree.map(jnp.add, total, jax.grad(blocks_loss)(weights, x)), None
+
+        return jax.lax.scan(add, jax.tree.map(jnp.zeros_like, weights), batches)[0]
+
+    weights, x = blocks_arguments()
+    saved = lowtide.jax.explain(recurrent_step, recurrent_arguments(12))
+    inside = lowtide.jax.explain(accumulated, (weights, jnp.stack([x, x])))
+    for peak in (saved, inside):
+        assert sum(each.holder.size_bytes for each in peak.held) == peak.peak_bytes
+    assert "state = jnp.tanh(x @ weights" in str(saved)
+    in_turn = [each for each in inside.held if each.within is not None]
+    assert sum(each.holder.size_bytes for each in in_turn) > 0.8 * inside.peak_bytes
+    assert all(each.type != "scratch" for each in inside.held)
+    assert "in a turn of scan" in str(inside)
+
+
+def test_arrays_of_one_line_are_one_row_with_their_bytes_added_up() -> None:
+    peak = lowtide.jax.explain(blocks_step, blocks_arguments())
+    alike = [each for each in peak.held if each.type == "float32[512,64]" and "x @ into" in (each.source or "")]
+    total = sum(each.holder.size_bytes for each in alike)
+    assert f"{format_bytes(total)}  {len(alike)} of float32[512,64]" in str(peak)
+    assert len(str(peak).splitlines()) < 3 * len(peak.held)
 
 
 def test_arguments_that_results_could_lie_in_are_suggested_until_they_are_donated() -> None:
@@ -48,7 +87,7 @@ def test_prediction_xla_and_allocator_stand_side_by_side_and_agree() -> None:
     expected = measured.figures.temp_bytes + measured.figures.output_bytes
     assert measured.resident_bytes is not None
     assert measured.predicted_bytes == pytest.approx(measured.figures.temp_bytes, rel=0.1)
-    assert measured.resident_bytes == pytest.approx(expected, rel=0.35)
+    assert measured.resident_bytes == pytest.approx(expected, rel=0.2)
     assert measured.assigned is not None
     assert measured.assigned.temp_bytes == measured.figures.temp_bytes
     assert measured.assigned.unused_bytes < measured.assigned.temp_bytes < measured.assigned.reserved_bytes
@@ -56,11 +95,17 @@ def test_prediction_xla_and_allocator_stand_side_by_side_and_agree() -> None:
     assert "allocated" in str(measured)
 
 
-def test_what_xla_reserves_stands_beside_the_model_and_the_difference_adds_up() -> None:
-    reserved = JaxModel((blocks_step, blocks_arguments())).reserved()
-    assert reserved is not None
-    assert reserved.temporary_bytes == temp_bytes(blocks_step, blocks_arguments())
-    assert sum(each.extra_bytes for each in reserved.differences) == reserved.reserved_bytes - reserved.peak_bytes
+@ON_LINUX
+def test_a_jaxpr_and_its_plan_are_compiled_and_four_figures_stand_side_by_side() -> None:
+    arguments = blocks_arguments(batch=32_768)
+    model = JaxModel(jax.make_jaxpr(blocks_step)(*arguments))
+    planned = lowtide.minimize(model.graph, budget="60%", allow=["reorder", "share", "recompute"], effort="fast")
+    before, after = model.compiled_memory(planned.plan)
+    assert before.temp_bytes == temp_bytes(blocks_step, arguments) > after.temp_bytes
+    for each in (before, after):
+        assert each.assigned_bytes == pytest.approx(each.total_bytes, rel=0.01)
+        assert each.predicted_bytes == pytest.approx(each.total_bytes, rel=0.3)
+        assert each.resident_bytes == pytest.approx(each.total_bytes - each.argument_bytes, rel=0.2)
 
 
 def test_what_was_fitted_is_explained_and_measured_under_its_plan() -> None:

@@ -1,6 +1,9 @@
 """What XLA reserved beside the model's peak for its order: both figures exact, the reasons adding up."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -10,7 +13,7 @@ from click.testing import CliRunner
 
 from lowtide.cli.compare import command
 from lowtide.errors import MalformedInputError, UsageError
-from lowtide.frameworks.xla.loading.load import read_content
+from lowtide.frameworks.xla.loading.load import load_module, read_content
 from lowtide.schedule import make_candidate
 from lowtide.xla import XlaModel, against_assignment
 from tests.frameworks.xla.modules import FOLDER, name_of
@@ -45,6 +48,41 @@ def test_a_compiled_executable_is_put_beside_the_model() -> None:
 def test_a_module_without_an_assignment_is_refused_with_the_way_around() -> None:
     with pytest.raises(UsageError, match="compiled executable"):
         against_assignment(FOLDER / "scan.hlo")
+
+
+_DUMPED = """
+import jax, jax.numpy as jnp
+def loop(w, x):
+    def turn(x, _):
+        x = jnp.tanh(x @ w)
+        return x, x.sum(0)
+    return jax.lax.scan(turn, x, None, length=5)
+jax.jit(jax.value_and_grad(lambda w, x: loop(w, x)[1].sum())).lower(*[jnp.ones((16, 16))] * 2).compile()
+"""
+
+
+@pytest.fixture(scope="module")
+def dumped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The text of a module with a loop, as XLA dumps it; its proto and the text of its assignment lie beside it."""
+    folder = tmp_path_factory.mktemp("dump")
+    flags = {"XLA_FLAGS": f"--xla_dump_to={folder} --xla_dump_hlo_as_text --xla_dump_hlo_as_proto"}
+    subprocess.run([sys.executable, "-c", _DUMPED], check=True, env={**os.environ, **flags}, capture_output=True)
+    return max(folder.glob("*after_optimizations.txt"), key=lambda path: path.stat().st_size)
+
+
+def test_the_text_of_an_assignment_beside_a_module_says_what_its_proto_says(dumped: Path) -> None:
+    assert load_module(dumped).allocations == load_module(dumped.with_suffix(".hlo.pb")).allocations
+    assert against_assignment(dumped) == against_assignment(dumped.with_suffix(".hlo.pb"))
+
+
+@pytest.mark.parametrize("line", ["allocation 3: size", " value: <12 x", ""])
+def test_a_damaged_text_of_an_assignment_is_refused_in_one_line(dumped: Path, tmp_path: Path, line: str) -> None:
+    module = tmp_path / "module.txt"
+    module.write_bytes(dumped.read_bytes())
+    (tmp_path / "module-buffer-assignment.txt").write_text(f"BufferAssignment:\n{line}\n")
+    with pytest.raises(MalformedInputError, match="cut off") as refused:
+        XlaModel(module)
+    assert "\n" not in str(refused.value)
 
 
 def test_an_assignment_that_is_cut_off_is_refused() -> None:

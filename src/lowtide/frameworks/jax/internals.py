@@ -34,6 +34,23 @@ def instantiated(zero: Any) -> Any:
     return numpy.zeros(zero.shape, zero.dtype)
 
 
+def in_host_space(array: Any) -> Any:
+    """Return an array copied to the host's memory space; a compiler may drop that where both spaces are one memory."""
+    return _jax.device_put(array, _jax.memory.Space.Host)
+
+
+def in_device_space(array: Any) -> Any:
+    """Return an array copied to the device's own memory space."""
+    return _jax.device_put(array, _jax.memory.Space.Device)
+
+
+def has_host_space() -> bool:
+    """Return whether the default device has a memory of its own, and another one on its host."""
+    device = _jax.devices()[0]
+    kinds = {memory.kind for memory in device.addressable_memories()}
+    return device.platform != "cpu" and "pinned_host" in kinds
+
+
 export: Any = jax_export.export
 deserialize: Any = jax_export.deserialize
 block_until_ready: Any = _jax.block_until_ready

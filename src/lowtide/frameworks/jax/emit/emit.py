@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lowtide.frameworks.jax.emit.copies import Copies, HostSpace
 from lowtide.frameworks.jax.emit.holds import hold
 from lowtide.frameworks.jax.emit.kernel import results_of, run_kernel
 from lowtide.frameworks.jax.emit.ties import can_anchor, tie
@@ -16,14 +17,18 @@ from lowtide.index_spaces import OpId
 
 
 def run_plan(
-    translation: JaxTranslation, runs: Sequence[OpId], arguments: Sequence[Any], window: int | None = None
+    translation: JaxTranslation,
+    runs: Sequence[OpId],
+    arguments: Sequence[Any],
+    window: int | None = None,
+    copies: Copies | None = None,
 ) -> list[Any]:
     """Run a program's kernels in the given sequence, some of them again; under a tracer this emits them.
 
     What runs again reads the contents that are there then. A kernel that runs again, and reads nothing that ran again
     right before it, is tied to the last kernel that ran for the first time, so that it waits for it. With a `window`
     the sequence is held, too: XLA may order within so many kernels, and never across (`crossings`); kernels that read
-    inputs alone are tied to what was held last.
+    inputs alone are tied to what was held last. With `copies`, values go to the host's memory space and come back.
     """
     program = translation.program
     held: dict[Value, Any] = {**program.constants, **dict(zip(program.inputs, arguments, strict=True))}
@@ -35,7 +40,11 @@ def run_plan(
     gate: Any = None
     held_before = {} if window is None else crossings(translation, runs, window)
     given = {*program.inputs, *program.constants}
+    host = HostSpace()
     for place, op in enumerate(runs):
+        back = host.carry_out((copies or {}).get(place, ()), held, newest)
+        late.update(back)
+        fresh.update(back)
         kernel = translation.kernels.kernels[op]
         outputs = program.equations[kernel.root].outputs
         if place in held_before:
@@ -62,6 +71,7 @@ def run_plan(
                 newest = next((each for each in reversed(results) if can_anchor(each)), newest)
             done.add(op)
         held.update(zip(outputs, results, strict=True))
+    host.carry_out((copies or {}).get(len(runs), ()), held, newest)
     return results_of(program, held)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from jax.core import Tracer
 
 from lowtide.effort import EffortName, check_effort
+from lowtide.errors import UnsupportedError
 from lowtide.frameworks.jax.fitting.losses import FittedLoss, is_loss, wanted_leaves
 from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch, Tried
 from lowtide.frameworks.jax.flat.traced import TracedFunction, struct_of, trace
@@ -52,7 +53,7 @@ def fit(
     budget is for its value and the gradients of the arguments `argnums`, by default the first, and `jax.grad` of what
     is returned follows the plan. `argnums` makes any function such a one, `()` none.
 
-    Raises UsageError for a bad call and for a function that cannot be traced.
+    Raises UsageError for a bad call and for a function that cannot be traced, UnsupportedError for "offload".
 
     >>> import jax.numpy as jnp, lowtide.jax
     >>> fitted = lowtide.jax.fit(lambda x: jnp.tanh(x) @ x, "100%", example_args=(jnp.ones((8, 8)),))
@@ -60,8 +61,14 @@ def fit(
     ((8, 8), True)
     """
     check_effort(effort)
+    techniques = checked_techniques(allow)
+    if "offload" in techniques:
+        raise UnsupportedError(
+            "fit plans no copies to a host; leave out offload, or plan with lowtide.offload.Host and apply that on a "
+            "device that has a host space"
+        )
     chosen = (argnums,) if isinstance(argnums, int) else None if argnums is None else tuple(argnums)
-    settings = _Settings(budget, transient, checked_techniques(allow), effort, chosen)
+    settings = _Settings(budget, transient, techniques, effort, chosen)
     return FittedFunction(function, settings, trace(function, example_args, example_kwargs))
 
 

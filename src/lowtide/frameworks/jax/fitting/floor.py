@@ -12,8 +12,8 @@ from lowtide.recompute import least_possible
 def floor_of(variants: Sequence[Variant]) -> Claim | None:
     """Return the claim for the form of the program that can do with least; None where nothing is shown of one.
 
-    The first variant is the program as it stands, the others are in chunks. The claim is of all orders, with in-place
-    pairs and whatever runs again. It is no bound of XLA's own bytes. O(ops + edges).
+    The first variant is the program as it stands, the others have other scans. The claim is of all orders, with
+    in-place pairs and whatever runs again, in bodies too. It is no bound of XLA's own bytes. O(ops + edges).
     """
     claims: list[Claim] = []
     for number, variant in enumerate(variants):

@@ -7,10 +7,11 @@ from typing import Any
 
 from lowtide.effort import EffortName
 from lowtide.frameworks.jax.fitting.floor import floor_of
-from lowtide.frameworks.jax.fitting.variants import Variant, variants
-from lowtide.frameworks.jax.fitting.ways import OTHERWISE_HELD, Way, planned_ways, segment_ways
+from lowtide.frameworks.jax.fitting.variants import Variant, planned_bodies, saving_variant, variants
+from lowtide.frameworks.jax.fitting.ways import HELD, OTHERWISE_HELD, Way, planned_ways, segment_ways
 from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.frameworks.jax.measure.compiled import Around, CompiledCandidate, CompiledFigures, compile_flat, schedulers
+from lowtide.frameworks.jax.scans.pairs import apart, scan_pairs
 from lowtide.plan.claim import Claim
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
@@ -18,6 +19,8 @@ from lowtide.planning.settings import PlanSettings
 
 MOST_ROUNDS = 4
 """How often a plan is made anew for less, where XLA needed more than the plan said."""
+MOST_BODY_ROUNDS = 2
+"""The same for bodies of loops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,7 @@ class FitSearch:
         self._effort: EffortName = effort
         self._variants = list(variants(traced) if "recompute" in techniques else islice(variants(traced), 1))
         self._compiled: dict[Any, CompiledCandidate] = {}
+        self._known: dict[Any, Variant] = {}
         self._tried: list[Tried] = []
         self.untouched = self._compile(self._variants[0], Way(), 0)
         self._best = _Best(self._variants[0], Way(), self.untouched)
@@ -75,7 +79,8 @@ class FitSearch:
         """Return the first candidate within a target of temp bytes, else the one that needs least.
 
         First the function as it stands, under each of XLA's schedulers; then plans op by op, their order left to XLA
-        and held; then the same with its scans in chunks; then plans by segments; then the best of all, held otherwise.
+        and held; then scans that save less; then plans with its scans in chunks; then plans by segments; then the best
+        of all, held otherwise.
         """
         self._tried = self._tried[:1]
         self._best = _Best(self._variants[0], Way(), self.untouched)
@@ -98,7 +103,7 @@ class FitSearch:
             untouched=self.untouched.figures,
             target_bytes=target,
             tried=tuple(self._tried),
-            floor=floor_of(self._variants),
+            floor=floor_of((*self._variants, *self._known.values())),
         )
 
     def _candidates(self, target: int) -> Iterator[tuple[Variant, Way]]:
@@ -112,6 +117,10 @@ class FitSearch:
                 settings = PlanSettings(techniques=self._techniques, effort=self._effort)
                 planned = find_plan(variant.translation.graph, settings)
                 yield from ((variant, way) for way in planned_ways(planned))
+            if "recompute" in self._techniques:
+                if variant is self._variants[0]:
+                    yield from self._saving(variant, target)
+                yield from self._bodies(variant, target)
         if "recompute" in self._techniques:
             for way in segment_ways(last):
                 if (way.predicted_bytes or 0) < self._best.temp_bytes:
@@ -124,7 +133,7 @@ class FitSearch:
         """Iterate plans for less and less; where the model knows of none, only the last variant's best is tried."""
         graph = variant.translation.graph
         limit = max(target, target * variant.peak_bytes // max(1, self._tried[-1].temp_bytes))
-        for _ in range(MOST_ROUNDS):
+        for number in range(MOST_ROUNDS):
             settings = PlanSettings(budget=limit, transient=True, techniques=self._techniques, effort=self._effort)
             planned = find_plan(graph, settings)
             if planned.shortfall is not None and not is_last:
@@ -132,8 +141,43 @@ class FitSearch:
             before = len(self._tried)
             yield from planned_ways(planned, only_held=self._best.way.window is not None)
             least = min((each.temp_bytes for each in self._tried[before:]), default=target)
-            limit = min(limit - max((least - target) * 5 // 4, limit // 50), limit - 1)
+            limit -= max((least - target) * 5 // 4, limit // 50, 1) << number  # further, the less XLA followed
             if planned.shortfall is not None or limit <= 0:
+                return
+
+    def _saving(self, variant: Variant, target: int) -> Iterator[tuple[Variant, Way]]:
+        """Iterate the variant with scans that save less and less; that with the least is planned beyond its scans."""
+        reached = self._best.temp_bytes
+        limit = sum(pair.saved_bytes for pair in apart(scan_pairs(variant.translation.program)))
+        least = limit
+        for _ in range(MOST_ROUNDS):
+            limit = max(0, limit - max(reached - target, limit // 50))
+            found = saving_variant(variant, limit)
+            if found is None:
+                return
+            saving, before = self._known.setdefault(found[1].saved_bytes, found[0]), len(self._tried)
+            yield saving, Way(predicted_bytes=saving.peak_bytes)
+            if found[1].is_least or found[1].saved_bytes >= least:
+                yield from ((saving, way) for way in self._planned(saving, target, is_last=False))
+                yield from self._bodies(saving, target)
+                return
+            reached = min((each.temp_bytes for each in self._tried[before:]), default=reached)
+            limit = least = found[1].saved_bytes
+
+    def _bodies(self, variant: Variant, target: int) -> Iterator[tuple[Variant, Way]]:
+        """Iterate the variant with bodies of its loops planned for less and less, their order left to XLA and held."""
+        limit = target
+        for _ in range(MOST_BODY_ROUNDS):
+            before = len(self._tried)
+            for window in (None, HELD):
+                planned = planned_bodies(variant, limit, window)
+                if planned is None:
+                    return
+                planned = self._known.setdefault((planned.name, limit), planned)
+                yield planned, Way(predicted_bytes=planned.peak_bytes)
+            least = min((each.temp_bytes for each in self._tried[before:]), default=target)
+            limit = min(limit - max((least - target) * 5 // 4, limit // 50), limit - 1)
+            if limit <= 0:
                 return
 
     def _compile(self, variant: Variant, way: Way, scheduler: int) -> CompiledCandidate:
@@ -141,7 +185,7 @@ class FitSearch:
         options = schedulers()[scheduler]
         name = ", ".join(filter(None, (variant.name, way.name))) or "as it stands"
         name += ", scheduled for least memory" if options else ""
-        key = variant.name, way.runs, way.window, scheduler
+        key = id(variant), way.runs, way.window, scheduler  # variants stay as long as this search
         if key not in self._compiled:
             self._compiled[key] = compile_flat(name, way.of(variant), self._traced, options, self._around)
         found = self._compiled[key]

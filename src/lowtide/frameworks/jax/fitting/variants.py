@@ -12,10 +12,13 @@ from lowtide.frameworks.jax.flat.run import run_program
 from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.frameworks.jax.internals import jaxpr_as_fun
 from lowtide.frameworks.jax.reading.read import JaxTranslation, read_program
+from lowtide.frameworks.jax.scans.bodies import with_planned_bodies
 from lowtide.frameworks.jax.scans.chunks import in_chunks
-from lowtide.frameworks.jax.scans.pairs import ScanPair, scan_pairs
+from lowtide.frameworks.jax.scans.pairs import apart, scan_pairs
+from lowtide.frameworks.jax.scans.saving import SavingProgram, saving_program
 from lowtide.index_spaces import OpId
 from lowtide.plan import Plan
+from lowtide.units import format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,34 +58,52 @@ def as_it_stands(traced: TracedFunction) -> Variant:
 
 
 def variants(traced: TracedFunction) -> Iterator[Variant]:
-    """Iterate the ways to compute a function: as it stands, its largest scan in chunks, all its scans in chunks."""
+    """Iterate the ways to compute a function: as it stands, its largest scan in chunks, all its scans in chunks.
+
+    Last come its scans in chunks that save as little as they can: what a chunk saves then is not all it could.
+    """
     program = flatten(traced.jaxpr, traced.name, traced.donated)
     mesh = mesh_program(program)
-    inner = program if mesh is None else mesh.inner
-    yield replace(_variant("", inner, mesh), written=jaxpr_as_fun(traced.jaxpr))
-    pairs = _apart(scan_pairs(inner))
+    first = _variant("", program if mesh is None else mesh.inner, mesh)
+    yield replace(first, written=jaxpr_as_fun(traced.jaxpr))
+    yield from _in_chunks(first, "")
+    saving = saving_variant(first, 0)
+    if saving is not None:
+        yield from list(_in_chunks(saving[0], " that save least"))[-1:]
+
+
+def _in_chunks(variant: Variant, which: str) -> Iterator[Variant]:
+    program = variant.translation.program
+    pairs = apart(scan_pairs(program))
     for count in dict.fromkeys(count for count in (1, len(pairs)) if 0 < count <= len(pairs)):
-        name = "scans in chunks" if count > 1 else "a scan in chunks"
+        name = f"scans in chunks{which}" if count > 1 else f"a scan in chunks{which}"
         try:
-            chunked = in_chunks(inner, pairs[:count])
+            chunked = in_chunks(program, pairs[:count])
         except NameError:  # a collective, which JAX traces only where its axis has a name
             return
-        yield _variant(name, chunked, mesh)
+        yield _variant(name, chunked, variant.mesh)
+
+
+def saving_variant(variant: Variant, limit: int) -> tuple[Variant, SavingProgram] | None:
+    """Return a variant whose scans save so many bytes for their backward scans; see `saving_program`."""
+    saving = saving_program(variant.translation.program, limit)
+    if saving is None:
+        return None
+    return _variant(f"scans saving {format_bytes(saving.saved_bytes)}", saving.program, variant.mesh), saving
+
+
+def planned_bodies(variant: Variant, limit: int, window: int | None) -> Variant | None:
+    """Return a variant whose loops run kernels of their bodies again, for a peak under the model; see `with_bodies`."""
+    program = with_planned_bodies(variant.translation.program, limit, window)
+    if program is None:
+        return None
+    held = "" if window is None else f", held by {window}"
+    name = ", ".join(filter(None, (variant.name, f"bodies planned{held}")))
+    return _variant(name, program, variant.mesh)
 
 
 def _variant(name: str, program: FlatProgram, mesh: MeshProgram | None) -> Variant:
     return Variant(name=name, translation=read_program(program, "temporaries"), mesh=mesh)
-
-
-def _apart(pairs: Sequence[ScanPair]) -> list[ScanPair]:
-    """Return the pairs, best first, without those that share a scan with a better one."""
-    taken: set[int] = set()
-    kept: list[ScanPair] = []
-    for pair in pairs:
-        if taken.isdisjoint((pair.forward, pair.backward)):
-            taken.update((pair.forward, pair.backward))
-            kept.append(pair)
-    return kept
 
 
 def only_figure(figures: Mapping[str, int]) -> int:

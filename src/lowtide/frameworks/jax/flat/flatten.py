@@ -7,7 +7,7 @@ from typing import Any
 from jax.extend.core import ClosedJaxpr, Literal
 
 from lowtide.frameworks.jax.flat.program import Atom, Equation, FlatProgram, Value
-from lowtide.frameworks.jax.internals import is_unspecified
+from lowtide.frameworks.jax.internals import is_unspecified, user_frame
 
 _GROUPS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr"}
 """Calls that mean nothing but their equations, with the parameter that holds those."""
@@ -60,30 +60,33 @@ class _Flat:
             self.constants[known] = array
         return known
 
-    def inline(self, jaxpr: Any, held: dict[Any, Atom]) -> list[Atom]:
-        """Append a jaxpr's equations; `held` maps its inputs and constants to atoms here. Return its outputs' atoms."""
+    def inline(self, jaxpr: Any, held: dict[Any, Atom], call: Any = None) -> list[Atom]:
+        """Append a jaxpr's equations; `held` maps its inputs and constants to atoms here. Return its outputs' atoms.
+
+        `call` is the call that they are written out from, if any.
+        """
         for eqn in jaxpr.eqns:
             inputs = [_atom(var, held) for var in eqn.invars]
             inner = _inner(eqn)
             if inner is None:
-                outputs: Sequence[Atom] = self._append(eqn, inputs)
+                outputs: Sequence[Atom] = self._append(eqn, inputs, call)
             else:
                 body, constants = inner
                 inside: dict[Any, Atom] = {
                     var: self.constant(array, var.aval) for var, array in zip(body.constvars, constants, strict=True)
                 }
                 inside.update(zip(body.invars, inputs, strict=True))
-                outputs = self.inline(body, inside)
+                outputs = self.inline(body, inside, call if user_frame(eqn) is None else eqn)
             held.update(zip(eqn.outvars, outputs, strict=True))
         return [_atom(var, held) for var in jaxpr.outvars]
 
-    def _append(self, eqn: Any, inputs: list[Atom]) -> tuple[Value, ...]:
+    def _append(self, eqn: Any, inputs: list[Atom], call: Any) -> tuple[Value, ...]:
         key = _key(eqn, inputs)
         known = None if key is None else self._known.get(key)
         if known is not None:
             return known
         outputs = tuple(self.value(var.aval) for var in eqn.outvars)
-        self.equations.append(Equation(origin=eqn, inputs=tuple(inputs), outputs=outputs))
+        self.equations.append(Equation(origin=eqn, inputs=tuple(inputs), outputs=outputs, call=call))
         if key is not None:
             self._known[key] = outputs
         return outputs

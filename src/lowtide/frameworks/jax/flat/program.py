@@ -20,6 +20,8 @@ class Equation:
     """The equation of the jaxpr: its primitive, parameters, effects, context and source."""
     inputs: tuple[Atom, ...]
     outputs: tuple[Value, ...]
+    call: Any = None
+    """The innermost call that it was written out in line from and whose place in the user's code is known."""
 
     @property
     def kind(self) -> str:

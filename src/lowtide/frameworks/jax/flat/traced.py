@@ -53,6 +53,19 @@ def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
     )
 
 
+def of_jaxpr(closed: ClosedJaxpr, structs: Sequence[Any]) -> TracedFunction:
+    """Return a jaxpr alone as a function of its inputs."""
+    return TracedFunction(
+        name="jaxpr",
+        jaxpr=closed,
+        in_tree=tree.structure((tuple(structs), {})),
+        out_tree=tree.structure(list(closed.out_avals)),
+        structs=tuple(structs),
+        donated=(False,) * len(structs),
+        shardings=None,
+    )
+
+
 def _attempted(tracing: Callable[[], Any]) -> Any:
     try:
         return tracing()

@@ -1,6 +1,6 @@
 """One way to run a function, compiled: what XLA says it needs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,12 @@ def compile_flat(
     if traced.shardings is not None:
         more = {"in_shardings": traced.shardings[0], "out_shardings": list(traced.shardings[1])}
     whole = flat if around is None else around(flat)
-    jitted = jit(whole, donate_argnums=[n for n, each in enumerate(traced.donated) if each], **more)
+
+    def function(*leaves: Any) -> Sequence[Any]:
+        return whole(*leaves)
+
+    function.__name__ = traced.name  # what XLA calls the module
+    jitted = jit(function, donate_argnums=[n for n, each in enumerate(traced.donated) if each], **more)
     executable = jitted.lower(*traced.structs).compile(compiler_options=dict(options) or None)
     return CompiledCandidate(
         name=name, flat=flat, options=options, executable=executable, figures=figures_of(executable)

@@ -1,6 +1,6 @@
 """What an equation calls: bodies of loops, branches, programs of a device mesh, functions with their own derivative."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from jax.extend.core import ClosedJaxpr, Jaxpr
@@ -31,3 +31,16 @@ def bodies_of(eqn: Any) -> Iterator[tuple[str, ClosedJaxpr]]:
                 yield f"{label}{number or ''}", body
             elif isinstance(body, Jaxpr) and not body.constvars:
                 yield f"{label}{number or ''}", ClosedJaxpr(body, ())
+
+
+def with_bodies(eqn: Any, rewrite: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Any:
+    """Return a loop or a branch with other jaxprs of the same types in the place of those that it runs."""
+    params: dict[str, Any] = {}
+    for name, value in eqn.params.items():
+        if isinstance(value, ClosedJaxpr):
+            params[name] = rewrite(value)
+        elif isinstance(value, tuple) and any(isinstance(each, ClosedJaxpr) for each in cast("tuple[Any, ...]", value)):
+            params[name] = tuple(rewrite(each) for each in cast("tuple[ClosedJaxpr, ...]", value))
+        else:
+            params[name] = value
+    return eqn.replace(params=params)

@@ -4,11 +4,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from jax.extend.core import ClosedJaxpr
+
 from lowtide.costs import PLAIN_MACHINE
 from lowtide.frameworks.jax.flat.flatten import flatten
-from lowtide.frameworks.jax.flat.program import FlatProgram, Value
+from lowtide.frameworks.jax.flat.program import Equation, FlatProgram, Value
 from lowtide.frameworks.jax.reading.callees import bodies_of, kept_results
 from lowtide.frameworks.jax.reading.sizes import bytes_of, flops_of
+from lowtide.frameworks.jax.reading.sources import source_of
 from lowtide.frameworks.jax.reading.stored import Kernel, Kernels, fusion_kind, kernels_of
 from lowtide.frameworks.jax.reading.unmodeled import unmodeled
 from lowtide.graph import Graph, GraphBuilder, Lifetime
@@ -53,26 +56,32 @@ def read_program(program: FlatProgram, counted: Counted = "everything", kept: in
             lifetime = Lifetime.OUTPUT if value in returned else Lifetime.INTERMEDIATE
             buffers[value] = builder.add_buffer(f"{equation.kind}.{number}.{place}", size, lifetime)
     for number, kernel in enumerate(kernels.kernels):
-        _add_kernel(builder, number, kernel, program, kernels, buffers)
+        add_kernel(builder, number, kernel, program, kernels, buffers)
     for sentence in unmodeled(program):
         builder.note(sentence)
     return JaxTranslation(program=program, kernels=kernels, graph=builder.build(), buffers=buffers)
 
 
-def _add_kernel(
+def read_body(equation: Equation, body: ClosedJaxpr, name: str) -> JaxTranslation:
+    """Read what a loop, a branch or a call runs."""
+    return read_program(flatten(body, name), "callee", kept_results(equation.origin, body))
+
+
+def add_kernel(
     builder: GraphBuilder,
     number: int,
     kernel: Kernel,
     program: FlatProgram,
     kernels: Kernels,
     buffers: Mapping[Value, BufferId],
+    with_callees: bool = True,
 ) -> None:
+    """Add the op of a kernel to a graph that has the buffers of what it reads and writes."""
     equation = program.equations[kernel.root]
     name = f"{equation.kind}.{number}"
     callees: list[str] = []
-    for label, body in bodies_of(equation.origin):
-        inner = flatten(body, f"{program.name}/{name}.{label}")
-        callee = read_program(inner, "callee", kept_results(equation.origin, body)).graph
+    for label, body in bodies_of(equation.origin) if with_callees else ():
+        callee = read_body(equation, body, f"{program.name}/{name}.{label}").graph
         builder.add_subgraph(callee.name, callee)
         callees.append(callee.name)
     ordered = bool(equation.origin.effects)
@@ -89,6 +98,7 @@ def _add_kernel(
         cost=PLAIN_MACHINE.seconds(traffic, flops),
         flops=flops,
         callees=callees,
+        source=source_of(equation),
     )
 
 

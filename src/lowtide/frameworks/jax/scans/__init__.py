@@ -1,1 +1,1 @@
-"""Scans whose saved values are computed again, some turns at a time, instead of being kept for all turns."""
+"""Scans and other loops that compute again what they would save or hold: some turns at a time, or turn by turn."""

@@ -4,13 +4,14 @@ What a chunk saves is there while the backward scan passes through the chunk, an
 order as before, so that values stay the same.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lowtide.frameworks.jax.flat.program import Equation, FlatProgram, Value
+from lowtide.frameworks.jax.flat.program import FlatProgram, Value
 from lowtide.frameworks.jax.flat.splice import Splice
-from lowtide.frameworks.jax.internals import jaxpr_as_fun, lax
+from lowtide.frameworks.jax.internals import lax
 from lowtide.frameworks.jax.scans.pairs import ScanPair
+from lowtide.frameworks.jax.scans.scan import Scan
 
 
 def in_chunks(program: FlatProgram, pairs: Sequence[ScanPair]) -> FlatProgram:
@@ -22,61 +23,17 @@ def in_chunks(program: FlatProgram, pairs: Sequence[ScanPair]) -> FlatProgram:
     for position, equation in enumerate(program.equations):
         if position in forward:
             pair = forward[position]
-            starts[position] = _write_forward(splice, _Scan(equation), pair)
+            starts[position] = _write_forward(splice, Scan(equation), pair)
         elif position in backward:
             pair = backward[position]
-            again = _Scan(program.equations[pair.forward])
-            _write_backward(splice, _Scan(equation), again, pair, starts[pair.forward])
+            again = Scan(program.equations[pair.forward])
+            _write_backward(splice, Scan(equation), again, pair, starts[pair.forward])
         else:
             splice.keep(equation)
     return splice.done()
 
 
-class _Scan:
-    """A scan's operands and results by their part in it, and a way to run some of its turns."""
-
-    def __init__(self, equation: Equation) -> None:
-        params = equation.origin.params
-        n_constants, n_states = params["num_consts"], params["num_carry"]
-        self.inputs = equation.inputs
-        self.constants = equation.inputs[:n_constants]
-        self.states = equation.inputs[n_constants : n_constants + n_states]
-        self.slices = equation.inputs[n_constants + n_states :]
-        self.last_states = equation.outputs[:n_states]
-        self.stacks = equation.outputs[n_states:]
-        self._params = params
-        self._body: Callable[..., Sequence[Any]] = jaxpr_as_fun(params["jaxpr"])
-
-    def turns(
-        self, constants: Sequence[Any], states: Sequence[Any], slices: Sequence[Any], wanted: Sequence[int], count: int
-    ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Run so many turns; return the states after them and the stacks with these numbers."""
-
-        def turn(states: Sequence[Any], slices: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-            results = list(self._body(*constants, *states, *slices))
-            stacked = results[len(states) :]
-            return results[: len(states)], [stacked[number] for number in wanted]
-
-        return lax.scan(
-            turn,
-            list(states),
-            list(slices),
-            length=count,
-            reverse=self._params["reverse"],
-            unroll=self._params["unroll"],
-        )
-
-    def over_chunks(self, turn: Callable[..., Any], states: Sequence[Any], slices: Any, count: int) -> Any:
-        """Run a function over chunks, in this scan's direction."""
-        return lax.scan(turn, list(states), slices, length=count, reverse=self._params["reverse"])
-
-    def split(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
-        """Return values for this scan's operands as constants, states and slices."""
-        first, second = len(self.constants), len(self.constants) + len(self.states)
-        return values[:first], values[first:second], values[second:]
-
-
-def _write_forward(splice: Splice, scan: _Scan, pair: ScanPair) -> Sequence[Any]:
+def _write_forward(splice: Splice, scan: Scan, pair: ScanPair) -> Sequence[Any]:
     """Append the forward scan in chunks without what it saved; return the states at the begin of all chunks."""
     chunk, count = pair.chunk, pair.length // pair.chunk
     wanted = [number for number, value in enumerate(scan.stacks) if value not in pair.saved]
@@ -88,7 +45,7 @@ def _write_forward(splice: Splice, scan: _Scan, pair: ScanPair) -> Sequence[Any]
             after, stacks = scan.turns(constants, states, slices, wanted, chunk)
             return after, (list(states), stacks)
 
-        after, (starts, stacks) = scan.over_chunks(one, states, _cut(slices, chunk, count), count)
+        after, (starts, stacks) = scan.over(one, states, _cut(slices, chunk, count), count)
         return [*after, *_joined(stacks), *starts]
 
     results = splice.trace(forward, scan.inputs)
@@ -98,7 +55,7 @@ def _write_forward(splice: Splice, scan: _Scan, pair: ScanPair) -> Sequence[Any]
     return results[len(values) :]
 
 
-def _write_backward(splice: Splice, scan: _Scan, again: _Scan, pair: ScanPair, starts: Sequence[Any]) -> None:
+def _write_backward(splice: Splice, scan: Scan, again: Scan, pair: ScanPair, starts: Sequence[Any]) -> None:
     """Append the backward scan in chunks, each after its turns of the forward scan once more."""
     chunk, count = pair.chunk, pair.length // pair.chunk
     wanted = [number for number, value in enumerate(again.stacks) if value in pair.saved]
@@ -124,7 +81,7 @@ def _write_backward(splice: Splice, scan: _Scan, again: _Scan, pair: ScanPair, s
             return scan.turns(constants, states, slices, every, chunk)
 
         cut = (list(begins), _cut(slices_again, chunk, count), _cut(other_slices, chunk, count))
-        after, stacks = scan.over_chunks(one, states, cut, count)
+        after, stacks = scan.over(one, states, cut, count)
         return [*after, *_joined(stacks)]
 
     inputs = [*scan.inputs[:n_whole], *again.constants, *again.slices, *others, *starts]

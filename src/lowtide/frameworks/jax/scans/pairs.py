@@ -58,6 +58,17 @@ def scan_pairs(program: FlatProgram) -> list[ScanPair]:
     return sorted(worth, key=lambda pair: (pair.kept_bytes(pair.chunk) - pair.saved_bytes, pair.forward))
 
 
+def apart(pairs: Sequence[ScanPair]) -> list[ScanPair]:
+    """Return the pairs, best first, without those that share a scan with a better one."""
+    taken: set[int] = set()
+    kept: list[ScanPair] = []
+    for pair in pairs:
+        if taken.isdisjoint((pair.forward, pair.backward)):
+            taken.update((pair.forward, pair.backward))
+            kept.append(pair)
+    return kept
+
+
 def _goes_back(program: FlatProgram, forward: int, backward: int, saved: Sequence[Value]) -> bool:
     """Return whether an equation is a scan over the same turns the other way that takes all of these turn by turn."""
     one, other = program.equations[forward], program.equations[backward]

@@ -1,6 +1,6 @@
 """From a path or an object to an HLO module, told by content."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from lowtide.frameworks.buffer_assignment import Allocation, instruction_numbers
 from lowtide.frameworks.content import is_hlo_proto, is_hlo_text, is_mlir
 from lowtide.frameworks.cut_message import begun_fields
 from lowtide.frameworks.xla.loading.apart import text_of_content
+from lowtide.frameworks.xla.loading.assignment_text import read_assignment_text
 from lowtide.frameworks.xla.loading.jaxlib import text_of_module
 from lowtide.frameworks.xla.text.module import HloModule
 from lowtide.frameworks.xla.text.parse import parse_module
@@ -41,7 +42,7 @@ def load_module(source: Any) -> Loaded:
     if isinstance(source, HloModule):
         return Loaded(module=source, where=f"module {source.name!r}")
     if isinstance(source, str | Path):
-        return read_content(read_bytes(Path(source)), str(source))
+        return _with_assignment_beside(read_content(read_bytes(Path(source)), str(source)), Path(source))
     if hasattr(source, "compiler_ir"):  # what jax.stages has before it is compiled
         return read_content(source.as_text().encode(), "a lowered function")
     if hasattr(source, "runtime_executable"):  # what jax.stages wraps around one
@@ -70,6 +71,15 @@ def read_content(content: bytes, where: str) -> Loaded:
         module = parse_module(text_of_content("proto", inner, where), where)
         return Loaded(module=module, where=where, allocations=_allocations(assignment, inner, where))
     raise MalformedInputError(f"{where}: this is neither HLO text nor an HloProto nor StableHLO; is it cut off?")
+
+
+def _with_assignment_beside(loaded: Loaded, path: Path) -> Loaded:
+    """Return a module with what XLA reserved for it, where XLA dumped that as text beside it."""
+    beside = path.with_name(f"{path.stem}-buffer-assignment.txt")
+    if loaded.allocations or not beside.is_file():
+        return loaded
+    text = _decoded(read_bytes(beside), str(beside))
+    return replace(loaded, allocations=read_assignment_text(text, loaded.module, str(beside)))
 
 
 def _executable(source: Any) -> Loaded:

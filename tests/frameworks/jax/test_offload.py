@@ -1,0 +1,56 @@
+"""Copies to the host's memory space, by name: carried out where a device has one, refused where it has not."""
+
+from typing import Any
+
+import jax
+import pytest
+
+import lowtide
+import lowtide.jax
+from lowtide.errors import UnsupportedError
+from lowtide.frameworks.jax.emit.copies import copies_of
+from lowtide.frameworks.jax.emit.emit import run_plan
+from lowtide.frameworks.jax.reading.read import read_program
+from lowtide.offload import Host
+from lowtide.plan import Plan, StepKind
+from tests.frameworks.jax.programs import blocks_arguments, blocks_step, close
+
+HOST = Host(bandwidth_bytes_per_s=1e12)
+
+
+@pytest.fixture(scope="module")
+def program() -> Any:
+    return jax.jit(blocks_step), blocks_arguments()
+
+
+@pytest.fixture(scope="module")
+def plan(program: Any) -> Plan:
+    graph = HOST.added_to(lowtide.read(program))
+    planned = lowtide.minimize(graph, budget="60%", allow=["reorder", "offload"], effort="fast").plan
+    assert (planned.kinds == StepKind.COPY_IN).any()
+    return planned
+
+
+def test_what_a_plan_copies_is_sent_to_pinned_host_and_back_and_its_values_stay(program: Any, plan: Plan) -> None:
+    """Compiled for the CPU, which drops the copies, the values can be seen; lowered for CUDA, the copies can."""
+    translation = read_program(lowtide.jax.JaxModel(program).program)
+    runs, copies = plan.order().tolist(), copies_of(plan, translation)
+
+    def carried_out(*leaves: Any) -> Any:
+        return run_plan(translation, runs, leaves, copies=copies)
+
+    leaves = jax.tree.leaves(program[1])
+    assert close(jax.jit(carried_out)(*leaves), jax.tree.leaves(program[0](*program[1])))
+    text = jax.jit(carried_out).trace(*leaves).lower(lowering_platforms=("cuda",)).as_text()
+    back = int((plan.kinds == StepKind.COPY_IN).sum())
+    assert text.count('_xla_buffer_placement = "pinned_host"') == int((plan.kinds == StepKind.COPY_OUT).sum())
+    assert text.count('_xla_buffer_placement = "device"') == back > 0
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="other devices have a host space")
+def test_the_cpu_has_no_host_space_apart_and_says_so_in_one_line(program: Any, plan: Plan) -> None:
+    with pytest.raises(UnsupportedError, match="pinned_host is the memory of the device") as refused:
+        lowtide.apply(plan, program, host=HOST)
+    assert "\n" not in str(refused.value)
+    with pytest.raises(UnsupportedError, match="leave out offload"):
+        lowtide.jax.fit(blocks_step, "50%", example_args=program[1], allow=["recompute", "offload"])
