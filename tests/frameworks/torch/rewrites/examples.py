@@ -125,6 +125,23 @@ def _in_chunks() -> Example:
     return _of(InChunks(((region, 400),)), module, given)
 
 
+def _loss_gradient() -> Example:
+    """Of four losses, one is small, and the logarithms of another are read later."""
+
+    def losses(large: Any, small: Any, wanted: Any, given: Any) -> Any:
+        results: list[Any] = []
+        for logits, reduction in ((large * 2, 1), (large * 3, 0), (small, 1), (large * 4, 1)):
+            logarithms = aten._log_softmax(logits, 1, False)
+            loss, total = aten.nll_loss_forward(logarithms, wanted, None, reduction, 1)
+            incoming = given if reduction == 0 else given[0]
+            gradient = aten.nll_loss_backward(incoming, logarithms, wanted, None, reduction, 1, total)
+            results += [loss, aten._log_softmax_backward_data(gradient, logarithms, 1, torch.float32) * 2]
+        return *results, logarithms.exp()
+
+    wanted = torch.randint(0, 10, (37,))
+    return _plain("loss-gradient-by-rows", losses, torch.randn(37, 8000), torch.randn(37, 10), wanted, torch.randn(37))
+
+
 def lifetimes(module: GraphModule) -> list[tuple[str, Lifetime]]:
     """Return name and lifetime of all inputs of an example."""
     return [(node.name, Lifetime.INPUT) for node in module.graph.find_nodes(op="placeholder")]
@@ -242,6 +259,7 @@ _EXAMPLES: dict[str, Callable[[], Example]] = {
     "canonicalize": _canonicalize,
     "split-batch-norm": _batch_norm,
     "write-out-of-place": _out_of_place,
+    "loss-gradient-by-rows": _loss_gradient,
     "in-chunks": _in_chunks,
     "drop-dead-code": _dead_code,
     "merge-common-subexpressions": lambda: _plain("merge-common-subexpressions", _twice, torch.randn(2, 3)),

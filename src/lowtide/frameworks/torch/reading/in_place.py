@@ -15,11 +15,22 @@ from lowtide.frameworks.torch.internals.tensors import is_dense, storage_bytes
 from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, LoweredOp
 from lowtide.graph import Lifetime
 
+_ATEN = torch.ops.aten
+_BY_ROWS = frozenset(
+    {
+        _ATEN._softmax.default,
+        _ATEN._log_softmax.default,
+        _ATEN._softmax_backward_data.default,
+        _ATEN._log_softmax_backward_data.default,
+    }
+)
+
 
 def in_place_forms(op: LoweredOp, lowered: Lowered) -> tuple[InPlaceForm, ...]:
     """Return the in-place forms of an op that are bit-equal to its plain form; every op is looked at once.
 
-    Only element-wise ops qualify. The output must have dtype, shape and strides of the input; both must fill their
+    Only element-wise ops qualify and, on the CPU, softmax with its gradient, whose kernels have read a row for the last
+    time when they write it. The output must have dtype, shape and strides of the input; both must fill their
     storages without gaps. Every argument that lies in that storage must look at it in the same way, so that each
     element is read before it is overwritten. That must hold for all sizes of symbolic shapes. Every form runs the very
     kernel of the plain op.
@@ -34,7 +45,7 @@ def _find_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
     if len(op.writes) != 1 or op.mutates or target is None:
         return
     value = value_of(op.node)
-    if torch.Tag.pointwise not in target.tags or not isinstance(value, torch.Tensor) or not _fills_storage(value):
+    if not isinstance(value, torch.Tensor) or not _reads_before_it_writes(target, value) or not _fills_storage(value):
         return
     forms = _forms_of(target)
     for position, operand in enumerate(op.node.args):
@@ -53,6 +64,11 @@ def _find_forms(op: LoweredOp, lowered: Lowered) -> Iterator[InPlaceForm]:
             yield InPlaceForm(buffer, op.writes[0], forms.out, operand, forms.out_argument)
         elif forms.in_place is not None and position == 0:
             yield InPlaceForm(buffer, op.writes[0], forms.in_place, operand, None)
+
+
+def _reads_before_it_writes(target: Any, value: torch.Tensor) -> bool:
+    """Tell whether the kernel of an op may compute into one of its operands."""
+    return torch.Tag.pointwise in target.tags or (target in _BY_ROWS and value.device.type == "cpu")
 
 
 @dataclass(frozen=True, slots=True)

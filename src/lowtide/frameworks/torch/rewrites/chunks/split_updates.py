@@ -5,6 +5,7 @@ from dataclasses import replace
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.rewrites.chunks.choose_chunks import choose_chunks
 from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
+from lowtide.frameworks.torch.rewrites.chunks.loss_gradient import LossGradientByRows
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
 
@@ -13,13 +14,14 @@ def split_updates(captured: Captured) -> Captured | None:
 
     Results are equal bit for bit.
     """
-    chosen = choose_chunks(captured.graph_module, captured.inputs)
-    if not chosen:
-        return None
-    most = max(-(-region.shape[0] // rows) for region, rows in chosen.items())
-    updates = "the largest update" if len(chosen) == 1 else f"{len(chosen)} updates"
-    return replace(
-        captured,
-        name=f"{captured.name}, {updates} in {most} chunks",
-        graph_module=run_rewrites(captured.graph_module, [InChunks(tuple(chosen.items()))]),
-    )
+    loss = LossGradientByRows()
+    module, done = captured.graph_module, list[str]()
+    if loss.sites(module):
+        module = run_rewrites(module, [loss])
+        done.append("the gradient of the loss by rows")
+    chosen = choose_chunks(module, captured.inputs)
+    if chosen:
+        module = run_rewrites(module, [InChunks(tuple(chosen.items()))])
+        most = max(-(-region.shape[0] // rows) for region, rows in chosen.items())
+        done.append(f"{'the largest update' if len(chosen) == 1 else f'{len(chosen)} updates'} in {most} chunks")
+    return replace(captured, name=", ".join([captured.name, *done]), graph_module=module) if done else None

@@ -1,0 +1,130 @@
+"""The gradient of a cross entropy over many classes, written chunk by chunk over the logarithms that it is made of."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from lowtide.frameworks.torch.internals.hints import is_symbolic
+from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.reading.effects import arguments_by_name
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
+
+aten = torch.ops.aten
+_LOSS = aten.nll_loss_forward.default
+_OF_LOSS = aten.nll_loss_backward.default
+_FEWEST_BYTES = 1 << 20
+"""Smaller gradients need little."""
+_MOST_CHUNKS = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LossGradient:
+    """The ops from a loss back to what its logarithms were made of."""
+
+    logarithms: Node
+    of_loss: Node
+    """The gradient of the loss, as large as the logits."""
+    node: Node
+    """The gradient of `log_softmax`."""
+
+
+@dataclass(frozen=True)
+class LossGradientByRows(Rewrite[LossGradient]):
+    """Compute the gradient of `cross_entropy` for some rows at a time, in the storage of `log_softmax`.
+
+    The loss alone makes a second tensor as large as the logits, which is zero but for one figure a row. Done by rows,
+    it is as large as a chunk.
+    """
+
+    name = "loss-gradient-by-rows"
+    source = "Both gradients treat every row alone; a test holds the bits of chunks against those of the whole."
+
+    def sites(self, module: GraphModule) -> Sequence[LossGradient]:
+        """Return the gradients whose operands nobody else needs from there on."""
+        order = {node: place for place, node in enumerate(module.graph.nodes)}
+        nodes = module.graph.find_nodes(op="call_function", target=aten._log_softmax_backward_data.default)
+        return [site for site in map(_site, nodes) if site is not None and _is_alone(site, order)]
+
+    def apply(self, module: GraphModule, sites: Sequence[LossGradient]) -> GraphModule:
+        """Return a copy with chunks where the gradient was; whoever read it reads the storage of `log_softmax`."""
+        site_of = {site.node: site for site in sites}
+        left_out = {site.of_loss for site in sites}
+        graph = Graph()
+        made: dict[Node, Node] = {}
+        for node in module.graph.nodes:
+            if node in site_of:
+                _write(graph, site_of[node], made)
+                made[node] = made[site_of[node].logarithms]
+            elif node not in left_out:
+                made[node] = graph.node_copy(node, made.__getitem__)
+        return GraphModule(module, graph)
+
+
+def _site(node: Node) -> LossGradient | None:
+    of_loss, logarithms = node.args[:2]
+    if not isinstance(of_loss, Node) or of_loss.target is not _OF_LOSS:
+        return None
+    source, same = _source(logarithms), _source(arguments_by_name(of_loss)["self"])
+    return (
+        LossGradient(source, of_loss, node) if source is same and source.target is aten._log_softmax.default else None
+    )
+
+
+def _source(node: Any) -> Node:
+    """Return the node that a tensor's detached views are of."""
+    while node.target is aten.detach.default:
+        node = node.args[0]
+    return node
+
+
+def _users(node: Node) -> Iterator[Node]:
+    """Yield whoever reads a tensor, or a detached view of it."""
+    for user in node.users:
+        if user.target is aten.detach.default:
+            yield from _users(user)
+        else:
+            yield user
+
+
+def _is_alone(site: LossGradient, order: Mapping[Node, int]) -> bool:
+    """Tell whether the logarithms are large and plain, and read by nobody but the loss and its gradient."""
+    value = value_of(site.logarithms)
+    others = set(_users(site.logarithms)) - {site.node, site.of_loss}
+    return (
+        list(site.of_loss.users) == [site.node]
+        and all(user.target is _LOSS and order[user] < order[site.of_loss] for user in others)
+        and value.dim() == 2
+        and value.shape[0] > 1
+        and value.device.type == "cpu"
+        and not is_symbolic(value)
+        and value.is_contiguous()
+        and value.dtype == value_of(site.node).dtype
+        and value.numel() * value.element_size() >= _FEWEST_BYTES
+    )
+
+
+def _write(graph: Graph, site: LossGradient, made: Mapping[Node, Node]) -> None:
+    given = arguments_by_name(site.of_loss)
+    rows = value_of(site.logarithms).shape[0]
+    count = -(-rows // min(rows, _MOST_CHUNKS))
+    _, _, dim, dtype = site.node.args
+
+    def call(like: Node, target: Any, *args: Any, **kwargs: Any) -> Node:
+        done = graph.create_node("call_function", target, args, kwargs)
+        done.meta = origin_of(like)
+        return done
+
+    def rows_of(whole: Node, first: int) -> Node:
+        return call(whole, aten.slice.Tensor, made[whole], 0, first, min(first + count, rows))
+
+    for first in range(0, rows, count):
+        part = rows_of(site.logarithms, first)
+        operands = {name: made[value] if isinstance(value, Node) else value for name, value in given.items()}
+        operands |= {"self": part, "target": rows_of(given["target"], first)}
+        if value_of(given["grad_output"]).dim():
+            operands["grad_output"] = rows_of(given["grad_output"], first)
+        gradient = call(site.of_loss, _OF_LOSS, *operands.values())
+        call(site.node, aten._log_softmax_backward_data.out, gradient, part, dim, dtype, out=part)
