@@ -1,6 +1,8 @@
 """A graph of TensorFlow as lowtide sees it: read once, planned, written back, measured."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from lowtide.frameworks.tensorflow.running.resident import added_resident_bytes
 from lowtide.frameworks.wire import named_errors
 from lowtide.graph import Graph
 from lowtide.grappler import DEFAULT_SCOPE
+from lowtide.offload import HOST, Host
 from lowtide.plan import Plan
 from lowtide.units import format_bytes
 
@@ -88,13 +91,21 @@ class TensorflowModel:
         """None: only the order and the runs of nodes change."""
         return None
 
+    def with_host(self, host: Host) -> "TensorflowModel":
+        """Return the same graph with a host that its plans may copy to."""
+        other = copy(self)
+        translation = replace(self.translation, graph=host.added_to(self.graph))
+        other._read = replace(self._read, translation=translation)
+        return other
+
     def apply(self, plan: Plan) -> Any:
         """Return a graph that does what the plan says, of the kind that was read; the original stays.
 
         Every op waits for the one before it by a control edge, and what runs again is a copy `Recomputed/NAME`.
         TensorFlow starts what is ready in an order of its own, which for ordinary networks of Keras is good already:
-        `measure` says whether the plan's order needs less. Raises FingerprintError for a plan of another graph,
-        UnsupportedError for one that copies, VerificationError for one that breaks the program.
+        `measure` says whether the plan's order needs less. Copies to a host are TensorFlow's own ops on a GPU;
+        `with_host_stand_ins` runs them without one. Raises FingerprintError for a plan of another graph,
+        VerificationError for one that breaks the program.
         """
         return self._loaded.object_of(self.planned_graph(plan))
 
@@ -195,6 +206,7 @@ class TensorflowModel:
             after_bytes=after.peak_bytes,
             original_bytes=original.peak_bytes,
             outputs_equal=original.equals(after) and before.equals(after),
+            host_bytes=after.host_bytes if any(space.name == HOST for space in self.graph.spaces) else None,
         )
 
     def resident_bytes(self, plan: Plan | None = None) -> int:

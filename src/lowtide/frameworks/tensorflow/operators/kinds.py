@@ -56,6 +56,9 @@ INLINE = (
 FILTER_GRADIENT, BIAS_GRADIENT = "Conv2DBackpropFilter", "BiasAddGrad"
 """What oneDNN computes at once."""
 
+COPY_OUT, COPY_BACK = "_CopyFromGpuToHost", "_CopyFromHostToGpu"
+"""What swaps are made of; only a TensorFlow built for GPUs has them."""
+
 CONTROL_FLOW_V1 = frozenset(
     {"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch", "_SwitchN"}
     | {"RefEnter", "RefExit", "RefMerge", "RefNextIteration", "RefSwitch"}

@@ -112,7 +112,11 @@ class _NodeTranslator:
     """Nodes that run side by side, each once."""
     builder: GraphBuilder = field(init=False)
     paired: set[int] = field(init=False)
+    kept: set[int] = field(init=False)
+    """Nodes whose results are asked for: TensorFlow holds these from their first run to the end."""
     buffers: dict[Port, int] = field(default_factory=dict[Port, int])
+    ports: list[Port] = field(default_factory=list[Port])
+    """Per buffer, the output that defines it."""
     buffer_sizes: list[int] = field(default_factory=list[int])
     lifetimes: list[Lifetime] = field(default_factory=list[Lifetime])
     done: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
@@ -134,6 +138,7 @@ class _NodeTranslator:
     def __post_init__(self) -> None:
         self.builder = GraphBuilder(self.name)
         self.paired = {*self.pairs, *self.pairs.values()}
+        self.kept = {self._shown_by(port) for port in self.asked.results}
         for space in self.devices.spaces:
             self.builder.add_space(space.name, capacity_bytes=space.capacity_bytes)
         for place, node in enumerate(self.body.nodes):
@@ -143,6 +148,14 @@ class _NodeTranslator:
             node = self.body.nodes[place]
             if spec_of(node.op) is None:
                 self.read_ports[node.name] = max(port + 1, self.read_ports.get(node.name, 0))
+
+    def _shown_by(self, port: Port) -> int:
+        """Return the node whose output an output shows."""
+        place, number = port
+        while is_view(self.body.nodes[place]) and self.body.data[place] and place not in self.asked.fed:
+            shown = self.body.data[place]
+            place, number = shown[min(number, len(shown) - 1) if self.body.nodes[place].op in ALL_PORTS else 0]
+        return place
 
     def after(self, places: Sequence[int]) -> "_NodeTranslator":
         """Add nodes, and return itself."""
@@ -218,7 +231,7 @@ class _NodeTranslator:
             mutates=list(dict.fromkeys(mutated)),
             after=sorted(after),
             in_place=self._pairs(node, reads, written),
-            pure=not (effects.is_fixed or mutated or place in self.paired),
+            pure=not (effects.is_fixed or mutated or place in self.paired or place in self.kept),
             ordered=effects.is_fixed,
             callees=callees,
             device=self.devices.name_of(node),
@@ -247,6 +260,7 @@ class _NodeTranslator:
             graph=self.builder.build(),
             body=self.body,
             nodes=tuple(self.nodes),
+            ports=tuple(self.ports),
             results=tuple(self.asked.results),
             fed=self.outer,
             called=self.called.functions,
@@ -315,6 +329,7 @@ class _NodeTranslator:
         space = self.devices.space_of(self.body.nodes[place])
         buffer = self.builder.add_buffer(name, size or 0, lifetime, space=space)
         self.buffers[place, port] = buffer
+        self.ports.append((place, port))
         self.buffer_sizes.append(size or 0)
         self.lifetimes.append(lifetime)
         return buffer

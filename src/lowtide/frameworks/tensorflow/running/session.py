@@ -9,7 +9,8 @@ from typing import Any
 
 from lowtide.errors import MissingExtraError
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
-from lowtide.frameworks.tensorflow.running.host_copies import COPY_BACK, COPY_OUT, STAND_IN, with_host_stand_ins
+from lowtide.frameworks.tensorflow.operators.kinds import COPY_BACK, COPY_OUT
+from lowtide.frameworks.tensorflow.running.host_copies import STAND_IN, with_host_stand_ins
 
 
 def tensorflow() -> Any:
