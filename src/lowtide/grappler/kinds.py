@@ -19,6 +19,11 @@ SUM_KINDS = frozenset({"AccumulateNV2", "AddN"})
 FORWARDING_KINDS = frozenset({"Identity", "Reshape"})
 """Ops whose result is their input under another name."""
 
+FORWARDING_KINDS_TODAY = FORWARDING_KINDS | {
+    *("EnsureShape", "ExpandDims", "PreventGradient", "ReadVariableOp", "Squeeze", "StopGradient"),
+}
+"""The same with what Grappler takes for values of their own: swapping a variable that was read frees nothing."""
+
 FRAME_KINDS = frozenset({"Enter", "Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration"})
 BRANCH_KINDS = frozenset({"Merge", "RefMerge", "RefSwitch", "Switch"})
 """Ops at the border of a loop or of a branch that may not run."""

@@ -1,5 +1,6 @@
 """A graph as Grappler sees it: nodes joined by edges of data and control."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from lowtide.graph import Graph
@@ -39,10 +40,10 @@ def nodes_of(graph: Graph) -> Nodes:
     return Nodes(inputs, outputs, readers, writers)
 
 
-def is_swappable(graph: Graph, nodes: Nodes, buffer: BufferId) -> bool:
+def is_swappable(graph: Graph, nodes: Nodes, buffer: BufferId, forwarding: Collection[str] = FORWARDING_KINDS) -> bool:
     """Return whether Grappler would swap a buffer of the first memory space.
 
-    It must not be persistent, nor another name of one that is. Beyond Grappler, which knows no mutation but that of
+    It must not be persistent, nor another name of one that is, by ops whose kind is in `forwarding`. Beyond Grappler, which knows no mutation but that of
     references, it must be written only once.
     """
     writers = len(nodes.writers[buffer])
@@ -50,7 +51,7 @@ def is_swappable(graph: Graph, nodes: Nodes, buffer: BufferId) -> bool:
         return False
     while not graph.persistent[buffer]:
         producer = int(graph.structure.producers[buffer])
-        if producer < 0 or graph.op_kinds[producer] not in FORWARDING_KINDS or not len(graph.reads[producer]):
+        if producer < 0 or graph.op_kinds[producer] not in forwarding or not len(graph.reads[producer]):
             return True
         buffer = int(graph.reads[producer][0])
     return False

@@ -1,5 +1,6 @@
 """Graphs with swaps run without a GPU: a second CPU stands in for the host."""
 
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,13 +20,17 @@ pytestmark = [
 ]
 
 
-def _training_graph() -> tuple[GraphDef, list[str]]:
-    """Return layers whose gradients need every activation, on a GPU that is not there, and what is asked for."""
+@cache
+def _training_graph(rows: int = 64) -> tuple[GraphDef, list[str]]:
+    """Return layers whose gradients need every activation, on a GPU that is not there, and what is asked for.
+
+    With more than 64 rows, activations are larger than weights and their gradients.
+    """
     import tensorflow as tf
 
     graph = tf.Graph()
     with graph.as_default(), tf.device("/device:GPU:0"):
-        x = tf.compat.v1.placeholder(tf.float32, (64, 64), name="x")
+        x = tf.compat.v1.placeholder(tf.float32, (rows, 64), name="x")
         for k in range(8):
             x = tf.tanh(tf.matmul(x, tf.compat.v1.get_variable(f"w{k}", (64, 64))))
         loss = tf.reduce_mean(tf.square(x))
@@ -61,9 +66,9 @@ def test_only_copies_that_tensorflow_lacks_have_a_stand_in() -> None:
 def test_a_plan_that_copies_to_a_host_needs_on_the_device_and_the_host_what_was_predicted(
     techniques: list[str],
 ) -> None:
-    graph, fetches = _training_graph()
+    graph, fetches = _training_graph(512)
     model = TensorflowModel(graph, fetches=fetches).with_host(Host(bandwidth_bytes_per_s=16e9))
-    result = lowtide.minimize(model.graph, budget="85%", allow=techniques)
+    result = lowtide.minimize(model.graph, budget="60%", allow=techniques)
     assert result.transfers.bytes_out > 0
     measured = model.measure(result.plan)
     assert measured.outputs_equal
@@ -74,13 +79,13 @@ def test_a_plan_that_copies_to_a_host_needs_on_the_device_and_the_host_what_was_
 
 
 def test_a_budget_with_a_host_is_met_by_swaps_with_equal_bits() -> None:
-    graph, fetches = _training_graph()
-    done = optimize(graph, budget="85%", fetches=fetches, host=Host(bandwidth_bytes_per_s=1e15))
-    names = {node.name for node in done.graph.nodes}
+    graph, fetches = _training_graph(512)
+    done = optimize(graph, budget="60%", fetches=fetches, host=Host(bandwidth_bytes_per_s=1e15))
+    kinds = {node.name: node.op for node in done.graph.nodes}
+    sources = {(node.name, number): text for node in done.graph.nodes for number, text in enumerate(node.inputs)}
     assert done.swapped
-    assert {name.partition("_")[0] for name in names if name.startswith("swap_")} == {"swap"}
-    assert all(name.replace("swap_in_", "swap_out_") in names for name in names if name.startswith("swap_in_"))
-    feeds = {"x:0": np.random.default_rng(0).random((64, 64)).astype(np.float32)}
+    assert {kinds[sources[each]] for each in done.swapped} == {"_CopyFromHostToGpu"}
+    feeds = {"x:0": np.random.default_rng(0).random((512, 64)).astype(np.float32)}
     variables = made_up_variables(graph)
     before, after = (run_graph(each, feeds, fetches, variables) for each in (graph, done.graph))
     assert equal_values(before.values, after.values)
@@ -90,11 +95,11 @@ def test_a_budget_with_a_host_is_met_by_swaps_with_equal_bits() -> None:
 
 
 def test_levels_that_swap_lower_what_the_device_holds_in_a_real_run() -> None:
-    graph, fetches = _training_graph()
+    graph, fetches = _training_graph(512)
     seconds = {node.name: 5e-3 for node in graph.nodes}
-    done = optimize(graph, "swapping", devices={"/gpu:0": "400 KiB"}, fetches=fetches, seconds=seconds)
-    feeds = {"x:0": np.random.default_rng(0).random((64, 64)).astype(np.float32)}
+    done = optimize(graph, "swapping", devices={"/gpu:0": "1 MiB"}, fetches=fetches, seconds=seconds)
+    feeds = {"x:0": np.random.default_rng(0).random((512, 64)).astype(np.float32)}
     variables = made_up_variables(graph)
     before, after = (run_graph(each, feeds, fetches, variables) for each in (graph, done.graph))
     assert after.host_bytes > 0
-    assert after.peak_bytes < before.peak_bytes
+    assert after.peak_bytes < 0.8 * before.peak_bytes
