@@ -9,7 +9,7 @@ CHEAP_KINDS = frozenset(
 
 CHEAP_KINDS_TODAY = CHEAP_KINDS | {
     *("AddV2", "Elu", "Exp", "FusedBatchNormV2", "FusedBatchNormV3", "LeakyRelu", "Maximum", "Minimum", "Selu"),
-    *("Softplus", "Softsign", "Tanh"),
+    *("Concat", "ConcatV2", "Softplus", "Softsign", "Tanh"),
 }
 """The same with the names that today's graphs use."""
 

@@ -65,8 +65,9 @@ def optimize_memory(
     swaps makes the hinted swaps.
 
     Beyond Grappler, what the caller feeds is swapped only where that is hinted, and a variable that was read never:
-    neither would free anything. The plan follows the program order. Nothing guarantees that its peak is lower, as in Grappler. Raises UsageError for
-    an unknown level, hints that fit no op, a scope or bandwidth that is none, and swaps without a second space.
+    neither would free anything. The plan follows the program order. Nothing guarantees that its peak is lower, as in
+    Grappler. Raises UsageError for an unknown level, hints that fit no op, a scope or bandwidth that is none, and swaps
+    without a second space.
     """
     hints = hints or Hints()
     hints.check(graph)

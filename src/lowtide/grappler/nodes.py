@@ -43,8 +43,8 @@ def nodes_of(graph: Graph) -> Nodes:
 def is_swappable(graph: Graph, nodes: Nodes, buffer: BufferId, forwarding: Collection[str] = FORWARDING_KINDS) -> bool:
     """Return whether Grappler would swap a buffer of the first memory space.
 
-    It must not be persistent, nor another name of one that is, by ops whose kind is in `forwarding`. Beyond Grappler, which knows no mutation but that of
-    references, it must be written only once.
+    It must not be persistent, nor another name of one that is, by ops whose kind is in `forwarding`. Beyond Grappler,
+    which knows no mutation but that of references, it must be written only once.
     """
     writers = len(nodes.writers[buffer])
     if graph.buffer_spaces[buffer] or writers > 1 or (writers and graph.exists_at_start[buffer]):

@@ -51,8 +51,13 @@ def run_graph(
     feeds: Mapping[str, Any],
     fetches: Sequence[str],
     variables: Mapping[str, Any] | None = None,
+    *,
+    with_grappler: bool = False,
 ) -> GraphRun:
     """Run a graph on one thread with no optimizer on, and say what it held at most, by TensorFlow's own report.
+
+    `with_grappler` leaves on all of TensorFlow's optimizers that are on by default: then values are those of the graph
+    that Grappler makes, and the peak leaves out what Grappler added.
 
     `variables` are what variables hold at the start, by the names of their nodes. An output is held from when its node
     starts to when the last of its readers has ended; outputs in one place are one. Swaps run without a GPU, too: a
@@ -63,7 +68,7 @@ def run_graph(
     targets = [name for name in fetches if ":" not in name]
     try:
         started, starts, ends = with_starts(graph, variables or {})
-        run = run_session(started, feeds, outputs, targets, starts, ends)
+        run = run_session(started, feeds, outputs, targets, starts, ends, with_grappler=with_grappler)
     except (ImportError, MemoryError):
         raise
     except Exception as error:  # TensorFlow raises several types of its own

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from lowtide.frameworks.tensorflow.graphs.attributes import of_bool
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.operators.ops import spec_of
@@ -26,9 +28,12 @@ from lowtide.grappler.sums import sums_near_capacity
 from lowtide.grappler.swap_choice import Skipped, choose_swaps
 from lowtide.grappler.swaps import PCIE_BYTES_PER_SECOND, Swap, make_swaps
 from lowtide.index_spaces import OpId
+from lowtide.planning.minimize import find_plan
+from lowtide.planning.settings import PlanSettings
 
 RELAXED = "_grappler_relax_allocator_constraints"
 _ACCUMULATE = "AssignAdd"
+_SHARE, _MOST_PLANNED = "80%", 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +111,28 @@ class Passes:
         for swap in done.swapped:
             if self._swap(swap, done.graph):
                 self._hold_back(swap.op, done.graph)
+
+    def recompute_any_kind(self) -> None:
+        """Copy nodes of any kind that the gradients shall read again late, as the budgeted planner chooses them.
+
+        It plans for four fifths of the peak in the simulated schedule. Nothing is done where there are no gradients, or
+        copies already, nor for more than 10,000 nodes, where planning takes longer than all else.
+        """
+        body, graph = self._graph(self.devices[0])
+        targets = target_ops(graph, self._scope)
+        has_copies = any(name.startswith(RECOMPUTED) for name in graph.op_names)
+        if not any(targets) or graph.n_ops > _MOST_PLANNED or has_copies:
+            return
+        fed = hints_of(body, self._situation.fed).fed
+        pure = [
+            bool(may) and not target and name not in fed
+            for may, target, name in zip(graph.pure, targets, graph.op_names, strict=True)
+        ]
+        settings = PlanSettings(budget=_SHARE, techniques=frozenset({"recompute"}), effort="fast")
+        plan = find_plan(replace(graph, pure=np.asarray(pure)), settings).plan
+        order: list[int] = plan.order().tolist()
+        self.recomputed += recompute_late(self.nodes, [graph.op_names[op] for op in order])
+        self._know_copies(self.recomputed)
 
     def optimize_as_grappler(self, level: LevelName, device: str, *, is_first: bool) -> None:
         """Carry out what Grappler's passes choose for a device, to the letter."""

@@ -13,7 +13,7 @@ from lowtide.frameworks.tensorflow.operators.ops import RESOURCE, spec_of
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_function, first_ready_order, v1_reason
 from lowtide.frameworks.tensorflow.reading.calls import NodeCall, call_of, invariant_arguments
 from lowtide.frameworks.tensorflow.reading.devices import Devices
-from lowtide.frameworks.tensorflow.reading.effects import effects_of, is_source, is_view, may_write_over
+from lowtide.frameworks.tensorflow.reading.effects import effects_of, holds_tensors, is_source, is_view, may_write_over
 from lowtide.frameworks.tensorflow.reading.function_shapes import completed, function_shapes
 from lowtide.frameworks.tensorflow.reading.fused_pairs import after_their_pairs, fused_pairs
 from lowtide.frameworks.tensorflow.reading.translation import CalledFunction, TensorflowTranslation
@@ -133,6 +133,8 @@ class _NodeTranslator:
     found: dict[tuple[str, int], Shape] = field(default_factory=dict[tuple[str, int], Shape])
     """Shapes of outputs that only the functions behind them tell."""
     unknown: list[str] = field(default_factory=list[str])
+    lists: list[str] = field(default_factory=list[str])
+    """Outputs that hold lists of tensors."""
     notes: dict[str, None] = field(default_factory=dict[str, None])
 
     def __post_init__(self) -> None:
@@ -214,7 +216,8 @@ class _NodeTranslator:
             if port in handed_on:
                 self.buffers[place, port] = handed_on[port]
             else:
-                size = self.known.sizes.get((node.name, port)) or call.output_bytes(node, port)
+                size = self.known.sizes.get((node.name, port))
+                size = call.output_bytes(node, port) if size is None else size
                 written.append(self._define(place, port, size, Lifetime.INTERMEDIATE))
         if spec_of(node.op) is None and not call.functions:
             self.notes[
@@ -253,6 +256,11 @@ class _NodeTranslator:
         if self.unknown:
             self.builder.note(
                 f"{len(self.unknown)} outputs count as 0 bytes, as their shapes are unknown, {self.unknown[0]!r} first"
+            )
+        if self.lists:
+            self.builder.note(
+                f"{len(self.lists)} outputs count as 0 bytes, as they hold lists or arrays of tensors that grow while "
+                f"they run, {self.lists[0]!r} first"
             )
         for sentence in self.notes:
             self.builder.note(sentence)
@@ -324,7 +332,9 @@ class _NodeTranslator:
 
     def _define(self, place: int, port: int, size: int | None, lifetime: Lifetime) -> int:
         name = f"{self.body.nodes[place].name}:{port}"
-        if size is None:
+        if not size and holds_tensors(self.body.nodes[place], port):
+            self.lists.append(name)
+        elif size is None:
             self.unknown.append(name)
         space = self.devices.space_of(self.body.nodes[place])
         buffer = self.builder.add_buffer(name, size or 0, lifetime, space=space)

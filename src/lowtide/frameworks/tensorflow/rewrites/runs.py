@@ -29,7 +29,7 @@ class PortStep:
 
 
 def nodes_in_order(body: NodeBody, ops: Sequence[int], steps: Sequence[int | PortStep]) -> list[NodeDef]:
-    """Return the nodes of a body so that some run one after the other, in the order of `steps`, and some of those twice.
+    """Return the nodes of a body so that some run one after the other, in the order of steps, and some of those twice.
 
     `ops` holds all that run. Every run waits for the one before it by a control edge. A run of a node that ran
     before is a copy, `Recomputed/NAME`, and whatever runs after it reads the copy, through copies of the views between.

@@ -26,7 +26,8 @@ class SwappedInput:
 
 def copy_out(name: str, source: str, waits: Sequence[str], kind: int, group: str, device: str) -> NodeDef:
     """Return the node that copies a value to the host; `group` names the class that it is colocated with."""
-    return _copy(name, COPY_OUT, [source, *(f"^{wait}" for wait in waits if wait != node_of(source))], kind, group, device)
+    behind = [f"^{wait}" for wait in waits if wait != node_of(source)]
+    return _copy(name, COPY_OUT, [source, *behind], kind, group, device)
 
 
 def copy_back(name: str, source: str, waits: Sequence[str], kind: int, group: str, device: str) -> NodeDef:
