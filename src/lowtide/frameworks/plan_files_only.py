@@ -32,7 +32,9 @@ class PlanFilesOnly:
 
     def apply(self, plan: Plan) -> NoReturn:
         """Raise UnsupportedError: this framework cannot copy to a host by a plan."""
-        raise UnsupportedError("copies to a host are carried out in PyTorch programs only; write a plan (.plan.json)")
+        raise UnsupportedError(
+            "copies to a host are carried out in programs of PyTorch and TensorFlow only; write a plan (.plan.json)"
+        )
 
     def save(self, plan: Plan, path: Path) -> None:
         """Raise UnsupportedError, as `apply` does."""
