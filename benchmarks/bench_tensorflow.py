@@ -3,6 +3,7 @@
 It needs `lowtide[tensorflow]`. Grappler runs on a virtual cluster with one GPU, with every other optimizer off.
 """
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # oneDNN rounds by how it fuses, which an order changes
 
 import numpy as np
 from results import write_section

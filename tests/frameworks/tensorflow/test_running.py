@@ -197,3 +197,17 @@ def test_texts_are_those_of_tensorflow(tmp_path: Path) -> None:
     assert types.items() <= GraphMessage.ENUMS["data_type"].items()
     known = dict(full_type_pb2.FullTypeId.items())
     assert GraphMessage.ENUMS["full_type"].items() <= known.items()
+
+
+def test_random_numbers_without_a_seed_are_no_difference_between_runs() -> None:
+    """Initializers and dropout draw other numbers in every session; a measurement compares what is computed of them."""
+    import tensorflow as tf
+
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.compat.v1.placeholder(tf.float32, (16,), name="x")
+        called = tf.function(lambda x: x * tf.random.normal((16,)))
+        sides = [tf.reduce_sum(tf.concat([called(x) + tf.random.uniform((16,))] * 4, 0)) for _ in range(3)]
+        tf.add_n(sides, name="y")
+    model = TensorflowModel(graph)
+    assert model.measure(lowtide.minimize(model.graph).plan).outputs_equal

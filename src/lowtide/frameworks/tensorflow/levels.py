@@ -80,7 +80,9 @@ def optimize_nodes(nodes: Sequence[NodeDef], situation: Situation, level: str, s
     after, best = _least(tried)
     may_copy = name in RECOMPUTING and name != "manual" and not to_the_letter
     if may_copy and sum(after.values()) > _LOWERED * sum(before.values()):
-        after, best = _least([best, _done_with_any_kind(untouched.again(), name)])
+        work = untouched.again()
+        if work.recompute_any_kind():
+            after, best = _least([best, _done(work, name, set()) if name in SWAPPING else work])
     best.relax()
     return _changes(best, before, after)
 
@@ -103,11 +105,6 @@ def _done_as_grappler(work: Passes, level: LevelName) -> Passes:
     for number, device in enumerate(work.devices):
         work.optimize_as_grappler(level, device, is_first=not number)
     return work
-
-
-def _done_with_any_kind(work: Passes, level: LevelName) -> Passes:
-    work.recompute_any_kind()
-    return _done(work, level, set()) if level in SWAPPING else work
 
 
 def _least(tried: Sequence[Passes]) -> tuple[dict[str, int], Passes]:

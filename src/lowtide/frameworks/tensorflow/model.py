@@ -22,7 +22,7 @@ from lowtide.frameworks.tensorflow.passes import Situation
 from lowtide.frameworks.tensorflow.read import Request, read_graph, tensor_names
 from lowtide.frameworks.tensorflow.reading.devices import devices_of
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
-from lowtide.frameworks.tensorflow.rewrites.starts import with_starts, with_variables
+from lowtide.frameworks.tensorflow.rewrites.starts import with_seeds, with_starts, with_variables
 from lowtide.frameworks.tensorflow.running.resident import added_resident_bytes
 from lowtide.frameworks.wire import named_errors
 from lowtide.graph import Graph
@@ -196,7 +196,8 @@ class TensorflowModel:
         """Run the graph in TensorFlow, one node at a time on the CPU, in its own order and under the plan.
 
         `before_bytes` is the order in which nodes are ready, held by control edges; `original_bytes` is the untouched
-        graph, whose order TensorFlow chooses. Raises MissingExtraError where TensorFlow is not installed.
+        graph, whose order TensorFlow chooses. Random numbers without a seed are the same in all. Raises
+        MissingExtraError where TensorFlow is not installed.
         """
         applied = self.planned_graph(plan)
         graphs = (self.planned_graph(Plan.baseline(self.graph)), applied, self._loaded.graph)
@@ -224,7 +225,7 @@ class TensorflowModel:
 
     def _to_run(self, graph: GraphDef) -> tuple[GraphDef, dict[str, Any], list[str], dict[str, Any]]:
         """Return a graph that can run, with contents made up, and what is asked for: feeds, fetches, variables."""
-        runnable = with_variables(graph, self._loaded.captured)
+        runnable = with_seeds(with_variables(graph, self._loaded.captured))
         fetches = [*tensor_names(self._read.translation.body, self._read.translation.results), *self._read.targets]
         return runnable, made_up_feeds(self._read.fed), fetches, made_up_variables(runnable)
 

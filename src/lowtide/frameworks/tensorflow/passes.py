@@ -92,6 +92,8 @@ class Passes:
         """Carry out what lowtide's passes choose for a device; recomputation is for all devices at once."""
         body, graph = self._graph(device)
         hints = hints_of(body, self._situation.fed)
+        if not recomputed and recomputed is not None and graph.spaces[0].capacity_bytes is None and not hints.swap:
+            return  # nothing limits the device, and nobody asks for anything
         if recomputed is not None:
             hints = replace(hints, recompute=frozenset(recomputed))
         done = optimize_memory(
@@ -112,17 +114,18 @@ class Passes:
             if self._swap(swap, done.graph):
                 self._hold_back(swap.op, done.graph)
 
-    def recompute_any_kind(self) -> None:
+    def recompute_any_kind(self) -> bool:
         """Copy nodes of any kind that the gradients shall read again late, as the budgeted planner chooses them.
 
-        It plans for four fifths of the peak in the simulated schedule. Nothing is done where there are no gradients, or
-        copies already, nor for more than 10,000 nodes, where planning takes longer than all else.
+        Returns whether there is any. It plans for four fifths of the peak in the simulated schedule. Nothing is done
+        where there are no gradients, or copies already, nor for more than 10,000 nodes, where planning takes longer
+        than all else.
         """
         body, graph = self._graph(self.devices[0])
         targets = target_ops(graph, self._scope)
         has_copies = any(name.startswith(RECOMPUTED) for name in graph.op_names)
         if not any(targets) or graph.n_ops > _MOST_PLANNED or has_copies:
-            return
+            return False
         fed = hints_of(body, self._situation.fed).fed
         pure = [
             bool(may) and not target and name not in fed
@@ -133,6 +136,7 @@ class Passes:
         order: list[int] = plan.order().tolist()
         self.recomputed += recompute_late(self.nodes, [graph.op_names[op] for op in order])
         self._know_copies(self.recomputed)
+        return bool(self.recomputed)
 
     def optimize_as_grappler(self, level: LevelName, device: str, *, is_first: bool) -> None:
         """Carry out what Grappler's passes choose for a device, to the letter."""
