@@ -339,7 +339,14 @@ ENTRIES = [
     Entry(name="torch", make=_torch, write=_write_torch, run=_run_torch, times_single_ops=True, copies_to_host=True),
     Entry(name="caffe2", make=_caffe2, write=_write_caffe2, run=_run_caffe2),
     Entry(name="xla", make=_xla, write=_write_hlo, run=None),
-    Entry(name="tensorflow", make=_tensorflow, write=_write_tensorflow, run=_run_tensorflow, needs="tensorflow"),
+    Entry(
+        name="tensorflow",
+        make=_tensorflow,
+        write=_write_tensorflow,
+        run=_run_tensorflow,
+        needs="tensorflow",
+        copies_to_host=True,
+    ),
     Entry(
         name="mesh_tensorflow",
         make=lambda elements: _Interface(Known(elements=elements)),

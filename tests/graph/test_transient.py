@@ -31,3 +31,13 @@ def test_the_state_that_a_loop_writes_is_in_the_peak_of_its_body_already(in_plac
 def test_other_ops_need_the_whole_peak_of_what_they_call() -> None:
     graph = _caller("Scan", in_place=True)
     assert transient_bytes(graph, {"body": {"device": 16}}).tolist() == [[0], [16]]
+
+
+def test_persistent_storage_that_a_call_may_write_is_no_part_of_its_result() -> None:
+    """A function that is handed variables: they are persistent inside too, so that its own peak holds none of them."""
+    builder = GraphBuilder("caller")
+    builder.add_subgraph("body", GraphBuilder("body").build())
+    variable = builder.add_buffer("variable", 1000, Lifetime.PERSISTENT)
+    result = builder.add_buffer("result", 8, Lifetime.OUTPUT)
+    builder.add_op("call", "call", writes=[result], mutates=[variable], callees=["body"])
+    assert transient_bytes(builder.build(), {"body": {"device": 24}}).tolist() == [[16]]

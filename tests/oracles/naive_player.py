@@ -67,7 +67,8 @@ def transient(graph: Graph, op: int) -> Peaks:
     """Return the bytes per memory space that an op needs only while it runs; callees run in their program order."""
     record = op_of(graph, op)
     names = [space.name for space in graph.spaces]
-    own = [buffer_of(graph, b) for b in allocations(graph)[op] | set(record.mutates)]
+    results = [buffer_of(graph, b) for b in allocations(graph)[op] | set(record.mutates)]
+    own = [b for b in results if b.lifetime != Lifetime.PERSISTENT]
     needed = [0] * len(names)
     for place, name in enumerate(names):
         for callee in (graph.subgraphs[callee] for callee in record.callees):

@@ -16,7 +16,7 @@ def transient_bytes(graph: Graph, callee_peaks: Mapping[str, Mapping[str, int]])
 
     `callee_peaks` holds, by callee, its own peak per space name. Of several callees the largest counts. Where the op is
     a while, call or conditional, the callee's peak contains the op's result, so the result is taken off: what the op
-    allocates, and what it writes in place, as a loop does with its state.
+    allocates, and what it writes in place, as a loop does with its state. What is persistent is in neither's peak.
     """
     result = np.zeros((graph.n_ops, len(graph.spaces)), np.int64)
     result[np.arange(graph.n_ops), graph.scratch_spaces] = graph.scratch
@@ -27,6 +27,7 @@ def transient_bytes(graph: Graph, callee_peaks: Mapping[str, Mapping[str, int]])
         inner = np.array([max(callee_peaks[name].get(space, 0) for name in callees) for space in spaces], np.int64)
         if graph.op_kinds[op] in RESULT_IS_BODY_ROOT:
             for buffer in {*graph.structure.allocates[op].tolist(), *graph.mutates[op].tolist()}:
-                inner[graph.buffer_spaces[buffer]] -= graph.sizes[buffer]
+                if not graph.persistent[buffer]:
+                    inner[graph.buffer_spaces[buffer]] -= graph.sizes[buffer]
         result[op] += np.maximum(inner, 0)
     return result

@@ -11,6 +11,8 @@ from lowtide.index_spaces import BufferId, OpId
 
 DEFAULT_SCOPE = "gradients/"
 """The name scope of the ops that may read recomputed values."""
+TAPE_SCOPE = "gradient_tape/"
+"""The same in functions of TensorFlow 2, whose gradients come from a tape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +23,14 @@ class Group:
     targets: tuple[OpId, ...]
 
 
+def is_in_scope(name: str, scope: str) -> bool:
+    """Return whether a name starts with a scope or holds it after a slash."""
+    return name.startswith(scope) or f"/{scope}" in name
+
+
 def target_ops(graph: Graph, scope: str) -> list[bool]:
-    """Return, per op, whether its name starts with the scope or holds it after a slash."""
-    return [name.startswith(scope) or f"/{scope}" in name for name in graph.op_names]
+    """Return, per op, whether its name is in a scope."""
+    return [is_in_scope(name, scope) for name in graph.op_names]
 
 
 def candidate_ops(graph: Graph, targets: Sequence[bool], cheap: Collection[str], hints: Hints) -> list[bool]:

@@ -9,7 +9,7 @@ CHEAP_KINDS = frozenset(
 
 CHEAP_KINDS_TODAY = CHEAP_KINDS | {
     *("AddV2", "Elu", "Exp", "FusedBatchNormV2", "FusedBatchNormV3", "LeakyRelu", "Maximum", "Minimum", "Selu"),
-    *("Softplus", "Softsign", "Tanh"),
+    *("Concat", "ConcatV2", "Softplus", "Softsign", "Tanh"),
 }
 """The same with the names that today's graphs use."""
 
@@ -18,6 +18,11 @@ SUM_KINDS = frozenset({"AccumulateNV2", "AddN"})
 
 FORWARDING_KINDS = frozenset({"Identity", "Reshape"})
 """Ops whose result is their input under another name."""
+
+FORWARDING_KINDS_TODAY = FORWARDING_KINDS | {
+    *("EnsureShape", "ExpandDims", "PreventGradient", "ReadVariableOp", "Squeeze", "StopGradient"),
+}
+"""The same with what Grappler takes for values of their own: swapping a variable that was read frees nothing."""
 
 FRAME_KINDS = frozenset({"Enter", "Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration"})
 BRANCH_KINDS = frozenset({"Merge", "RefMerge", "RefSwitch", "Switch"})

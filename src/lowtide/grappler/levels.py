@@ -11,7 +11,7 @@ from lowtide.grappler.allocator_constraints import relaxed_assignments
 from lowtide.grappler.groups import DEFAULT_SCOPE, Group, candidate_ops, recompute_groups, target_ops
 from lowtide.grappler.hints import Hints
 from lowtide.grappler.host_stays import plan_with_swaps
-from lowtide.grappler.kinds import CHEAP_KINDS_TODAY
+from lowtide.grappler.kinds import CHEAP_KINDS_TODAY, FORWARDING_KINDS_TODAY
 from lowtide.grappler.late_runs import late_runs
 from lowtide.grappler.nodes import Nodes, nodes_of
 from lowtide.grappler.pressure import pressure_of
@@ -64,8 +64,10 @@ def optimize_memory(
     what the graph says. Without a capacity, scheduling and swapping do nothing but what is hinted: every level that
     swaps makes the hinted swaps.
 
-    The plan follows the program order. Nothing guarantees that its peak is lower, as in Grappler. Raises UsageError for
-    an unknown level, hints that fit no op, a scope or bandwidth that is none, and swaps without a second space.
+    Beyond Grappler, what the caller feeds is swapped only where that is hinted, and a variable that was read never:
+    neither would free anything. The plan follows the program order. Nothing guarantees that its peak is lower, as in
+    Grappler. Raises UsageError for an unknown level, hints that fit no op, a scope or bandwidth that is none, and swaps
+    without a second space.
     """
     hints = hints or Hints()
     hints.check(graph)
@@ -78,7 +80,7 @@ def optimize_memory(
     capacity = graph.spaces[0].capacity_bytes if capacity_bytes is None else capacity_bytes
     accumulated: list[str] = []
     swaps: list[Swap] = []
-    skipped = Skipped()
+    skipped = Skipped({op for op, name in enumerate(graph.op_names) if name in hints.fed})
     rounds = 0
     while True:
         nodes = nodes_of(graph)
@@ -133,7 +135,8 @@ def _new_swaps(
     """Return what one round swaps: what the heuristic chooses at its levels, and what is hinted."""
     chosen: dict[int, list[int]] = {}
     if level in SWAPPING and capacity is not None:
-        for op, read in choose_swaps(graph, nodes, pressure_of(graph, plan, 0, capacity), skipped):
+        pressure = pressure_of(graph, plan, 0, capacity)
+        for op, read in choose_swaps(graph, nodes, pressure, skipped, FORWARDING_KINDS_TODAY):
             chosen.setdefault(op, []).append(read)
     if level in SWAPPING or level == "manual":
         for op, name in enumerate(graph.op_names):

@@ -1,5 +1,6 @@
 """A graph as Grappler sees it: nodes joined by edges of data and control."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from lowtide.graph import Graph
@@ -39,18 +40,18 @@ def nodes_of(graph: Graph) -> Nodes:
     return Nodes(inputs, outputs, readers, writers)
 
 
-def is_swappable(graph: Graph, nodes: Nodes, buffer: BufferId) -> bool:
+def is_swappable(graph: Graph, nodes: Nodes, buffer: BufferId, forwarding: Collection[str] = FORWARDING_KINDS) -> bool:
     """Return whether Grappler would swap a buffer of the first memory space.
 
-    It must not be persistent, nor another name of one that is. Beyond Grappler, which knows no mutation but that of
-    references, it must be written only once.
+    It must not be persistent, nor another name of one that is, by ops whose kind is in `forwarding`. Beyond Grappler,
+    which knows no mutation but that of references, it must be written only once.
     """
     writers = len(nodes.writers[buffer])
     if graph.buffer_spaces[buffer] or writers > 1 or (writers and graph.exists_at_start[buffer]):
         return False
     while not graph.persistent[buffer]:
         producer = int(graph.structure.producers[buffer])
-        if producer < 0 or graph.op_kinds[producer] not in FORWARDING_KINDS or not len(graph.reads[producer]):
+        if producer < 0 or graph.op_kinds[producer] not in forwarding or not len(graph.reads[producer]):
             return True
         buffer = int(graph.reads[producer][0])
     return False

@@ -1,8 +1,10 @@
 """Grappler's swap heuristic: which reads shall come back from the host, where a device's peak exceeds its memory."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from lowtide.graph import Graph
+from lowtide.grappler.kinds import FORWARDING_KINDS
 from lowtide.grappler.nodes import Nodes, is_swappable
 from lowtide.grappler.pressure import Pressure
 from lowtide.index_spaces import BufferId, OpId
@@ -27,7 +29,13 @@ class _Candidate:
     """What still reads it at or after the peak: (op, which of its reads)."""
 
 
-def choose_swaps(graph: Graph, nodes: Nodes, pressure: Pressure, skipped: Skipped) -> list[tuple[OpId, int]]:
+def choose_swaps(
+    graph: Graph,
+    nodes: Nodes,
+    pressure: Pressure,
+    skipped: Skipped,
+    forwarding: Collection[str] = FORWARDING_KINDS,
+) -> list[tuple[OpId, int]]:
     """Return reads (op, which of its reads) to swap until the excess is covered; best first.
 
     Candidates are the swappable buffers that are live at the peak, hold more than 1 KiB for more than 1 ms, and whose
@@ -40,7 +48,9 @@ def choose_swaps(graph: Graph, nodes: Nodes, pressure: Pressure, skipped: Skippe
     for live in pressure.live:
         buffer = live.buffer
         too_small = int(graph.sizes[buffer]) <= _SMALL_BYTES or live.freed_at - live.allocated_at <= _SHORT_SECONDS
-        if too_small or not skipped.ops.isdisjoint(nodes.writers[buffer]) or not is_swappable(graph, nodes, buffer):
+        if too_small or not skipped.ops.isdisjoint(nodes.writers[buffer]):
+            continue
+        if not is_swappable(graph, nodes, buffer, forwarding):
             continue
         uses = [use for use in nodes.readers[buffer] if pressure.ends[use[0]] > pressure.peak_at]
         if uses and not any(op in skipped.ops or (op, read) in skipped.reads for op, read in uses):

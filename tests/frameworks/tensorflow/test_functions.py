@@ -113,3 +113,33 @@ def test_a_saved_model_with_functions_goes_in_and_comes_out_with_equal_values(tm
         for name in ("in", "out")
     ]
     assert values[0] == values[1]
+
+
+def test_a_saved_model_counts_what_its_functions_hold_beside_their_variables_whose_files_are_never_read(
+    tmp_path: Path,
+) -> None:
+    """A call is handed its variables, and may write them; they are persistent, and no part of what it holds."""
+    import shutil
+
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.weight = tf.Variable(np.zeros((512, 512), np.float32))
+
+    @tf.function
+    def wide(x: Any) -> Any:
+        y = tf.matmul(x, module.weight)
+        sides = [tf.concat([y + float(k)] * 8, 0) for k in range(4)]
+        return {"y": tf.add_n([tf.reduce_sum(each) for each in sides])}
+
+    concrete = wide.get_concrete_function(tf.TensorSpec([4, 512], name="x"))
+    tf.saved_model.save(module, str(tmp_path / "in"), signatures=concrete)
+    shutil.rmtree(tmp_path / "in" / "variables")
+    model = TensorflowModel(tmp_path / "in")
+    assert model.graph.persistent_bytes() == {"/cpu:0": 512 * 512 * 4}
+    result = lowtide.minimize(model.graph)
+    alone = lowtide.minimize(TensorflowModel(concrete).graph)
+    assert result.baseline_peak_bytes["/cpu:0"] >= alone.baseline_peak_bytes["device"] > 4 * 8 * 4 * 512 * 4
+    assert result.peak_bytes["/cpu:0"] <= 1.1 * alone.peak_bytes["device"]
+    model.save(result.plan, tmp_path / "in" / "saved_model.pb")
+    assert TensorflowModel(tmp_path / "in").graph.n_ops == model.graph.n_ops

@@ -127,6 +127,44 @@ def test_a_level_twice_is_a_level_once() -> None:
         assert optimize(once, level).graph == once
 
 
+def _activations(count: int, scope: str = "gradients/", kind: str = "Conv2D") -> GraphDef:
+    """Return layers whose activations the gradients read: the inputs of these are as large, so that copies of cheap
+    nodes alone keep as much as they free."""
+    wide = (HALF,)
+    nodes = [placeholder("relu-1", wide), _variable("w", 4)]
+    for k in range(count):
+        nodes += [node(f"conv{k}", kind, [f"relu{k - 1}", "w"], wide), node(f"relu{k}", "Relu", [f"conv{k}"], wide)]
+    gradient = f"relu{count - 1}"
+    for k in reversed(range(count)):
+        nodes.append(node(f"{scope}relu{k}", "ReluGrad", [gradient, f"relu{k}"], wide))
+        gradient = f"{scope}relu{k}"
+    return GraphDef(nodes)
+
+
+@pytest.mark.parametrize("level", ["recomputation", "heuristics"])
+@pytest.mark.parametrize("scope", ["gradients/", "gradient_tape/"])
+def test_where_copies_of_cheap_nodes_lower_nothing_others_do_and_only_once(level: str, scope: str) -> None:
+    """The gradients of functions of TensorFlow 2 are in another scope, which Grappler does not know."""
+    graph = _activations(12, scope)
+    kinds = {each.name: each.op for each in graph.nodes}
+    done = optimize(graph, level)
+    (before,), (after,) = done.before_bytes.values(), done.after_bytes.values()
+    assert after < 0.9 * before
+    assert "Conv2D" in {kinds[name] for name in done.recomputed}
+    assert optimize(done.graph, level).graph == done.graph
+    (theirs,) = optimize(graph, f"original:{level}").after_bytes.values()
+    assert theirs >= before
+
+
+def test_what_is_fed_or_has_effects_is_not_among_the_others() -> None:
+    assert not any(
+        name.startswith("conv") for name in optimize(_activations(12, kind="Mystery"), "heuristics").recomputed
+    )
+    done = optimize(_activations(12), "recomputation", feeds=["conv3:0"])
+    assert "conv3" not in done.recomputed
+    assert optimize(_activations(12, "elsewhere/"), "recomputation").recomputed == ()
+
+
 SWAP = [
     _variable("v"),
     node("a", "Square", ["v"], (HALF,)),

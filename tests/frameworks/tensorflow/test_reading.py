@@ -163,6 +163,24 @@ def test_what_is_wrong_with_a_graph_is_said_in_one_line(nodes: list[NodeDef], er
     assert line in str(refused.value)
 
 
+def test_control_flow_of_tensorflow_1_is_refused_where_it_is_needed_or_a_level_looks_at_it() -> None:
+    nodes = [placeholder("x", [2]), node("a", "Relu", ["x"]), node("s", "Switch", ["a", "x"])]
+    assert TensorflowModel(GraphDef(nodes), fetches=["a:0"]).graph.op_names == ("a",)
+    for refused in (lambda: TensorflowModel(GraphDef(nodes)), lambda: optimize(GraphDef(nodes), fetches=["a:0"])):
+        with pytest.raises(UnsupportedError, match=r"node 's' .Switch. is control flow of TensorFlow 1"):
+            refused()
+
+
+def test_lists_and_arrays_of_tensors_are_named_as_not_counted() -> None:
+    """Their bytes are in no shape: variants, and the handles of arrays."""
+    listed = node("l", "TensorListReserve", ["x", "x"], [], shape_type=of_type(3), element_dtype=of_type(FLOAT))
+    array = NodeDef.make("t", "TensorArrayV3", ["x"], {"_output_shapes": of_shapes([(2,), ()])})
+    whole = {"dtype": of_type(3), "shape": of_shape(())}
+    graph = TensorflowModel(GraphDef([NodeDef.make("x", "Placeholder", (), whole), listed, array])).graph
+    (note,) = graph.unmodeled
+    assert note.startswith("2 outputs count as 0 bytes, as they hold lists or arrays of tensors")
+
+
 def test_an_unknown_op_keeps_its_place_and_is_named() -> None:
     graph = TensorflowModel(
         GraphDef([placeholder("x", [2]), node("a", "Mystery", ["x"]), node("b", "Relu", ["a"])])

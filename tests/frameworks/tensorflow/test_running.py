@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import lowtide
+from lowtide.errors import UsageError
+from lowtide.frameworks.tensorflow.measure import equal_values, made_up_variables
 from lowtide.tensorflow import GraphDef, TensorflowModel, optimize, run_graph
 
 pytestmark = [
@@ -41,8 +43,6 @@ def _read(message: Any) -> GraphDef:
 
 @pytest.mark.parametrize("resource", [False, True])
 def test_every_rewrite_gives_the_same_values_and_gradients_bit_for_bit(resource: bool) -> None:
-    from lowtide.frameworks.tensorflow.measure import equal_values, made_up_variables
-
     graph, fetches = _training_graph(resource)
     feeds = {"x:0": np.random.default_rng(0).random((64, 32)).astype(np.float32)}
     variables = made_up_variables(graph)
@@ -57,6 +57,31 @@ def test_every_rewrite_gives_the_same_values_and_gradients_bit_for_bit(resource:
     assert all(each.recomputed for each in rewritten)
     for made in graphs:
         assert equal_values(run_graph(made, feeds, fetches, variables).values, expected)
+
+
+def test_rewritten_graphs_give_the_values_of_the_untouched_one_with_grappler_on_as_well() -> None:
+    """Grappler may round otherwise than no optimizer does, so that each is compared with its like."""
+    graph, fetches = _training_graph(True)
+    feeds = {"x:0": np.random.default_rng(0).random((64, 32)).astype(np.float32)}
+    variables = made_up_variables(graph)
+    model = TensorflowModel(graph, fetches=fetches)
+    graphs = [optimize(graph, "recomputation", fetches=fetches).graph, model.apply(lowtide.minimize(model.graph).plan)]
+    graphs.append(optimize(graph, budget="75%", fetches=fetches).graph)
+    for on in (False, True):
+        expected = run_graph(graph, feeds, fetches, variables, with_grappler=on).values
+        for made in graphs:
+            assert equal_values(run_graph(made, feeds, fetches, variables, with_grappler=on).values, expected)
+
+
+def test_a_function_whose_variables_are_gone_is_refused_in_one_line() -> None:
+    import tensorflow as tf
+
+    def traced() -> Any:
+        weight = tf.Variable([1.0])
+        return tf.function(lambda x: x * weight).get_concrete_function(tf.TensorSpec([1]))
+
+    with pytest.raises(UsageError, match="variables that were deleted; keep the model"):
+        TensorflowModel(traced())
 
 
 @pytest.mark.parametrize("resource", [False, True])
@@ -75,8 +100,6 @@ def test_a_plan_holds_the_real_run_to_its_order() -> None:
     graph, fetches = _training_graph(False)
     model = TensorflowModel(graph, fetches=fetches)
     plan = lowtide.minimize(model.graph).plan
-    from lowtide.frameworks.tensorflow.measure import made_up_variables
-
     feeds = {"x:0": np.zeros((64, 32), np.float32)}
     ran = run_graph(model.apply(plan), feeds, fetches, made_up_variables(graph)).order
     ops = [model.graph.op_names[op] for op in plan.order().tolist()]
@@ -174,3 +197,17 @@ def test_texts_are_those_of_tensorflow(tmp_path: Path) -> None:
     assert types.items() <= GraphMessage.ENUMS["data_type"].items()
     known = dict(full_type_pb2.FullTypeId.items())
     assert GraphMessage.ENUMS["full_type"].items() <= known.items()
+
+
+def test_random_numbers_without_a_seed_are_no_difference_between_runs() -> None:
+    """Initializers and dropout draw other numbers in every session; a measurement compares what is computed of them."""
+    import tensorflow as tf
+
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.compat.v1.placeholder(tf.float32, (16,), name="x")
+        called = tf.function(lambda x: x * tf.random.normal((16,)))
+        sides = [tf.reduce_sum(tf.concat([called(x) + tf.random.uniform((16,))] * 4, 0)) for _ in range(3)]
+        tf.add_n(sides, name="y")
+    model = TensorflowModel(graph)
+    assert model.measure(lowtide.minimize(model.graph).plan).outputs_equal

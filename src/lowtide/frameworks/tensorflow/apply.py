@@ -1,13 +1,15 @@
 """Plans back into graphs: an order as control edges, and what runs again as copies."""
 
+from collections.abc import Iterator
+
 from lowtide.analysis import simulate
-from lowtide.errors import FingerprintError, UnsupportedError
+from lowtide.errors import FingerprintError
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.reading.fused_pairs import side_by_side
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
-from lowtide.frameworks.tensorflow.rewrites.runs import nodes_in_order
-from lowtide.plan import Plan, StepKind, verify
+from lowtide.frameworks.tensorflow.rewrites.runs import PortStep, nodes_in_order
+from lowtide.plan import HOME, Plan, StepKind, verify
 
 
 def planned_graph(graph: GraphDef, translation: TensorflowTranslation, plan: Plan) -> GraphDef:
@@ -16,8 +18,9 @@ def planned_graph(graph: GraphDef, translation: TensorflowTranslation, plan: Pla
     Every op waits for the one before it by a control edge; an op that runs again is a copy `Recomputed/NAME`. The
     bodies of functions are put in order in the same way where the plan moves anything in them. A function
     that is called with arguments of several sizes is ordered for those that need most. Memory is freed by TensorFlow
-    itself, after the last use. Raises FingerprintError for a plan of another graph,
-    UnsupportedError for one that copies, VerificationError for one that breaks the program.
+    itself, after the last use. What a plan copies to a host leaves by `swap_out_NAME_OUTPUT` and comes back by
+    `swap_in_NAME_OUTPUT`. Raises FingerprintError for a plan of another graph, VerificationError for one that breaks
+    the program.
     """
     _check_plan(translation, plan)
     verify(translation.graph, plan, check_capacity=False)
@@ -28,8 +31,17 @@ def planned_graph(graph: GraphDef, translation: TensorflowTranslation, plan: Pla
 
 
 def _ordered(translation: TensorflowTranslation, plan: Plan) -> list[NodeDef]:
-    runs: list[int] = [translation.nodes[op] for op in plan.order().tolist()]
-    return nodes_in_order(translation.body, translation.nodes, side_by_side(runs, translation.pairs))
+    steps = side_by_side(list(_steps(translation, plan)), translation.pairs)
+    return nodes_in_order(translation.body, translation.nodes, steps)
+
+
+def _steps(translation: TensorflowTranslation, plan: Plan) -> Iterator[int | PortStep]:
+    """Yield what a plan runs, by node, and what it copies: those frees of a device are of use that follow a copy."""
+    for kind, target, space in zip(plan.kinds.tolist(), plan.targets.tolist(), plan.spaces.tolist(), strict=True):
+        if kind == StepKind.RUN:
+            yield translation.nodes[target]
+        elif kind != StepKind.FREE or space in (HOME, int(translation.graph.buffer_spaces[target])):
+            yield PortStep(StepKind(kind), translation.ports[int(target)])
 
 
 def _planned_functions(translation: TensorflowTranslation, plan: Plan) -> dict[str, tuple[TensorflowTranslation, Plan]]:
@@ -60,9 +72,4 @@ def _check_plan(translation: TensorflowTranslation, plan: Plan) -> None:
     if plan.graph_fingerprint != translation.graph.fingerprint:
         raise FingerprintError(
             "the plan was made for another graph; plan this one with the same feeds, fetches, shapes and --dim sizes"
-        )
-    if (plan.kinds > StepKind.FREE).any():
-        raise UnsupportedError(
-            "the plan copies buffers to a host by addresses, which a GraphDef cannot say; write a plan (.plan.json), "
-            "or swap with lowtide.tensorflow.optimize"
         )

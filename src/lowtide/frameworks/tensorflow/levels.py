@@ -8,13 +8,16 @@ from lowtide.collection import without_collection
 from lowtide.errors import UsageError
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.passes import Passes, Situation
-from lowtide.frameworks.tensorflow.reading.body import body_of_graph
+from lowtide.frameworks.tensorflow.reading.body import body_of_graph, refuse_v1
 from lowtide.frameworks.tensorflow.reading.node_graph import estimated_seconds
 from lowtide.frameworks.tensorflow.rewrites.swap import SwappedInput
 from lowtide.grappler import DEFAULT_SCOPE, LevelName
+from lowtide.grappler.groups import TAPE_SCOPE, is_in_scope
 from lowtide.grappler.levels import RECOMPUTING, SWAPPING
 
 ORIGINAL = "original"
+_LOWERED = 0.99
+"""The share of an estimate above which it counts as unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +55,15 @@ def split_level(level: str) -> tuple[LevelName, bool]:
 def optimize_nodes(nodes: Sequence[NodeDef], situation: Situation, level: str, scope: str = DEFAULT_SCOPE) -> Changes:
     """Return what a level makes of the nodes of a graph, one device after the other.
 
-    Raises UsageError for an unknown level, an empty scope and hints that fit nothing, UnsupportedError for loops of
-    TensorFlow 1.
+    Raises UsageError for an unknown level, an empty scope and hints that fit nothing, UnsupportedError for control
+    flow of TensorFlow 1, of which a copy or a control edge could wait for what never runs.
     """
     name, to_the_letter = split_level(level)
+    body = body_of_graph(nodes, situation.where)
+    refuse_v1(body, [True] * len(body.nodes))
     if situation.seconds is None:
-        body = body_of_graph(nodes, situation.where)
         situation = replace(situation, seconds=estimated_seconds(body, situation.sizes, situation.devices))
-    untouched = Passes(nodes, situation, scope)
+    untouched = Passes(nodes, situation, scope if to_the_letter else _scope_of(nodes, scope))
     before = _estimates(untouched)
     if name == "no":
         return _changes(untouched, before, before)
@@ -73,10 +77,21 @@ def optimize_nodes(nodes: Sequence[NodeDef], situation: Situation, level: str, s
         tried += [_done(untouched.again(), name, chosen) for chosen in _distinct(useful, all_of_them) if chosen]
         if all_of_them:
             tried.append(_done_as_grappler(untouched.again(), name))
-    estimated = [(_estimates(work), work) for work in tried]
-    after, best = min(estimated, key=lambda each: sum(each[0].values()))
+    after, best = _least(tried)
+    may_copy = name in RECOMPUTING and name != "manual" and not to_the_letter
+    if may_copy and sum(after.values()) > _LOWERED * sum(before.values()):
+        work = untouched.again()
+        if work.recompute_any_kind():
+            after, best = _least([best, _done(work, name, set()) if name in SWAPPING else work])
     best.relax()
     return _changes(best, before, after)
+
+
+def _scope_of(nodes: Sequence[NodeDef], scope: str) -> str:
+    """Return the scope of a tape's gradients where the default one holds nothing: Grappler does not know it."""
+    if scope != DEFAULT_SCOPE or any(is_in_scope(node.name, scope) for node in nodes):
+        return scope
+    return TAPE_SCOPE
 
 
 def _done(work: Passes, level: LevelName, recomputed: set[str] | None) -> Passes:
@@ -90,6 +105,12 @@ def _done_as_grappler(work: Passes, level: LevelName) -> Passes:
     for number, device in enumerate(work.devices):
         work.optimize_as_grappler(level, device, is_first=not number)
     return work
+
+
+def _least(tried: Sequence[Passes]) -> tuple[dict[str, int], Passes]:
+    """Return the graph with the least estimate of its peaks, the first of these, and its estimates."""
+    estimated = [(_estimates(work), work) for work in tried]
+    return min(estimated, key=lambda each: sum(each[0].values()))
 
 
 def _estimates(work: Passes) -> dict[str, int]:

@@ -112,8 +112,16 @@ def _of_object(source: Any, signature: str | None) -> LoadedGraph:
 
 
 def _captured(graph: Any) -> dict[str, tuple[int, Shape]]:
-    """Return what `LoadedGraph.captured` holds for the graph of a function."""
-    variables = {id(variable.handle): variable for variable in graph.variables}
+    """Return what `LoadedGraph.captured` holds for the graph of a function.
+
+    Raises UsageError where a variable is gone: the function holds its variables only weakly.
+    """
+    try:
+        variables = {id(variable.handle): variable for variable in graph.variables}
+    except AssertionError:
+        raise UsageError(
+            f"function {graph.name!r} reads variables that were deleted; keep the model that they belong to"
+        ) from None
     found: dict[str, tuple[int, Shape]] = {}
     for outer, inner in graph.captures:
         variable = variables.get(id(outer))

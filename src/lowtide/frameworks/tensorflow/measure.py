@@ -33,7 +33,9 @@ class GraphRun:
     order: tuple[str, ...]
     """Nodes in the order in which they ran."""
     on_host: tuple[str, ...]
-    """Nodes that ran on the CPU that stands in for the host; what they gave is in no peak."""
+    """Nodes that ran on the CPU that stands in for the host; what they gave is not in `peak_bytes`."""
+    host_bytes: int
+    """The most bytes that were held at once on that CPU."""
     values: tuple[Any, ...]
     """What was asked for."""
     state: tuple[Any, ...]
@@ -49,8 +51,13 @@ def run_graph(
     feeds: Mapping[str, Any],
     fetches: Sequence[str],
     variables: Mapping[str, Any] | None = None,
+    *,
+    with_grappler: bool = False,
 ) -> GraphRun:
     """Run a graph on one thread with no optimizer on, and say what it held at most, by TensorFlow's own report.
+
+    `with_grappler` leaves on all of TensorFlow's optimizers that are on by default: then values are those of the graph
+    that Grappler makes, and the peak leaves out what Grappler added.
 
     `variables` are what variables hold at the start, by the names of their nodes. An output is held from when its node
     starts to when the last of its readers has ended; outputs in one place are one. Swaps run without a GPU, too: a
@@ -61,7 +68,7 @@ def run_graph(
     targets = [name for name in fetches if ":" not in name]
     try:
         started, starts, ends = with_starts(graph, variables or {})
-        run = run_session(started, feeds, outputs, targets, starts, ends)
+        run = run_session(started, feeds, outputs, targets, starts, ends, with_grappler=with_grappler)
     except (ImportError, MemoryError):
         raise
     except Exception as error:  # TensorFlow raises several types of its own
@@ -69,9 +76,10 @@ def run_graph(
     body = body_of_graph(with_host_stand_ins(graph).nodes, "the graph")
     fed = {name.partition(":")[0] for name in feeds}
     kept = {body.port(name) for name in outputs}
-    peak = sum(np.asarray(value).nbytes for value in feeds.values()) + _peak(body, run, fed, kept)
+    on_device, on_host = _peaks(body, run, fed, kept)
     return GraphRun(
-        peak_bytes=peak,
+        peak_bytes=sum(np.asarray(value).nbytes for value in feeds.values()) + on_device,
+        host_bytes=on_host,
         order=tuple(each.name for each in run.nodes),
         on_host=tuple(each.name for each in run.nodes if each.is_on_host and each.name in body.places),
         values=tuple(run.values),
@@ -116,10 +124,11 @@ def _bits(value: Any) -> tuple[str, tuple[int, ...], bytes]:
     return str(array.dtype), array.shape, array.tobytes()
 
 
-def _peak(body: NodeBody, run: SessionRun, fed: set[str], kept: set[Port]) -> int:
-    """Play the reported run: storage comes when a node starts that puts an output there and goes after its last reader.
+def _peaks(body: NodeBody, run: SessionRun, fed: set[str], kept: set[Port]) -> tuple[int, int]:
+    """Play the reported run, and return what it holds at most on the device, and on what stands in for the host.
 
-    A view keeps what it shows until its own readers are done, as the executor does.
+    Storage comes when a node starts that puts an output there and goes after its last reader. A view keeps what it
+    shows until its own readers are done, as the executor does.
     """
     ran = {each.name: each for each in run.nodes}
     readers: Counter[Port] = Counter()
@@ -128,19 +137,19 @@ def _peak(body: NodeBody, run: SessionRun, fed: set[str], kept: set[Port]) -> in
             readers.update(set(body.data[place]))
     holders: Counter[int] = Counter()
     size_at: dict[int, int] = {}
-    live = peak = 0
+    live, peaks = [0, 0], [0, 0]
     for each in run.nodes:
         place = body.places.get(each.name)
         if place is None or each.name in fed or is_source(body.nodes[place]):
             continue
-        for pointer, size in () if each.is_on_host else each.outputs.values():
+        for pointer, size in each.outputs.values():
             if not holders[pointer]:
                 if not size or is_view(body.nodes[place]):
                     continue  # a view of what is not counted
                 size_at[pointer] = size
-                live += size
+                live[each.is_on_host] += size
             holders[pointer] += 1
-        peak = max(peak, live)
+        peaks = [max(peak, held) for peak, held in zip(peaks, live, strict=True)]
         done = set(body.data[place])
         readers.subtract(done)
         unread = {(place, port) for port in each.outputs if not readers[place, port]}
@@ -149,5 +158,5 @@ def _peak(body: NodeBody, run: SessionRun, fed: set[str], kept: set[Port]) -> in
             pointer, _ = (0, 0) if reported is None else reported.outputs.get(port, (0, 0))
             if holders[pointer] and (source, port) not in kept:
                 holders[pointer] -= 1
-                live -= 0 if holders[pointer] else size_at[pointer]
-    return peak
+                live[reported is not None and reported.is_on_host] -= 0 if holders[pointer] else size_at[pointer]
+    return peaks[0], peaks[1]

@@ -1,6 +1,8 @@
 """A graph of TensorFlow as lowtide sees it: read once, planned, written back, measured."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,12 @@ from lowtide.frameworks.tensorflow.passes import Situation
 from lowtide.frameworks.tensorflow.read import Request, read_graph, tensor_names
 from lowtide.frameworks.tensorflow.reading.devices import devices_of
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
-from lowtide.frameworks.tensorflow.rewrites.starts import with_starts, with_variables
+from lowtide.frameworks.tensorflow.rewrites.starts import with_seeds, with_starts, with_variables
 from lowtide.frameworks.tensorflow.running.resident import added_resident_bytes
 from lowtide.frameworks.wire import named_errors
 from lowtide.graph import Graph
 from lowtide.grappler import DEFAULT_SCOPE
+from lowtide.offload import HOST, Host
 from lowtide.plan import Plan
 from lowtide.units import format_bytes
 
@@ -88,13 +91,21 @@ class TensorflowModel:
         """None: only the order and the runs of nodes change."""
         return None
 
+    def with_host(self, host: Host) -> "TensorflowModel":
+        """Return the same graph with a host that its plans may copy to."""
+        other = copy(self)
+        translation = replace(self.translation, graph=host.added_to(self.graph))
+        other._read = replace(self._read, translation=translation)
+        return other
+
     def apply(self, plan: Plan) -> Any:
         """Return a graph that does what the plan says, of the kind that was read; the original stays.
 
         Every op waits for the one before it by a control edge, and what runs again is a copy `Recomputed/NAME`.
         TensorFlow starts what is ready in an order of its own, which for ordinary networks of Keras is good already:
-        `measure` says whether the plan's order needs less. Raises FingerprintError for a plan of another graph,
-        UnsupportedError for one that copies, VerificationError for one that breaks the program.
+        `measure` says whether the plan's order needs less. Copies to a host are TensorFlow's own ops on a GPU;
+        `with_host_stand_ins` runs them without one. Raises FingerprintError for a plan of another graph,
+        VerificationError for one that breaks the program.
         """
         return self._loaded.object_of(self.planned_graph(plan))
 
@@ -185,7 +196,8 @@ class TensorflowModel:
         """Run the graph in TensorFlow, one node at a time on the CPU, in its own order and under the plan.
 
         `before_bytes` is the order in which nodes are ready, held by control edges; `original_bytes` is the untouched
-        graph, whose order TensorFlow chooses. Raises MissingExtraError where TensorFlow is not installed.
+        graph, whose order TensorFlow chooses. Random numbers without a seed are the same in all. Raises
+        MissingExtraError where TensorFlow is not installed.
         """
         applied = self.planned_graph(plan)
         graphs = (self.planned_graph(Plan.baseline(self.graph)), applied, self._loaded.graph)
@@ -195,6 +207,7 @@ class TensorflowModel:
             after_bytes=after.peak_bytes,
             original_bytes=original.peak_bytes,
             outputs_equal=original.equals(after) and before.equals(after),
+            host_bytes=after.host_bytes if any(space.name == HOST for space in self.graph.spaces) else None,
         )
 
     def resident_bytes(self, plan: Plan | None = None) -> int:
@@ -212,7 +225,7 @@ class TensorflowModel:
 
     def _to_run(self, graph: GraphDef) -> tuple[GraphDef, dict[str, Any], list[str], dict[str, Any]]:
         """Return a graph that can run, with contents made up, and what is asked for: feeds, fetches, variables."""
-        runnable = with_variables(graph, self._loaded.captured)
+        runnable = with_seeds(with_variables(graph, self._loaded.captured))
         fetches = [*tensor_names(self._read.translation.body, self._read.translation.results), *self._read.targets]
         return runnable, made_up_feeds(self._read.fed), fetches, made_up_variables(runnable)
 

@@ -1,15 +1,18 @@
 """A graph of TensorFlow within its devices: Grappler's levels, or a plan for a budget."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lowtide.effort import EffortName
 from lowtide.errors import UsageError
+from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.load import GraphSource
 from lowtide.frameworks.tensorflow.model import TensorflowModel
-from lowtide.frameworks.tensorflow.rewrites.names import RECOMPUTED
+from lowtide.frameworks.tensorflow.operators.kinds import COPY_BACK
+from lowtide.frameworks.tensorflow.rewrites.names import RECOMPUTED, node_of
 from lowtide.grappler import DEFAULT_SCOPE
+from lowtide.offload import Host
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
@@ -55,6 +58,7 @@ def optimize(
     signature: str | None = None,
     scope: str = DEFAULT_SCOPE,
     seconds: Mapping[str, float] | None = None,
+    host: Host | None = None,
     effort: EffortName = "fast",
 ) -> OptimizedGraph:
     """Do what TensorFlow's memory optimizer does at a level ("heuristics" by default), or plan within a budget.
@@ -68,16 +72,20 @@ def optimize(
     default.
     With `budget`, in bytes or percent, nodes are ordered and run again as the budgeted planner chooses, and every op
     waits for the one before it; see `lowtide.minimize`. Where TensorFlow keeps the budget in its own order, by a
-    simulation of its executor, the graph stays as it is, and `left_alone` says so.
-    Other arguments and the errors are those of `TensorflowModel`; UsageError for a level and a budget at once.
+    simulation of its executor, the graph stays as it is, and `left_alone` says so. With a `host` beside, what is read
+    again late may be copied there and back: `swap_out_NAME_OUTPUT`, `swap_in_NAME_OUTPUT`.
+    Other arguments and the errors are those of `TensorflowModel`; UsageError for a level and a budget at once, and for
+    a host without a budget.
     """
     if level is not None and budget is not None:
         raise UsageError("a level and a budget at once; a budget goes beyond the levels, so name one of both")
+    if host is not None and budget is None:
+        raise UsageError("a host is for a budget, as levels know a GPU's own; give a budget, or leave the host out")
     model = TensorflowModel(
         graph, dims, shapes=shapes, feeds=feeds, fetches=fetches, devices=devices, signature=signature
     )
     if budget is not None:
-        return _within(model, budget, effort)
+        return _within(model, budget, effort, host)
     changes = model.at_level(level or "heuristics", scope, seconds)
     return OptimizedGraph(
         graph=model.with_nodes(changes.nodes),
@@ -91,8 +99,10 @@ def optimize(
     )
 
 
-def _within(model: TensorflowModel, budget: str | int, effort: EffortName) -> OptimizedGraph:
-    result = find_plan(model.graph, PlanSettings(budget=budget, techniques=_MEANS, effort=effort))
+def _within(model: TensorflowModel, budget: str | int, effort: EffortName, host: Host | None) -> OptimizedGraph:
+    model = model if host is None else model.with_host(host)
+    means = _MEANS if host is None else _MEANS | {"offload"}
+    result = find_plan(model.graph, PlanSettings(budget=budget, techniques=means, effort=effort))
     allowed = result.budget.allowed[model.graph.spaces[0].name]
     alone = model.as_good_as(result.plan, allowed)
     planned = model.planned_graph(result.plan) if alone is None else model.untouched_graph
@@ -100,7 +110,7 @@ def _within(model: TensorflowModel, budget: str | int, effort: EffortName) -> Op
     return OptimizedGraph(
         graph=model.object_of(planned),
         recomputed=tuple(dict.fromkeys(name.removeprefix(RECOMPUTED) for name in names)),
-        swapped=(),
+        swapped=tuple(_swapped(planned)),
         accumulated=(),
         relaxed=(),
         before_bytes=result.baseline_peak_bytes,
@@ -108,3 +118,11 @@ def _within(model: TensorflowModel, budget: str | int, effort: EffortName) -> Op
         left_alone=alone,
         result=result,
     )
+
+
+def _swapped(planned: GraphDef) -> Iterator[tuple[str, int]]:
+    """Yield the inputs that read what came back from the host."""
+    back = {node.name for node in planned.nodes if node.op == COPY_BACK}
+    for node in planned.nodes:
+        reads = (text for text in node.inputs if not text.startswith("^"))
+        yield from ((node.name, number) for number, text in enumerate(reads) if node_of(text) in back)

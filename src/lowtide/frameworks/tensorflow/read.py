@@ -7,8 +7,8 @@ from lowtide.collection import without_collection
 from lowtide.errors import InputError, UnsupportedError, UsageError
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
-from lowtide.frameworks.tensorflow.operators.kinds import CONTROL_FLOW_V1, PLACEHOLDERS
-from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_graph, v1_reason
+from lowtide.frameworks.tensorflow.operators.kinds import PLACEHOLDERS
+from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_graph, refuse_v1
 from lowtide.frameworks.tensorflow.reading.devices import Devices, devices_of
 from lowtide.frameworks.tensorflow.reading.translate import Asked, Known, translate
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
@@ -62,7 +62,7 @@ def read_graph(graph: GraphDef, request: Request, where: str) -> ReadGraph:
     """Read a GraphDef into a graph.
 
     Raises MalformedInputError for a broken one, UsageError for feeds, fetches, shapes and dims that fit nothing,
-    UnsupportedError for placeholders without sizes, and for control flow of TensorFlow 1.
+    UnsupportedError for placeholders without sizes, and where what is asked for needs control flow of TensorFlow 1.
     """
     with named_errors(where):
         return _read(graph, request, where)
@@ -72,11 +72,10 @@ def _read(graph: GraphDef, request: Request, where: str) -> ReadGraph:
     if not graph.nodes:
         raise InputError(f"{where}: the graph has no nodes, so that there is nothing to plan; is this a GraphDef?")
     body = body_of_graph(graph.nodes, where)
-    for node in graph.nodes:
-        if node.op in CONTROL_FLOW_V1:
-            raise UnsupportedError(f"{where}: {v1_reason(node)}")
     asked = _asked(body, request)
-    shapes = _shapes(graph, body, asked, request, where)
+    needed = body.ancestors([*(node for node, _ in asked.results), *asked.targets], asked.fed)
+    refuse_v1(body, needed)
+    shapes = _shapes(graph, body, needed, request, where)
     devices = devices_of(graph.nodes, request.devices)
     sizes = bytes_by_output(graph.nodes, shapes)
     translation = translate("graph", graph, body, Known(shapes, sizes), asked, devices)
@@ -115,13 +114,12 @@ def _named(body: NodeBody, name: str, what: str) -> Port:
 
 
 def _shapes(
-    graph: GraphDef, body: NodeBody, asked: Asked, request: Request, where: str
+    graph: GraphDef, body: NodeBody, needed: Sequence[bool], request: Request, where: str
 ) -> dict[tuple[str, int], Shape]:
     for name in request.shapes:
         _named(body, name, "the shape of")
     shapes = known_shapes(graph.nodes, request.shapes)
     _bind(body, shapes, request.dims)
-    needed = body.ancestors([*(node for node, _ in asked.results), *asked.targets], asked.fed)
     free = [
         node.name
         for place, node in enumerate(graph.nodes)

@@ -7,7 +7,7 @@ from pathlib import Path
 from lowtide.frameworks.tensorflow.graphs.attributes import integer, integers
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 
-RESOURCE = 20
+RESOURCE, VARIANT = 20, 21
 _TABLE = Path(__file__).parent / "ops.tsv"
 
 

@@ -159,9 +159,17 @@ def _cycle(body: NodeBody, left: Sequence[int]) -> Exception:
     )
 
 
+def refuse_v1(body: NodeBody, needed: Sequence[bool]) -> None:
+    """Raise UnsupportedError for the first needed node of v1 control flow."""
+    for node, is_needed in zip(body.nodes, needed, strict=True):
+        if is_needed and node.op in CONTROL_FLOW_V1:
+            raise UnsupportedError(f"{body.where}: {v1_reason(node)}")
+
+
 def v1_reason(node: NodeDef) -> str:
     """Return why a graph with a node of v1 control flow is not planned."""
     return (
         f"node {node.name!r} ({node.op}) is control flow of TensorFlow 1, where what runs is decided while it runs; "
-        "build the graph with tf.compat.v1.enable_control_flow_v2(), which makes it functions"
+        "build the graph with tf.compat.v1.enable_control_flow_v2(), which makes it functions, or name fetches "
+        "that do not need it"
     )

@@ -12,9 +12,11 @@ from lowtide.frameworks.tensorflow.operators.kinds import (
     VARIABLES,
     VIEWS,
 )
-from lowtide.frameworks.tensorflow.operators.ops import RESOURCE, spec_of
+from lowtide.frameworks.tensorflow.operators.ops import RESOURCE, VARIANT, spec_of
+from lowtide.frameworks.tensorflow.shapes.sizes import output_types
 
 SOURCES = CONSTANTS | PLACEHOLDERS | VARIABLES
+_ARRAYS = ("TensorArrayGrad", "TensorArrayV", "TensorArrayWithShape")
 _SUMS = frozenset({"AccumulateNV2", "AddN"})
 
 
@@ -41,6 +43,14 @@ def is_source(node: NodeDef) -> bool:
 def is_view(node: NodeDef) -> bool:
     """Whether what a node gives is what it reads, under another name."""
     return node.op in VIEWS
+
+
+def holds_tensors(node: NodeDef, port: int) -> bool:
+    """Whether an output stands for lists, arrays or stacks of tensors, whose bytes no shape tells."""
+    if node.op.startswith(_ARRAYS) and not port:
+        return True
+    types = output_types(node)
+    return port < len(types) and types[port] == VARIANT
 
 
 def effects_of(node: NodeDef, *, calls: bool) -> NodeEffects:

@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from lowtide.frameworks.tensorflow.operators.kinds import BIAS_GRADIENT, FILTER_GRADIENT
 from lowtide.frameworks.tensorflow.reading.body import NodeBody
+
+Other = TypeVar("Other")
 
 
 def fused_pairs(body: NodeBody, needed: Sequence[bool]) -> dict[int, int]:
@@ -33,13 +36,15 @@ def after_their_pairs(body: NodeBody, pairs: dict[int, int]) -> NodeBody:
     return replace(body, controls=controls)
 
 
-def side_by_side(runs: Sequence[int], pairs: dict[int, int]) -> list[int]:
-    """Return a sequence of runs of nodes in which those of a pair, which run once, follow one another."""
+def side_by_side(steps: Sequence[int | Other], pairs: dict[int, int]) -> list[int | Other]:
+    """Return a sequence of runs of nodes, and of other steps, in which the nodes of a pair follow one another."""
     later = {other: place for place, other in pairs.items()}
-    joined: list[int] = []
-    for place in runs:
-        if place not in pairs:
-            joined.append(place)
-            if place in later:
-                joined.append(later[place])
+    joined: list[int | Other] = []
+    for step in steps:
+        if not isinstance(step, int):
+            joined.append(step)
+        elif step not in pairs:
+            joined.append(step)
+            if step in later:
+                joined.append(later[step])
     return joined

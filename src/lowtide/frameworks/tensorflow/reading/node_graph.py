@@ -33,11 +33,12 @@ def node_graph(
     With `may_all_rerun` every op may run again, as Grappler has it, else those without effects.
     Raises what `first_ready_order` raises.
     """
-    first_ready_order(body, [True] * len(body.nodes), ())
     costs = [max(seconds.get(node.name, 0.0), _LEAST_SECONDS) for node in body.nodes]
     names = [node.name for node in body.nodes]
     inputs = [list(body.neighbors(node)) for node in range(len(names))]
     virtual = virtual_order(names, inputs, [round(cost * 1e9) for cost in costs])
+    if len(virtual) < len(names):
+        first_ready_order(body, [True] * len(names), ())  # which names the cycle
     builder = _GraphOfNodes(body, sizes, devices, device, may_all_rerun)
     return builder.build(virtual, [costs[place] for place in virtual])
 

@@ -13,7 +13,7 @@ from lowtide.frameworks.tensorflow.operators.ops import RESOURCE, spec_of
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port, body_of_function, first_ready_order, v1_reason
 from lowtide.frameworks.tensorflow.reading.calls import NodeCall, call_of, invariant_arguments
 from lowtide.frameworks.tensorflow.reading.devices import Devices
-from lowtide.frameworks.tensorflow.reading.effects import effects_of, is_source, is_view, may_write_over
+from lowtide.frameworks.tensorflow.reading.effects import effects_of, holds_tensors, is_source, is_view, may_write_over
 from lowtide.frameworks.tensorflow.reading.function_shapes import completed, function_shapes
 from lowtide.frameworks.tensorflow.reading.fused_pairs import after_their_pairs, fused_pairs
 from lowtide.frameworks.tensorflow.reading.translation import CalledFunction, TensorflowTranslation
@@ -112,7 +112,11 @@ class _NodeTranslator:
     """Nodes that run side by side, each once."""
     builder: GraphBuilder = field(init=False)
     paired: set[int] = field(init=False)
+    kept: set[int] = field(init=False)
+    """Nodes whose results are asked for: TensorFlow holds these from their first run to the end."""
     buffers: dict[Port, int] = field(default_factory=dict[Port, int])
+    ports: list[Port] = field(default_factory=list[Port])
+    """Per buffer, the output that defines it."""
     buffer_sizes: list[int] = field(default_factory=list[int])
     lifetimes: list[Lifetime] = field(default_factory=list[Lifetime])
     done: dict[int, tuple[int, ...]] = field(default_factory=dict[int, tuple[int, ...]])
@@ -129,11 +133,14 @@ class _NodeTranslator:
     found: dict[tuple[str, int], Shape] = field(default_factory=dict[tuple[str, int], Shape])
     """Shapes of outputs that only the functions behind them tell."""
     unknown: list[str] = field(default_factory=list[str])
+    lists: list[str] = field(default_factory=list[str])
+    """Outputs that hold lists of tensors."""
     notes: dict[str, None] = field(default_factory=dict[str, None])
 
     def __post_init__(self) -> None:
         self.builder = GraphBuilder(self.name)
         self.paired = {*self.pairs, *self.pairs.values()}
+        self.kept = {self._shown_by(port) for port in self.asked.results}
         for space in self.devices.spaces:
             self.builder.add_space(space.name, capacity_bytes=space.capacity_bytes)
         for place, node in enumerate(self.body.nodes):
@@ -143,6 +150,14 @@ class _NodeTranslator:
             node = self.body.nodes[place]
             if spec_of(node.op) is None:
                 self.read_ports[node.name] = max(port + 1, self.read_ports.get(node.name, 0))
+
+    def _shown_by(self, port: Port) -> int:
+        """Return the node whose output an output shows."""
+        place, number = port
+        while is_view(self.body.nodes[place]) and self.body.data[place] and place not in self.asked.fed:
+            shown = self.body.data[place]
+            place, number = shown[min(number, len(shown) - 1) if self.body.nodes[place].op in ALL_PORTS else 0]
+        return place
 
     def after(self, places: Sequence[int]) -> "_NodeTranslator":
         """Add nodes, and return itself."""
@@ -201,7 +216,8 @@ class _NodeTranslator:
             if port in handed_on:
                 self.buffers[place, port] = handed_on[port]
             else:
-                size = self.known.sizes.get((node.name, port)) or call.output_bytes(node, port)
+                size = self.known.sizes.get((node.name, port))
+                size = call.output_bytes(node, port) if size is None else size
                 written.append(self._define(place, port, size, Lifetime.INTERMEDIATE))
         if spec_of(node.op) is None and not call.functions:
             self.notes[
@@ -218,7 +234,7 @@ class _NodeTranslator:
             mutates=list(dict.fromkeys(mutated)),
             after=sorted(after),
             in_place=self._pairs(node, reads, written),
-            pure=not (effects.is_fixed or mutated or place in self.paired),
+            pure=not (effects.is_fixed or mutated or place in self.paired or place in self.kept),
             ordered=effects.is_fixed,
             callees=callees,
             device=self.devices.name_of(node),
@@ -241,12 +257,18 @@ class _NodeTranslator:
             self.builder.note(
                 f"{len(self.unknown)} outputs count as 0 bytes, as their shapes are unknown, {self.unknown[0]!r} first"
             )
+        if self.lists:
+            self.builder.note(
+                f"{len(self.lists)} outputs count as 0 bytes, as they hold lists or arrays of tensors that grow while "
+                f"they run, {self.lists[0]!r} first"
+            )
         for sentence in self.notes:
             self.builder.note(sentence)
         return TensorflowTranslation(
             graph=self.builder.build(),
             body=self.body,
             nodes=tuple(self.nodes),
+            ports=tuple(self.ports),
             results=tuple(self.asked.results),
             fed=self.outer,
             called=self.called.functions,
@@ -310,11 +332,14 @@ class _NodeTranslator:
 
     def _define(self, place: int, port: int, size: int | None, lifetime: Lifetime) -> int:
         name = f"{self.body.nodes[place].name}:{port}"
-        if size is None:
+        if not size and holds_tensors(self.body.nodes[place], port):
+            self.lists.append(name)
+        elif size is None:
             self.unknown.append(name)
         space = self.devices.space_of(self.body.nodes[place])
         buffer = self.builder.add_buffer(name, size or 0, lifetime, space=space)
         self.buffers[place, port] = buffer
+        self.ports.append((place, port))
         self.buffer_sizes.append(size or 0)
         self.lifetimes.append(lifetime)
         return buffer

@@ -27,6 +27,8 @@ class TensorflowTranslation:
     body: NodeBody
     nodes: Sequence[int]
     """Per op of the graph, its node; the others are views, sources, or needed by nothing that is asked for."""
+    ports: Sequence[Port]
+    """Per buffer of the graph, the output that defines it."""
     results: Sequence[Port]
     """What is asked for."""
     fed: Sequence[Port]

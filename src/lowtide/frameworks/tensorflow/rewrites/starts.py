@@ -1,11 +1,21 @@
 """Nodes that fill variables before a graph runs for the first time, and that read them afterwards."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
-from lowtide.frameworks.tensorflow.graphs.attributes import Shape, integer, of_bool, of_shape, of_text, of_type
+from lowtide.frameworks.tensorflow.graphs.attributes import (
+    Shape,
+    integer,
+    of_bool,
+    of_integer,
+    of_shape,
+    of_text,
+    of_type,
+)
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
+from lowtide.frameworks.tensorflow.operators.kinds import SEEDED
 from lowtide.frameworks.tensorflow.rewrites.names import free_name
 
 _START = "lowtide/start/"
@@ -26,6 +36,24 @@ def with_variables(graph: GraphDef, captured: Mapping[str, tuple[int, Shape]]) -
             named = {"dtype": of_type(kind), "shape": of_shape(shape), "shared_name": of_text(node.name)}
             nodes[place] = NodeDef.make(node.name, "VarHandleOp", (), named)
     return graph.with_nodes(nodes)
+
+
+def with_seeds(graph: GraphDef) -> GraphDef:
+    """Return a graph whose random numbers are the same in every session: ops without a seed get one of their own."""
+    seeded = graph.with_nodes(_seeded(graph.nodes))
+    for function in graph.functions.values():
+        nodes = _seeded(function.nodes)
+        seeded = seeded.with_function(function.with_nodes(nodes)) if nodes != list(function.nodes) else seeded
+    return seeded
+
+
+def _seeded(nodes: Sequence[NodeDef]) -> list[NodeDef]:
+    return [
+        node.with_attributes({"seed": of_integer(crc32(node.name.encode()) + 1)})
+        if node.op in SEEDED and not integer(node.attribute("seed")) and not integer(node.attribute("seed2"))
+        else node
+        for node in nodes
+    ]
 
 
 def with_starts(graph: GraphDef, variables: Mapping[str, Any]) -> tuple[GraphDef, Starts, list[str]]:

@@ -5,9 +5,8 @@ from collections.abc import Collection
 from lowtide.frameworks.tensorflow.graphs.attributes import integer, of_type
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
+from lowtide.frameworks.tensorflow.operators.kinds import COPY_BACK, COPY_OUT
 
-COPY_OUT, COPY_BACK = "_CopyFromGpuToHost", "_CopyFromHostToGpu"
-"""The ops that swaps are made of; only a TensorFlow built for GPUs has them."""
 STAND_IN = "/device:CPU:1"
 """The device that stands in for the host."""
 _COPY = "DeepCopy"

@@ -9,7 +9,8 @@ from typing import Any
 
 from lowtide.errors import MissingExtraError
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
-from lowtide.frameworks.tensorflow.running.host_copies import COPY_BACK, COPY_OUT, STAND_IN, with_host_stand_ins
+from lowtide.frameworks.tensorflow.operators.kinds import COPY_BACK, COPY_OUT
+from lowtide.frameworks.tensorflow.running.host_copies import STAND_IN, with_host_stand_ins
 
 
 def tensorflow() -> Any:
@@ -73,10 +74,10 @@ class SessionRun:
     """In the order in which they started."""
 
 
-def open_session(graph: GraphDef) -> Any:
-    """Return a session that runs a graph on one thread with no optimizer on."""
+def open_session(graph: GraphDef, *, with_grappler: bool = False) -> Any:
+    """Return a session that runs a graph on one thread, with no optimizer on or with those that TensorFlow has on."""
     tf = tensorflow()
-    return tf.compat.v1.Session(graph=imported_graph(graph), config=_plain_config(tf))
+    return tf.compat.v1.Session(graph=imported_graph(graph), config=_config(tf, with_grappler))
 
 
 def run_session(
@@ -86,15 +87,17 @@ def run_session(
     targets: Sequence[str],
     starts: Sequence[tuple[str, Mapping[str, Any]]] = (),
     ends: Sequence[str] = (),
+    *,
+    with_grappler: bool = False,
 ) -> SessionRun:
-    """Run a graph on one thread with no optimizer on; `starts` are nodes that run before it, with what they are fed.
+    """Run a graph as `open_session` does; `starts` are nodes that run before it, with what they are fed.
 
     `ends` are outputs that are asked for in a second run, after it.
 
     Raises MissingExtraError where TensorFlow is not installed, and whatever TensorFlow raises.
     """
     tf = tensorflow()
-    with open_session(graph) as session:
+    with open_session(graph, with_grappler=with_grappler) as session:
         for target, contents in starts:
             session.run(target, contents)
         options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
@@ -110,12 +113,15 @@ def run_session(
     return SessionRun(values, state, sorted(runs, key=lambda run: run.started_ns))
 
 
-def _plain_config(tf: Any) -> Any:
+def _config(tf: Any, with_grappler: bool) -> Any:
     config = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1)
     config.device_count["CPU"] = 2
     config.allow_soft_placement = True
-    config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
-    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    if with_grappler:
+        config.graph_options.rewrite_options.min_graph_nodes = -1  # graphs of a few nodes, too
+    else:
+        config.graph_options.optimizer_options.opt_level = tf.compat.v1.OptimizerOptions.L0
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
     return config
 
 
