@@ -61,10 +61,11 @@ class Loop {
 
   PackResult run(bool improve) {
     const std::vector<int64_t> most = most_met(fullness());
-    for (int order = 0; order < (improve ? kTieOrders : kOrders); ++order) base_[order] = ranks_by_order(order, most);
-    // What ties settle they settle soon, or seldom.
-    for (int order = kOrders; improve && order < kTieOrders && go_on(); ++order) penalize_sections(base_[order], kFirstRounds);
-    for (int order = 0; order < kOrders && go_on(); ++order) attempt(base_[order]);
+    for (int order = 0; order < kTieOrders && go_on(); ++order) {
+      base_[order] = ranks_by_order(order, most);
+      if (order < kOrders) attempt(base_[order]);
+      else penalize_sections(base_[order], improve ? kFirstRounds : 1);  // what these settle they settle soon, or seldom
+    }
     for (int turn = 0; improve && go_on(); ++turn) {
       // Turn and turn about, penalties go to items, which then come first, and to sections, as bytes they seem to hold.
       if (turn % 2 == 0) penalize_items(base_[turn / 2 % kOrders]);
