@@ -10,7 +10,8 @@
 namespace lowtide {
 namespace {
 
-constexpr int kOrders = 6, kStaleRounds = 30, kWorkPerItem = 512;  // about what placing one takes
+constexpr int kOrders = 6, kTieOrders = 10;  // from the first on they only tell the items of one section apart
+constexpr int kStaleRounds = 30, kFirstRounds = 4, kWorkPerItem = 512;  // about what placing one takes
 
 // Calls `visit` with every live piece: item, sections and height.
 template <class Visit>
@@ -60,14 +61,15 @@ class Loop {
 
   PackResult run(bool improve) {
     const std::vector<int64_t> most = most_met(fullness());
-    for (int order = 0; order < kOrders && go_on(); ++order) {
+    for (int order = 0; order < kTieOrders && go_on(); ++order) {
       base_[order] = ranks_by_order(order, most);
-      attempt(base_[order]);
+      if (order < kOrders) attempt(base_[order]);
+      else penalize_sections(base_[order], improve ? kFirstRounds : 1);  // what these settle they settle soon, or seldom
     }
     for (int turn = 0; improve && go_on(); ++turn) {
       // Turn and turn about, penalties go to items, which then come first, and to sections, as bytes they seem to hold.
       if (turn % 2 == 0) penalize_items(base_[turn / 2 % kOrders]);
-      else penalize_sections(base_[turn / 2 % kOrders]);
+      else penalize_sections(base_[turn / 2 % kTieOrders], kStaleRounds);
     }
     return std::move(best_);
   }
@@ -112,7 +114,7 @@ class Loop {
   std::vector<int32_t> ranks_by_order(int order, const std::vector<int64_t>& most) const {
     using Key = std::array<double, 3>;
     return ranks_by([&](int32_t i) {
-      const double met = -static_cast<double>(most[i]), width = items_.first[i] - items_.last[i];
+      const double met = -static_cast<double>(most[i]), first = items_.first[i], last = items_.last[i], width = first - last;
       const double size = -static_cast<double>(items_.sizes[i]), area = -width * size;
       switch (order) {
         case 0: return Key{met, width, size};
@@ -120,6 +122,10 @@ class Loop {
         case 2: return Key{met, size, width};
         case 3: return Key{width, size, 0};
         case 4: return Key{area, width, 0};
+        case 6: return Key{first, width, 0};
+        case 7: return Key{-last, width, 0};
+        case 8: return Key{size, -first, width};
+        case 9: return Key{size, last, width};
         default: return Key{size, width, 0};
       }
     });
@@ -176,10 +182,10 @@ class Loop {
     }
   }
 
-  void penalize_sections(const std::vector<int32_t>& base) {
+  void penalize_sections(const std::vector<int32_t>& base, int rounds) {
     std::vector<int64_t> weight = live_;
     int64_t least = INT64_MAX;
-    for (int stale = 0; stale < kStaleRounds && go_on(); ++stale) {
+    for (int stale = 0; stale < rounds && go_on(); ++stale) {
       const std::vector<int64_t> most = most_met(weight);
       const int64_t height = attempt(ranks_by([&](int32_t i) { return std::pair{-most[i], base[i]}; }));
       if (stopped_) return;
@@ -198,7 +204,7 @@ class Loop {
   const int32_t n_sections_;
   std::optional<Skyline> skyline_;
   std::vector<int64_t> live_, offsets_;
-  std::array<std::vector<int32_t>, kOrders> base_;
+  std::array<std::vector<int32_t>, kTieOrders> base_;
   PackResult best_;
   bool stopped_ = false;
 };

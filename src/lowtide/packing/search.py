@@ -24,8 +24,9 @@ _SHORT_LOOP = 25_000
 class PackSearch:
     """Look for the smallest arena of some items, or for one within a capacity; the best so far can be read at any time.
 
-    Six orders along the skyline and the published rules come first; the parts that are still too high are improved
-    one by one (see `improve`). Deterministic; limited by work.
+    Ten orders along the skyline come first, or one where a capacity is given and a look at the parts follows, then the
+    published rules; the parts that are still too high are improved one by one (see `improve`). Deterministic; limited
+    by work.
     """
 
     def __init__(self, items: Items, capacity: int | None, effort: PackingEffort, report: Report) -> None:
@@ -99,7 +100,10 @@ class PackSearch:
             self.bound = Bound(size_bytes, tuple(sorted(holders.tolist())))
 
     def _along_skyline(self, items: Items) -> tuple[Ints, str]:
-        offsets, work = _native.pack_by_priority(items.native(), self._goal, False, self._short_work(items))
+        # With a capacity any packing within it will do: where a look follows, it settles more than nine other orders.
+        one_order = self._capacity is not None and len(self.items) <= self._effort.exact_items
+        most = 1 if one_order else self._short_work(items)
+        offsets, work = _native.pack_by_priority(items.native(), self._goal, False, most)
         self.work += work
         return offsets, "skyline"
 
