@@ -278,9 +278,9 @@ class BudgetSearch:
                 return
 
     def _choose_places(self, found: Found, model: PlaceModel, effort: RecomputeEffort, *, is_easy: bool) -> None:
-        """Start where the untouched program needs most, or far from the bound with the places that say most."""
+        """Start where the untouched program needs most, or where a plan is far from its bound with what says most."""
         found.places = [int(self.untouched.live.argmax())]
-        if found.telling and not is_easy:
+        if found.telling and found.fits and not is_easy:
             most = self._solver_work(found, effort, is_easy) // 4
             found.places, bound, work = telling_together(model, found.telling, found.budget, most)
             found.work += work
