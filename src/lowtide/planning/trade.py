@@ -23,9 +23,9 @@ def trade(draft: Draft, report: Report) -> Draft:
     """Return the draft with the cheapest plan found that fits the first memory space, and what it is worth.
 
     What runs again is chosen first (`recompute.compose`); where offload is allowed, copies to the host are tried on
-    the same base order and on the draft's, alone and together with reruns, and the least slow-down wins. The draft's order is a base
-    beside the given one where any order may be taken. Infeasible is claimed where no order can fit, or none may be
-    chosen; else a plan that does not fit is feasible, with the reason why.
+    the same base order and on the draft's, alone and together with reruns, and the least slow-down wins. The draft's
+    order is a base beside the given one where any order may be taken. Infeasible is claimed where no order can fit, or
+    none may be chosen; else a plan that does not fit is feasible, with the reason why.
     """
     if not draft.settings.techniques & NEED_BUDGET or draft.interrupted or draft.fits:
         return draft
