@@ -53,6 +53,7 @@ def row(name: str, folder: Path) -> str:
     figures = [
         f"{predicted / 1e6:.1f}",
         f"{(session.arena_bytes or 0) / 1e6:.1f}",
+        f"{(session.reserved_bytes or 0) / 1e6:.1f}",
         f"{(session.growth_bytes or 0) / 1e6:.1f}",
         f"{growths['all'] / 1e6:.1f}",
         f"{growths[least] / 1e6:.1f} ({least})",
@@ -77,8 +78,8 @@ def main() -> None:
             rows.append(row(name, given.folder or Path(temporary)))
             print(rows[-1], flush=True)
     head = (
-        "| model | ops | predicted | arena | session | stock | stock, least | ratio | session ms | stock ms, fastest | "
-        "same bits | fallbacks |"
+        "| model | ops | predicted | arena | and results | session | stock | stock, least | ratio | session ms | "
+        "stock ms, fastest | same bits | fallbacks |"
     )
     note = (
         f"Megabytes (10^6), {THREADS} thread, {RUNS} runs, every figure from a process of its own. predicted: "
@@ -87,7 +88,7 @@ def main() -> None:
         "pattern, with an arena that grows as asked, and without arena. ratio: that over the session's. same bits: "
         "as the stock runtime at level all, which is that of the planned file."
     )
-    table = "\n".join([note, "", head, "|---|" + "--:|" * 11, *rows])
+    table = "\n".join([note, "", head, "|---|" + "--:|" * 12, *rows])
     if given.models == list(MODELS):
         write_section("ONNX Runtime sessions", "python benchmarks/bench_onnx_session.py", table)
 

@@ -15,8 +15,10 @@ namespace {
 constexpr std::size_t kLine = 64;
 // Larger blocks take pages of their own, which leave resident memory when freed; the C library keeps them. A run that is
 // recorded does so for almost all, since the next one needs none of them; others where it hardly takes time. Results that
-// are planned to outlive their run come again with the next, which finds their pages when they were let go before.
+// are planned to outlive their run come again with the next, which finds their pages when they were let go before: pages
+// for all but the smallest, since on the heap every run would leave other holes.
 constexpr std::size_t kOwnPages = std::size_t{1} << 18;
+constexpr std::size_t kSpare = std::size_t{1} << 14;
 constexpr std::size_t kOwnPagesRecording = std::size_t{1} << 12;
 
 enum class Home : std::uint8_t { heap, pages, spare, arena };
@@ -43,8 +45,9 @@ void count(std::int64_t size) {
 
 Home home_of(const Run* run, std::size_t bytes) {
   if (run == nullptr) return Home::heap;
-  if (bytes < (run->recording() ? kOwnPagesRecording : kOwnPages)) return Home::heap;
-  return run->as_planned() ? Home::spare : Home::pages;
+  if (run->recording()) return bytes < kOwnPagesRecording ? Home::heap : Home::pages;
+  if (run->as_planned()) return bytes < kSpare ? Home::heap : Home::spare;
+  return bytes < kOwnPages ? Home::heap : Home::pages;
 }
 
 void* take(std::size_t bytes, Home home) {

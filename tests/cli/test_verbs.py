@@ -140,6 +140,11 @@ def test_optimize_writes_a_valid_onnx_model_and_measures_it(lowtide: Command, on
     planned = result_of(lowtide("inspect", out, "--dim", "batch=4", "--no-in-place", "--json"))
     given = result_of(lowtide("plan", onnx_file, "--dim", "batch=4", "--no-in-place", "--json"))
     assert planned["peak_bytes"]["device"] <= given["peak_bytes"]["device"]
+    # Three figures apart: the file's order, the stock runtime's, and the plan's.
+    by_runtime = planned["by_runtime"]
+    assert by_runtime["file_bytes"] == planned["peak_bytes"]["device"] >= by_runtime["planned_bytes"]
+    assert by_runtime["runtime_peaks"]["before_bytes"] >= by_runtime["planned_bytes"]
+    assert "in lowtide's session" in lowtide("inspect", out, "--dim", "batch=4").stdout
 
 
 def test_a_level_is_planned_and_said(lowtide: Command, onnx_file: Path, tmp_path: Path) -> None:

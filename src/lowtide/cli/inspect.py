@@ -5,6 +5,7 @@ import click
 from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
+from lowtide.cli.runtime import runtime_outlook
 from lowtide.effort import EffortName
 from lowtide.opening import open_model
 from lowtide.report.inspection import Inspection
@@ -21,10 +22,17 @@ def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effor
     """Show the peak of MODEL as it stands, who holds memory there, and what is not modeled."""
     with Progress() as progress:
         progress(f"reading {model}")
-        graph = open_model(model, dims, trust=trust).graph
+        opened = open_model(model, dims, trust=trust)
+        graph = opened.graph
         progress(f"inspecting {graph.n_ops} ops")
         inspection = Inspection.of(graph, in_place=in_place, effort=effort, progress=progress)
+        outlook = runtime_outlook(opened, inspection)
     if as_json:
-        print_json("inspect", inspection.to_json())
+        fields = inspection.to_json()
+        if outlook is not None:
+            fields["by_runtime"] = outlook.to_json()
+        print_json("inspect", fields)
     else:
         click.echo(inspection.to_text())
+        if outlook is not None:
+            click.echo(f"\n{outlook.to_text()}")

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import click
 
+from lowtide.analysis import simulate
 from lowtide.cli.progress import Progress
 from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.model import Measurement, Model, RunByRuntime
 from lowtide.planning.result import Result
-from lowtide.report.runtime import RuntimeReport
+from lowtide.report.inspection import Inspection
+from lowtide.report.runtime import RuntimeOutlook, RuntimeReport
 from lowtide.units import format_bytes
 
 
@@ -47,6 +49,17 @@ def check_order(opened: Model, result: Result, output: Path | None, target: str)
             f"{format_bytes(peaks.before_bytes)} for the file as it stands; only lowtide's session follows the plan, "
             "so add --for lowtide-session, or run the original"
         )
+
+
+def runtime_outlook(opened: Model, inspection: Inspection) -> RuntimeOutlook | None:
+    """Return what a program needs by who runs it; None without a runtime that has an order of its own."""
+    if not isinstance(opened, RunByRuntime):
+        return None
+    return RuntimeOutlook(
+        file_bytes=sum(inspection.peak_bytes.values()),
+        peaks=opened.runtime_peaks(inspection.best),
+        planned_bytes=sum(simulate(opened.graph, inspection.best).peak_bytes.values()),
+    )
 
 
 def runtime_report(

@@ -114,7 +114,12 @@ def encode_varint(value: int) -> bytes:
 
 def encode_bytes(number: int, content: Content) -> bytes:
     """Return a field of bytes, text or a message."""
-    return encode_varint(number << 3 | BYTES) + encode_varint(len(content)) + bytes(content)
+    return encode_size(number, len(content)) + bytes(content)
+
+
+def encode_size(number: int, size: int) -> bytes:
+    """Return what stands before so many bytes of a field of bytes, text or a message."""
+    return encode_varint(number << 3 | BYTES) + encode_varint(size)
 
 
 def encode_number(number: int, value: int) -> bytes:

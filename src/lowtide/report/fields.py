@@ -34,6 +34,14 @@ class ClaimFields(TypedDict):
     shown: NotRequired[bool]
 
 
+class OutlookFields(TypedDict):
+    """What `lowtide inspect` says of a program that a runtime orders by itself: peaks by who runs it."""
+
+    file_bytes: int
+    runtime_peaks: RuntimePeaks
+    planned_bytes: int
+
+
 class InspectFields(TypedDict):
     """`lowtide inspect`."""
 
@@ -50,6 +58,7 @@ class InspectFields(TypedDict):
     bound_holders: Sequence[BoundHolder]
     holders: Sequence[Holder]
     unmodeled: Sequence[str]
+    by_runtime: NotRequired[OutlookFields]
 
 
 class OrderFields(TypedDict):

@@ -41,6 +41,8 @@ class Inspection:
     """What no order can beat, per memory space: what the cuts show, or what the search of all orders shows above it."""
     bound_holders: list[BoundHolder]
     """What is live where the cuts are attained; sizes add up to them."""
+    best: Plan
+    """The best order that the search for the bound found, as a plan."""
     holders: list[Holder]
 
     @property
@@ -76,6 +78,7 @@ class Inspection:
             claims=peak_claims(bounds, searched.proof, "orders", in_place=in_place),
             bound_holders=bound_holders(problem, cuts),
             holders=holders_at_peak(graph, plan),
+            best=searched.plan,
         )
 
     def to_json(self) -> InspectFields:

@@ -3,12 +3,44 @@
 from dataclasses import dataclass
 
 from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
-from lowtide.report.fields import RuntimeFields
+from lowtide.report.fields import OutlookFields, RuntimeFields
 from lowtide.report.printable import printable
 from lowtide.units import format_bytes
 
 _TOLERATED = 0.02
 """Predicted and measured peaks may differ by so much of the larger one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeOutlook:
+    """What a program that is not planned yet would need, by who runs it: three figures that are seldom the same."""
+
+    file_bytes: int
+    """Peak in the program's own order."""
+    peaks: RuntimePeaks
+    """Of the program and of the best plan found, in the runtime's order."""
+    planned_bytes: int
+    """Peak of the best plan found, where its order is followed."""
+
+    def to_json(self) -> OutlookFields:
+        """Return the fields of the JSON object."""
+        return {
+            "file_bytes": self.file_bytes,
+            "runtime_peaks": self.peaks,
+            "planned_bytes": self.planned_bytes,
+        }
+
+    def to_text(self) -> str:
+        """Return the lines for people."""
+        return "\n".join(
+            [
+                "Live bytes at the peak, by who runs it:",
+                f"  {format_bytes(self.file_bytes):>10}  in the file's order",
+                f"  {format_bytes(self.peaks.before_bytes):>10}  in {self.peaks.by}; its arena may take much more: "
+                "lowtide optimize --measure",
+                f"  {format_bytes(self.planned_bytes):>10}  in lowtide's session, planned with this effort",
+            ]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

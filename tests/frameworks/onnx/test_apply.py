@@ -75,14 +75,6 @@ def test_a_plan_for_other_sizes_is_refused(cases: dict[str, Any]) -> None:
         large.apply(Plan.baseline(small.graph))
 
 
-def test_a_plan_that_reruns_an_op_is_refused(cases: dict[str, Any]) -> None:
-    """An ONNX file has no way to run a node twice."""
-    model = OnnxModel(cases["views"].make())
-    steps = [*(Run(op) for op in range(model.graph.n_ops)), Run(0)]
-    with pytest.raises(UnsupportedError, match="twice"):
-        model.apply(Plan.from_steps(model.graph, steps))
-
-
 def test_a_plan_that_offloads_is_refused(cases: dict[str, Any]) -> None:
     """An ONNX file has no way to copy between memories."""
     model = OnnxModel(cases["views"].make())

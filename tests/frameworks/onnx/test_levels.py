@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
 import lowtide
 from lowtide.errors import UnsupportedError, UsageError
@@ -75,6 +76,55 @@ def test_what_the_runtime_inserts_is_planned(make: Callable[[], ModelProto], pla
     assert measured.after_bytes == peak_of(model, plan)
 
 
+def _convolutions(channels: int) -> ModelProto:
+    """Give a convolution of images, one in groups and one of points, of a number of channels that blocks do not fit."""
+    filters = {"w0": (channels, 3, 3, 3), "w1": (channels, 1, 3, 3), "w2": (channels, channels, 1, 1)}
+    generator = np.random.default_rng(0)
+    weights = [
+        numpy_helper.from_array(generator.normal(0, 0.1, shape).astype(np.float32), name)
+        for name, shape in filters.items()
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c0"], ["r0"]),
+        helper.make_node("Conv", ["r0", "w1"], ["c1"], pads=[1, 1, 1, 1], group=channels),
+        helper.make_node("HardSwish", ["c1"], ["r1"]),
+        helper.make_node("Concat", ["r1", "r0"], ["both"], axis=0),
+        helper.make_node("Conv", ["both", "w2"], ["y"]),
+    ]
+    values = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 48, 48])]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, channels, 48, 48])
+    return _model(nodes, values, [y], weights)
+
+
+class _Images(CalibrationDataReader):
+    """One image, to learn ranges from."""
+
+    def __init__(self) -> None:
+        image = np.random.default_rng(0).standard_normal((1, 3, 48, 48)).astype(np.float32)
+        self._feeds = iter([{"x": image}])
+
+    def get_next(self) -> Any:
+        return next(self._feeds, None)
+
+
+@pytest.mark.parametrize("quantized", [False, True], ids=["blocked", "quantized"])
+def test_layouts_that_the_runtime_takes_are_planned(quantized: bool, tmp_path: Path, peak_of: Any) -> None:
+    """Padded channels, channels behind space, and what such kernels hold beside their results are in the graph."""
+    path = tmp_path / "net.onnx"
+    onnx.save(_convolutions(20), path)
+    if quantized:
+        quantize_static(path, tmp_path / "qdq.onnx", _Images(), quant_format=QuantFormat.QDQ)
+        path = tmp_path / "qdq.onnx"
+    model = OnnxModel(path).optimized("all")
+    assert not [note for note in model.graph.unmodeled if "0 bytes" in note]
+    measured = model.measure(Plan.baseline(model.graph))
+    predicted = peak_of(model, Plan.baseline(model.graph))
+    assert abs(predicted - measured.before_bytes) <= 0.02 * measured.before_bytes
+    again = model.optimized("none")
+    assert again.graph.n_ops == model.graph.n_ops  # what the runtime would copy when it loads the file is there already
+
+
 def test_a_sparse_weight_counts_as_the_dense_one_it_becomes() -> None:
     """Its bytes are those of all elements, zeros included."""
     assert OnnxModel(_sparse()).graph.persistent_bytes()["device"] == 64 * 64 * 4
@@ -98,7 +148,7 @@ def test_the_default_level_keeps_all_bits(cases: dict[str, Any], tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "noted", ["", "7", "[[],[1],[2,3]]", '[["run"],[-5],[0]]', '[["run"],[64],[4611686018427387904]]', "[" * 5000]
+    "noted", ["", "7", "[[[],[1],[2,3]]]", '[[["run"],[-5],[0]]]', '[[["run"],[64],[4611686018427387904]]]', "[" * 5000]
 )
 def test_addresses_that_a_file_notes_are_not_believed(cases: dict[str, Any], noted: str) -> None:
     """Whatever the metadata says, results are right."""
@@ -119,8 +169,8 @@ def test_wrong_addresses_in_a_file_cost_a_fallback_and_no_bit(cases: dict[str, A
     content = model.SerializeToString()
     teacher = Session(content)
     teacher.run(None, inputs)
-    key, sizes, offsets = json.loads(teacher.noted_addresses() or "")
-    model.metadata_props.add(key="lowtide.addresses", value=json.dumps([key, sizes, [0] * len(offsets)]))
+    ((key, sizes, offsets),) = json.loads(teacher.noted_addresses() or "")
+    model.metadata_props.add(key="lowtide.addresses", value=json.dumps([[key, sizes, [0] * len(offsets)]]))
     expected = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"]).run(None, inputs)
     session = Session(model.SerializeToString())
     for _ in range(3):
@@ -171,3 +221,33 @@ def test_the_stock_order_may_undo_a_plan(cases: dict[str, Any]) -> None:
     peaks = model.runtime_peaks(result.plan)
     assert min(peaks.before_bytes, peaks.after_bytes) >= sum(result.lower_bound_bytes.values())
     assert model.runtime_peaks(Plan.baseline(model.graph)).before_bytes == peaks.before_bytes
+
+
+@pytest.mark.parametrize("level", ["none", "all"])
+def test_weights_in_other_files_stay_there(cases: dict[str, Any], tmp_path: Path, level: str) -> None:
+    """The optimized file refers to what the runtime left as it was, and holds what it changed."""
+    model = cases["conv_net"].make()
+    large = helper.make_node("MatMul", ["logits", "large"], ["hidden"])
+    back = helper.make_node("MatMul", ["hidden", "back"], ["more"])
+    model.graph.node.extend([large, back])
+    generator = np.random.default_rng(0)
+    for name, shape in (("large", (10, 512)), ("back", (512, 10))):
+        model.graph.initializer.append(numpy_helper.from_array(generator.normal(size=shape).astype(np.float32), name))
+    model.graph.output.append(helper.make_tensor_value_info("more", TensorProto.FLOAT, [1, 10]))
+    path = tmp_path / "net.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    optimized = OnnxModel(path).optimized(level)
+    plan = lowtide.minimize(optimized.graph).plan
+    optimized.save(plan, tmp_path / "planned.onnx")
+    saved = onnx.load(tmp_path / "planned.onnx", load_external_data=False)
+    kept = {tensor.name for tensor in saved.graph.initializer if tensor.data_location == TensorProto.EXTERNAL}
+    assert {"large", "back"} <= kept
+    assert {entry.name for entry in tmp_path.iterdir() if entry.is_file()} == {
+        "net.onnx",
+        "weights.bin",
+        "planned.onnx",
+    }
+    inputs = random_inputs(saved, {})
+    stock = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, inputs)
+    for one, other in zip(Session(tmp_path / "planned.onnx").run(None, inputs), stock, strict=True):
+        assert np.allclose(one, other, rtol=1e-4, atol=1e-6)

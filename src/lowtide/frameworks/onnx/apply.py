@@ -1,4 +1,4 @@
-"""Plans back into ONNX models: the nodes in another order, and nothing else changed."""
+"""Plans back into ONNX models: the nodes in another order, some of them twice, and nothing else changed."""
 
 from collections.abc import Sequence
 
@@ -6,16 +6,18 @@ from onnx import GraphProto, ModelProto
 
 from lowtide.errors import FingerprintError, UnsupportedError
 from lowtide.frameworks.onnx.loading.reordered import NodeOrder
-from lowtide.frameworks.onnx.operators.nodes import input_names, subgraphs_of
+from lowtide.frameworks.onnx.operators.nodes import all_nodes, input_names, subgraphs_of, weight_names
 from lowtide.frameworks.onnx.reading.translation import Translation
+from lowtide.index_spaces import OpId
 from lowtide.plan import Plan, StepKind, verify
 
 
 def planned_order(model: ModelProto, translation: Translation, plan: Plan) -> NodeOrder:
     """Return the order of a model's nodes, and of those of planned subgraphs, that a plan asks for.
 
-    Views and constants stand right before their first reader. Raises FingerprintError for a plan of another graph,
-    UnsupportedError for one that is more than an order, VerificationError for one that breaks the program.
+    Views and constants stand right before their first reader, nodes that run again once for each run. Raises
+    FingerprintError for a plan of another graph, UnsupportedError for one that copies, VerificationError for one that
+    breaks the program.
     """
     _check_plan(translation, plan)
     verify(translation.graph, plan, check_capacity=False)
@@ -29,8 +31,6 @@ def _check_plan(translation: Translation, plan: Plan) -> None:
         raise UnsupportedError(
             "the plan copies buffers between memories, which an ONNX file cannot say; plan without offload"
         )
-    if len(plan.order()) != translation.graph.n_ops:
-        raise UnsupportedError("the plan runs some ops twice, which an ONNX file cannot say; allow only reorder")
 
 
 def _order(graph: GraphProto, translation: Translation, plan: Plan) -> NodeOrder:
@@ -41,37 +41,94 @@ def _order(graph: GraphProto, translation: Translation, plan: Plan) -> NodeOrder
             _check_plan(body.translation, inner)
             called = dict(subgraphs_of(graph.node[body.node]))[body.label]
             bodies[body.node, body.label] = _order(called, body.translation, inner)
-    order: list[int] = plan.order().tolist()
-    return NodeOrder(node_order(graph, [translation.nodes_of_ops[op] for op in order]), bodies)
+    placing = _Placing(graph, translation.nodes_of_ops)
+    ops: list[OpId] = plan.order().tolist()
+    last = {op: place for place, op in enumerate(ops)}
+    for place, op in enumerate(ops):
+        placing.run(op, last=last[op] == place)
+    return NodeOrder(*placing.finish(), bodies)
 
 
-def node_order(graph: GraphProto, ops: Sequence[tuple[int, ...]]) -> list[int]:
-    """Return the positions of all nodes so that ops come in the given order and what they need comes just before.
+class _Placing:
+    """Nodes one after the other: those of the ops as a plan runs them, views and constants before their readers.
 
-    `ops` holds the nodes of every op; the graph's other nodes are views and constants.
+    What a rerun computes has a new name, which all later readers use, through views of their own: so the runtime frees
+    the earlier value after its last reader, as the plan does. Of an output of the graph the last value has its name.
     """
-    lazy = set(range(len(graph.node))).difference(*ops)
-    makers = {name: position for position in sorted(lazy) for name in graph.node[position].output if name}
-    order: list[int] = []
-    placed: set[int] = set()
 
-    def place(node: int) -> None:
-        stack = [node]
+    def __init__(self, graph: GraphProto, nodes_of_ops: Sequence[tuple[int, ...]]) -> None:
+        self._nodes = graph.node
+        self._nodes_of_ops = nodes_of_ops
+        self._lazy = sorted(set(range(len(graph.node))).difference(*nodes_of_ops))
+        self._makers = {name: position for position in self._lazy for name in graph.node[position].output if name}
+        self._outputs = frozenset(value.name for value in graph.output)
+        self._taken = _all_names(graph)
+        self._has_run: set[int] = set()
+        self._reruns = 0
+        self._made_from: dict[int, tuple[str, ...]] = {}
+        """By view or constant, the names that its inputs had when it was placed last."""
+        self._checked_at: dict[int, int] = {}
+        """By view or constant, the number of reruns before which it was found up to date."""
+        self._now: dict[str, str] = {}
+        """By name in the given graph, what the value is called now; itself where it is not there."""
+        self._order: list[int] = []
+        self._names: dict[int, dict[str, str]] = {}
+
+    def run(self, op: OpId, *, last: bool) -> None:
+        """Place the nodes of an op, which may be its last run; those that only look at its results stand once."""
+        again = op in self._has_run
+        self._reruns += again
+        self._has_run.add(op)
+        for position in self._nodes_of_ops[op][: 1 if again else None]:
+            self._bring(self._views_of(position))
+            self._place(position, again=again, last=last)
+
+    def finish(self) -> tuple[list[int], dict[int, dict[str, str]]]:
+        """Return the positions of all nodes in order, and the new names that some have, by place."""
+        self._bring([position for position in self._lazy if position not in self._made_from])
+        return self._order, self._names
+
+    def _views_of(self, reader: int) -> list[int]:
+        """Return the views and constants that a node reads."""
+        return [self._makers[name] for name in input_names(self._nodes[reader]) if name in self._makers]
+
+    def _bring(self, views: Sequence[int]) -> None:
+        """Place what is missing or out of date of some views and constants, and of those that they read."""
+        stack = [(view, False) for view in reversed(views)]
         while stack:
-            position = stack[-1]
-            needed = [makers[name] for name in input_names(graph.node[position]) if name in makers]
-            missing = [maker for maker in dict.fromkeys(needed) if maker not in placed]
-            if missing:
-                stack.extend(reversed(missing))
+            position, inputs_done = stack.pop()
+            if self._checked_at.get(position) == self._reruns:
                 continue
-            stack.pop()
-            if position not in placed:
-                placed.add(position)
-                order.append(position)
+            if not inputs_done:
+                stack.append((position, True))
+                stack.extend((view, False) for view in reversed(self._views_of(position)))
+                continue
+            made_from = tuple(self._now.get(name, name) for name in input_names(self._nodes[position]))
+            if self._made_from.get(position) != made_from:
+                self._place(position, again=position in self._made_from)
+                self._made_from[position] = made_from
+            self._checked_at[position] = self._reruns
 
-    for members in ops:
-        for position in members:
-            place(position)
-    for position in sorted(lazy - placed):
-        place(position)
-    return order
+    def _place(self, position: int, *, again: bool, last: bool = True) -> None:
+        node = self._nodes[position]
+        names = {name: self._now[name] for name in input_names(node) if name in self._now}
+        for name in filter(None, node.output):
+            is_new = not last if name in self._outputs else again
+            self._now.pop(name, None)
+            if is_new:
+                names[name] = self._now[name] = self._new_name(name)
+        if names:
+            self._names[len(self._order)] = names
+        self._order.append(position)
+
+    def _new_name(self, name: str) -> str:
+        number = 2
+        while f"{name}/{number}" in self._taken:
+            number += 1
+        self._taken.add(f"{name}/{number}")
+        return f"{name}/{number}"
+
+
+def _all_names(graph: GraphProto) -> set[str]:
+    inside = {name for node in all_nodes(graph) for name in (*node.input, *node.output)}
+    return inside | {value.name for value in (*graph.input, *graph.output)} | set(weight_names(graph))

@@ -1,6 +1,7 @@
 """What a model really needs: the peak of live tensor bytes while ONNX Runtime runs it in the file's order."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -62,12 +63,14 @@ def measure_peak(
 
 
 def _expand(model: ModelProto) -> ModelProto:
-    """Expand functions where they are called."""
-    if model.functions:
-        model = inline_local_functions(model)
-    used = {operator_of(node) for node in all_nodes(model.graph)}
-    expanded = sorted(EXPANDED & used)
-    return inline_selected_functions(model, expanded, inline_schema_functions=True) if expanded else model
+    """Expand functions where they are called; what onnx cannot expand is left to the runtime."""
+    with suppress(RuntimeError):  # onnx fails over values of which a function does not tell the type
+        if model.functions:
+            model = inline_local_functions(model)
+        used = {operator_of(node) for node in all_nodes(model.graph)}
+        expanded = sorted(EXPANDED & used)
+        return inline_selected_functions(model, expanded, inline_schema_functions=True) if expanded else model
+    return model
 
 
 def equal_outputs(one: Sequence[Any], other: Sequence[Any]) -> bool:

@@ -1,5 +1,6 @@
 """An ONNX model as lowtide sees it: read once, planned, written back, measured."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shutil import rmtree
@@ -16,7 +17,11 @@ from lowtide.files import write_bytes, write_pieces
 from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
 from lowtide.frameworks.onnx.apply import planned_order
 from lowtide.frameworks.onnx.loading.content import drained
-from lowtide.frameworks.onnx.loading.external_data import check_weights_reachable, link_weights
+from lowtide.frameworks.onnx.loading.external_data import (
+    check_weights_reachable,
+    link_weights,
+    place_for_copies,
+)
 from lowtide.frameworks.onnx.loading.light import light_model
 from lowtide.frameworks.onnx.loading.load import (
     ModelSource,
@@ -32,6 +37,7 @@ from lowtide.frameworks.onnx.loading.reordered import reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.read import read_model
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
+from lowtide.frameworks.onnx.running.addresses import joined_texts
 from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.graph import Graph
@@ -74,8 +80,9 @@ class OnnxModel:
     def apply(self, plan: Plan) -> ModelProto:
         """Return the model with its nodes in the plan's order and nothing else changed; the original stays.
 
-        Raises FingerprintError for a plan of another graph, UnsupportedError for one that is more than an order,
-        VerificationError for one that breaks the program.
+        Nodes that the plan runs again stand there again, with new names for what they write. Raises FingerprintError
+        for a plan of another graph, UnsupportedError for one that copies, VerificationError for one that breaks the
+        program.
         """
         return ModelProto.FromString(b"".join(self._reordered(plan, {})))
 
@@ -98,13 +105,14 @@ class OnnxModel:
         constants are then nodes like all others. Raises UsageError for an unknown level, UnsupportedError for a model
         that the runtime does not load.
         """
-        folder = Path(mkdtemp(prefix="lowtide."))
+        folder = Path(mkdtemp(prefix="lowtide.", dir=place_for_copies(self._model, self._folder)))
         try:
             path, output = folder / "given.onnx", folder / "optimized.onnx"
             if isinstance(self._source, ModelProto):
                 write_bytes(path, serialize(self._source, self._name))
             else:
                 path = Path(self._source)
+                link_weights(self._model, path.parent, folder)  # what the runtime leaves as it is stays there
             found = optimize_offline(path, level, output, self._dims)
             model = OnnxModel(output, self._dims)
         except BaseException:
@@ -120,17 +128,23 @@ class OnnxModel:
         return self._level
 
     def _addresses(self, plan: Plan, metadata: Mapping[str, str]) -> Mapping[str, str]:
-        """Run the planned model in a process of its own and return the addresses it learned, if it runs at all."""
-        with TemporaryDirectory(prefix="lowtide.") as folder:
+        """Run the planned model in processes of their own and return the addresses they learned, if it runs at all.
+
+        Kernels' workspaces depend on the number of threads: addresses are noted for one, and for all of this machine.
+        """
+        with TemporaryDirectory(prefix="lowtide.", dir=place_for_copies(self._model, self._folder)) as folder:
             planned = Path(folder, "planned.onnx")
             if self._folder is not None:
                 link_weights(self._model, self._folder, Path(folder))
             write_pieces(planned, drained(self._reordered(plan, metadata)))
             try:
-                learned = measure_in_child(planned, self._dims, planned=True, runs=3).addresses
+                learned = [
+                    measure_in_child(planned, self._dims, planned=True, runs=3, threads=threads).addresses
+                    for threads in sorted({1, os.cpu_count() or 1})
+                ]
             except UnsupportedError:
                 return {}
-        return {} if learned is None else {ADDRESSES: learned}
+        return {ADDRESSES: joined_texts(filter(None, learned))} if any(learned) else {}
 
     def _reordered(self, plan: Plan, metadata: Mapping[str, str]) -> list[bytes | memoryview]:
         order = planned_order(self._model, self._translation, plan)
@@ -141,9 +155,10 @@ class OnnxModel:
 
     def runtime_peaks(self, plan: Plan) -> RuntimePeaks:
         """Return the peaks of the file and of the planned one in the order that ONNX Runtime has by default."""
-        planned = planned_order(self._model, self._translation, plan)
-        nodes = [self._model.graph.node[position] for position in planned.nodes]
-        after = [planned.nodes[place] for place in default_order_of(GraphProto(node=nodes))]
+        # Of nodes that stand twice the runtime keeps the first, unless its optimizations are off.
+        planned = list(dict.fromkeys(planned_order(self._model, self._translation, plan).nodes))
+        nodes = [self._model.graph.node[position] for position in planned]
+        after = [planned[place] for place in default_order_of(GraphProto(node=nodes))]
         return RuntimePeaks(
             by="ONNX Runtime's default order",
             before_bytes=self._peak_of(default_order_of(self._model.graph)),
@@ -152,7 +167,7 @@ class OnnxModel:
 
     def runtime_runs(self, plan: Plan) -> list[RuntimeRun]:
         """Run the given file in the stock runtime, and the planned one in a session, each in a process of its own."""
-        with TemporaryDirectory(prefix="lowtide.") as folder:
+        with TemporaryDirectory(prefix="lowtide.", dir=place_for_copies(self._model, self._folder)) as folder:
             given, planned = Path(folder, "given.onnx"), Path(folder, "planned.onnx")
             if isinstance(self._given, ModelProto):
                 write_bytes(given, serialize(self._given, self._name))

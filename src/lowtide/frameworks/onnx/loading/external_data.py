@@ -48,6 +48,14 @@ def check_weights_reachable(model: ModelProto, source: Path | None, target: Path
         )
 
 
+def place_for_copies(model: ModelProto, source: Path | None) -> Path | None:
+    """Return where temporary copies of a model may lie so that `link_weights` works; None for anywhere.
+
+    Links must not leave a file system, and the runtime follows no others.
+    """
+    return source if source is not None and external_locations(model) and os.access(source, os.W_OK) else None
+
+
 def link_weights(model: ModelProto, source: Path, target: Path) -> None:
     """Let a copy of the model in folder `target` find the weight files that are in `source`."""
     for location in external_locations(model):

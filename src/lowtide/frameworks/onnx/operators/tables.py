@@ -87,7 +87,7 @@ SAME_SHAPE: frozenset[Operator] = frozenset(
     {
         *(("com.microsoft", name) for name in ("Gelu", "QuickGelu", "FastGelu", "BiasGelu")),
         *(("com.microsoft", name) for name in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")),
-        ("com.microsoft.nchwc", "ReorderInput"),
+        *(("com.microsoft", name) for name in ("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax")),
     }
 )
 """Operators of ONNX Runtime's own whose first output has the shape and type of the first input."""

@@ -50,7 +50,28 @@ def workspace_bytes(node: NodeProto, types: Mapping[str, TypeProto], opset: int)
         return _broadcast_bytes(node.input[:-1], node.input[0], types)
     if operator in _TRANSPOSING and opset >= 13 and not _along_last_axis(node, types):
         return 2 * _broadcast_bytes(node.output[:1], node.output[0], types)
+    if operator == ("com.microsoft", "QLinearConv"):
+        return _quantized_convolution_bytes(node, types)
     return 0
+
+
+def _quantized_convolution_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
+    """Return the workspace of a convolution of integers with channels last, as kernels on x86 take it.
+
+    Depthwise ones hold a pointer for every element of a window, others the windows themselves and sums of 32 bits;
+    those of a single element take nothing.
+    """
+    result = static_shape(types[node.output[0]]) if node.output[0] in types else None
+    filters = static_shape(types[node.input[3]]) if node.input[3] in types else None
+    last, group = attribute_of(node, "channels_last"), attribute_of(node, "group")
+    if result is None or filters is None or len(result) < 3 or len(filters) < 3 or last is None or not last.i:
+        return 0
+    window, places = math.prod(filters[2:]), math.prod(result[1:-1])
+    if window == 1:
+        return 0
+    if group is not None and group.i > 1 and filters[1] == 1 and filters[0] == group.i:
+        return 8 * window * places
+    return places * (4 * filters[0] + window * filters[1])
 
 
 def _broadcast_bytes(names: Sequence[str], element: str, types: Mapping[str, TypeProto]) -> int:

@@ -55,7 +55,7 @@ class Translator:
                 mutates=draft.mutates,
                 in_place=draft.in_place,
                 scratch_bytes=draft.scratch_bytes,
-                pure=not draft.fixed,
+                pure=draft.may_rerun and not draft.fixed,
                 ordered=draft.fixed or keep_order,
                 callees=draft.callees,
             )
@@ -96,6 +96,7 @@ class Translator:
             draft = OpDraft(name=self._op_names[position], kind=node.op_type, nodes=[], reads=[])
             self.drafts.append(draft)
         draft.nodes.append(position)
+        draft.may_rerun = False
         self._add_results(draft, node)
 
     def _add_op(self, position: int, node: NodeProto) -> None:
@@ -113,6 +114,8 @@ class Translator:
         if operator_of(node) in WORKSPACE_NOT_MODELED:
             self.scope.context.workspaces[node.op_type] += 1
         self._add_results(draft, node)
+        # A result of a rerun that nobody reads would live to the end: the runtime frees after a last reader.
+        draft.may_rerun = len(draft.writes) == 1 and self._consumed.issuperset(filter(None, node.output))
         draft.scratch_bytes = workspace_bytes(node, self.scope.types, self.scope.context.opset)
         self._call(draft, position, node)
         self.drafts.append(draft)

@@ -20,6 +20,8 @@ class OpDraft:
     in_place: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     scratch_bytes: int = 0
     callees: list[str] = field(default_factory=list[str])
+    may_rerun: bool = True
+    """Whether the runtime would free what a rerun computes."""
     fixed: bool = False
     """Random, opaque, or calling something that is: it runs once and keeps its place among its like."""
 

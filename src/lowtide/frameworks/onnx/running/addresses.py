@@ -1,6 +1,7 @@
 """From one recorded run to addresses: the live ranges of its blocks, packed, and noted in a file's metadata."""
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -29,9 +30,15 @@ def plan_addresses(allocator: NativeAllocator, recorded: NDArray[np.int64]) -> R
     return RunAddresses(allocator, recorded[:, 0], offsets, packed.arena_bytes)
 
 
-def addresses_to_text(key: Key, addresses: RunAddresses) -> str:
-    """Return the addresses of one kind of runs as text."""
-    return json.dumps([key, addresses.sizes.tolist(), addresses.offsets.tolist()], separators=(",", ":"))
+def addresses_to_text(addresses: Mapping[Key, RunAddresses]) -> str:
+    """Return the addresses of several kinds of runs as text."""
+    rows = [[key, found.sizes.tolist(), found.offsets.tolist()] for key, found in addresses.items()]
+    return json.dumps(rows, separators=(",", ":"))
+
+
+def joined_texts(texts: Iterable[str]) -> str:
+    """Return as one text what several say."""
+    return json.dumps([row for text in texts for row in json.loads(text)], separators=(",", ":"))
 
 
 def addresses_from_text(allocator: NativeAllocator, text: str) -> dict[Key, RunAddresses]:
@@ -41,17 +48,20 @@ def addresses_from_text(allocator: NativeAllocator, text: str) -> dict[Key, RunA
     a run go on by ordinary allocation.
     """
     try:
-        key, sizes, offsets = json.loads(text)
-        asked, places = np.array(sizes, np.int64), np.array(offsets, np.int64)
-        ends = [at + allocator.block_bytes(size) for size, at in zip(sizes, offsets, strict=True) if at >= 0]
-        found = _as_tuple(key)
-        hash(found)
+        return dict(_from_row(allocator, *row) for row in json.loads(text))
     except (ValueError, TypeError, OverflowError, RecursionError):
         return {}
+
+
+def _from_row(allocator: NativeAllocator, key: Any, sizes: Any, offsets: Any) -> tuple[Key, RunAddresses]:
+    asked, places = np.array(sizes, np.int64), np.array(offsets, np.int64)
+    ends = [at + allocator.block_bytes(size) for size, at in zip(sizes, offsets, strict=True) if at >= 0]
     arena_bytes = max(ends, default=0)
     if asked.ndim != 1 or not 0 <= arena_bytes <= _MOST_ARENA_BYTES or (asked < 0).any():
-        return {}
-    return {found: RunAddresses(allocator, asked, places, arena_bytes)}
+        raise ValueError("no addresses")
+    found = _as_tuple(key)
+    hash(found)
+    return found, RunAddresses(allocator, asked, places, arena_bytes)
 
 
 def _as_tuple(value: Any) -> Any:

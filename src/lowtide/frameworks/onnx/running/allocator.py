@@ -110,6 +110,11 @@ class RunAddresses(_Owned):
         super().__init__(allocator, handle, library.lowtide_addresses_destroy)
         self.sizes, self.offsets, self.arena_bytes = *columns, arena_bytes
 
+    @property
+    def outliving_bytes(self) -> int:
+        """What lies outside the arena because it outlives the run: its results."""
+        return sum(self.allocator.block_bytes(size) for size in self.sizes[self.offsets < 0].tolist())
+
 
 @dataclass(frozen=True, slots=True)
 class RunReport:

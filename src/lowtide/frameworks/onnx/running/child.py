@@ -66,6 +66,7 @@ def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **measured,
         "arena_bytes": session.arena.size_bytes,
+        "reserved_bytes": session.reserved_bytes,
         "fallbacks": session.use.fallbacks.total(),
         "addresses": session.noted_addresses(),
     }

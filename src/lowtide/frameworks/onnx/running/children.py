@@ -20,13 +20,15 @@ class RuntimeFigures:
     """What a model takes in a process of its own."""
 
     growth_bytes: int | None
-    """The most that runs added to resident memory, weights and inputs apart; None where the system does not tell."""
+    """The most that runs added to resident memory, all that was there before and code apart; None where unknown."""
     seconds: float
     """The median of a run."""
     digest: str
     """A hash of the results."""
     arena_bytes: int | None = None
     """The arena of a planned session."""
+    reserved_bytes: int | None = None
+    """That, and the results outside of it: what runs of a planned session need."""
     fallbacks: int = 0
     """Runs of a planned session that went on by ordinary allocation."""
     addresses: str | None = None

@@ -104,10 +104,16 @@ class Session(onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBas
         stock: Any = super()
         self._within_arena(("bound", self._threads), lambda: stock.run_with_iobinding(iobinding, run_options))
 
+    @property
+    def reserved_bytes(self) -> int:
+        """The most that a run of any kind so far needs: its part of the arena, and its results outside of it."""
+        known = [kind.addresses for kind in self._kinds.values() if kind.addresses is not None]
+        return max((addresses.arena_bytes + addresses.outliving_bytes for addresses in known), default=0)
+
     def noted_addresses(self) -> str | None:
         """Return the addresses that were learned last, as a file's metadata notes them; None where none were."""
         learned = [(key, kind.addresses) for key, kind in self._kinds.items() if kind.addresses is not None]
-        return addresses_to_text(*learned[-1]) if learned else None
+        return addresses_to_text(dict(learned[-1:])) if learned else None
 
     def _within_arena(self, key: Key, call: Callable[[], Value]) -> Value:
         kind = self._kind(key)
@@ -148,4 +154,6 @@ def _shape(value: Any) -> Key:
     shape = getattr(value, "shape", None)
     if callable(shape):  # a value of the runtime's
         return (value.data_type(), *cast("Sequence[int]", shape()))
-    return (str(getattr(value, "dtype", type(value).__name__)), *cast("Sequence[int]", shape or ()))
+    dtype = getattr(value, "dtype", None)
+    # A dtype's `str` is an attribute; calling str() takes as long as a small op.
+    return (type(value).__name__ if dtype is None else dtype.str, *cast("Sequence[int]", shape or ()))

@@ -5,7 +5,7 @@ from onnx import GraphProto, ModelProto, TensorProto
 from lowtide.frameworks.onnx.operators.nodes import all_nodes, domain_of, subgraphs_of
 from lowtide.frameworks.onnx.shapes.short_tensors import is_short
 from lowtide.frameworks.onnx.shapes.sizes import dense_twin
-from lowtide.frameworks.onnx.shapes.stand_ins import use_stand_in
+from lowtide.frameworks.onnx.shapes.stand_ins import CHANNELS_LAST, use_stand_in
 
 
 def skeleton_of(model: ModelProto) -> ModelProto:
@@ -28,6 +28,9 @@ def skeleton_of(model: ModelProto) -> ModelProto:
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.ClearField("shape")
     _slim(graph)
+    if any(node.domain == CHANNELS_LAST.domain for node in all_nodes(graph)):
+        light.functions.append(CHANNELS_LAST)
+        light.opset_import.add(domain=CHANNELS_LAST.domain, version=1)
     return light
 
 

@@ -5,7 +5,7 @@ Files that ONNX Runtime has optimized offline consist of these to a good part, a
 
 from collections.abc import Callable, Mapping
 
-from onnx import GraphProto, NodeProto, TensorProto, defs, helper
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto, defs, helper
 
 from lowtide.frameworks.onnx.operators.nodes import attribute_of, operator_of
 from lowtide.frameworks.onnx.operators.tables import SAME_SHAPE, STAND_INS, Operator
@@ -48,16 +48,101 @@ def _reorder_output(node: NodeProto, graph: GraphProto) -> None:
     channels, last = attribute_of(node, "channels"), attribute_of(node, "channels_last")
     if channels is None or channels.i < 1 or (last is not None and last.i):
         return
-    indices = f"first {channels.i} channels"
+    _take_channels(node, graph, channels.i)
+
+
+def _reorder_input(node: NodeProto, graph: GraphProto) -> None:
+    """Go over to the blocked layout, which pads channels: the filter that reads them tells to how many."""
+    found = next(
+        (reader for reader in graph.node if operator_of(reader) == _BLOCKED and reader.input[0] == node.output[0]), None
+    )
+    filters = next(
+        (tensor for tensor in graph.initializer if found is not None and tensor.name == found.input[1]), None
+    )
+    last = attribute_of(node, "channels_last")
+    if found is None or filters is None or len(filters.dims) < 2 or (last is not None and last.i):
+        _become(node, "Identity", 1)
+        return
+    group = attribute_of(found, "group")
+    groups = 1 if group is None else group.i
+    per_group = filters.dims[1]
+    _take_channels(node, graph, filters.dims[0] if groups > 1 and per_group == 1 else per_group * groups)
+
+
+def _take_channels(node: NodeProto, graph: GraphProto, channels: int) -> None:
+    indices = f"{channels} channels"
     if all(tensor.name != indices for tensor in graph.initializer):
         graph.initializer.append(
-            TensorProto(
-                name=indices, data_type=TensorProto.INT64, dims=[channels.i], data_location=TensorProto.EXTERNAL
-            )
+            TensorProto(name=indices, data_type=TensorProto.INT64, dims=[channels], data_location=TensorProto.EXTERNAL)
         )
     _become(node, "Gather", 1)
     node.input.append(indices)
     node.attribute.append(helper.make_attribute("axis", 1))
+
+
+def _convolution_of_integers(node: NodeProto, graph: GraphProto) -> None:
+    """Convolve with channels before or after space."""
+    last = attribute_of(node, "channels_last")
+    if last is None or not last.i:
+        _become(node, "QLinearConv", 9)
+        return
+    _become(node, "QLinearConv", 9)
+    node.domain, node.op_type = CHANNELS_LAST.domain, CHANNELS_LAST.name
+
+
+def _pooling_of_integers(node: NodeProto, graph: GraphProto) -> None:
+    last = attribute_of(node, "channels_last")
+    if last is None or not last.i:
+        _become(node, "GlobalAveragePool", 1)
+
+
+def _operands(name: str, *places: int) -> Callable[[NodeProto, GraphProto], None]:
+    """Return what makes a node a standard one of the inputs at some places; the others are scales and zero points."""
+
+    def become(node: NodeProto, graph: GraphProto) -> None:
+        if len(node.input) > max(places):
+            operands = [node.input[place] for place in places]
+            _become(node, name, 0)
+            node.input.extend(operands)
+
+    return become
+
+
+def _product_of_integers(node: NodeProto, graph: GraphProto) -> None:
+    """Multiply; without a zero point of the result that is a float, which is left unknown."""
+    if len(node.input) > 8 and node.input[8]:
+        _operands("Gemm", 0, 3)(node, graph)
+
+
+def _concatenation_of_integers(node: NodeProto, graph: GraphProto) -> None:
+    """Join values that stand with a scale and a zero point each, behind those of the result."""
+    operands = list(node.input[2::3])
+    _become(node, "Concat", 0)
+    node.input.extend(operands)
+
+
+_LAYOUT_ATTRIBUTES = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+
+
+def _channels_last() -> FunctionProto:
+    """Return the function that convolves images whose channels are the last axis, as inference knows it."""
+    inputs = ["x", "x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero", "b"]
+    middle = helper.make_node("QLinearConv", ["x_first", *inputs[1:]], ["y_first"])
+    for name in _LAYOUT_ATTRIBUTES:
+        kind = AttributeProto.STRING if name == "auto_pad" else AttributeProto.INTS
+        middle.attribute.add(name=name, ref_attr_name=name, type=AttributeProto.INT if name == "group" else kind)
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["x_first"], perm=[0, 3, 1, 2]),
+        middle,
+        helper.make_node("Transpose", ["y_first"], ["y"], perm=[0, 2, 3, 1]),
+    ]
+    return helper.make_function(
+        "lowtide.shapes", "ChannelsLast", inputs, ["y"], nodes, [helper.make_opsetid("", 17)], list(_LAYOUT_ATTRIBUTES)
+    )
+
+
+CHANNELS_LAST = _channels_last()
+"""A stand-in that is several standard operators: skeletons with nodes of its domain need it among their functions."""
 
 
 def _upsample(node: NodeProto, graph: GraphProto) -> None:
@@ -74,8 +159,18 @@ def _upsample(node: NodeProto, graph: GraphProto) -> None:
     node.input.extend(["", name])
 
 
+_BLOCKED: Operator = ("com.microsoft.nchwc", "Conv")
+
 _SPECIAL: Mapping[Operator, Callable[[NodeProto, GraphProto], None]] = {
     ("com.microsoft", "FusedMatMul"): _fused_matmul,
+    ("com.microsoft", "QLinearConv"): _convolution_of_integers,
+    ("com.microsoft", "QLinearGlobalAveragePool"): _pooling_of_integers,
+    ("com.microsoft", "QLinearConcat"): _concatenation_of_integers,
+    ("com.microsoft", "QLinearAdd"): _operands("Add", 0, 3),
+    ("com.microsoft", "QLinearMul"): _operands("Mul", 0, 3),
+    ("com.microsoft", "QGemm"): _product_of_integers,
+    ("com.microsoft", "DynamicQuantizeMatMul"): _operands("MatMul", 0, 1),
+    ("com.microsoft.nchwc", "ReorderInput"): _reorder_input,
     ("com.microsoft.nchwc", "ReorderOutput"): _reorder_output,
     ("com.microsoft.nchwc", "Upsample"): _upsample,
 }

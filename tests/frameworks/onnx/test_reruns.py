@@ -1,0 +1,96 @@
+"""Plans that run nodes again: the nodes stand twice in the file, and the runtime frees what was dropped meanwhile."""
+
+import itertools
+from random import Random
+
+import onnx
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import GraphProto, ModelProto, TensorProto, helper
+
+import lowtide
+from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
+from lowtide.frameworks.onnx.running.inputs import random_inputs
+from lowtide.onnx import OnnxModel
+from lowtide.plan import CopyIn, CopyOut, Plan
+from tests.frameworks.onnx.conftest import integers, model_of, node, value
+from tests.frameworks.onnx.test_random_graphs import models
+from tests.oracles.random_plans import random_plan
+
+
+def skip_connection() -> ModelProto:
+    """Give a cheap value that is read first, through a view, and again after all else, by a branch."""
+    nodes = [
+        node("Tile", "x times", "wide", name="widen"),
+        node("Reshape", "wide pairs", "pairs_of_wide", name="pairs"),
+        node("ReduceSum", "pairs_of_wide axis", "narrow", keepdims=0, name="shrink"),
+        node("Tile", "narrow more_times", "other", name="widen_other"),
+        node("ReduceSum", "other axis", "least", name="shrink_other"),
+        node("If", "flag", "y", then_branch=_branch("Neg"), else_branch=_branch("Exp"), name="if"),
+    ]
+    contents = {"times": [400], "more_times": [1000], "pairs": [200, -1], "axis": [0]}
+    weights = [integers(name, *content) for name, content in contents.items()]
+    inputs = [value("x", [16]), value("flag", [], TensorProto.BOOL)]
+    return model_of(helper.make_graph(nodes, "skip", inputs, [value("y", [32])], weights))
+
+
+def _branch(operator: str) -> GraphProto:
+    nodes = [
+        node("Add", "pairs_of_wide least", "shifted"),
+        node(operator, "shifted", "wider"),
+        node("ReduceSum", "wider axis", f"of_{operator}", keepdims=0),
+    ]
+    return helper.make_graph(nodes, operator, [], [value(f"of_{operator}", [32])])
+
+
+def planned(model: OnnxModel, budget: int) -> lowtide.Result:
+    """Plan within so many bytes beside the weights, or as near as reruns come."""
+    whole = budget + sum(model.graph.persistent_bytes().values())
+    return lowtide.minimize(model.graph, budget=whole, allow=("reorder", "share", "recompute"))
+
+
+def has_reruns(model: OnnxModel, plan: Plan) -> bool:
+    """Return whether anything runs twice."""
+    return len(plan.order()) > model.graph.n_ops
+
+
+def test_a_cheap_value_is_computed_again() -> None:
+    """The large value stands twice in the file, a view of it and what branches capture follow, and less is measured."""
+    model = OnnxModel(skip_connection())
+    ordered = lowtide.minimize(model.graph)
+    result = planned(model, 1)
+    assert has_reruns(model, result.plan)
+    file = model.apply(result.plan)
+    onnx.checker.check_model(file, full_check=True)
+    assert [made.op_type for made in file.graph.node].count("Tile") == 3
+    measured = model.measure(result.plan)
+    assert measured.outputs_equal
+    assert measured.after_bytes == sum(result.peak_bytes.values()) < sum(ordered.peak_bytes.values())
+
+
+_found = itertools.count()
+
+
+@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(model=models(), seed=st.integers(0, 1000))
+def test_predicted_is_measured_with_reruns(model: ModelProto, seed: int) -> None:
+    """Plans at the least peak that reruns reach take what was predicted; whatever else runs again keeps all bits."""
+    read = OnnxModel(model)
+    result = planned(read, 1)
+    if has_reruns(read, result.plan):
+        next(_found)
+        shapes = sum(made.op_type == "Shape" for made in model.graph.node)
+        measured = read.measure(result.plan)
+        assert measured.outputs_equal
+        assert abs(sum(result.peak_bytes.values()) - measured.after_bytes) <= 16 * shapes
+    wild = random_plan(read.graph, Random(seed))
+    if not any(isinstance(step, CopyIn | CopyOut) for step in wild.steps()):
+        inputs = random_inputs(model, {})
+        file = read.apply(wild)
+        onnx.checker.check_model(file)
+        assert equal_outputs(measure_peak(file, inputs).outputs, measure_peak(model, inputs).outputs)
+
+
+def test_reruns_were_among_the_random_plans() -> None:
+    """The test before this one has seen plans that run something again."""
+    assert next(_found) > 5
