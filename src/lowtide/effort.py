@@ -72,7 +72,7 @@ RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {
         play_work=300_000_000,
         state_work=1_000_000,
         run_work=600_000_000,
-        solver_work=8_000_000,
+        solver_work=14_000_000,
         rounds=12,
         relative_gap=0.0095,
     ),
