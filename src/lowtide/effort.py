@@ -63,7 +63,7 @@ RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {
     "fast": RecomputeEffort(
         play_work=100_000_000,
         state_work=100_000,
-        run_work=30_000_000,
+        run_work=100_000_000,
         solver_work=1_000_000,
         rounds=3,
         relative_gap=0.02,

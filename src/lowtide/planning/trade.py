@@ -23,9 +23,9 @@ def trade(draft: Draft, report: Report) -> Draft:
     """Return the draft with the cheapest plan found that fits the first memory space, and what it is worth.
 
     What runs again is chosen first (`recompute.compose`); where offload is allowed, copies to the host are tried on
-    the same base order, alone and together with reruns, and the least slow-down wins. The draft's order is a base
-    beside the given one where any order may be taken. Infeasible is claimed where no order can fit, or none may be
-    chosen; else a plan that does not fit is feasible, with the reason why.
+    the same base order and on the draft's, alone and together with reruns, and the least slow-down wins. The draft's
+    order is a base beside the given one where any order may be taken. Infeasible is claimed where no order can fit, or
+    none may be chosen; else a plan that does not fit is feasible, with the reason why.
     """
     if not draft.settings.techniques & NEED_BUDGET or draft.interrupted or draft.fits:
         return draft
@@ -66,22 +66,41 @@ def _bounds(problem: Problem, result: RecomputeResult) -> tuple[tuple[LowerBound
 
 def _cheapest(draft: Draft, most: int, report: Report) -> tuple[str, RecomputeResult]:
     """Return the cheapest plan within a limit, and the name of its base order."""
-    problem, prices, settings = draft.problem, draft.prices, draft.settings
-    traded = settings.techniques & NEED_BUDGET
+    traded = draft.settings.techniques & NEED_BUDGET
     (base, order), alone = base_orders(draft)[-1], None
     if "recompute" in traded:
         found = with_reruns(draft, most, report)
         base, order, alone = found.base, found.order, found.result
         if "offload" not in traded:
             return base, alone
-    report(f"choosing what goes to the host ({base})")
-    offloaded = plan_with_offload(
-        problem, order, most, prices=prices, allow=traded, effort=settings.effort, alone=alone
-    )
+    base, offloaded = _with_copies(draft, most, (base, order), alone, report)
     if alone is None or offloaded.rank <= alone.rank:
         return base, offloaded
     bound = min(offloaded.extra_cost_bound, alone.extra_cost)
     return base, replace(alone, extra_cost_bound=bound, is_of_any_order=False)
+
+
+def _with_copies(
+    draft: Draft, most: int, start: tuple[str, Order], alone: RecomputeResult | None, report: Report
+) -> tuple[str, RecomputeResult]:
+    """Return the cheapest plan with copies within a limit, and its base order: that of reruns alone, or the draft's.
+
+    What is best for reruns alone may leave copies less time to hide.
+    """
+
+    def on(name: str, order: Order, known: RecomputeResult | None) -> tuple[str, RecomputeResult]:
+        report(f"choosing what goes to the host ({name})")
+        prices, settings = draft.prices, draft.settings
+        traded = settings.techniques & NEED_BUDGET
+        found = plan_with_offload(
+            draft.problem, order, most, prices=prices, allow=traded, effort=settings.effort, alone=known
+        )
+        return name, found
+
+    first, own = on(*start, alone), base_orders(draft)[-1]
+    if first[1].rank[:2] == (0, 0.0) or np.array_equal(own[1], start[1]):
+        return first
+    return min(first, on(*own, None), key=lambda found: found[1].rank)
 
 
 def base_orders(draft: Draft) -> list[tuple[str, Order]]:

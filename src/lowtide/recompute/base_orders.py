@@ -77,6 +77,7 @@ def plan_over_base_orders(
             best = search.best_of(family, best)
     if best is None:
         raise UsageError("there is no base order to plan; give one")
+    best.search.bound_again(best.found, RECOMPUTE_EFFORTS[effort], exact=exact)
     return best.search.result(best.found, exact=exact), best.name, best.search.program.order
 
 

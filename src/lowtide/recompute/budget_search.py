@@ -19,6 +19,7 @@ from lowtide.recompute.place_model import BuiltModel, PlaceModel
 from lowtide.recompute.program import Drops, Execution, Ints, Program
 from lowtide.recompute.result import RecomputeResult, explain_shortfall
 from lowtide.recompute.settle import Pick, settle_and_trim, settle_from
+from lowtide.recompute.telling_places import telling_places, telling_together
 
 _RESERVES = (0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45)
 """Parts of the budget left free at a place, for what runs again after it needs memory too."""
@@ -85,7 +86,9 @@ class BudgetSearch:
 
         It has the bounds that are known for the budget.
         """
-        found = Found(known.budget, Drops(), self.untouched, known.bound, known.peak_bound)
+        found = Found(
+            known.budget, Drops(), self.untouched, known.bound, known.peak_bound, known.is_open, telling=known.telling
+        )
         found.offer(self.program.replay(runs))
         if found.fits:
             found.offer(self.program.replay(self.program.native.trim_runs(runs, known.budget, effort.run_work // 4)))
@@ -98,10 +101,32 @@ class BudgetSearch:
 
     def close_gap(self, found: Found, effort: RecomputeEffort) -> None:
         """Let the solver bound the cost and find better plans, where it is installed and a gap is left."""
+        self.weigh(found, effort)
         if found.is_open and found.may_fit and not found.is_within(effort.relative_gap) and solver.is_available():
             self._close_the_gap(found, effort)
             if not found.is_within(effort.relative_gap):
                 self._improve(found, effort.run_work // 4)
+
+    def bound_again(self, found: Found, effort: RecomputeEffort, *, exact: bool) -> None:
+        """Bound the cost of a plan for which that was not tried yet, such as one that came with its base order."""
+        self.weigh(found, effort)
+        if (
+            exact
+            and found.telling
+            and not found.places
+            and solver.is_available()
+            and not found.is_within(effort.relative_gap)
+        ):
+            model = self._model = self._model or PlaceModel(self.program)
+            self._choose_places(found, model, effort, is_easy=False)
+            self._solve(found, model.build(found.places, found.budget), effort.relative_gap, effort.solver_work // 8)
+
+    def weigh(self, found: Found, effort: RecomputeEffort) -> None:
+        """Raise the bound to what any place alone shows, where a gap is left; once a budget."""
+        if not found.is_open or found.telling is not None or not found.may_fit or found.is_within(effort.relative_gap):
+            return
+        found.telling = telling_places(self.program, self._needs, self.untouched.live, found.budget)
+        found.bound = max(found.bound, self._rounded(found.telling[0].bound))
 
     def _go_low(self, found: Found, effort: RecomputeEffort) -> None:
         """If the budget is below the floor, offer how low greedy choice gets on the way to the floor."""
@@ -222,19 +247,16 @@ class BudgetSearch:
         closing the gap over too few places is in vain.
         """
         model = self._model = self._model or PlaceModel(self.program)
-        found.places = [int(self.untouched.live.argmax())]
         is_easy = found.is_within(_EASY_GAP)
+        self._choose_places(found, model, effort, is_easy=is_easy)
         gap = effort.relative_gap / 2 if is_easy else max(_ROUGH_GAP, effort.relative_gap)
         stalled = 0
         for _ in range(effort.rounds):
             before = found.progress()
             built = model.build(found.places, found.budget)
-            known = built.solution(self.program, found.execution) if found.fits else None
             left = self._solver_work(found, effort, is_easy) - found.work
             left = left // 3 if gap > effort.relative_gap else left * 2 // 3
-            solved = solver.solve(built.milp, known, relative_gap=gap, max_work=left)
-            found.work += solved.work
-            found.bound = max(found.bound, self._rounded(solved.lower_bound))
+            solved = self._solve(found, built, gap, left)
             if solved.solution is None:
                 return
             execution = self._offer_solution(found, built, solved.solution, effort)
@@ -254,6 +276,23 @@ class BudgetSearch:
             else:
                 self._leave_room(found, model, execution, effort)
                 return
+
+    def _choose_places(self, found: Found, model: PlaceModel, effort: RecomputeEffort, *, is_easy: bool) -> None:
+        """Start where the untouched program needs most, or where a plan is far from its bound with what says most."""
+        found.places = [int(self.untouched.live.argmax())]
+        if found.telling and found.fits and not is_easy:
+            most = self._solver_work(found, effort, is_easy) // 4
+            found.places, bound, work = telling_together(model, found.telling, found.budget, most)
+            found.work += work
+            found.bound = max(found.bound, self._rounded(bound))
+
+    def _solve(self, found: Found, built: BuiltModel, gap: float, max_work: int) -> solver.Solved:
+        """Solve a program from the plan found, and raise the bound to what that shows."""
+        known = built.solution(self.program, found.execution) if found.fits else None
+        solved = solver.solve(built.milp, known, relative_gap=gap, max_work=max_work)
+        found.work += solved.work
+        found.bound = max(found.bound, self._rounded(solved.lower_bound))
+        return solved
 
     def _solver_work(self, found: Found, effort: RecomputeEffort, is_easy: bool) -> int:
         """Return how much work the solver may do as things stand."""

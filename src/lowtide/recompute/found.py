@@ -1,10 +1,12 @@
 """The best that a search knows for one budget."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lowtide.index_spaces import Place
 from lowtide.recompute.all_runs import AllRuns
 from lowtide.recompute.program import Drops, Execution, Program
+from lowtide.recompute.telling_places import Telling
 
 _TRIFLE = 0.001
 _WORTH_TRIMMING = 1.25
@@ -27,6 +29,8 @@ class Found:
     work: int = 0
     played: int = 0
     places: list[Place] = field(default_factory=list[int])
+    telling: Sequence[Telling] | None = None
+    """What single places show, the dearest first; None before they are weighed."""
     execution: Execution = field(init=False)
     """The best plan of all: what the drops give, or other runs."""
 

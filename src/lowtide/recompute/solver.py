@@ -3,14 +3,20 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import highspy
 
 _TOLERANCE = 1e-6
 """What the solver may be off by, relative to the bound."""
 _WORK_PER_VALUE = 5
 """What building and presolving a program takes, per value of its rows, which the solver's steps do not show."""
+_VALUES_PER_WORK = 100
+"""Values of the rows that a step of the simplex method looks at for one unit of work."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,30 +80,12 @@ def solve(
     """
     import highspy
 
-    n = len(milp.cost)
-    unit = float(milp.cost.sum()) / max(n, 1) or 1.0
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = n, len(milp.row_lower)
-    lp.col_cost_ = milp.cost / unit
-    lp.col_lower_, lp.col_upper_ = np.zeros(n), np.ones(n)
-    lp.row_lower_, lp.row_upper_ = milp.row_lower, milp.row_upper
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = milp.row_starts, milp.columns, milp.values
-    integrality = [highspy.HighsVarType.kInteger] * n
-    for column in milp.continuous.tolist():
-        integrality[column] = highspy.HighsVarType.kContinuous
-    lp.integrality_ = integrality
-
-    highs = highspy.Highs()
-    for option, value in {
-        "output_flag": False,
-        "threads": 1,
-        "random_seed": 0,
-        "mip_rel_gap": relative_gap,
-        "mip_abs_gap": 0.0,
-    }.items():
-        highs.setOptionValue(option, value)
-    highs.passModel(lp)
+    n, highs, unit = len(milp.cost), *_loaded(milp)
+    integrality = np.ones(n, np.uint8)
+    integrality[milp.continuous] = 0
+    highs.changeColsIntegrality(n, np.arange(n, dtype=np.int32), integrality)
+    highs.setOptionValue("mip_rel_gap", relative_gap)
+    highs.setOptionValue("mip_abs_gap", 0.0)
     if start is not None:
         known = highspy.HighsSolution()
         known.col_value = start.tolist()
@@ -120,3 +108,43 @@ def solve(
     solution = np.asarray(highs.getSolution().col_value) if found else None
     bound = info.mip_dual_bound if np.isfinite(info.mip_dual_bound) else 0.0
     return Solved(max(0.0, bound * (1 - _TOLERANCE)) * unit, solution, work)
+
+
+def relax(milp: MixedIntegerProgram, *, max_work: int) -> tuple[float, int]:
+    """Return what no solution of the linear relaxation costs less than, and the work done.
+
+    It is 0 where the simplex method does not end within `max_work`, infinite where there is no solution.
+    """
+    import highspy
+
+    highs, unit = _loaded(milp)
+    per_step = 1 + len(milp.values) // _VALUES_PER_WORK
+    work = _WORK_PER_VALUE * len(milp.values)
+    highs.setOptionValue("simplex_iteration_limit", max(0, max_work - work) // per_step)
+    highs.run()
+    status, info = highs.getModelStatus(), highs.getInfo()
+    work += info.simplex_iteration_count * per_step
+    if status == highspy.HighsModelStatus.kInfeasible:
+        return float("inf"), work
+    bound = info.objective_function_value if status == highspy.HighsModelStatus.kOptimal else 0.0
+    return max(0.0, bound * (1 - _TOLERANCE)) * unit, work
+
+
+def _loaded(milp: MixedIntegerProgram) -> tuple["highspy.Highs", float]:
+    """Return a quiet solver that holds a program with all columns continuous, and the unit of its costs."""
+    import highspy
+
+    n = len(milp.cost)
+    unit = float(milp.cost.sum()) / max(n, 1) or 1.0
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = n, len(milp.row_lower)
+    lp.col_cost_ = milp.cost / unit
+    lp.col_lower_, lp.col_upper_ = np.zeros(n), np.ones(n)
+    lp.row_lower_, lp.row_upper_ = milp.row_lower, milp.row_upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = milp.row_starts, milp.columns, milp.values
+    highs = highspy.Highs()
+    for option, value in {"output_flag": False, "threads": 1, "random_seed": 0}.items():
+        highs.setOptionValue(option, value)
+    highs.passModel(lp)
+    return highs, unit
