@@ -130,7 +130,6 @@ def test_under_inductor_graphs_share_a_budget_too(caplog: pytest.LogCaptureFixtu
         for one, other in zip(_step(model, run, batch), plain, strict=True):
             torch.testing.assert_close(one, other)
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    print(lines, _peak(model, run, batch))
     assert len(lines) == 2
     assert _peak(model, run, batch) + batch.nbytes <= allowed
 
