@@ -143,15 +143,21 @@ def row(model: MeasuredModel, cells: Mapping[str, Cell], share: float) -> tuple[
 
 
 def main() -> None:
-    """Run what is missing, print the table, and write the section into RESULTS.md when all of it is there."""
+    """Run one model's cells, or all that is missing and the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", help="the model of this name")
     parser.add_argument("--cells", help="run the cells of this model here", metavar="MODEL")
     given = parser.parse_args()
     CELLS.mkdir(parents=True, exist_ok=True)
     if given.cells is not None:
-        return run_cells(given.cells)
-    models = [each for each in EVERYDAY if given.only in (None, each.name)]
+        run_cells(given.cells)
+    else:
+        write_table(given.only)
+
+
+def write_table(only: str | None) -> None:
+    """Run what is missing of all models, or of one, and print the table; of all, write it into RESULTS.md."""
+    models = [each for each in EVERYDAY if only in (None, each.name)]
     for model in models:
         if not all(path_of(model, way).exists() for way in ways(model)):
             subprocess.run([sys.executable, __file__, "--cells", model.name], check=True)
@@ -167,16 +173,16 @@ def main() -> None:
     count = {name: sum(kept[name] for kept in promises) for name in promises[0]}
     compared = [kept for kept in promises if kept["compared"]]
     lead = (
-        "Peaks are measured and shares of that of Inductor alone, without weights; step times are processor time of one "
-        "thread, least of five, beside Inductor alone; torch's budget: the fastest of its own that fits there; planning: "
-        "its processor time beside the first step of Inductor alone, compilers included. "
-        f"Within the budget: {count['within']} of {len(promises)}; in every cell that aot_eager, Inductor with torch's own "
-        f"budget, or checkpointing of each block meets: {count['within where a peer is']} of {len(promises)}. At least as "
-        f"fast as torch's own budget: {sum(kept['faster'] for kept in compared)} of {len(compared)} cells that it meets. "
-        f"Planning takes at most {MOST_PLANNING:.0%}: {count['planning']} of {len(promises)}."
+        "Peaks are measured and shares of that of Inductor alone, without weights; step times are processor time of "
+        "one thread, least of five, beside Inductor alone; torch's budget: the fastest of its own that fits there; "
+        "planning: its processor time beside the first step of Inductor alone, compilers included. "
+        f"Within the budget: {count['within']} of {len(promises)}; in every cell that aot_eager, Inductor with torch's "
+        f"own budget, or checkpointing of each block meets: {count['within where a peer is']} of {len(promises)}. At "
+        f"least as fast as torch's own budget: {sum(kept['faster'] for kept in compared)} of {len(compared)} cells "
+        f"that it meets. Planning takes at most {MOST_PLANNING:.0%}: {count['planning']} of {len(promises)}."
     )
     print("\n".join([lead, "", *lines]))
-    if given.only is None:
+    if only is None:
         write_section(SECTION, "python benchmarks/bench_torch_every_day.py", "\n".join([lead, "", *lines]))
 
 

@@ -113,7 +113,7 @@ def _whisper(size: Size) -> tuple[nn.Module, Batch]:
         max_source_positions=size.length,
         max_target_positions=size.length,
         use_cache=False,
-        **{name: 0 for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")},
+        **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"), 0),
     )
     sound = torch.randn(size.sequences, config.num_mel_bins, 2 * size.length)
     return OwnLoss(WhisperForConditionalGeneration(config), "input_features", "labels"), (sound, _tokens(size))
@@ -167,7 +167,10 @@ def _graph_network(size: Size) -> tuple[nn.Module, Batch]:
 
 def _cells(size: Size) -> tuple[nn.Module, Batch]:
     length, batch = 16, 8 * size.sequences
-    return Cells(size.width, size.layers), (torch.randn(length, batch, size.width), torch.randint(0, 16, (length, batch)))
+    return Cells(size.width, size.layers), (
+        torch.randn(length, batch, size.width),
+        torch.randint(0, 16, (length, batch)),
+    )
 
 
 EVERYDAY = (

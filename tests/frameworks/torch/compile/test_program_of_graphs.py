@@ -15,7 +15,7 @@ from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 WIDTH = 64
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf",  # TorchDynamo looks at it
-    "ignore:lowtide. .* (does not fit|may need .* more than) its budget",  # no graph knows of the others in a first step
+    "ignore:lowtide. .* (does not fit|may need .* more than) its budget",  # in a first step no graph knows of others
 )
 
 

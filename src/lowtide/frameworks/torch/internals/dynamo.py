@@ -1,5 +1,5 @@
 """TorchDynamo: what hands its graphs to AOTAutograd."""
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -59,7 +59,8 @@ class CapturedNow:
     def compiling(self) -> Generator[tuple[GraphModule, list[Any]]]:
         """Give a copy of the graph and stand-ins for its inputs, as when it was captured."""
         module = copied(self.module)
-        for symbol in [] if self._shapes is None else self._shapes.backed_var_to_val:
+        symbols: list[Any] = [] if self._shapes is None else list(self._shapes.backed_var_to_val)
+        for symbol in symbols:
             if symbol_is_type(symbol, SymT.FLOAT):
                 TensorifyState.specialize(str(symbol))  # settled when it was captured; else the analysis would restart
         try:
