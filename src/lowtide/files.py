@@ -17,6 +17,8 @@ from lowtide.errors import InputError, MalformedInputError, UsageError, WriteErr
 MOST_BYTES = 2**30
 """The largest file lowtide reads into memory, decompressed."""
 _BLOCK_BYTES = 2**20
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""A pipe opens without a writer, and Windows changes no line ends; each system lacks one of the two."""
 
 
 def read_bytes(path: Path) -> bytes:
@@ -60,7 +62,7 @@ def _decompressed(file: BufferedReader, where: Path | str) -> Iterator[bytes]:
 def open_regular(path: Path) -> BufferedReader:
     """Open a file for reading; raises InputError for what is none: a pipe or a device could wait for ever."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # O_NONBLOCK: a pipe opens without a writer
+        handle = os.open(path, _READ)
         if stat.S_ISREG(os.fstat(handle).st_mode):
             return os.fdopen(handle, "rb")
         os.close(handle)
