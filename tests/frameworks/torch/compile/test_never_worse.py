@@ -98,3 +98,12 @@ def test_no_budget_needs_more_than_pytorch_alone_with_the_same_bits(family: str,
         (program,) = planned_programs()
         assert program.own_peak_bytes == pytest.approx(alone, rel=0.1)
         assert program.result.shortfall is None
+
+
+def test_a_budget_that_an_allowed_order_misses_says_what_meets_it_and_its_price() -> None:
+    """The warning ends with the technique that was left out, and what it costs."""
+    torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+    model = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(16, 16), nn.GELU())))
+    options = {"compiler": "eager", "budget": "70%", "allow": ["reorder"], "costs": "flops"}
+    with pytest.warns(UserWarning, match=r"fits with allow=\['reorder', 'share', 'recompute'\] at \+\d+\.\d% time$"):
+        torch.compile(model, backend="lowtide", options=options)(torch.randn(256, 16)).sum().backward()

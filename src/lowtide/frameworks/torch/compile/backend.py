@@ -49,7 +49,7 @@ def _compile(
     if options.compiler == "inductor":
         from lowtide.frameworks.torch.compile.fusion.compile import compile_with_inductor
 
-        return compile_with_inductor(module, example_inputs, options)
+        return compile_with_inductor(module, example_inputs, options, share, name)
     compiled = aot_autograd(
         fw_compiler=run_boxed,
         bw_compiler=run_boxed_backward,
@@ -61,17 +61,22 @@ def _compile(
 
 
 def _again(module: GraphModule, options: Options) -> Again | None:
-    """Return what compiles a graph once more, within a share of the budget; None where nothing would be gained."""
+    """Return what compiles a graph once more, within a share of the budget; None where nothing would be gained.
+
+    Where that rests on conditions on dynamic sizes that the first compilation did not, which nobody would check any
+    more, the graph stays as it was.
+    """
     captured = None if options.budget is None or options.plans is not None else captured_now(module)
-    if captured is None or options.compiler == "inductor":
+    if captured is None:
         return None
 
-    def again(share: Share, before: list[PlannedModule]) -> tuple[Callable[..., Any], list[PlannedModule]]:
-        (old,) = before
+    def again(share: Share, before: list[PlannedModule]) -> tuple[Callable[..., Any], list[PlannedModule]] | None:
+        (old,), n_guards = before, captured.n_guards
         with captured.compiling() as (module, inputs), programs_planned() as programs:
             compiled = _compile(module, inputs, options, share, old.name)
-        forget(before)
-        return compiled, programs
+        is_guarded = captured.n_guards == n_guards
+        forget(before if is_guarded else programs)
+        return (compiled, programs) if is_guarded else None
 
     return again
 

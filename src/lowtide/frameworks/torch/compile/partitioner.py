@@ -77,9 +77,7 @@ class Partitioner:
             marked = _copy(joint)
             (leave_to_plan if "recompute" in self.options.techniques else save_draws)(marked.graph)
             forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given)
-            offloads = "offload" in self.options.techniques  # all that reads what visits the host must be known
-            whole = rejoin(forward, backward, n_outputs, count_reruns=offloads)
-            planned = self._plan(name, self._ready(whole), joint, static)
+            planned = self._plan(name, self._ready(rejoin(forward, backward, n_outputs)), joint, static)
             result = planned.result
             if not result.reruns and not result.moved_ops and not result.transfers.bytes_out:
                 return forward, backward
@@ -98,7 +96,7 @@ class Partitioner:
         try:
             with patched_autograd({"activation_memory_budget": 1.0}):  # with less it may draw random numbers again
                 forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given)
-            return self._ready(rejoin(forward, backward, given["num_fwd_outputs"], count_reruns=True))
+            return self._ready(rejoin(forward, backward, given["num_fwd_outputs"]))
         except UnsupportedError:
             return None
 

@@ -51,10 +51,12 @@ def plan_program(
     its passes. Where the program as it is written has no such plan, or none within the budget, `own` is planned, too.
     """
     if own is None:
-        if share is None:
-            return PlannedChoice(written, _plan(written, options, options.settings, 0))
-        settings = replace(options.settings, budget=share.allowed, transient=True)
-        return PlannedChoice(written, _plan(written, options, settings, share.others))
+        settings, others = options.settings, 0
+        if share is not None:
+            settings, others = replace(settings, budget=share.allowed, transient=True), share.others
+        result = _plan(written, options, settings, others)
+        more = written.held_between(Plan.baseline(written.graph)) - written.held_between(result.plan)
+        return PlannedChoice(written, result, own_keeps_more=more if options.compiler == "inductor" else 0)
     if options.plans is not None:
         return _from_folder(written, own, options)
     baseline = Plan.baseline(own.graph)

@@ -13,6 +13,7 @@ from lowtide.frameworks.torch.compile.read_program import ReadProgram, read_prog
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.graph import Graph
 from lowtide.planning.budget import is_part
+from lowtide.planning.next_technique import next_technique
 from lowtide.planning.result import Result
 from lowtide.units import format_bytes
 
@@ -72,9 +73,19 @@ def plan_module(
     peak = own_peak_bytes if found.own_peak is None else found.own_peak
     _report(name, read.graph, result, peak)
     if result.shortfall is not None and options.compiler == "eager" and not _is_minor(read, result, options):
-        warnings.warn(f"lowtide: {name} does not fit its budget: {result.shortfall}", stacklevel=2)
+        more = _what_would_help(read.graph, result, options)
+        warnings.warn(f"lowtide: {name} does not fit its budget: {result.shortfall}{more}", stacklevel=2)
     emitted = emit(read.module, read.lowered, result.plan, boxed=False)
     return PlannedModule(name, read.module, read.graph, result, emitted, peak, found.own_keeps_more)
+
+
+def _what_would_help(graph: Graph, result: Result, options: Options) -> str:
+    """Return what meets the budget and its price, where a technique that was not allowed does."""
+    offer = next_technique(graph, result, options.settings)
+    if offer is None:
+        return ""
+    price = f" at {offer.extra_cost / offer.base_cost:+.1%} time" if offer.base_cost else ""
+    return f"; fits with allow=['reorder', 'share', 'recompute']{price}"
 
 
 def _is_minor(read: ReadProgram, result: Result, options: Options) -> bool:

@@ -13,6 +13,7 @@ from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.plan_program import Share
 from lowtide.frameworks.torch.compile.planned_program import MINOR_BYTES, PlannedModule
 from lowtide.frameworks.torch.compile.programs import forget, remember
+from lowtide.frameworks.torch.internals.allocator import AllocatorStart
 from lowtide.frameworks.torch.internals.autograd_nodes import backward_of, saved_by
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
 from lowtide.planning.budget import budget_bytes, is_part
@@ -20,8 +21,8 @@ from lowtide.units import format_bytes
 
 _LOG = logging.getLogger("lowtide")
 Run = Callable[..., Any]
-Again = Callable[[Share, list[PlannedModule]], tuple[Run, list[PlannedModule]]]
-"""Plans a graph within a share, in place of how it was planned before, and compiles it."""
+Again = Callable[[Share, list[PlannedModule]], tuple[Run, list[PlannedModule]] | None]
+"""Plans a graph within a share, in place of how it was planned before, and compiles it; None where it cannot be."""
 Storages = dict[int, int]
 """Bytes by storage."""
 
@@ -49,7 +50,7 @@ class ProgramGraph:
     planned: list[PlannedModule]
     compiled: Run
     again: Again | None
-    """Plans and compiles the graph once more; None where its sizes are dynamic."""
+    """Plans and compiles the graph once more; None where it cannot be."""
     before: tuple[Run, list[PlannedModule]] | None = None
     """What ran before it was planned anew, as long as it is not known whether that was better."""
 
@@ -83,6 +84,8 @@ class ProgramStep:
     _parameters: Storages = field(default_factory=dict[int, int])
     _shares: dict[ProgramGraph, tuple[int, Share]] = field(default_factory=dict["ProgramGraph", tuple[int, Share]])
     _steps: int = 0
+    _allocated: AllocatorStart | None = None
+    """What the allocator held when the step began; None on the CPU, whose allocator keeps no account."""
     _first_peak: int | None = None
     """What all graphs needed together before they were planned anew."""
 
@@ -101,6 +104,8 @@ class ProgramStep:
     def run(self, graph: ProgramGraph, inputs: Sequence[Any]) -> Any:
         """Run a graph in one of the first steps."""
         given = _storages(inputs)
+        if not self._calls:
+            self._allocated = AllocatorStart.of(inputs)
         self._parameters.update(_storages([each for each in inputs if isinstance(each, torch.nn.Parameter)]))
         before: Storages = {key: size for call in self._open for key, size in call.kept.items()}
         held = sum(size for key, size in before.items() if key not in given)
@@ -137,14 +142,17 @@ class ProgramStep:
         alone = _peak(calls, own=True)
         budget = self.options.budget
         allowed = None if budget is None else budget_bytes(budget, alone, sum(self._parameters.values()))
-        _LOG.info(
-            "step %d: %d graphs planned, %d calls, together %s (%s without lowtide)%s; TorchDynamo skipped %d frames",
+        _LOG.log(
+            logging.INFO if allowed is None else logging.WARNING,  # whoever gives a budget is told without asking
+            "lowtide: step %d: %d graphs planned, %d calls, together %s predicted (%s without lowtide)%s%s; "
+            "TorchDynamo skipped %d frames",
             self._steps,
             len({call.graph for call in calls}),
             len(calls),
             format_bytes(peak),
             format_bytes(alone),
             "" if allowed is None else f", budget {format_bytes(max(allowed, 0))}",
+            self._measured_beside(peak),
             self.skipped,
         )
         if self._steps == 1 and allowed is not None and peak > allowed > 0 and len(calls) > 1:
@@ -167,6 +175,13 @@ class ProgramStep:
                     stacklevel=2,
                 )
 
+    def _measured_beside(self, predicted: int) -> str:
+        """Return the measured peak of the step that ended, and the share of it that planned graphs cover."""
+        peak = None if self._allocated is None else self._allocated.peak_since()
+        if not peak:
+            return ""
+        return f", {format_bytes(peak)} measured, {min(1.0, predicted / peak):.0%} of it in planned graphs"
+
     def _divide(self, calls: Sequence[_Call], peak: int, allowed: int) -> None:
         """Give every graph what is left to it, if all keep less in proportion."""
         part = allowed / peak
@@ -179,9 +194,10 @@ class ProgramStep:
         _LOG.info("planning %d graphs anew within one budget of %s", len(self._shares), format_bytes(allowed))
 
     def _replan(self, graph: ProgramGraph, share: Share) -> None:
-        if graph.again is not None:
+        found = None if graph.again is None else graph.again(share, graph.planned)
+        if found is not None:
             graph.before = graph.compiled, graph.planned
-            graph.compiled, graph.planned = graph.again(share, graph.planned)
+            graph.compiled, graph.planned = found
 
 
 def _peak(calls: Sequence[_Call], *, own: bool, beside: _Call | None = None) -> int:

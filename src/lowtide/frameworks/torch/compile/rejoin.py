@@ -11,15 +11,12 @@ from lowtide.frameworks.torch.internals.nodes import compute_fake, is_symbol, ou
 from lowtide.frameworks.torch.rewrites.boundary import is_tangent, turn_back
 
 
-def rejoin(
-    forward: GraphModule, backward: GraphModule, n_forward_outputs: int, *, count_reruns: bool = False
-) -> GraphModule:
+def rejoin(forward: GraphModule, backward: GraphModule, n_forward_outputs: int) -> GraphModule:
     """Return forward pass, boundary and backward pass as one graph, in which what the backward runs again is plain ops.
 
     Saved values come back in AOTAutograd's order: the forward returns symbols last, the backward takes them first.
     PyTorch's partitioner gives a rerun the fake tensors of the first run. So it would count as a view of that, take no
-    memory, and read what nobody knows of. With `count_reruns`, every rerun gets storage of its own; without, only
-    what is made of a value that the forward pass saves without reading it, such as a copy of what an input held.
+    memory, keep what it is a view of, and read what nobody knows of. So every rerun gets storage of its own.
     """
     graph, made = Graph(), dict[Node, Node]()
     for node in forward.graph.nodes:
@@ -38,15 +35,11 @@ def rejoin(
         made[node] = made[source]
     made.update(turn_back(graph, forward, n_forward_outputs, tangents, made))
     known = storages_of(*graph.nodes)
-    unread = {made[node] for node in crossing if all(user.op == "output" for user in node.users)}
     for node in backward.graph.nodes:
         if node.op not in ("placeholder", "output"):
             made[node] = copied = graph.node_copy(node, made.__getitem__)
-            apart = known & storages_of(copied) - storages_of(*copied.all_input_nodes)
-            is_known = not count_reruns and unread.isdisjoint(copied.all_input_nodes)
-            if apart and not is_known and node.op == "call_function":
+            if known & storages_of(copied) - storages_of(*copied.all_input_nodes) and node.op == "call_function":
                 copied.meta["val"] = compute_fake(copied)  # it runs again, or looks at what does
-                unread.add(copied)
             known |= storages_of(copied)
     values = [*results[:n_forward_outputs], *outputs_of(backward)]
     set_output(graph, [made[value] if isinstance(value, Node) else value for value in values], [None] * len(values))

@@ -1,5 +1,5 @@
 """TorchDynamo: what hands its graphs to AOTAutograd."""
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -9,12 +9,14 @@ from inspect import currentframe
 from pathlib import Path
 from typing import Any
 
-from torch import SymInt
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.callback import callback_handler
+from torch._dynamo.symbolic_convert import TensorifyState
 from torch._guards import TracingContext, tracing
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental._backward_state import BackwardState
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 __all__ = [
     "CapturedNow",
@@ -48,7 +50,7 @@ def copied(module: GraphModule) -> GraphModule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CapturedNow:
-    """A captured graph of static shapes that can be compiled once more after TorchDynamo went on."""
+    """A captured graph that can be compiled once more after TorchDynamo went on."""
 
     module: GraphModule
     context: TracingContext
@@ -57,17 +59,30 @@ class CapturedNow:
     def compiling(self) -> Generator[tuple[GraphModule, list[Any]]]:
         """Give a copy of the graph and stand-ins for its inputs, as when it was captured."""
         module = copied(self.module)
-        with tracing(self.context):
-            yield module, _stand_ins(module)
+        symbols: list[Any] = [] if self._shapes is None else list(self._shapes.backed_var_to_val)
+        for symbol in symbols:
+            if symbol_is_type(symbol, SymT.FLOAT):
+                TensorifyState.specialize(str(symbol))  # settled when it was captured; else the analysis would restart
+        try:
+            with tracing(self.context):
+                yield module, _stand_ins(module)
+        finally:
+            TensorifyState.clear()
+
+    @property
+    def _shapes(self) -> ShapeEnv | None:
+        return None if self.context.fake_mode is None else self.context.fake_mode.shape_env
+
+    @property
+    def n_guards(self) -> int:
+        """How many conditions on dynamic sizes the compiled graph rests on; nobody checks those that come later."""
+        return 0 if self._shapes is None else len(self._shapes.guards)
 
 
 def captured_now(module: GraphModule) -> CapturedNow | None:
-    """Keep a graph as it is captured; None where a size is dynamic, or nothing stands for an input."""
+    """Keep a graph as it is captured; None where nothing stands for an input."""
     context = TracingContext.try_get()
-    inputs = _stand_ins(module)
-    if context is None or any(each is None or isinstance(each, SymInt) for each in inputs):
-        return None
-    if any(isinstance(size, SymInt) for each in inputs for size in getattr(each, "shape", ())):
+    if context is None or any(each is None for each in _stand_ins(module)):
         return None
     return CapturedNow(copied(module), context)
 

@@ -83,7 +83,7 @@ def test_pytorch_s_own_backend_follows_plans_within_the_context(model: nn.Module
     """What is compiled within is planned, with random draws never run again under PyTorch's own budget either."""
     batch = torch.randn(512, WIDTH)
     compiled = torch.compile(model)
-    with lowtide.torch.inductor(budget="70%"), functorch_config.patch(activation_memory_budget=0.5):
+    with lowtide.torch.inductor(budget="95%"), functorch_config.patch(activation_memory_budget=0.5):
         found = _gradients(model, compiled, batch)
     for one, other in zip(found, _gradients(model, model, batch), strict=True):
         torch.testing.assert_close(one, other)

@@ -13,6 +13,8 @@ from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, warn
 from lowtide.frameworks.torch.compile.fusion.own_kernels import BOTH_PASSES, OwnNeed, own_need
 from lowtide.frameworks.torch.compile.fusion.settings import NOT_CACHED, settings
 from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.compile.partitioner import Partitioner
+from lowtide.frameworks.torch.compile.plan_program import Share
 from lowtide.frameworks.torch.compile.programs import put_back, remembered
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.dynamo import copied, takes_hooks
@@ -23,11 +25,18 @@ from lowtide.techniques import NEED_BUDGET
 _Run = Callable[..., Any]
 
 
-def compile_with_inductor(module: GraphModule, example_inputs: Sequence[Any], options: Options) -> _Run:
+def compile_with_inductor(
+    module: GraphModule,
+    example_inputs: Sequence[Any],
+    options: Options,
+    share: Share | None = None,
+    name: str | None = None,
+) -> _Run:
     """Compile a captured graph with Inductor, following plans.
 
     Percentages are of what Inductor needs on its own, and it is left on its own where that fits the budget, or where no
     plan needs less. Otherwise the graph is planned for the budget; where the kernels need more, it is planned for less.
+    `share` is what the graph may need where others run beside it, in place of the budget; `name` its name from before.
     """
     needs_gradients = torch.is_grad_enabled() and any(
         isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
@@ -36,26 +45,35 @@ def compile_with_inductor(module: GraphModule, example_inputs: Sequence[Any], op
         return _compile(module, example_inputs, options, FusedPeaks())
     own = own_need(module, example_inputs, options)
     if own is None:
-        return _compile(module, example_inputs, options, FusedPeaks())
-    allowed = budget_bytes(options.budget, own.peak, own.persistent)
-    return _Compiler(module, example_inputs, options, own, allowed).compiled()
+        return _compile(module, example_inputs, options, FusedPeaks(), Partitioner(options, share=share, name=name))
+    if share is None:
+        share = Share(budget_bytes(options.budget, own.peak, own.persistent))
+    return _Compiler(module, example_inputs, options, own, share, name).compiled()
 
 
 class _Compiler:
     """One captured graph, and what it may need."""
 
     def __init__(
-        self, module: GraphModule, example_inputs: Sequence[Any], options: Options, own: OwnNeed, allowed: int
+        self,
+        module: GraphModule,
+        example_inputs: Sequence[Any],
+        options: Options,
+        own: OwnNeed,
+        share: Share,
+        name: str | None,
     ) -> None:
         self._module = module
         self._inputs = example_inputs
         self._options = options
         self._own = own
-        self._allowed = allowed
+        self._allowed = share.allowed
+        self._others = share.others
+        self._name = name
 
     def compiled(self) -> _Run:
         """Return the graph compiled within the budget, or as close to it as is known."""
-        if self._own.peak > self._allowed:
+        if self._own.peak > self._allowed or self._others:
             best = least_excess(self._attempt(self._allowed), self._attempt)
             if best.compiled is not None:
                 return best.compiled
@@ -90,14 +108,18 @@ class _Compiler:
 
     def _compile(self, module: GraphModule, goal: int, peaks: FusedPeaks) -> _Run:
         options = replace(self._options, budget=goal + self._own.persistent)
-        return _compile(module, self._inputs, options, peaks, self._own.peak)
+        share = Share(goal, self._others) if self._others else None
+        return _compile(
+            module, self._inputs, options, peaks, Partitioner(options, self._own.peak, share=share, name=self._name)
+        )
 
     def _alone(self) -> _Run:
         """Leave the graph to Inductor, but for the order of its kernels; warns where that is not what was asked."""
         peaks = FusedPeaks()
         free = tuple(sorted(self._options.techniques - NEED_BUDGET))
         options = replace(self._options, budget=None, allow=free, host_bandwidth=None, host_capacity=None)
-        run = _compile(self._module, self._inputs, options, peaks, self._own.peak)
+        alone = Partitioner(options, self._own.peak, name=self._name)
+        run = _compile(self._module, self._inputs, options, peaks, alone)
         excess = self._own.peak - self._allowed
         if excess > 0:
             warn_of_excess(peaks.planned[0].name, excess, "no plan found needs less than Inductor alone")
@@ -105,8 +127,12 @@ class _Compiler:
 
 
 def _compile(
-    module: GraphModule, inputs: Sequence[Any], options: Options, peaks: FusedPeaks, own_peak_bytes: int | None = None
+    module: GraphModule,
+    inputs: Sequence[Any],
+    options: Options,
+    peaks: FusedPeaks,
+    partitioner: Partitioner | None = None,
 ) -> _Run:
     at_once = {} if options.budget is None or takes_hooks(inputs) else BOTH_PASSES
     with patched_autograd({**NOT_CACHED, **at_once}):
-        return compile_fx(module, inputs, settings(options, peaks, own_peak_bytes))
+        return compile_fx(module, inputs, settings(options, peaks, partitioner))

@@ -16,9 +16,9 @@ from lowtide.frameworks.torch.internals.inductor import CustomPartitionerFn
 class PlannedPartition(CustomPartitionerFn):
     """Inductor's `custom_partitioner_fn`: every joint graph is split as its plan says."""
 
-    def __init__(self, options: Options, peaks: FusedPeaks, own_peak_bytes: int | None = None) -> None:
+    def __init__(self, options: Options, peaks: FusedPeaks, partitioner: Partitioner | None = None) -> None:
         self._options = options
-        self._partition = Partitioner(options, own_peak_bytes)
+        self._partition = partitioner or Partitioner(options)
         self._peaks = peaks
 
     def __call__(

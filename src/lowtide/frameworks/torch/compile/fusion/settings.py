@@ -10,6 +10,7 @@ from lowtide.frameworks.torch.compile.fusion.knapsack import ExactKnapsack, Roof
 from lowtide.frameworks.torch.compile.fusion.order import MemoryOrder
 from lowtide.frameworks.torch.compile.fusion.partition import PlannedPartition
 from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.inductor import overlap_passes, patched_inductor
 from lowtide.planning.budget import GivenBudget
@@ -18,15 +19,17 @@ NOT_CACHED = {"enable_autograd_cache": False}
 """Every program is planned where it is compiled, so that its plan can be shown; kernels still come from the cache."""
 
 
-def settings(options: Options, peaks: FusedPeaks | None = None, own_peak_bytes: int | None = None) -> dict[str, Any]:
+def settings(
+    options: Options, peaks: FusedPeaks | None = None, partitioner: Partitioner | None = None
+) -> dict[str, Any]:
     """Return what Inductor's configuration is patched with: our partitioner, and our order as the last pass.
 
     Where the user has passes of their own for the overlap with communication, they run before ours. `peaks` says what
-    kernels may need; left out, it is what the plans of the partitioner leave to them. `own_peak_bytes` is what Inductor
-    needs on its own, where that is known.
+    kernels may need; left out, it is what the plans of the partitioner leave to them. `partitioner` is one that knows
+    more than the options; left out, it is one of these.
     """
     peaks = FusedPeaks() if peaks is None else peaks
-    chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options, peaks, own_peak_bytes)}
+    chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options, peaks, partitioner)}
     if "reorder" in options.techniques:
         chosen["reorder_for_peak_memory"] = False  # it would move random draws past one another
         chosen["reorder_for_compute_comm_overlap"] = True
