@@ -17,5 +17,6 @@ void register_tree_order(nb::module_& m);
 void register_recompute(nb::module_& m);
 void register_recompute_states(nb::module_& m);
 void register_json_keys(nb::module_& m);
+void register_play_plan(nb::module_& m);
 
 }  // namespace lowtide::bindings

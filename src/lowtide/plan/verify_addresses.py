@@ -10,24 +10,22 @@ from lowtide.errors import VerificationError
 from lowtide.graph import Graph, Lifetime
 from lowtide.plan.addresses import BEFORE_THE_FIRST_STEP, Address, Addresses
 from lowtide.plan.plan import Plan
-from lowtide.plan.residencies import residencies_of
 from lowtide.plan.sorted_ranks import SortedRanks
-from lowtide.plan.versions import Versions
 
 _LAST_ADDRESS = 2**62
 _Table = NDArray[np.int64]
 
 
-def verify_addresses(graph: Graph, plan: Plan, versions: Versions) -> None:
+def verify_addresses(graph: Graph, plan: Plan, residencies: NDArray[np.int64]) -> None:
     """Raise VerificationError unless the addresses of an executable plan are complete, aligned and free of overlaps.
 
     Every residency that has bytes and that the peak counts needs exactly one address. It starts at the step that
     allocates the buffer; inputs are there from step 0, those that go with step 0 from `BEFORE_THE_FIRST_STEP`. It ends
     at the step that frees the buffer, at the run that takes over its storage, or at the number of steps. Where a rerun
-    writes a buffer that is still resident, the old residency ends one step after the new one starts. `versions` are the
-    program's. O(k log k) comparisons for k addresses.
+    writes a buffer that is still resident, the old residency ends one step after the new one starts. `residencies` are
+    those of `Execution`. O(k log k) comparisons for k addresses.
     """
-    given, residencies = Addresses.of(plan.addresses).table, residencies_of(graph, plan, versions)
+    given = Addresses.of(plan.addresses).table
     _check_ids(graph, given)
     by_key = np.lexsort(_keys(given))
     given = given[by_key]
