@@ -80,8 +80,8 @@ def describe_version(graph: Graph, buffer: BufferId, version: int) -> str:
     versions = version_arrays(graph)
     lengths = np.stack([versions.writes_from - versions.first[:-1], versions.first[1:] - versions.writes_from], axis=1)
     is_write = np.repeat(np.tile([False, True], graph.n_ops), lengths.ravel())
-    wrote = np.flatnonzero(is_write & (versions.buffers == buffer) & (versions.seen + 1 == version))
-    if not len(wrote):
+    wrote = is_write & (versions.buffers == buffer) & (versions.seen + 1 == version)
+    if not wrote.any():
         return "as it was at the start"
-    op = int(np.searchsorted(versions.first, wrote[0], side="right")) - 1
+    op = int((versions.first <= wrote.argmax()).sum()) - 1
     return f"as op {graph.op_names[op]!r} wrote it"
