@@ -16,5 +16,4 @@ NB_MODULE(_native, m) {
   register_recompute(m);
   register_recompute_states(m);
   register_json_keys(m);
-  register_play_plan(m);
 }

@@ -17,6 +17,5 @@ void register_tree_order(nb::module_& m);
 void register_recompute(nb::module_& m);
 void register_recompute_states(nb::module_& m);
 void register_json_keys(nb::module_& m);
-void register_play_plan(nb::module_& m);
 
 }  // namespace lowtide::bindings

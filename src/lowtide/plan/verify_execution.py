@@ -1,19 +1,19 @@
 """The second stage of verification: play every step and check each rule of execution; the result is the peak."""
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide import _native
 from lowtide.errors import VerificationError
 from lowtide.graph import Graph, Lifetime
 from lowtide.graph.reruns import may_run_twice, why_not_twice
-from lowtide.index_spaces import BufferId, StepIndex
-from lowtide.plan.plan import Plan
-from lowtide.plan.versions import ABSENT, describe_version, version_arrays
+from lowtide.index_spaces import BufferId, OpId, SpaceId, StepIndex
+from lowtide.plan.plan import HOME, Plan
+from lowtide.plan.residencies import residencies_of
+from lowtide.plan.steps import StepKind
+from lowtide.plan.versions import ABSENT, Versions, describe_version, program_versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,134 +25,198 @@ class Peak:
     """The first step that reaches it; -1 means before the first step."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Execution:
-    """What an executable plan takes."""
-
-    peaks: list[Peak]
-    """Per memory space."""
-    residencies: NDArray[np.int64]
-    """Every residency with bytes that the peak counts, shape (n, 5): the columns are those of `Addresses`, with the row
-    that a residency takes its storage over from, or -1, in place of its offset."""
-
-
-class Rule(IntEnum):
-    """The rules that a step can break; the numbers are those of the kernel."""
-
-    NONE_BROKEN = 0
-    MAY_NOT_RUN_TWICE = 1
-    CONTROL_PREDECESSOR = 2
-    PROGRAM_ORDER = 3
-    CONTENTS = 4
-    PAIRS_SHARE = 5
-    PAIR_NOT_OFFERED = 6
-    PAIR_MUST_STAY = 7
-    PAIR_DIFFERS = 8
-    PAIR_HAS_STORAGE = 9
-    FREE_NOT_THERE = 10
-    FREE_NO_COPY = 11
-    OUT_TO_HOME = 12
-    OUT_NOT_THERE = 13
-    OUT_TWICE = 14
-    IN_NO_COPY = 15
-    IN_STILL_THERE = 16
-    NEVER_RAN = 17
-    LEFT_BEHIND = 18
-
-
-_WHY = {
-    Rule.CONTROL_PREDECESSOR: "op {op} runs before its control predecessor {other_op}; run that first",
-    Rule.PROGRAM_ORDER: "ordered op {op} runs after ordered op {other_op}; keep their program order",
-    Rule.PAIRS_SHARE: "op {op} takes in-place pairs that share a buffer; each buffer may be in one",
-    Rule.PAIR_NOT_OFFERED: "op {op} does not offer {pair}; take only pairs from the graph",
-    Rule.PAIR_MUST_STAY: "{pair}: the read buffer must stay resident; only donated and intermediate ones can go",
-    Rule.PAIR_DIFFERS: "{pair}: the buffers differ in size or memory space; both must be equal",
-    Rule.PAIR_HAS_STORAGE: "{pair}: the written buffer has storage already; it can take over none",
-    Rule.FREE_NOT_THERE: "buffer {buffer} is freed in {space}, but is not there",
-    Rule.FREE_NO_COPY: "buffer {buffer} is freed in {space}, but has no copy there",
-    Rule.OUT_TO_HOME: "buffer {buffer} is copied out to its home space; name another one",
-    Rule.OUT_NOT_THERE: "buffer {buffer} is copied out, but is not resident; copy before it is freed",
-    Rule.OUT_TWICE: "buffer {buffer} has a copy in {space} already; free that first",
-    Rule.IN_NO_COPY: "buffer {buffer} is copied in, but has no copy in {space}",
-    Rule.IN_STILL_THERE: "buffer {buffer} is copied in, but is still resident; free it first",
-}
-"""What is said of a broken rule that needs no more than names."""
-
-
-def verify_execution(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> Execution:
-    """Play a plan whose ids are in range and return what it takes. O(steps + e).
+def execution_by_steps(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> tuple[list[Peak], NDArray[np.int64]]:
+    """Play a plan whose ids are in range; return the peak per memory space and its `residencies_of`. O(steps + e).
 
     `transient` holds the bytes every op needs while it runs, shape (ops, spaces). Raises VerificationError for the
     first step that breaks a rule. The rule for contents covers data, anti- and output dependences at once: an op runs
     only while every buffer it touches is resident in its home space with exactly the version that the op saw in program
     order, and leaves the versions it left there.
     """
-    versions = version_arrays(graph)
-    played = _native.play_plan(
-        versions.first,
-        versions.writes_from,
-        versions.buffers,
-        versions.seen,
-        versions.final,
-        graph.after.offsets,
-        graph.after.values,
-        graph.in_place.offsets,
-        graph.in_place.values,
-        may_run_twice(graph),
-        graph.ordered,
-        graph.lifetimes,
-        graph.sizes,
-        graph.buffer_spaces,
-        transient.ravel(),
-        len(graph.spaces),
-        plan.kinds,
-        plan.targets,
-        plan.spaces,
-        plan.pairs.offsets,
-        plan.pairs.values,
-    )
-    if played.broken != Rule.NONE_BROKEN:
-        _explain(graph, played)
-    peaks = zip(played.peaks.tolist(), played.peak_steps.tolist(), strict=True)
-    return Execution([Peak(*peak) for peak in peaks], played.residencies.reshape(-1, 5))
+    versions = program_versions(graph)
+    execution = _Execution(graph, versions, transient)
+    for step, (kind, target, space, pairs) in enumerate(
+        zip(plan.kinds.tolist(), plan.targets.tolist(), plan.spaces.tolist(), plan.pairs, strict=True)
+    ):
+        if kind == StepKind.RUN:
+            execution.run(step, target, pairs)
+        elif kind == StepKind.FREE:
+            execution.free(step, target, space)
+        elif kind == StepKind.COPY_OUT:
+            execution.copy_out(step, target, space)
+        else:
+            execution.copy_in(step, target, space)
+    execution.finish()
+    return execution.peaks, residencies_of(graph, plan, versions)
 
 
-def _explain(graph: Graph, played: _native.PlayedResult) -> NoReturn:
-    """Raise the error for the first rule that is broken, with what is to be said of it."""
-    rule = Rule(played.broken)
-    op = repr(graph.op_names[played.op]) if played.op >= 0 else ""
-    buffer = repr(graph.buffer_names[played.buffer]) if played.buffer >= 0 else ""
-    if rule == Rule.NEVER_RAN:
-        raise VerificationError(f"after the last step: op {op} never ran; run every op at least once")
-    if rule == Rule.LEFT_BEHIND:
-        what = Lifetime(int(graph.lifetimes[played.buffer])).name.lower()
-        difference = _difference(graph, played.buffer, played.wanted, played.found)
-        raise VerificationError(f"after the last step: {what} buffer {buffer} {difference}")
-    if rule == Rule.MAY_NOT_RUN_TWICE:
-        why = f"op {op} runs a second time, but {why_not_twice(graph, played.op)}; run it once"
-    elif rule == Rule.CONTENTS:
-        difference = _difference(graph, played.buffer, played.wanted, played.found)
-        why = f"op {op} touches buffer {buffer}, which {difference}"
-    else:
-        is_op, is_pair = rule in (Rule.CONTROL_PREDECESSOR, Rule.PROGRAM_ORDER), "{pair}" in _WHY[rule]
-        why = _WHY[rule].format(
-            op=op,
-            buffer=buffer,
-            other_op=repr(graph.op_names[played.other]) if is_op else "",
-            pair=f"in-place pair {buffer} -> {graph.buffer_names[played.other]!r}" if is_pair else "",
-            space=_space(graph, played.space) if played.space >= 0 else "",
-        )
-    raise VerificationError(f"step {played.step}: {why}")
+class _Execution:
+    """What is resident where, with which contents, after the steps so far."""
 
+    def __init__(self, graph: Graph, versions: Versions, transient: NDArray[np.int64]) -> None:
+        self._graph = graph
+        self._versions = versions
+        self._sizes = graph.sizes.tolist()
+        self._homes = graph.buffer_spaces.tolist()
+        self._lifetimes = graph.lifetimes.tolist()
+        self._may_run_twice = may_run_twice(graph).tolist()
+        self._ordered = graph.ordered.tolist()
+        self._after, self._after_first = graph.after.values.tolist(), graph.after.offsets.tolist()
+        self._transient = {int(op): transient[op].tolist() for op in np.flatnonzero(transient.any(axis=1))}
+        self._no_transient = [0] * len(graph.spaces)
+        self._has_run = bytearray(graph.n_ops)
+        self._last_ordered = -1
+        self._at_home = [0 if lifetime <= Lifetime.DONATED else ABSENT for lifetime in self._lifetimes]
+        self._copies: dict[tuple[BufferId, SpaceId], int] = {}
+        self._live = [0] * len(graph.spaces)
+        for buffer, lifetime in enumerate(self._lifetimes):
+            if lifetime in (Lifetime.INPUT, Lifetime.DONATED):
+                self._live[self._homes[buffer]] += self._sizes[buffer]
+        self.peaks = [Peak(now, -1) for now in self._live]
 
-def _difference(graph: Graph, buffer: BufferId, wanted: int, found: int) -> str:
-    if found == ABSENT:
-        home = _space(graph, int(graph.buffer_spaces[buffer]))
-        return f"is not resident in {home}; write it, copy it in or free it later"
-    wanted_as = describe_version(graph, buffer, wanted)
-    found_as = describe_version(graph, buffer, found)
-    return f"is needed {wanted_as}, but is there {found_as}; keep the program's order of reads and writes"
+    def run(self, step: StepIndex, op: OpId, pairs: list[BufferId]) -> None:
+        """Run an op: check what it needs, allocate, read the peak, drop what it replaced."""
+        if self._has_run[op]:
+            if not self._may_run_twice[op]:
+                why = why_not_twice(self._graph, op)
+                self._fail(step, f"op {self._op(op)} runs a second time, but {why}; run it once")
+        else:
+            self._check_first_run(step, op)
+            self._has_run[op] = 1
+        versions, at_home, live = self._versions, self._at_home, self._live
+        first_write, end = versions.writes_from[op], versions.first[op + 1]
+        for access in range(versions.first[op], end):
+            seen = versions.seen[access]
+            if at_home[versions.buffers[access]] != seen and seen != ABSENT:
+                self._fail_contents(step, op, versions.buffers[access], seen)
+        if pairs:
+            self._check_pairs(step, op, pairs)
+        for read in pairs[::2]:
+            live[self._homes[read]] -= self._sizes[read]
+        replaced: list[BufferId] = []
+        for access in range(first_write, end):
+            buffer = versions.buffers[access]
+            if versions.seen[access] == ABSENT:
+                live[self._homes[buffer]] += self._sizes[buffer]
+                if at_home[buffer] != ABSENT:  # a rerun writes beside the copy that is still there
+                    replaced.append(buffer)
+            at_home[buffer] = versions.seen[access] + 1
+        for space, extra in enumerate(self._transient.get(op, self._no_transient)):
+            if live[space] + extra > self.peaks[space].bytes:
+                self.peaks[space] = Peak(live[space] + extra, step)
+        for buffer in replaced:
+            live[self._homes[buffer]] -= self._sizes[buffer]
+        for read in pairs[::2]:
+            at_home[read] = ABSENT
 
+    def free(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
+        """Free one copy of a buffer."""
+        home = self._homes[buffer]
+        if space in (HOME, home):
+            if self._at_home[buffer] == ABSENT:
+                self._fail(step, f"buffer {self._buffer(buffer)} is freed in {self._space(home)}, but is not there")
+            self._at_home[buffer] = ABSENT
+            self._grow(step, buffer, home, -self._sizes[buffer])
+        elif self._copies.pop((buffer, space), None) is None:
+            self._fail(step, f"buffer {self._buffer(buffer)} is freed in {self._space(space)}, but has no copy there")
+        else:
+            self._grow(step, buffer, space, -self._sizes[buffer])
 
-def _space(graph: Graph, space: int) -> str:
-    return f"memory space {graph.spaces[space].name!r}"
+    def copy_out(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
+        """Copy a buffer from its home space to another."""
+        if space == self._homes[buffer]:
+            self._fail(step, f"buffer {self._buffer(buffer)} is copied out to its home space; name another one")
+        if self._at_home[buffer] == ABSENT:
+            self._fail(
+                step, f"buffer {self._buffer(buffer)} is copied out, but is not resident; copy before it is freed"
+            )
+        if (buffer, space) in self._copies:
+            self._fail(
+                step, f"buffer {self._buffer(buffer)} has a copy in {self._space(space)} already; free that first"
+            )
+        self._copies[buffer, space] = self._at_home[buffer]
+        self._grow(step, buffer, space, self._sizes[buffer])
+
+    def copy_in(self, step: StepIndex, buffer: BufferId, space: SpaceId) -> None:
+        """Copy a buffer back to its home space."""
+        version = self._copies.get((buffer, space))
+        if version is None:
+            self._fail(step, f"buffer {self._buffer(buffer)} is copied in, but has no copy in {self._space(space)}")
+        if self._at_home[buffer] != ABSENT:
+            self._fail(step, f"buffer {self._buffer(buffer)} is copied in, but is still resident; free it first")
+        self._at_home[buffer] = version
+        self._grow(step, buffer, self._homes[buffer], self._sizes[buffer])
+
+    def finish(self) -> None:
+        """Check what must hold after the last step."""
+        for op, ran in enumerate(self._has_run):
+            if not ran:
+                raise VerificationError(f"after the last step: op {self._op(op)} never ran; run every op at least once")
+        for buffer, lifetime in enumerate(self._lifetimes):
+            if lifetime in (Lifetime.DONATED, Lifetime.INTERMEDIATE):
+                continue
+            wanted, found = self._versions.final[buffer], self._at_home[buffer]
+            if found != wanted:
+                what = f"{Lifetime(lifetime).name.lower()} buffer {self._buffer(buffer)}"
+                raise VerificationError(f"after the last step: {what} {self._difference(buffer, wanted, found)}")
+
+    def _check_first_run(self, step: StepIndex, op: OpId) -> None:
+        for earlier in self._after[self._after_first[op] : self._after_first[op + 1]]:
+            if not self._has_run[earlier]:
+                self._fail(
+                    step, f"op {self._op(op)} runs before its control predecessor {self._op(earlier)}; run that first"
+                )
+        if self._ordered[op]:
+            if op < self._last_ordered:
+                later = self._op(self._last_ordered)
+                self._fail(step, f"ordered op {self._op(op)} runs after ordered op {later}; keep their program order")
+            self._last_ordered = op
+
+    def _check_pairs(self, step: StepIndex, op: OpId, pairs: list[BufferId]) -> None:
+        flat = self._graph.in_place[op].tolist()
+        offered = list(zip(flat[::2], flat[1::2], strict=True))
+        allocated = self._versions.allocated_by(op)
+        if len(set(pairs)) < len(pairs):
+            self._fail(step, f"op {self._op(op)} takes in-place pairs that share a buffer; each buffer may be in one")
+        for read, written in zip(pairs[::2], pairs[1::2], strict=True):
+            name = f"in-place pair {self._buffer(read)} -> {self._buffer(written)}"
+            if (read, written) not in offered:
+                self._fail(step, f"op {self._op(op)} does not offer {name}; take only pairs from the graph")
+            if self._lifetimes[read] not in (Lifetime.DONATED, Lifetime.INTERMEDIATE):
+                self._fail(
+                    step, f"{name}: the read buffer must stay resident; only donated and intermediate ones can go"
+                )
+            if (self._sizes[read], self._homes[read]) != (self._sizes[written], self._homes[written]):
+                self._fail(step, f"{name}: the buffers differ in size or memory space; both must be equal")
+            if written not in allocated or self._at_home[written] != ABSENT:
+                self._fail(step, f"{name}: the written buffer has storage already; it can take over none")
+
+    def _grow(self, step: StepIndex, buffer: BufferId, space: SpaceId, size: int) -> None:
+        if self._lifetimes[buffer] == Lifetime.PERSISTENT and space == self._homes[buffer]:
+            return  # counted apart, whether it is there or not
+        self._live[space] += size
+        if self._live[space] > self.peaks[space].bytes:
+            self.peaks[space] = Peak(self._live[space], step)
+
+    def _fail_contents(self, step: StepIndex, op: OpId, buffer: BufferId, wanted: int) -> NoReturn:
+        difference = self._difference(buffer, wanted, self._at_home[buffer])
+        self._fail(step, f"op {self._op(op)} touches buffer {self._buffer(buffer)}, which {difference}")
+
+    def _difference(self, buffer: BufferId, wanted: int, found: int) -> str:
+        if found == ABSENT:
+            return f"is not resident in {self._space(self._homes[buffer])}; write it, copy it in or free it later"
+        wanted_as = describe_version(self._graph, buffer, wanted)
+        found_as = describe_version(self._graph, buffer, found)
+        return f"is needed {wanted_as}, but is there {found_as}; keep the program's order of reads and writes"
+
+    def _fail(self, step: StepIndex, what: str) -> NoReturn:
+        raise VerificationError(f"step {step}: {what}")
+
+    def _op(self, op: OpId) -> str:
+        return repr(self._graph.op_names[op])
+
+    def _buffer(self, buffer: BufferId) -> str:
+        return repr(self._graph.buffer_names[buffer])
+
+    def _space(self, space: SpaceId) -> str:
+        return f"memory space {self._graph.spaces[space].name!r}"

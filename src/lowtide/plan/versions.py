@@ -3,11 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from lowtide import _native
-from lowtide.graph import Graph
+from lowtide.graph import Graph, Lifetime
 from lowtide.index_spaces import BufferId, OpId
 
 ABSENT = -1
@@ -34,54 +30,32 @@ class Versions:
         return [self.buffers[access] for access in writes if self.seen[access] == ABSENT]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VersionArrays:
-    """The fields of `Versions` as arrays, for kernels and for graphs of millions of ops."""
-
-    first: NDArray[np.int64]
-    writes_from: NDArray[np.int64]
-    buffers: NDArray[np.int32]
-    seen: NDArray[np.int32]
-    final: NDArray[np.int32]
-
-
-def version_arrays(graph: Graph) -> VersionArrays:
+def program_versions(graph: Graph) -> Versions:
     """Walk the program order and number the contents of every buffer. O(n + e).
 
     What exists at the start holds version 0; the first write of any other buffer makes its version 0.
     """
-    return VersionArrays(
-        *_native.number_versions(
-            graph.lifetimes,
-            graph.reads.offsets,
-            graph.reads.values,
-            graph.mutates.offsets,
-            graph.mutates.values,
-            graph.writes.offsets,
-            graph.writes.values,
-        )
-    )
-
-
-def program_versions(graph: Graph) -> Versions:
-    """Return what `version_arrays` returns, as lists, which are faster to look at one by one. O(n + e)."""
-    arrays = version_arrays(graph)
-    return Versions(
-        arrays.first.tolist(),
-        arrays.writes_from.tolist(),
-        arrays.buffers.tolist(),
-        arrays.seen.tolist(),
-        arrays.final.tolist(),
-    )
+    current = [0 if lifetime <= Lifetime.DONATED else ABSENT for lifetime in graph.lifetimes.tolist()]
+    first, writes_from = [0], list[int]()
+    buffers, seen = list[int](), list[int]()
+    for reads, mutates, writes in zip(graph.reads, graph.mutates, graph.writes, strict=True):
+        written = list(dict.fromkeys(mutates + writes)) if mutates or len(writes) > 1 else writes
+        buffers += reads
+        writes_from.append(len(buffers))
+        buffers += written
+        seen += [current[buffer] for buffer in reads]
+        seen += [current[buffer] for buffer in written]
+        for buffer in written:
+            current[buffer] += 1
+        first.append(len(buffers))
+    return Versions(first, writes_from, buffers, seen, current)
 
 
 def describe_version(graph: Graph, buffer: BufferId, version: int) -> str:
     """Say which write gave a buffer a version, for messages: "as op 'x' wrote it". O(n + e)."""
-    versions = version_arrays(graph)
-    lengths = np.stack([versions.writes_from - versions.first[:-1], versions.first[1:] - versions.writes_from], axis=1)
-    is_write = np.repeat(np.tile([False, True], graph.n_ops), lengths.ravel())
-    wrote = is_write & (versions.buffers == buffer) & (versions.seen + 1 == version)
-    if not wrote.any():
-        return "as it was at the start"
-    op = int((versions.first <= wrote.argmax()).sum()) - 1
-    return f"as op {graph.op_names[op]!r} wrote it"
+    versions = program_versions(graph)
+    for op in range(graph.n_ops):
+        for access in range(versions.writes_from[op], versions.first[op + 1]):
+            if versions.buffers[access] == buffer and versions.seen[access] + 1 == version:
+                return f"as op {graph.op_names[op]!r} wrote it"
+    return "as it was at the start"
