@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 NATIVE := CMakeLists.txt $(shell find native -type f)
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all sanitize check lint types layers import-budget plans results format bench clean
+.PHONY: help setup demo test test-all sanitize check lint types layers import-budget plans results docs wheel format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,7 +53,8 @@ $(SANITIZED)/.made: pyproject.toml constraints.txt $(NATIVE) $(shell find src -n
 	@echo "==> building the native core with ASan and UBSan"
 	@test -d $(SANITIZED) || $(PYTHON) -m venv $(SANITIZED)
 	@$(SANITIZED)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
-	  --config-settings=cmake.define.LOWTIDE_SANITIZE=ON --config-settings=build-dir=build/sanitized '.[native-test]'
+	  --config-settings=cmake.define.LOWTIDE_SANITIZE=ON --config-settings=cmake.define.LOWTIDE_STRICT=ON \
+	  --config-settings=build-dir=build/sanitized '.[native-test]'
 	@touch $@
 
 sanitize: $(SANITIZED)/.made  ## run the tests of the native core under ASan and UBSan
@@ -65,8 +66,8 @@ check: lint types layers import-budget plans results  ## lint, types, layers, im
 
 lint: $(VENV)/.test
 	@echo "==> ruff"
-	@$(BIN)/ruff check src tests benchmarks examples scripts
-	@$(BIN)/ruff format --check src tests benchmarks examples scripts
+	@$(BIN)/ruff check src tests benchmarks examples scripts docs/conf.py
+	@$(BIN)/ruff format --check src tests benchmarks examples scripts docs/conf.py
 
 types: $(VENV)/.test
 	@echo "==> basedpyright (strict)"
@@ -88,12 +89,20 @@ results: $(VENV)/.test
 	@echo "==> every section of benchmarks/RESULTS.md is as its script wrote it"
 	@$(BIN)/python benchmarks/results.py
 
+docs: $(VENV)/.test  ## build the site into docs/_build; warnings are errors
+	@echo "==> building the site"
+	@$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+wheel: $(VENV)/.test  ## build sdist and wheel, audit the wheel, and use it in an empty environment
+	@$(BIN)/python scripts/check_wheel.py
+
 format: $(VENV)/.test  ## format the code
-	@$(BIN)/ruff check --fix src tests benchmarks examples scripts
-	@$(BIN)/ruff format src tests benchmarks examples scripts
+	@$(BIN)/ruff check --fix src tests benchmarks examples scripts docs/conf.py
+	@$(BIN)/ruff format src tests benchmarks examples scripts docs/conf.py
 
 bench: $(VENV)/.test  ## run the benchmarks and write benchmarks/RESULTS.md
 	@for script in benchmarks/bench_*.py; do echo "==> $$script"; $(BIN)/python $$script || exit 1; done
 
 clean:  ## remove everything that was built or installed
-	rm -rf $(VENV) $(SANITIZED) build out src/lowtide/_native.pyi
+	rm -rf $(VENV) $(SANITIZED) build docs/_build out src/lowtide/_native.pyi

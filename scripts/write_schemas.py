@@ -1,4 +1,4 @@
-"""Write the JSON Schemas of all file formats to docs/schemas/; run it after changing a format."""
+"""Write the JSON Schemas of all files and of what `--json` prints to docs/schemas/; run it after changing one."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 from lowtide.costs import costs_schema
 from lowtide.graph import graph_schema
 from lowtide.plan import plan_schema
+from lowtide.report.kinds import KINDS, schema_of
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schemas"
 
@@ -19,13 +20,14 @@ def schemas() -> dict[str, dict[str, Any]]:
             ("costs.schema.json", "lowtide costs file", costs_schema()),
             ("graph.schema.json", "lowtide graph file", graph_schema()),
             ("plan.schema.json", "lowtide plan file", plan_schema()),
+            *((f"json/{kind}.schema.json", f"lowtide {kind} --json", schema_of(kind)) for kind in KINDS),
         )
     }
 
 
 def main() -> None:
     """Write all schemas."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / "json").mkdir(parents=True, exist_ok=True)
     for name, schema in schemas().items():
         (FOLDER / name).write_text(json.dumps(schema, indent=2) + "\n", encoding="utf-8")
 

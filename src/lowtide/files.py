@@ -3,17 +3,22 @@
 import gzip
 import os
 import stat
+import sys
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 from lowtide.errors import InputError, MalformedInputError, UsageError, WriteError
 
 MOST_BYTES = 2**30
 """The largest file lowtide reads into memory, decompressed."""
 _BLOCK_BYTES = 2**20
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""A pipe opens without a writer, and Windows changes no line ends; each system lacks one of the two."""
 
 
 def read_bytes(path: Path) -> bytes:
@@ -26,28 +31,38 @@ def read_blocks(path: Path) -> Iterator[bytes]:
 
     Raises MalformedInputError for broken gzip, InputError for a missing, unreadable or oversized file.
     """
+    with open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > MOST_BYTES:
+            raise _too_large(path)
+        yield from _decompressed(file, path)
+
+
+def read_stdin() -> bytes:
+    """Return what stands on stdin to its end, decompressed when it is gzipped; raises what `read_blocks` raises."""
+    file: Any = sys.stdin.buffer
+    return b"".join(_decompressed(file, "stdin"))
+
+
+def _decompressed(file: BufferedReader, where: Path | str) -> Iterator[bytes]:
     total = 0
     try:
-        with open_regular(path) as file:
-            if os.fstat(file.fileno()).st_size > MOST_BYTES:
-                raise _too_large(path)
-            compressed = file.peek(2)[:2] == b"\x1f\x8b"
-            with gzip.open(file) if compressed else file as content:
-                while block := content.read(_BLOCK_BYTES):
-                    total += len(block)
-                    if total > MOST_BYTES:
-                        raise _too_large(path)
-                    yield block
+        compressed = file.peek(2)[:2] == b"\x1f\x8b"
+        with gzip.open(file) if compressed else nullcontext(file) as content:
+            while block := content.read(_BLOCK_BYTES):
+                total += len(block)
+                if total > MOST_BYTES:
+                    raise _too_large(where)
+                yield block
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise MalformedInputError(f"{path}: broken gzip data ({error}); the file is truncated or damaged") from None
+        raise MalformedInputError(f"{where}: broken gzip data ({error}); the file is truncated or damaged") from None
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot read {path}: {_reason(error)}") from None
+        raise InputError(f"cannot read {where}: {_reason(error)}") from None
 
 
 def open_regular(path: Path) -> BufferedReader:
     """Open a file for reading; raises InputError for what is none: a pipe or a device could wait for ever."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # O_NONBLOCK: a pipe opens without a writer
+        handle = os.open(path, _READ)
         if stat.S_ISREG(os.fstat(handle).st_mode):
             return os.fdopen(handle, "rb")
         os.close(handle)
@@ -115,7 +130,7 @@ def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield compressor.flush()
 
 
-def _too_large(path: Path) -> InputError:
+def _too_large(path: Path | str) -> InputError:
     return InputError(f"{path}: more than {MOST_BYTES} bytes decompressed; lowtide reads no larger files")
 
 

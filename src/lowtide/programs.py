@@ -55,6 +55,19 @@ def minimize(
     the bound or a capacity proves that no plan fits, interrupted when Ctrl-C ended the search with the best plan
     so far, else feasible. A plan is returned in every case. Raises UsageError for a bad call, and what `open_model`
     raises for a program that cannot be read.
+
+    >>> import lowtide
+    >>> builder = lowtide.GraphBuilder("two branches")
+    >>> x = builder.add_buffer("x", 10, lowtide.Lifetime.INPUT)
+    >>> large = [builder.add_buffer(f"large{k}", 100) for k in range(2)]
+    >>> small = [builder.add_buffer(f"small{k}", 1, lowtide.Lifetime.OUTPUT) for k in range(2)]
+    >>> grow = [builder.add_op(f"grow{k}", "grow", reads=[x], writes=[large[k]]) for k in range(2)]
+    >>> shrink = [builder.add_op(f"shrink{k}", "shrink", reads=[large[k]], writes=[small[k]]) for k in range(2)]
+    >>> result = lowtide.minimize(builder.build())
+    >>> result
+    Result('two branches': optimal, peak 211 B -> 112 B)
+    >>> [step.op for step in result.plan.steps() if hasattr(step, "op")]
+    [0, 2, 1, 3]
     """
     settings = PlanSettings(
         budget=budget,
@@ -82,6 +95,15 @@ def save_plan(
 
     Raises UsageError for another name, WriteError where the file cannot be written, FingerprintError for a plan of
     another program.
+
+    >>> import lowtide
+    >>> builder = lowtide.GraphBuilder("one op")
+    >>> y = builder.add_buffer("y", 1024, lowtide.Lifetime.OUTPUT)
+    >>> op = builder.add_op("make", "make", writes=[y])
+    >>> graph = builder.build()
+    >>> lowtide.save_plan(lowtide.minimize(graph).plan, "one_op.plan.json", graph)
+    >>> lowtide.load_plan("one_op.plan.json", graph).peak_bytes
+    {'device': 1024}
     """
     target = Path(path)
     check_output(target)

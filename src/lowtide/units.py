@@ -55,15 +55,8 @@ def parse_share(text: str | float) -> float:
 
 
 def format_bytes(count: int) -> str:
-    """Write a number of bytes for people, in binary units with one decimal: 299.4 MiB."""
-    if abs(count) < 1024:
-        return f"{count} B"
-    scaled = float(count)
-    for unit in ("KiB", "MiB", "GiB"):
-        scaled /= 1024
-        if abs(scaled) < 1023.95:
-            return f"{scaled:,.1f} {unit}"
-    return f"{scaled / 1024:,.1f} TiB"
+    """Write a number of bytes for people: 299.4 MiB, or 2,048 B below 1 MiB."""
+    return f"{count / 2**20:,.1f} MiB" if abs(count) >= 2**20 else f"{count:,} B"
 
 
 def format_by_space(figures: Mapping[str, int]) -> str:

@@ -1,18 +1,22 @@
 """The command line as tests call it, and one model of every kind it takes."""
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 
 from lowtide.caffe2 import NetDef, OperatorDef, write_net
 from lowtide.cli import main
 from lowtide.graph import GraphBuilder, Lifetime, write_graph_file
 
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas" / "json"
 PROGRAMS = """
 import torch
 from lowtide.torch import TrainingStep
@@ -84,7 +88,7 @@ Command = Callable[..., Finished]
 
 @pytest.fixture
 def lowtide(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Run the command line's entry point in this process."""
+    """Run the command line's entry point in this process; what it prints as JSON is held against its schema."""
 
     def run(*arguments: object) -> Finished:
         monkeypatch.setattr(sys, "argv", ["lowtide", *map(str, arguments)])
@@ -93,9 +97,18 @@ def lowtide(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         code = caught.value.code
         captured = capsys.readouterr()
         assert isinstance(code, int)
+        if "--json" in arguments and captured.out:
+            check_json(json.loads(captured.out))
         return Finished(code, captured.out, captured.err)
 
     return run
+
+
+def check_json(printed: dict[str, Any]) -> None:
+    """Hold what `--json` printed against the published schema of its kind, which names all fields of the object."""
+    schema = json.loads((SCHEMAS / f"{printed['kind']}.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(printed, schema)
+    assert printed.keys() <= schema["$defs"][schema["$ref"].rpartition("/")[2]]["properties"].keys()
 
 
 @pytest.fixture

@@ -102,6 +102,16 @@ def test_a_name_that_leads_nowhere_is_a_usage_error(lowtide: Command, model: str
     assert_refused(lowtide("inspect", model), USAGE, *words)
 
 
+def test_debug_shows_the_traceback_of_the_programs_own_code(lowtide: Command, programs: str) -> None:
+    short = lowtide("plan", f"{programs}:raises")
+    assert short.complaints[-1].endswith("(--debug shows where)")
+    long = lowtide("plan", f"{programs}:raises", "--debug")
+    assert (long.code, long.stdout) == (USAGE, "")
+    assert "in raises\n" in long.stderr
+    assert long.complaints[-1] == short.complaints[-1].removesuffix(" (--debug shows where)")
+    assert "Traceback" not in lowtide("plan", "no_such_model", "--debug").stderr
+
+
 @pytest.mark.parametrize(
     ("function", "code", "words"),
     [

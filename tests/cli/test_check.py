@@ -219,7 +219,7 @@ def test_the_pytest_plug_in_holds_programs_to_the_limits_of_their_marks(tmp_path
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert "3 failed, 1 passed" in done.stdout
     assert (
-        "FAIL program: peak of device 1000 B is 1 B over the limit of 999 B (max-peak); out holds 900 B" in done.stdout
+        "FAIL program: peak of device 1,000 B is 1 B over the limit of 999 B (max-peak); out holds 900 B" in done.stdout
     )
     assert "a test with the mark lowtide returns the program" in done.stdout
     assert "the mark lowtide takes max_peak" in done.stdout

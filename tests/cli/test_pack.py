@@ -1,7 +1,10 @@
 """`lowtide pack`: what it prints, writes and exits with."""
 
 import csv
+import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -41,6 +44,24 @@ def test_the_json_object_has_the_promised_keys_with_bytes_as_ints(lowtide: Comma
     assert set(KEYS) <= set(fields)
     assert (fields["arena_bytes"], fields["lower_bound_bytes"], fields["optimal"], fields["gap"]) == (12, 12, True, 0.0)
     assert (fields["status"], fields["n_buffers"], fields["shortfall"]) == ("optimal", 5, None)
+
+
+def test_lines_come_and_go_through_pipes_and_words_go_to_stderr(small: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "lowtide", "pack", "-", "-o", "-", "--capacity", "12"]
+    done = subprocess.run(command, input=gzip.compress(SMALL.encode()), capture_output=True, check=True)
+    (tmp_path / "out.csv").write_bytes(done.stdout)
+    assert [line.rpartition(",")[0] for line in done.stdout.decode().splitlines()] == SMALL.splitlines()
+    assert max(offsets_in(tmp_path / "out.csv").values()) == 8
+    assert b"stdin: 5 buffers, optimal" in done.stderr
+    empty = subprocess.run([*command[:4], "-"], input=b"", capture_output=True, check=False)
+    assert (empty.returncode, empty.stdout) == (3, b"")
+    assert empty.stderr.startswith(b"lowtide: stdin: it is empty")
+
+
+def test_a_pipe_that_would_get_two_results_is_refused(lowtide: Command, small: Path) -> None:
+    done = lowtide("pack", small, "-o", "-", "--json")
+    assert (done.code, done.stdout) == (2, "")
+    assert "both write to stdout" in done.stderr
 
 
 def test_the_page_says_arena_bound_gap_and_time(lowtide: Command, small: Path) -> None:

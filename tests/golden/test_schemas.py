@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lowtide.costs import costs_schema
 from lowtide.graph import Graph, graph_schema, write_graph_file
 from lowtide.plan import Plan, plan_schema, write_plan_file
+from lowtide.report.kinds import KINDS, Kind, schema_of
 from tests.golden.every_feature import every_feature_graph, every_feature_plan
 from tests.oracles.plans import claim, plan_of
 from tests.strategies import graphs
@@ -26,6 +27,13 @@ def test_the_published_schema_is_up_to_date(name: str, schema: dict[str, Any]) -
     """When this fails, run scripts/write_schemas.py."""
     published = json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
     assert {key: value for key, value in published.items() if key not in ("$schema", "title")} == schema
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_published_schema_of_what_a_verb_prints_is_up_to_date(kind: Kind) -> None:
+    """When this fails, run scripts/write_schemas.py."""
+    published = json.loads((SCHEMAS / "json" / f"{kind}.schema.json").read_text(encoding="utf-8"))
+    assert {key: value for key, value in published.items() if key not in ("$schema", "title")} == schema_of(kind)
 
 
 def test_the_golden_files_fit_the_published_schemas(tmp_path: Path) -> None:

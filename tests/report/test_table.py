@@ -1,5 +1,7 @@
 """Columns of text."""
 
+from rich.cells import cell_len
+
 from lowtide.report.figures import format_ratio
 from lowtide.report.printable import printable
 from lowtide.report.table import format_table
@@ -17,6 +19,16 @@ def test_a_table_without_rows_is_its_header() -> None:
     assert format_table(["name", "size"], [], [False, True]) == "name  size"
 
 
+def test_the_widest_names_are_cut_in_the_middle_until_the_page_is_wide_enough() -> None:
+    rows = [["1.0 MiB", "short", "model.layers.0.mlp.up_proj at a_long_name.py:123"], ["1 B", "größer, 大大大", ""]]
+    lines = format_table(["size", "name", "where"], rows, [True, False, False], 50).splitlines()
+    assert max(map(cell_len, lines)) <= 50
+    assert lines[1].startswith("1.0 MiB  short")
+    assert lines[1].endswith("name.py:123")
+    assert "…" in lines[1]
+    assert lines[2].endswith("größer, 大大大")
+
+
 def test_control_characters_are_spelled_out_so_that_a_row_stays_one_harmless_line() -> None:
     table = format_table(["name", "next"], [["a\nb\x1b[31m\u202e", "c"]], [False, False])
     assert table.splitlines()[1] == r"a\nb\x1b[31m\u202e  c"
@@ -24,8 +36,8 @@ def test_control_characters_are_spelled_out_so_that_a_row_stays_one_harmless_lin
 
 
 def test_one_space_is_a_bare_figure_and_several_are_named() -> None:
-    assert format_by_space({"device": 2048}) == "2.0 KiB"
-    assert format_by_space({"device": 2048, "host": 5}) == "device 2.0 KiB, host 5 B"
+    assert format_by_space({"device": 2048}) == "2,048 B"
+    assert format_by_space({"device": 2048, "host": 5}) == "device 2,048 B, host 5 B"
 
 
 def test_ratios_are_of_the_sums_of_all_spaces() -> None:

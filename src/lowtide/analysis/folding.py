@@ -92,9 +92,15 @@ def _fold(group: list[HeldT]) -> Fold[HeldT]:
     first = group[0]
     if len(group) == 1:
         return Fold(label=first.name, holders=(first,), made_at=first.made_at)
-    named = (first.kind or "").rpartition(".")[2] or stem(first.name)
+    named = _short(first.kind or "") or stem(first.name)
     where = None if first.made_at is None else _without_layers(first.made_at)
     return Fold(label=f"{named} x {len(group)}", holders=tuple(group), made_at=where)
+
+
+def _short(kind: str) -> str:
+    """Return a kind of op without its library and overload: "mul" for "aten.mul.Tensor", "gelu" for "aten.gelu"."""
+    parts = kind.split(".")
+    return parts[1] if len(parts) > 2 else parts[-1]
 
 
 def _without_layers(made_at: str) -> str:

@@ -43,6 +43,17 @@ def holders_at_peak(graph: Graph, plan: Plan) -> list[Holder]:
 
     Sizes add up to the peak: transient bytes of the op at the peak are listed as "scratch of" that op. Persistent
     buffers are left out. O(steps + e).
+
+    >>> import lowtide
+    >>> builder = lowtide.GraphBuilder("one layer")
+    >>> x = builder.add_buffer("x", 2048, lowtide.Lifetime.INPUT)
+    >>> y = builder.add_buffer("y", 1024, lowtide.Lifetime.OUTPUT)
+    >>> layer = builder.add_op("layer", "relu", reads=[x], writes=[y])
+    >>> graph = builder.build()
+    >>> for holder in lowtide.holders_at_peak(graph, lowtide.minimize(graph).plan):
+    ...     print(holder.name, holder.size_bytes, holder.kept_alive_by)
+    x 2048 ('layer', 'the caller')
+    y 1024 ('output',)
     """
     footprint = simulate(graph, plan)
     ranges = footprint.ranges

@@ -42,6 +42,6 @@ def command(
         progress(f"writing {output}")
         save_applied(opened, loaded, output)
     if as_json:
-        print_json({"output": str(output), "peak_bytes": loaded.peak_bytes})
+        print_json("apply", {"output": str(output), "peak_bytes": loaded.peak_bytes})
     else:
         click.echo(f"{output}: follows {plan}, peak {format_by_space(loaded.peak_bytes)}")

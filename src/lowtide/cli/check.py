@@ -67,7 +67,7 @@ def command(
             other = None if base is None else open_model(base, each.get("dim"), trust=trust).graph
             gates.append(check_graph(graph, limit, base=other, planned=each.get("planned", False), effort=effort))
     if as_json:
-        print_json({"ok": all(gate.ok for gate in gates), "checks": [gate.to_json() for gate in gates]})
+        print_json("check", {"ok": all(gate.ok for gate in gates), "checks": [gate.to_json() for gate in gates]})
     else:
         click.echo(FORMATS[output_format](gates))
     return 0 if all(gate.ok for gate in gates) else 1

@@ -2,6 +2,8 @@
 
 import importlib
 import sys
+import traceback
+from dataclasses import dataclass
 from io import TextIOWrapper
 from typing import Any
 
@@ -27,6 +29,22 @@ _VERBS = (
 )
 
 
+@dataclass
+class _Debug:
+    """Whether the traceback of what a program raised is shown."""
+
+    asked: bool = False
+
+
+def _note_debug(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:
+    ctx.ensure_object(_Debug).asked |= asked
+
+
+_DEBUG = click.Option(
+    ["--debug"], is_flag=True, expose_value=False, callback=_note_debug, help="Show the traceback of a program's error."
+)
+
+
 class _Verbs(click.Group):
     """Loads a verb's file only when that verb runs."""
 
@@ -37,7 +55,10 @@ class _Verbs(click.Group):
         if cmd_name not in _VERBS:
             return None
         module: Any = importlib.import_module(f"lowtide.cli.{cmd_name}")
-        return module.command
+        verb: click.Command = module.command
+        if _DEBUG not in verb.params:
+            verb.params.append(_DEBUG)
+        return verb
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -55,10 +76,14 @@ def run() -> int:
     stdout: Any = sys.stdout
     if isinstance(stdout, TextIOWrapper):
         stdout.reconfigure(errors="backslashreplace")  # names come from files and need not fit the terminal
+    debug = _Debug()
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(standalone_mode=False, obj=debug)
     except LowtideError as error:
-        click.echo(f"lowtide: {error}", err=True)
+        foreign = error.__cause__
+        if debug.asked and foreign is not None:
+            click.echo("".join(traceback.format_exception(foreign)), err=True, nl=False)
+        click.echo(f"lowtide: {error}{' (--debug shows where)' if foreign and not debug.asked else ''}", err=True)
         code = error.exit_code
     except click.exceptions.Abort:
         click.echo("lowtide: interrupted", err=True)

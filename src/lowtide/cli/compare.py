@@ -34,6 +34,6 @@ def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effor
         reserved = program.reserved() if isinstance(program, KnowsReserved) else None
         comparison = Comparison.of(graph, rows, in_place=in_place, reserved=reserved)
     if as_json:
-        print_json(comparison.to_json())
+        print_json("compare", comparison.to_json())
     else:
         click.echo(comparison.to_text())

@@ -44,6 +44,6 @@ def command(model: str, output: Path, dims: dict[str, int], force: bool, trust: 
         progress(f"writing {output}")
         save(output, lambda path: write_costs_file(graph, prices, path))
     if as_json:
-        print_json(costs_to_json(graph, prices))
+        print_json("costs", costs_to_json(graph, prices))
     else:
         click.echo(costs_to_text(graph, prices))

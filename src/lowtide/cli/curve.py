@@ -24,6 +24,6 @@ def show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, trus
         opened = open_model(model, dims, trust=trust)
         found = model_frontier(opened, settings, progress)
     if as_json:
-        print_json(frontier_to_json(found))
+        print_json("curve", frontier_to_json(found))
     else:
         click.echo(frontier_to_text(opened.graph.name, found))

@@ -40,7 +40,7 @@ def command(
         second = _read(after, plan_b, dims, trust, progress)
         found = difference(*first, *second)
     if as_json:
-        print_json(found.to_json())
+        print_json("diff", found)
     else:
         click.echo(found.to_text())
 

@@ -45,6 +45,6 @@ def command(
         content = export(found.graph, found.plan, ending, space=space, prices=settings.prices(found.graph))
         save(output, lambda path: write_bytes(path, content))
     if as_json:
-        print_json({"output": str(output), "format": ending, "bytes": len(content)})
+        print_json("export", {"output": str(output), "format": ending, "bytes": len(content)})
     else:
         click.echo(f"{output}: {found.graph.name}, {found.graph.n_buffers} buffers")

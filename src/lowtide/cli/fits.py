@@ -46,7 +46,7 @@ def command(
         progress(f"reading {model}")
         fit = fit_device(open_model(model, dims, beside, trust=trust), device, settings, progress)
     if as_json:
-        print_json(fit.to_json())
+        print_json("fits", fit.to_json())
     else:
         click.echo(fit.to_text())
     if fit.result.status == "interrupted":

@@ -25,6 +25,6 @@ def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effor
         progress(f"inspecting {graph.n_ops} ops")
         inspection = Inspection.of(graph, in_place=in_place, effort=effort, progress=progress)
     if as_json:
-        print_json(inspection.to_json())
+        print_json("inspect", inspection.to_json())
     else:
         click.echo(inspection.to_text())

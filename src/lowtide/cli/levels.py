@@ -10,6 +10,7 @@ from lowtide.cli.outputs import save
 from lowtide.cli.progress import Progress
 from lowtide.errors import UsageError
 from lowtide.frameworks.model import HasLevels, Model, Rewritten
+from lowtide.report.fields import LevelFields
 from lowtide.units import format_bytes
 
 _NAMES_SHOWN = 5
@@ -37,7 +38,7 @@ def at_level(
         rewritten = opened.rewritten(level, capacities)
         save(output, rewritten.write)
     if as_json:
-        print_json(_to_json(level, rewritten))
+        print_json("level", _to_json(level, rewritten))
     else:
         click.echo(_to_text(level, rewritten))
     return 0
@@ -50,12 +51,12 @@ def _capacity(text: str) -> tuple[str, str]:
     return name, size
 
 
-def _to_json(level: str, rewritten: Rewritten) -> dict[str, object]:
+def _to_json(level: str, rewritten: Rewritten) -> LevelFields:
     return {
         "level": level,
-        "before_bytes": dict(rewritten.before_bytes),
-        "after_bytes": dict(rewritten.after_bytes),
-        **{what: list(names) for what, names in rewritten.done.items()},
+        "before_bytes": rewritten.before_bytes,
+        "after_bytes": rewritten.after_bytes,
+        "done": rewritten.done,
     }
 
 

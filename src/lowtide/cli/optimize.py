@@ -17,10 +17,12 @@ from lowtide.frameworks.model import Measurement, Model, OrdersItself, RunByRunt
 from lowtide.opening import open_model, save_applied
 from lowtide.plan import write_plan_file
 from lowtide.planning.chunked import plan_model
-from lowtide.planning.next_technique import next_technique
+from lowtide.planning.next_technique import NextTechnique, next_technique
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
-from lowtide.report.planning import result_to_json, result_to_text
+from lowtide.report.fields import OptimizeFields, RuntimeFields
+from lowtide.report.planning import measured_to_json, result_to_json, result_to_text
+from lowtide.report.runtime import RuntimeReport
 
 
 @click.command("optimize")
@@ -100,10 +102,10 @@ def command(
             measured = _measure(opened, result, progress)
         beside = runtime_report(opened, result, measured, progress)
     if as_json:
-        more = {} if beside is None else beside.to_json()
+        shown = _to_json(result, measured, offer, beside)
         if isinstance(opened, OrdersItself):
-            more["left_alone"] = alone
-        print_json({**result_to_json(result, measured, offer), **more})
+            shown["left_alone"] = alone
+        print_json("optimize", shown)
     else:
         click.echo(result_to_text(graph.name, result, measured, offer))
         if alone is not None:
@@ -115,6 +117,13 @@ def command(
     if beside is not None and beside.doubts:
         return 1
     return exit_code(result)
+
+
+def _to_json(
+    result: Result, measured: Measurement | None, offer: NextTechnique | None, beside: RuntimeReport | None
+) -> OptimizeFields:
+    runtime = RuntimeFields() if beside is None else beside.to_json()
+    return {**result_to_json(result, offer), **measured_to_json(measured), **runtime}
 
 
 def _measure(opened: Model, result: Result, progress: Progress) -> Measurement:

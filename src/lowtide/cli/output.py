@@ -1,11 +1,11 @@
 """The result on stdout: text for people, or one JSON object."""
 
-from typing import Any
-
 import click
 import msgspec
 
+from lowtide.report.kinds import Kind, to_object
 
-def print_json(fields: dict[str, Any]) -> None:
-    """Print one JSON object; keys keep their order, bytes are ints."""
-    click.echo(msgspec.json.format(msgspec.json.encode(fields), indent=2).decode())
+
+def print_json(kind: Kind, shown: object) -> None:
+    """Print one JSON object of a kind; keys keep their order, bytes are ints."""
+    click.echo(msgspec.json.format(msgspec.json.encode(to_object(kind, shown)), indent=2).decode())

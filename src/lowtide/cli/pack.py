@@ -16,11 +16,13 @@ from lowtide.cli.progress import Progress
 from lowtide.cli.sizes import MOST_BYTES, parse_size
 from lowtide.effort import EffortName
 from lowtide.errors import UsageError
-from lowtide.files import check_writable, write_bytes
+from lowtide.files import check_writable, read_stdin, write_bytes
 from lowtide.packing import Buffers, pack
-from lowtide.packing.csv_file import read_buffer_file, write_buffer_file
+from lowtide.packing.csv_file import packed_lines, parse_buffers, read_buffer_file, write_buffer_file
 from lowtide.report.export.packing_svg import packing_svg
 from lowtide.report.packing import packed_to_json, packed_to_text
+
+_PIPE = Path("-")
 
 
 @click.command("pack")
@@ -28,7 +30,9 @@ from lowtide.report.packing import packed_to_json, packed_to_text
 @click.option("--capacity", metavar="SIZE", callback=parse_size, help="Find a packing into so many bytes, like 1MiB.")
 @click.option("--alignment", metavar="N", callback=parse_size, help="Make every offset a multiple of N bytes, too.")
 @click.option("--method", metavar="NAME", help="Use this rule only, instead of the best of all.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the lines with their offsets here.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write the lines with their offsets here; - is stdout."
+)
 @click.option("--svg", type=click.Path(path_type=Path), help="Draw the packing here, steps by addresses.")
 @options.force
 @options.effort
@@ -46,31 +50,40 @@ def command(
 ) -> int:
     """Give every buffer of BUFFERS.csv an offset, so that the arena is as small as possible.
 
+    "-" reads the lines from stdin, and "-o -" writes them to stdout, what is said of them to stderr.
+
     One buffer a line; columns in any order: id, size, lower and upper (half-open) or start and end (inclusive), and
     alignment, offset (fixed), hint, gaps where wanted.
     """
-    check_separate({"BUFFERS.csv": buffers_csv}, {"-o": output, "--svg": svg}, force=force)
-    for path in (output, svg):
+    piped_in, piped_out = buffers_csv == _PIPE, output == _PIPE
+    if piped_out and as_json:
+        raise UsageError("-o - and --json both write to stdout; give -o a file, or leave one of them out")
+    written = None if piped_out else output
+    check_separate({"BUFFERS.csv": None if piped_in else buffers_csv}, {"-o": written, "--svg": svg}, force=force)
+    for path in (written, svg):
         if path is not None:
             check_writable(path)
+    name = "stdin" if piped_in else buffers_csv.name
     with Progress() as progress:
-        progress(f"reading {buffers_csv}")
-        file = read_buffer_file(buffers_csv)
+        progress(f"reading {name if piped_in else buffers_csv}")
+        file = parse_buffers(read_stdin(), name) if piped_in else read_buffer_file(buffers_csv)
         buffers = file.buffers if alignment is None else _aligned(file.buffers, alignment)
         progress(f"packing {len(buffers)} buffers")
         start = time.perf_counter()
         packed = pack(buffers, capacity=capacity, method=method, effort=effort, progress=progress)
         seconds = time.perf_counter() - start
-        if output is not None:
-            progress(f"writing {output}")
-            save(output, lambda path: write_buffer_file(path, file, packed.offsets))
+        if written is not None:
+            progress(f"writing {written}")
+            save(written, lambda path: write_buffer_file(path, file, packed.offsets))
         if svg is not None:
             progress(f"drawing {svg}")
-            save(svg, lambda path: write_bytes(path, packing_svg(buffers_csv.name, buffers, packed, capacity)))
+            save(svg, lambda path: write_bytes(path, packing_svg(name, buffers, packed, capacity)))
     if as_json:
-        print_json(packed_to_json(buffers, packed, capacity, seconds))
+        print_json("pack", packed_to_json(buffers, packed, capacity, seconds))
     else:
-        click.echo(packed_to_text(buffers_csv.name, buffers, packed, capacity, seconds))
+        click.echo(packed_to_text(name, buffers, packed, capacity, seconds), err=piped_out)
+    if piped_out:
+        click.echo(packed_lines(file, packed.offsets), nl=False)
     if packed.status == "interrupted":
         return interrupted_code()
     return 0 if capacity is None or packed.arena_bytes <= capacity else 1

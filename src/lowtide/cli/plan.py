@@ -76,7 +76,7 @@ def command(
                     _save_proof(result, proof_path, progress)
         offer = next_technique(graph, result, settings, progress)
     if as_json:
-        print_json(result_to_json(result, offer=offer))
+        print_json("plan", result_to_json(result, offer))
     else:
         click.echo(result_to_text(graph.name, result, offer=offer))
     return exit_code(result)

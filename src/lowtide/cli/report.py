@@ -14,6 +14,7 @@ from lowtide.files import check_writable, write_bytes
 from lowtide.planning.frontier import frontier
 from lowtide.planning.settings import PlanSettings
 from lowtide.report.page.facts import Facts
+from lowtide.report.page.figures import figures
 from lowtide.report.page.text import to_text
 from lowtide.report.page.write import page
 
@@ -55,12 +56,11 @@ def command(
             progress(f"writing {output}")
             content = page(facts)
             save(output, lambda path: write_bytes(path, content))
-        figures = facts.figures() if as_json else {}
-        text = to_text(facts) if as_text and not as_json else None
-    if as_json:
-        print_json(figures)
-    elif text is not None:
-        click.echo(text)
+        shown = figures(facts) if as_json else to_text(facts) if as_text else None
+    if isinstance(shown, dict):
+        print_json("report", shown)
+    elif shown is not None:
+        click.echo(shown)
     else:
         click.echo(f"{output}: {facts.graph.name}, {facts.graph.n_buffers} buffers; open it in a browser")
 

@@ -1,7 +1,7 @@
 """`lowtide verify`: check a saved plan against its program."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -9,8 +9,10 @@ from lowtide.cli import host, options
 from lowtide.cli.output import print_json
 from lowtide.cli.progress import Progress
 from lowtide.opening import open_model
+from lowtide.plan import Plan
 from lowtide.planning.plan_file import read_plan
 from lowtide.report.claims import claim_to_json
+from lowtide.report.fields import VerifyFields
 from lowtide.report.printable import printable
 from lowtide.search import CheckedBound, CheckedClaim, check_certificate, read_proof_file
 from lowtide.units import format_by_space, format_bytes
@@ -55,16 +57,7 @@ def command(
         claims, bounds = check_certificate(graph, loaded, proof)
     code = 1 if strict and not all(checked.is_shown for checked in claims) else 0
     if as_json:
-        fields: dict[str, Any] = {
-            "valid": True,
-            "peak_bytes": loaded.peak_bytes,
-            "arena_bytes": loaded.arena_bytes,
-            "claims": [{**claim_to_json(checked.claim), "shown": checked.is_shown} for checked in claims],
-        }
-        if proof_path is not None:
-            fields["confirmed_bound_bytes"] = {bound.space: bound.confirmed_bytes for bound in bounds}
-            fields["not_rechecked"] = sum(len(bound.not_rechecked) for bound in bounds)
-        print_json(fields)
+        print_json("verify", _to_json(loaded, claims, bounds if proof is not None else None))
         return code
     click.echo(f"{plan}: valid for {printable(graph.name)}, peak {format_by_space(loaded.peak_bytes)}")
     for checked in claims:
@@ -72,6 +65,20 @@ def command(
     for bound in bounds:
         click.echo(f"{proof_path}: no order needs less than {_confirmed(bound)}")
     return code
+
+
+def _to_json(plan: Plan, claims: Sequence[CheckedClaim], bounds: Sequence[CheckedBound] | None) -> VerifyFields:
+    """Return the fields of the JSON object; bounds are those of a proof, None without one."""
+    fields: VerifyFields = {
+        "valid": True,
+        "peak_bytes": plan.peak_bytes,
+        "arena_bytes": plan.arena_bytes,
+        "claims": [{**claim_to_json(checked.claim), "shown": checked.is_shown} for checked in claims],
+    }
+    if bounds is not None:
+        fields["confirmed_bound_bytes"] = {bound.space: bound.confirmed_bytes for bound in bounds}
+        fields["not_rechecked"] = sum(len(bound.not_rechecked) for bound in bounds)
+    return fields
 
 
 def _claimed(checked: CheckedClaim) -> str:

@@ -20,6 +20,14 @@ class GraphBuilder:
 
     A view is neither an op nor a buffer: map its value to the base's buffer id, so that whoever reads the view reads
     the base. An op that only looks at metadata (a shape, `*_like`) does not read the buffer.
+
+    >>> from lowtide import GraphBuilder, Lifetime
+    >>> builder = GraphBuilder("one layer")
+    >>> x = builder.add_buffer("x", 1024, Lifetime.INPUT)
+    >>> y = builder.add_buffer("y", 1024, Lifetime.OUTPUT)
+    >>> layer = builder.add_op("layer", "relu", reads=[x], writes=[y])
+    >>> builder.build().n_ops
+    1
     """
 
     def __init__(self, name: str) -> None:

@@ -83,7 +83,15 @@ def read_graph_file(path: str | Path) -> Graph:
 
 @without_collection()
 def write_graph_file(graph: Graph, path: str | Path) -> None:
-    """Write a graph file, gzipped when the name ends in .gz; atomic, and equal graphs give equal files."""
+    """Write a graph file, gzipped when the name ends in .gz; atomic, and equal graphs give equal files.
+
+    >>> import lowtide
+    >>> builder = lowtide.GraphBuilder("a buffer")
+    >>> x = builder.add_buffer("x", 1024, lowtide.Lifetime.INPUT)
+    >>> lowtide.write_graph_file(builder.build(), "a_buffer.graph.json.gz")
+    >>> lowtide.read_graph_file("a_buffer.graph.json.gz")
+    Graph('a buffer', 0 ops, 1 buffers)
+    """
     write_bytes(Path(path), graph_document(graph))
 
 

@@ -33,11 +33,16 @@ def read_buffer_file(path: Path) -> BufferFile:
     wanted `alignment`, `offset` (fixed), `hint` and `gaps`, whose fields may be empty. O(bytes).
     Raises InputError, and MalformedInputError, which names line and column, for anything that is not that.
     """
-    text = CsvText(read_bytes(path), str(path))
+    return parse_buffers(read_bytes(path), str(path))
+
+
+def parse_buffers(content: bytes, where: str) -> BufferFile:
+    """Read the content of a CSV file; `where` is what messages call it. Raises what `read_buffer_file` raises."""
+    text = CsvText(content, where)
     blocks = text.records()
     header = next(blocks, None)
     if header is None:
-        raise MalformedInputError(f"{path}: it is empty; give a line of column names, then one line for each buffer")
+        raise MalformedInputError(f"{where}: it is empty; give a line of column names, then one line for each buffer")
     columns = Columns.of(text, header)
     own = columns.places.get("offset")
     names: list[str] = []
@@ -55,21 +60,29 @@ def read_buffer_file(path: Path) -> BufferFile:
         lines.append(_spans(records, 0, -1))
         if own is not None:
             offsets.append(_spans(records, own, own))
-    where = np.concatenate(lines)
-    _refuse_twins(text, names, where[1:, 0])
+    spans = np.concatenate(lines)
+    _refuse_twins(text, names, spans[1:, 0])
     first, last, sizes, alignments, fixed, hints = np.concatenate(numbers, axis=1)
     try:
         buffers = Buffers(first, last, sizes, alignment=alignments, fixed=fixed, hints=hints, gaps=gaps, names=names)
     except MalformedInputError as error:
-        raise MalformedInputError(f"{path}: {error}") from None
-    return BufferFile(buffers, text, where, np.concatenate(offsets) if offsets else None)
+        raise MalformedInputError(f"{where}: {error}") from None
+    return BufferFile(buffers, text, spans, np.concatenate(offsets) if offsets else None)
 
 
 def write_buffer_file(path: Path, file: BufferFile, offsets: NDArray[np.int64]) -> None:
     """Write the lines of a file with an offset for every buffer: in that column, or in a new last one.
 
-    Everything else stays as it was read, but that lines end in LF and blank ones are gone. The file is written beside
-    its place and renamed; a name that ends in .gz is compressed. Raises UsageError when it cannot be written.
+    The file is written beside its place and renamed; a name that ends in .gz is compressed. Raises WriteError when it
+    cannot be written.
+    """
+    write_bytes(path, packed_lines(file, offsets))
+
+
+def packed_lines(file: BufferFile, offsets: NDArray[np.int64]) -> bytes:
+    """Return the lines of a file with an offset for every buffer: in that column, or in a new last one.
+
+    Everything else stays as it was read, but that lines end in LF and blank ones are gone.
     """
     content = file.text.content
     figures = [b"offset", *(b"%d" % offset for offset in offsets.tolist())]
@@ -85,7 +98,7 @@ def write_buffer_file(path: Path, file: BufferFile, offsets: NDArray[np.int64]) 
                 file.lines.tolist(), file.offsets.tolist(), figures, strict=True
             )
         ]
-    write_bytes(path, b"\n".join([*rows, b""]))
+    return b"\n".join([*rows, b""])
 
 
 def _spans(records: Records, first: int, last: int) -> NDArray[np.int64]:

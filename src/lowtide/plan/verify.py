@@ -23,6 +23,15 @@ def verify(graph: Graph, plan: Plan, *, check_capacity: bool = True) -> None:
     Raises FingerprintError when the plan was made for another graph, else VerificationError for the first rule that
     a step, a claim or an address breaks. With `check_capacity`, persistent and live bytes together must fit every
     memory space that has a capacity. O(steps + e), and O(k log k) for k addresses.
+
+    >>> import lowtide
+    >>> empty, builder = lowtide.GraphBuilder("empty").build(), lowtide.GraphBuilder("a buffer")
+    >>> x = builder.add_buffer("x", 1024, lowtide.Lifetime.INPUT)
+    >>> plan = lowtide.minimize(empty).plan
+    >>> lowtide.verify(empty, plan)
+    >>> lowtide.verify(builder.build(), plan)
+    Traceback (most recent call last):
+    lowtide.errors.FingerprintError: the plan was made for a graph with fingerprint ...
     """
     _verify(graph, plan, check_capacity, {})
 

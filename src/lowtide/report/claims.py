@@ -1,18 +1,27 @@
 """How claims read: one sentence for people, one object for programs."""
 
 from collections.abc import Iterable
-from dataclasses import asdict
-from typing import Any
 
 from lowtide.plan.claim import Claim, Figure
+from lowtide.report.fields import ClaimFields
 
 
-def claim_to_json(claim: Claim) -> dict[str, Any]:
+def claim_to_json(claim: Claim) -> ClaimFields:
     """Return a claim as a JSON object, with its sentence."""
-    return {**asdict(claim), "sentence": claim.sentence}
+    return {
+        "figure": claim.figure,
+        "space": claim.space,
+        "over": claim.over,
+        "at_least": claim.at_least,
+        "in_place": claim.in_place,
+        "in_chunks": claim.in_chunks,
+        "shown_by": claim.shown_by,
+        "base_order": claim.base_order,
+        "sentence": claim.sentence,
+    }
 
 
-def claims_to_json(claims: Iterable[Claim]) -> list[dict[str, Any]]:
+def claims_to_json(claims: Iterable[Claim]) -> list[ClaimFields]:
     """Return claims as JSON objects."""
     return [claim_to_json(claim) for claim in claims]
 

@@ -1,13 +1,13 @@
 """What `compare` says: every order side by side, with the bound."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from lowtide.frameworks.model import Reserved
 from lowtide.graph import Graph
 from lowtide.plan.claim import Claim, strongest
 from lowtide.planning.claims import peak_claims
 from lowtide.report.claims import caption, claims_to_json
+from lowtide.report.fields import CompareFields
 from lowtide.report.figures import format_ratio
 from lowtide.report.printable import printable
 from lowtide.report.table import format_table
@@ -41,9 +41,9 @@ class Comparison:
         claims = peak_claims(bounds, searched.proof, "orders", in_place=in_place)
         return cls(graph=graph, rows=rows, claims=claims, reserved=reserved)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> CompareFields:
         """Return the fields of the JSON object."""
-        return {
+        shown: CompareFields = {
             "name": self.graph.name,
             "rows": [
                 {"scheduler": row.scheduler, "peak_bytes": row.plan.peak_bytes, "seconds": row.seconds}
@@ -51,7 +51,10 @@ class Comparison:
             ],
             "lower_bound_bytes": self.lower_bound_bytes,
             "claims": claims_to_json(self.claims),
-        } | ({} if self.reserved is None else {"reserved": asdict(self.reserved)})
+        }
+        if self.reserved is not None:
+            shown["reserved"] = self.reserved
+        return shown
 
     def to_text(self) -> str:
         """Return the table for people."""

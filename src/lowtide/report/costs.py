@@ -1,17 +1,17 @@
 """What `costs` says: what the ops of a program take, which kinds take most, and what could not be measured."""
 
 from collections import defaultdict
-from typing import Any
 
 from lowtide.costs import Prices
 from lowtide.graph import Graph
+from lowtide.report.fields import CostsFields
 from lowtide.report.printable import printable
 
 _MOST_KINDS = 8
 _MOST_NAMES = 8
 
 
-def costs_to_json(graph: Graph, prices: Prices) -> dict[str, Any]:
+def costs_to_json(graph: Graph, prices: Prices) -> CostsFields:
     """Return the fields of the JSON object."""
     return {
         "device": prices.device,

@@ -1,8 +1,7 @@
 """How two programs differ in memory: what came, went and grew, and why the peak changed."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from lowtide.analysis import simulate
 from lowtide.analysis.folding import fold, stem
@@ -71,10 +70,6 @@ class ProgramDifference:
     """The largest change first."""
     moved_addresses: int
     """Buffers of both whose first address is another one; 0 where either plan has no addresses."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields of the JSON object."""
-        return asdict(self)
 
     def to_text(self) -> str:
         """Return the page for people."""

@@ -1,13 +1,13 @@
 """Whether a program fits a device: as it stands, or with the cheapest techniques that make it fit."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from lowtide.graph import Graph
 from lowtide.planning.chunked import Chunkable, plan_model
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
 from lowtide.progress import Report, silent
+from lowtide.report.fields import FitsFields
 from lowtide.report.printable import printable
 from lowtide.report.table import wrapped
 from lowtide.techniques import COST_NOTHING, TECHNIQUES, Techniques
@@ -39,7 +39,7 @@ class DeviceFit:
             return ""
         return f"--budget {self.device_bytes} --allow {_named(self.techniques)} --costs {self.result.costs}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> FitsFields:
         """Return the fields of the JSON object."""
         result = self.result
         return {

@@ -1,15 +1,14 @@
 """What `plan --curve` says: one line a budget, the knee marked."""
 
-from typing import Any
-
 from lowtide.planning.frontier import Frontier
 from lowtide.recompute import RecomputeResult
+from lowtide.report.fields import CurveFields
 from lowtide.report.printable import printable
 from lowtide.report.table import format_table
 from lowtide.units import format_bytes
 
 
-def frontier_to_json(frontier: Frontier) -> dict[str, Any]:
+def frontier_to_json(frontier: Frontier) -> CurveFields:
     """Return the fields of the JSON object."""
     return {
         "space": frontier.space,

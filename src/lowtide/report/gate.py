@@ -15,6 +15,7 @@ from lowtide.plan import Plan
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.settings import PlanSettings
 from lowtide.report.difference import difference
+from lowtide.report.fields import GateFields
 from lowtide.report.printable import printable
 from lowtide.units import format_bytes, parse_bytes, parse_share
 
@@ -76,7 +77,7 @@ class Gate:
         """Whether all limits are kept."""
         return all(finding.ok for finding in self.findings)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> GateFields:
         """Return the fields of the JSON object."""
         return {
             "name": self.name,

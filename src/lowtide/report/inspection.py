@@ -1,7 +1,6 @@
 """What `inspect` says: the peak, the bound, who holds memory and why, what is not modeled."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from lowtide.analysis.bound_holders import BoundHolder, bound_holders
 from lowtide.analysis.folding import Fold, fold
@@ -17,9 +16,10 @@ from lowtide.plan.claim import Claim, strongest
 from lowtide.planning.claims import peak_claims
 from lowtide.progress import Report
 from lowtide.report.claims import caption, claims_to_json
+from lowtide.report.fields import InspectFields
 from lowtide.report.figures import fragmentation
 from lowtide.report.printable import printable
-from lowtide.report.table import WIDTH, format_table, wrapped
+from lowtide.report.table import format_table, page_width, wrapped
 from lowtide.schedule import make_candidate
 from lowtide.units import format_by_space, format_bytes
 
@@ -78,7 +78,7 @@ class Inspection:
             holders=holders_at_peak(graph, plan),
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> InspectFields:
         """Return the fields of the JSON object."""
         return {
             "name": self.graph.name,
@@ -91,8 +91,8 @@ class Inspection:
             "claims": claims_to_json(self.claims),
             "cut_bytes": {cut.space: cut.peak_bytes for cut in self.cuts},
             "bound_op": {cut.space: None if cut.op is None else self.graph.op_names[cut.op] for cut in self.cuts},
-            "bound_holders": [asdict(holder) for holder in self.bound_holders],
-            "holders": [asdict(holder) for holder in self.holders],
+            "bound_holders": self.bound_holders,
+            "holders": self.holders,
             "unmodeled": list(self.graph.unmodeled),
         }
 
@@ -148,7 +148,7 @@ class Inspection:
         header = ["size", "buffer", "made by", "where", "kept alive by"]
         if not any(layers.made_at for layers in shown):
             header, rows = header[:3] + header[4:], [row[:3] + row[4:] for row in rows]
-        return format_table(header, rows, [True, *[False] * (len(header) - 1)], WIDTH)
+        return format_table(header, rows, [True, *[False] * (len(header) - 1)], page_width())
 
 
 def _row(layers: Fold[Holder]) -> list[str]:

@@ -1,8 +1,7 @@
 """What `pack` says: the arena, the bound, the gap between them, and what does not fit."""
 
-from typing import Any
-
 from lowtide.packing import FREE, Buffers, Packed
+from lowtide.report.fields import PackFields
 from lowtide.report.printable import printable
 from lowtide.units import format_bytes
 
@@ -28,7 +27,7 @@ def _n_hints(buffers: Buffers) -> int:
     return 0 if buffers.hints is None else int((buffers.hints != FREE).sum())
 
 
-def packed_to_json(buffers: Buffers, packed: Packed, capacity: int | None, seconds: float) -> dict[str, Any]:
+def packed_to_json(buffers: Buffers, packed: Packed, capacity: int | None, seconds: float) -> PackFields:
     """Return the fields of the JSON object."""
     return {
         "status": packed.status,
@@ -50,17 +49,22 @@ def packed_to_json(buffers: Buffers, packed: Packed, capacity: int | None, secon
     }
 
 
+def _exactly(count: int) -> str:
+    """Return a figure to the byte, and in MiB where it has as much: a capacity is met or missed by bytes."""
+    return f"{count} bytes" if count < 2**20 else f"{count} bytes, {format_bytes(count)}"
+
+
 def packed_to_text(name: str, buffers: Buffers, packed: Packed, capacity: int | None, seconds: float) -> str:
     """Return the page for people."""
     gap = "no packing needs less" if packed.optimal else f"at most {packed.gap:.2%} above the smallest"
     holders = f"   (set by {len(packed.bound_holders)} buffers)" if packed.bound_holders else ""
     lines = [
         f"{printable(name)}: {len(buffers)} buffers, {packed.status}, method {packed.method}, in {seconds:.2f} s",
-        f"  arena            {packed.arena_bytes} bytes, {format_bytes(packed.arena_bytes)}   ({gap})",
-        f"  lower bound      {packed.lower_bound_bytes} bytes, {format_bytes(packed.lower_bound_bytes)}{holders}",
+        f"  arena            {_exactly(packed.arena_bytes)}   ({gap})",
+        f"  lower bound      {_exactly(packed.lower_bound_bytes)}{holders}",
     ]
     if capacity is not None:
-        lines.append(f"  capacity         {capacity} bytes, {format_bytes(capacity)}")
+        lines.append(f"  capacity         {_exactly(capacity)}")
     if _n_hints(buffers):
         lines.append(f"  hints            {packed.hints_kept} of {_n_hints(buffers)} kept")
     missed = shortfall(buffers, packed, capacity)

@@ -1,22 +1,18 @@
 """What `plan` and `optimize` say: before, after, the bound, and what was measured."""
 
-from dataclasses import asdict
-from typing import Any
-
 from lowtide.frameworks.model import Measurement
 from lowtide.planning.next_technique import MOST_OPS, NextTechnique
 from lowtide.planning.result import Result
 from lowtide.report.claims import caption, claims_to_json
+from lowtide.report.fields import MeasuredFields, PlanFields
 from lowtide.report.figures import format_ratio, fragmentation
 from lowtide.report.printable import printable
 from lowtide.units import format_by_space, format_bytes
 
 
-def result_to_json(
-    result: Result, measured: Measurement | None = None, offer: NextTechnique | None = None
-) -> dict[str, Any]:
+def result_to_json(result: Result, offer: NextTechnique | None = None) -> PlanFields:
     """Return the fields of the JSON object."""
-    fields: dict[str, Any] = {
+    return {
         "status": result.status,
         "scheduler": result.scheduler,
         "moved_ops": result.moved_ops,
@@ -39,16 +35,23 @@ def result_to_json(
         "claims": claims_to_json(result.claims),
         "seconds": result.seconds,
         "shortfall": result.shortfall,
-        "next_technique": None if offer is None else asdict(offer),
+        "next_technique": offer,
     }
-    if measured is not None:
-        fields["measured_before_bytes"] = measured.before_bytes
-        fields["measured_after_bytes"] = measured.after_bytes
-        fields["outputs_equal"] = measured.outputs_equal
-        if measured.original_bytes is not None:
-            fields["measured_original_bytes"] = measured.original_bytes
-        if measured.host_bytes is not None:
-            fields["measured_host_bytes"] = measured.host_bytes
+
+
+def measured_to_json(measured: Measurement | None) -> MeasuredFields:
+    """Return what was measured, as fields beside those of the result; none where nothing was."""
+    if measured is None:
+        return {}
+    fields: MeasuredFields = {
+        "measured_before_bytes": measured.before_bytes,
+        "measured_after_bytes": measured.after_bytes,
+        "outputs_equal": measured.outputs_equal,
+    }
+    if measured.original_bytes is not None:
+        fields["measured_original_bytes"] = measured.original_bytes
+    if measured.host_bytes is not None:
+        fields["measured_host_bytes"] = measured.host_bytes
     return fields
 
 

@@ -1,9 +1,9 @@
 """What is said of programs that a runtime orders by itself: its figures beside the plan's, and where they disagree."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
+from lowtide.report.fields import RuntimeFields
 from lowtide.report.printable import printable
 from lowtide.units import format_bytes
 
@@ -40,14 +40,14 @@ class RuntimeReport:
             found.append("the gain that the plan promises was not measured")
         return tuple(found)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> RuntimeFields:
         """Return the fields of the JSON object."""
         return {
             "level": self.level,
-            "runtime_peaks": asdict(self.peaks),
-            "runtime_runs": [asdict(run) for run in self.runs],
-            "unmodeled": list(self.unmodeled),
-            "doubts": list(self.doubts),
+            "runtime_peaks": self.peaks,
+            "runtime_runs": self.runs,
+            "unmodeled": self.unmodeled,
+            "doubts": self.doubts,
         }
 
     def to_text(self) -> str:

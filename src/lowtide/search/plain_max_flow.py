@@ -4,7 +4,7 @@ from collections import deque
 
 INFINITE = 2**63
 MOST_WORK = 30_000_000
-"""How many edges one flow may look at: well below a minute in plain Python. Graphs of thousands of ops take far less."""
+"""How many edges one flow may look at: well below a minute in plain Python; thousands of ops need far fewer."""
 
 
 class TooMuchWorkError(Exception):

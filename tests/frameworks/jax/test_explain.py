@@ -18,7 +18,7 @@ def test_what_is_held_adds_up_and_names_the_users_lines() -> None:
     assert sum(each.holder.size_bytes for each in peak.held) == peak.peak_bytes
     assert "programs.py:" in str(peak)
     assert "x @ into" in str(peak)
-    assert str(peak.held[0]).strip().startswith("128.0 KiB  float32[512,64]")
+    assert str(peak.held[0]).strip().startswith("131,072 B  float32[512,64]")
 
 
 def test_arguments_that_results_could_lie_in_are_suggested_until_they_are_donated() -> None:

@@ -58,7 +58,7 @@ def test_an_assignment_that_is_cut_off_is_refused() -> None:
 def test_compare_shows_what_xla_reserved_and_why_it_differs() -> None:
     path = str(FOLDER / "scan.pb")
     shown = CliRunner().invoke(command, [path])
-    assert "XLA's buffer assignment: 80.3 KiB reserved, of which temporary 32.2 KiB" in shown.stdout
+    assert "XLA's buffer assignment: 82,180 B reserved, of which temporary 32,992 B" in shown.stdout
     reserved = json.loads(CliRunner().invoke(command, [path, "--json"]).stdout)["reserved"]
     assert reserved["reserved_bytes"] - reserved["peak_bytes"] == sum(
         difference["extra_bytes"] for difference in reserved["differences"]

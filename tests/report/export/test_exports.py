@@ -178,7 +178,7 @@ def test_a_dot_file_has_every_op_and_every_read() -> None:
     graph = builder.build()
     text = exported(graph, Plan.baseline(graph), ".dot").decode()
     assert [text.count(edge) for edge in ("b0 -> o0", "b0 -> o1", "o0 -> o1")] == [1, 1, 1]
-    assert '[label="2.0 KiB"' in text
+    assert '[label="2,048 B"' in text
     parser = shutil.which("nop")
     if parser is not None:
         done = subprocess.run([parser], input=text, capture_output=True, text=True, check=True)

@@ -85,7 +85,9 @@ def test_the_page_draws_and_heeds_keys_and_buttons(tmp_path: Path) -> None:
     assert seen["errors"] == []
     assert seen["whole"] == seen["again"] == [0, 31, 0, 31]
     assert seen["zoomed"] == [7.75, 23.25, 7.75, 23.25]
-    assert re.match(r"run \d+, relu_\d+: [\d.]+ MiB live; inputs 1.0 MiB", str(seen["readout"]))
+    assert re.match(
+        r"run \d+, relu_(\d+) \(blocks\.\1\.act at model\.py:7\): [\d.]+ MiB live; inputs 1.0 MiB", str(seen["readout"])
+    )
     assert str(seen["first"]).startswith("relu x 30")
     assert str(seen["ascending"]).startswith("loss")
     assert str(seen["descending"]).startswith("x")

@@ -14,9 +14,11 @@ from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.plan import Plan
 from lowtide.report.page import rectangles
 from lowtide.report.page.facts import Facts
+from lowtide.report.page.figures import figures as figures_of
+from lowtide.report.page.pictures import pictures
 from lowtide.report.page.text import to_text
 from lowtide.report.page.write import page
-from lowtide.report.table import WIDTH
+from lowtide.report.table import page_width
 from tests.strategies import graphs
 
 BUFFERS = [("x", 10), ("kept", 500), ("mid", 100), ("big", 1000), ("result", 10)]
@@ -35,7 +37,8 @@ def layers(n_layers: int, name: str = "layer") -> Graph:
     held = [builder.add_buffer("x", 2**20, Lifetime.INPUT)]
     for k in range(n_layers):
         held.append(builder.add_buffer(f"{name}_{k}", 2**20))
-        builder.add_op(f"relu_{k}", "relu", reads=[held[-2]], writes=[held[-1]])
+        source = f"blocks.{k}.act at model.py:7"
+        builder.add_op(f"relu_{k}", "relu", reads=[held[-2]], writes=[held[-1]], source=source)
     builder.add_op("loss", "sum", reads=held, writes=[builder.add_buffer("loss", 4, Lifetime.OUTPUT)])
     return builder.build()
 
@@ -58,6 +61,15 @@ def test_the_figures_of_a_page_are_those_of_the_library(graph: Graph) -> None:
         assert max(live) == result.peak_bytes[space["name"]]
 
 
+def test_the_page_says_where_the_program_has_what_it_names() -> None:
+    graph = layers(3)
+    data = data_of(page(Facts.of(graph, minimize(graph).plan)))
+    assert data["pictures"]["sources"] == {f"relu_{k}": f"blocks.{k}.act at model.py:7" for k in range(3)}
+    folded = data["figures"]["holders"][0]
+    assert folded["made_at"] == "blocks.*.act at model.py:7"
+    assert {member["made_at"] for member in folded["members"]} == set(data["pictures"]["sources"].values())
+
+
 def test_a_page_asks_nothing_of_the_network() -> None:
     graph = layers(4)
     text = page(Facts.of(graph, minimize(graph).plan)).decode()
@@ -68,7 +80,7 @@ def test_a_page_asks_nothing_of_the_network() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["</script><script>alert(1)</script>", "<!--", "\ud800 half", "/*{{page.js}}*/", "a\x00b"]
+    "name", ["</script><script>alert(1)</script>", "<!--", "\ud800 half", "/*{{page.css}}*/", "a\x00b"]
 )
 def test_names_from_files_are_data_and_never_markup(name: str) -> None:
     graph = layers(3, name)
@@ -91,7 +103,7 @@ def test_what_is_not_drawn_one_by_one_is_counted_and_lies_in_the_shade(monkeypat
 def test_many_runs_share_a_column_and_the_peak_is_still_there() -> None:
     graph = layers(9000)
     facts = Facts.of(graph, Plan.baseline(graph))
-    data = facts.pictures()["spaces"][0]
+    data = pictures(facts)["spaces"][0]
     assert data["runs_per_column"] == 3
     assert len(data["before"]["ops"]) == -(-9001 // 3)
     assert facts.peak_bytes == simulate(graph, facts.plan).peak_bytes
@@ -107,12 +119,24 @@ def test_repeated_layers_fold_into_one_row_and_no_byte_is_lost() -> None:
     assert stem("42") == "42"
 
 
+def test_a_fold_is_called_by_its_kind_of_op_without_library_and_overload() -> None:
+    builder = GraphBuilder("overloads")
+    held = [builder.add_buffer(f"b{k}", 2**20) for k in range(4)]
+    for k, buffer in enumerate(held):
+        kind = "aten.mul.Tensor" if k < 2 else "aten.gelu"
+        builder.add_op(f"op_{k}", kind, writes=[buffer], source=f"blocks.{k % 2}.act at model.py:{7 + k // 2}")
+    builder.add_op("sum", "sum", reads=held, writes=[builder.add_buffer("out", 4, Lifetime.OUTPUT)])
+    graph = builder.build()
+    folds = fold(holders_at_peak(graph, Plan.baseline(graph)))
+    assert [each.label for each in folds] == ["mul x 2", "gelu x 2", "out"]
+
+
 def test_the_text_fits_eighty_columns_and_says_whether_the_budget_is_met() -> None:
     graph = layers(12)
     result = minimize(graph, budget="7 MiB", allow={"reorder", "share", "recompute"})
     facts = Facts.of(graph, result.plan, result=result)
     text = to_text(facts)
-    assert max(map(len, text.splitlines())) <= WIDTH
+    assert max(map(len, text.splitlines())) <= page_width()
     assert "budget       7.0 MiB: NOT met" in text
     assert result.shortfall is not None
     assert " ".join(result.shortfall.split()) in " ".join(text.split())
@@ -131,7 +155,7 @@ def test_a_plan_that_runs_again_says_what_and_at_which_price() -> None:
     graph = builder.build()
     planned = minimize(graph, budget=1200, allow={"reorder", "share", "recompute"}, effort="fast")
     assert planned.shortfall is None
-    figures = Facts.of(graph, planned.plan).figures()
-    assert [row["op"] for row in figures["reruns"]] == ["cheap"]
+    figures = figures_of(Facts.of(graph, planned.plan))
+    assert [row.op for row in figures["reruns"]] == ["cheap"]
     assert figures["n_reruns"] == planned.reruns == 1
     assert figures["extra_cost"] == planned.extra_cost == 0.25

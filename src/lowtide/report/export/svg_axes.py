@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _MOST_TICKS = 8
-_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+_UNITS = ((2**20, "MiB"), (1, "B"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from lowtide.report.claims import caption
 from lowtide.report.figures import format_ratio
 from lowtide.report.page.facts import Facts
 from lowtide.report.printable import printable
-from lowtide.report.table import WIDTH
+from lowtide.report.table import page_width, shortened
 from lowtide.units import format_by_space, format_bytes
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -92,8 +92,8 @@ def _bars(live: NDArray[np.int64], most: int) -> str:
 
 
 def _indented(text: str, by: int) -> list[str]:
-    return wrap(text, WIDTH, initial_indent=" " * by, subsequent_indent=" " * by)
+    return wrap(text, page_width(), initial_indent=" " * by, subsequent_indent=" " * by)
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
+    return shortened(line, page_width())

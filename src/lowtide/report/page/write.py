@@ -6,16 +6,18 @@ from typing import Any
 
 import msgspec
 
+from lowtide.report.kinds import to_object
 from lowtide.report.page.facts import Facts
+from lowtide.report.page.figures import figures
+from lowtide.report.page.pictures import pictures
 from lowtide.report.printable import printable
 
-_PLACE = re.compile(r"/\*\{\{([\w.]+)\}\}\*/")
-REPORT_VERSION = 1
+_PLACE = re.compile(r"/\*\{\{([\w./]+)\}\}\*/")
 
 
 def page(facts: Facts) -> bytes:
     """Return the HTML file of a report, the same for the same facts."""
-    data = {"lowtide_report": REPORT_VERSION, "figures": facts.figures(), "pictures": facts.pictures()}
+    data = {"figures": to_object("report", figures(facts)), "pictures": pictures(facts)}
     # "<" begins no tag within the data, whatever names are in it
     written = msgspec.json.encode(_printable(data)).decode().replace("<", "\\u003c")
 

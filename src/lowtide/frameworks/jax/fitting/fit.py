@@ -53,6 +53,11 @@ def fit(
     is returned follows the plan. `argnums` makes any function such a one, `()` none.
 
     Raises UsageError for a bad call and for a function that cannot be traced.
+
+    >>> import jax.numpy as jnp, lowtide.jax
+    >>> fitted = lowtide.jax.fit(lambda x: jnp.tanh(x) @ x, "100%", example_args=(jnp.ones((8, 8)),))
+    >>> fitted(jnp.ones((8, 8))).shape, fitted.fits
+    ((8, 8), True)
     """
     check_effort(effort)
     chosen = (argnums,) if isinstance(argnums, int) else None if argnums is None else tuple(argnums)

@@ -191,6 +191,17 @@ def training_step(
 
     Raises FingerprintError for a plan of another step, UnsupportedError for a step that no graph can hold, with what to
     do instead; UsageError for a bad call.
+
+    >>> import torch, lowtide.torch
+    >>> model = torch.nn.Sequential(*(layer for _ in range(4) for layer in (torch.nn.Linear(32, 32), torch.nn.GELU())))
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> batch = torch.randn(256, 32), torch.randn(256, 32)
+    >>> def loss_function(model, inputs, targets):
+    ...     return (model(inputs) - targets).square().mean()
+    >>> step = lowtide.torch.training_step(model, loss_function, optimizer, batch, budget="70%")
+    >>> loss = step(*batch)
+    >>> step.result.peak_bytes["cpu"] <= 0.7 * step.result.baseline_peak_bytes["cpu"]
+    True
     """
     _check_compiler(compiler, accumulate, grad_scaler)
     if accumulate < 1:
