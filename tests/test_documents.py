@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import tracemalloc
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide import _native, documents
-from lowtide.documents import read_document
+from lowtide.documents import document_pieces, read_document
 from lowtide.errors import InputError, MalformedInputError
 from lowtide.graph import read_graph_file
 
@@ -117,3 +118,32 @@ def test_a_pipe_is_refused_and_nobody_waits_for_it(tmp_path: Path) -> None:
     for place in (tmp_path / "pipe", Path("/dev/null"), tmp_path):
         with pytest.raises(InputError, match="cannot read"):
             read_document(place, list[int], "no list")
+
+
+@pytest.mark.parametrize("broken", range(5))
+def test_what_is_wrong_deep_in_a_long_list_is_named_by_its_place_in_the_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: int
+) -> None:
+    """Long lists are decoded in pieces, of two here."""
+    monkeypatch.setattr(documents, "PIECE", 2)
+    ops: list[dict[str, Any]] = [{"name": f"o{op}", "kind": "k", "reads": [], "writes": []} for op in range(5)]
+    graph = {"lowtide_graph": 1, "name": "g", "buffers": [], "ops": ops}
+    path = tmp_path / "g.graph.json"
+    path.write_bytes(msgspec.json.encode(graph))
+    assert read_graph_file(path).n_ops == 5
+    ops[broken]["reads"] = "none"
+    path.write_bytes(msgspec.json.encode(graph))
+    with pytest.raises(MalformedInputError, match=rf"`\$\.ops\[{broken}\]\.reads`"):
+        read_graph_file(path)
+    path.write_bytes(msgspec.json.encode({**graph, "ops": 5}))
+    with pytest.raises(MalformedInputError, match=r"Expected `array`, got `int` - at `\$\.ops`"):
+        read_graph_file(path)
+
+
+@given(st.lists(st.lists(st.integers(), max_size=3), max_size=4), st.dictionaries(st.text(), st.none() | st.text()))
+def test_a_document_written_in_pieces_is_the_one_written_at_once(
+    lists: list[list[int]], others: dict[str, str | None]
+) -> None:
+    whole = {**others, "long list": list(chain.from_iterable(lists)), "last": 1}
+    pieces = {**others, "long list": iter(lists), "last": 1}
+    assert b"".join(document_pieces(pieces)) == msgspec.json.encode(whole)

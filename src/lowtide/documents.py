@@ -1,7 +1,9 @@
 """JSON documents in: the one door for graph, plan, costs and proof files, which trusts none of them."""
 
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -13,6 +15,8 @@ from lowtide.files import read_blocks
 Record = TypeVar("Record")
 MOST_VALUES = 2**25
 """The most values that a document may hold: about two million ops. Few compressed bytes can be very many."""
+PIECE = 2**13
+"""How many records of a long list exist at once while it is read or written."""
 
 
 def read_document(path: Path, kind: type[Record], refusal: str) -> Record:
@@ -33,6 +37,54 @@ def read_document(path: Path, kind: type[Record], refusal: str) -> Record:
         key = content[begin:end].decode(errors="replace")
         raise MalformedInputError(f"{path}: {refusal}: key {key!r} stands twice in one object; keep one of them")
     return record
+
+
+def document_pieces(document: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield a JSON document piece by piece; a value that is an iterator yields the pieces of one long list."""
+    between = b"{"
+    for key, value in document.items():
+        yield between + msgspec.json.encode(key) + b":"
+        yield from (
+            _list_pieces(cast("Iterator[list[Any]]", value))
+            if isinstance(value, Iterator)
+            else [msgspec.json.encode(value)]
+        )
+        between = b","
+    yield b"}"
+
+
+def _list_pieces(lists: Iterator[list[Any]]) -> Iterator[bytes]:
+    yield b"["
+    between = b""
+    for piece in filter(None, lists):
+        yield between + msgspec.json.encode(piece)[1:-1]
+        between = b","
+    yield b"]"
+
+
+def in_pieces(
+    rows: msgspec.Raw, kind: type[list[Record]], path: Path, refusal: str, name: str
+) -> Iterator[list[Record]]:
+    """Yield a long list of records some thousands at a time, so that no more of them exist at once.
+
+    `kind` is that of the list; `rows` is the list as it stands in the document at `path`, under the key `name`. Raises
+    MalformedInputError for what is no such list. O(bytes).
+    """
+    first = 0
+    try:
+        raw = msgspec.json.decode(rows, type=list[msgspec.Raw])
+        for first in range(0, len(raw), PIECE):
+            content = b",".join(raw[first : first + PIECE])
+            yield msgspec.json.decode(b"[" + content + b"]", type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise MalformedInputError(f"{path}: {refusal}: {_moved(str(error), name, first)}") from None
+
+
+def _moved(message: str, name: str, first: int) -> str:
+    """Return what is wrong with a piece as it is said of the whole document, where the piece begins at a position."""
+    if "$" not in message:
+        return f"{message} - at `$.{name}`"
+    return re.sub(r"\$\[(\d+)\]", lambda place: f"$.{name}[{first + int(place[1])}]", message, count=1)
 
 
 def _read_limited(path: Path) -> bytearray:

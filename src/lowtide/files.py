@@ -93,7 +93,12 @@ def write_bytes(path: Path, content: bytes) -> None:
     A name that ends in .gz is compressed, without a time stamp, so that equal content gives equal files. Where a
     symbolic link stands, its target is replaced. Raises WriteError when the place cannot be written.
     """
-    write_pieces(path, [gzip.compress(content, mtime=0) if path.suffix == ".gz" else content])
+    write_long(path, [content])
+
+
+def write_long(path: Path, pieces: Iterable[bytes]) -> None:
+    """Write a file piece by piece, as `write_bytes` does."""
+    write_pieces(path, _compressed(pieces) if path.suffix == ".gz" else pieces)
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
@@ -116,6 +121,13 @@ def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
+
+
+def _compressed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    compressor = zlib.compressobj(9, wbits=16 + zlib.MAX_WBITS)  # 16: with gzip's header, which gets no time stamp
+    for piece in pieces:
+        yield compressor.compress(piece)
+    yield compressor.flush()
 
 
 def _too_large(path: Path | str) -> InputError:

@@ -8,7 +8,7 @@ import pytest
 
 from lowtide.analysis import simulate
 from lowtide.errors import FingerprintError, PlanError, VerificationError
-from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.graph import Graph, GraphBuilder, Lifetime, Rows
 from lowtide.graph.reruns import may_run_twice
 from lowtide.plan import Address, CopyIn, CopyOut, Free, Plan, Run, Step, StepKind, verify
 from tests.golden.every_feature import every_feature_graph, every_feature_plan
@@ -214,6 +214,13 @@ def test_malformed_pairs_are_refused(step: Step, pairs: list[int], message: str)
     plan = Plan.from_steps(GRAPH, [step])
     with pytest.raises(VerificationError, match=message):
         verify(GRAPH, replace(plan, pairs=type(plan.pairs).from_lists([pairs])))
+
+
+@pytest.mark.parametrize("offsets", [[0, 2, 0], [1, 1, 2], [0, 0, 1], [0, 0, 10**9]])
+def test_pairs_that_are_no_rows_are_refused_before_any_step_is_played(offsets: list[int]) -> None:
+    pairs = Rows(np.array(offsets, np.int64), np.array([HIDDEN, ACTIVE], np.int32))
+    with pytest.raises(VerificationError, match="are no rows"):
+        verify(GRAPH, replace(Plan.from_steps(GRAPH, [Run(PROJECT), Run(RELU)]), pairs=pairs))
 
 
 def test_persistent_and_live_bytes_together_must_fit_the_capacity_unless_that_is_not_asked_for() -> None:

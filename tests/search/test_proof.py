@@ -13,7 +13,7 @@ from lowtide import minimize, read_graph_file
 from lowtide.errors import FingerprintError, InputError, LowtideError, MalformedInputError, ProofError
 from lowtide.graph import Graph, GraphBuilder, Lifetime, write_graph_file
 from lowtide.schedule import make_candidate
-from lowtide.search import Proof, RefutedBudget, check_proof, read_proof_file, write_proof_file
+from lowtide.search import Proof, RefutedBudget, check_proof, plain_max_flow, read_proof_file, write_proof_file
 from lowtide.search.plain_program import PlainProgram
 from lowtide.search.plain_tree import plain_tree_peak
 from tests.cli.conftest import Command, lowtide
@@ -135,7 +135,20 @@ def test_a_budget_too_large_to_search_again_is_said_to_be_so_and_does_not_count(
     without = tuple(msgspec.structs.replace(budget, log=()) for budget in space.refuted)
     (checked,) = check_proof(graph, with_space(proof, refuted=without), most_looks=0)
     assert checked.confirmed_bytes == space.cut_bytes < space.bound_bytes
-    assert max(budget.at_least_bytes for budget in checked.not_rechecked) == space.bound_bytes
+    assert max(checked.not_rechecked) == space.bound_bytes
+
+
+def test_a_cut_whose_flow_is_too_much_work_is_said_to_be_so_and_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What needs no flow is checked all the same: a cut whose ops need other bytes is refused."""
+    monkeypatch.setattr(plain_max_flow, "MOST_WORK", 10)
+    graph = read_graph_file(SAMPLES[0])
+    proof = proof_of(graph)
+    (space,) = proof.spaces
+    assert space.op is not None
+    (checked,) = check_proof(graph, proof)
+    assert checked.confirmed_bytes < space.cut_bytes <= max(checked.not_rechecked)
+    with pytest.raises(ProofError, match="wrong proof"):
+        check_proof(graph, with_space(proof, cut_bytes=space.cut_bytes - 1))
 
 
 def test_a_proof_for_another_graph_other_spaces_or_without_its_callees_is_refused() -> None:

@@ -94,5 +94,5 @@ def _confirmed(bound: CheckedBound) -> str:
     text = f"{format_bytes(bound.confirmed_bytes)} in {printable(bound.space)}, confirmed"
     if not bound.not_rechecked:
         return text
-    most = max(budget.at_least_bytes for budget in bound.not_rechecked)
-    return f"{text}; the {format_bytes(most)} it claims rest on a search too large to repeat here"
+    most = max(bound.not_rechecked)
+    return f"{text}; the {format_bytes(most)} it claims rest on work too large to repeat here"

@@ -133,17 +133,27 @@ def _check_in_place(graph: Graph) -> None:
     if not len(graph.in_place.values):
         return
     _check_ids(graph, "names in place", graph.in_place)
-    for op, flat in enumerate(graph.in_place):
-        if len(flat) % 2:
-            raise GraphError(f"op {graph.op_names[op]!r}: in_place must hold pairs of a read and a written buffer")
-        if flat:
-            reads, writes = set(graph.reads[op].tolist()), set(graph.writes[op].tolist())
-            for read, written in zip(flat[::2], flat[1::2], strict=True):
-                if read not in reads or written not in writes or read == written:
-                    raise GraphError(
-                        f"op {graph.op_names[op]!r}: in-place pair [{read}, {written}] must pair a buffer the op reads "
-                        "with another one it writes"
-                    )
+    ops = np.flatnonzero(np.diff(graph.in_place.offsets)).astype(np.int32)
+    pairs = graph.in_place.take(ops)
+    odd = np.diff(pairs.offsets) % 2 == 1
+    if odd.any():
+        op = graph.op_names[int(ops[odd.argmax()])]
+        raise GraphError(f"op {op!r}: in_place must hold pairs of a read and a written buffer")
+    owners, reads, writes = pairs.owners()[::2], pairs.values[::2], pairs.values[1::2]
+    wrong = ~_are_among(owners, reads, graph.reads.take(ops)) | ~_are_among(owners, writes, graph.writes.take(ops))
+    wrong |= reads == writes
+    if wrong.any():
+        first = int(wrong.argmax())
+        op = graph.op_names[int(ops[owners[first]])]
+        raise GraphError(
+            f"op {op!r}: in-place pair [{reads[first]}, {writes[first]}] must pair a "
+            "buffer the op reads with another one it writes"
+        )
+
+
+def _are_among(owners: NDArray[np.int32], ids: NDArray[np.int32], rows: Rows) -> NDArray[np.bool_]:
+    """Tell for every id whether it is in the row of its owner."""
+    return np.isin(owners * np.int64(MOST_IDS) + ids, rows.owners() * np.int64(MOST_IDS) + rows.values)
 
 
 def _check_callees(graph: Graph) -> None:

@@ -17,19 +17,29 @@ MOST_SPACES = 256
 
 def exact_sizes(values: Sequence[int], what: str, names: Sequence[str]) -> NDArray[np.int64]:
     """Turn sizes into an int64 array; raises GraphError for a negative one and for a total that overflows."""
-    for position, value in enumerate(values):
-        if not 0 <= value <= LARGEST:
-            raise GraphError(f"{what} {names[position]!r} has {value} bytes; sizes must lie between 0 and 2^63 - 1")
-    if sum(values) > LARGEST:
+    if values and not (min(values) >= 0 and max(values) <= LARGEST):
+        position = next(place for place, value in enumerate(values) if not 0 <= value <= LARGEST)
+        raise GraphError(
+            f"{what} {names[position]!r} has {values[position]} bytes; sizes must lie between 0 and 2^63 - 1"
+        )
+    sizes = np.asarray(values, np.int64)
+    check_total(sizes, what, names)
+    return sizes
+
+
+def check_total(sizes: NDArray[np.int64], what: str, names: Sequence[str]) -> None:
+    """Raise GraphError for sizes that are together more than an array's integers hold."""
+    if not sizes.max(initial=0) <= LARGEST // max(len(sizes), 1) and sum(sizes.tolist()) > LARGEST:
         raise GraphError(f"all sizes ({what} {names[0]!r} and following) together exceed 2^63 - 1 bytes; check units")
-    return np.asarray(values, np.int64)
 
 
 def exact_spaces(values: Sequence[SpaceId], names: Sequence[str]) -> NDArray[np.int16]:
     """Turn memory space ids into an array; raises GraphError for an id beyond any space."""
-    for position, value in enumerate(values):
-        if not 0 <= value < MOST_SPACES:
-            raise GraphError(f"buffer {names[position]!r} is in memory space {value}; ids count from 0 to at most 255")
+    if values and not (min(values) >= 0 and max(values) < MOST_SPACES):
+        position = next(place for place, value in enumerate(values) if not 0 <= value < MOST_SPACES)
+        raise GraphError(
+            f"buffer {names[position]!r} is in memory space {values[position]}; ids count from 0 to at most 255"
+        )
     return np.asarray(values, np.int16)
 
 
@@ -41,4 +51,4 @@ def exact_rows(lists: Sequence[Sequence[int]], what: str, op_names: Sequence[str
             for number in ids:
                 if not 0 <= number <= MOST_IDS:
                     raise GraphError(f"op {name!r}: {what} holds {number}, which is no id; ids count from 0")
-    return Rows.from_flat((len(ids) for ids in lists), flat)
+    return Rows.from_flat(map(len, lists), flat)

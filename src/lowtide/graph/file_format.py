@@ -1,12 +1,13 @@
 """The graph file: JSON, optionally gzipped, with a published schema."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from lowtide.collection import without_collection
-from lowtide.documents import read_document
+from lowtide.documents import in_pieces, read_document
 from lowtide.errors import GraphError
 from lowtide.files import write_bytes
 from lowtide.graph.builder import GraphBuilder
@@ -56,6 +57,13 @@ class GraphRecord(_GraphFileRecord):
     unmodeled: list[str] = []
 
 
+class _GraphInPieces(GraphRecord):
+    """A graph file whose long lists are not decoded yet."""
+
+    buffers: msgspec.Raw  # pyright: ignore[reportIncompatibleVariableOverride]
+    ops: msgspec.Raw  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
 @without_collection()
 def read_graph_file(path: str | Path) -> Graph:
     """Read a graph file (`*.graph.json`, `*.graph.json.gz`).
@@ -63,10 +71,12 @@ def read_graph_file(path: str | Path) -> Graph:
     Raises MalformedInputError when the file is no graph file, GraphError when it holds no valid program, InputError
     when it cannot be read.
     """
-    path = Path(path)
-    record = read_document(path, GraphRecord, "no valid graph file")
+    path, refusal = Path(path), "no valid graph file"
+    record = read_document(path, _GraphInPieces, refusal)
+    buffers = in_pieces(record.buffers, list[BufferRecord], path, refusal, "buffers")
+    ops = in_pieces(record.ops, list[Op], path, refusal, "ops")
     try:
-        return graph_from_record(record)
+        return _graph_from_record(record, buffers, ops)
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
 
@@ -95,8 +105,8 @@ def graph_schema() -> dict[str, Any]:
     return msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(GraphRecord)))  # no tuples, as read from a file
 
 
-def graph_from_record(record: GraphRecord) -> Graph:
-    """Turn a decoded graph file into a graph, callees first; raises GraphError."""
+def _graph_from_record(record: GraphRecord, buffers: Iterable[list[BufferRecord]], ops: Iterable[list[Op]]) -> Graph:
+    """Turn a graph file into a graph, callees first; its own buffers and ops come in pieces. Raises GraphError."""
     if any(inner.graphs for inner in record.graphs.values()):
         raise GraphError("a graph under 'graphs' has 'graphs' of its own; list all of them at the top")
     calls = {
@@ -106,11 +116,18 @@ def graph_from_record(record: GraphRecord) -> Graph:
     subgraphs: dict[str, Graph] = {}
     for name in callee_order({name: [c for c in callees if c in calls] for name, callees in calls.items()}):
         called = {callee: subgraphs[callee] for callee in calls[name] if callee in subgraphs}
-        subgraphs[name] = _build(record.graphs[name], called)
-    return _build(record, subgraphs)
+        inner = record.graphs[name]
+        subgraphs[name] = _builder(inner, called, [inner.buffers], [inner.ops]).build()
+    return _builder(record, subgraphs, buffers, ops).build()
 
 
-def _build(record: GraphRecord, subgraphs: dict[str, Graph]) -> Graph:
+def _builder(
+    record: GraphRecord,
+    subgraphs: dict[str, Graph],
+    buffers: Iterable[list[BufferRecord]],
+    ops: Iterable[list[Op]],
+) -> GraphBuilder:
+    """Return all there is in a graph, ready to be built."""
     builder = GraphBuilder(record.name)
     for name, subgraph in subgraphs.items():
         builder.add_subgraph(name, subgraph)
@@ -121,19 +138,25 @@ def _build(record: GraphRecord, subgraphs: dict[str, Graph]) -> Graph:
             alignment=space.alignment,
             bandwidth_bytes_per_s=space.bandwidth_bytes_per_s,
         )
-    space_ids = {space.name: position for position, space in enumerate(record.spaces)} or {"device": 0}
-    for buffer in record.buffers:
-        space = 0 if buffer.space is None else space_ids.get(buffer.space)
-        if space is None:
+    spaces = [space.name for space in record.spaces] or ["device"]
+    homes: dict[str | None, int] = {None: 0, **{name: position for position, name in enumerate(spaces)}}
+    for piece in buffers:
+        unknown = next((buffer for buffer in piece if buffer.space not in homes), None)
+        if unknown is not None:
             raise GraphError(
-                f"buffer {buffer.name!r} is in memory space {buffer.space!r}, which 'spaces' does not list"
+                f"buffer {unknown.name!r} is in memory space {unknown.space!r}, which 'spaces' does not list"
             )
-        builder.add_buffer(buffer.name, buffer.size_bytes, _LIFETIMES[buffer.lifetime], space=space)
-    for op in record.ops:
-        builder.add(op)
+        builder.add_buffers(
+            (buffer.name for buffer in piece),
+            (buffer.size_bytes for buffer in piece),
+            (_LIFETIMES[buffer.lifetime] for buffer in piece),
+            (homes[buffer.space] for buffer in piece),
+        )
+    for piece in ops:
+        builder.add_ops(piece)
     for sentence in record.unmodeled:
         builder.note(sentence)
-    return builder.build()
+    return builder
 
 
 def _to_record(graph: Graph, *, top: bool = True) -> GraphRecord:

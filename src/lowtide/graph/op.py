@@ -1,18 +1,21 @@
 """One op as a record, and all ops of a program as columns: what there is to know of an op is listed here."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from lowtide.graph.exact import exact_rows, exact_sizes
+from lowtide.graph.exact import check_total, exact_rows, exact_sizes
 from lowtide.graph.rows import Ids, Rows
 from lowtide.index_spaces import BufferId, OpId
 
+T = TypeVar("T")
 OpColumnsT = TypeVar("OpColumnsT", bound="OpColumns")
 
 
@@ -129,21 +132,44 @@ def op_columns(ops: Sequence[Op]) -> dict[str, Any]:
 
     Raises GraphError for ids and sizes that no array can hold.
     """
-    names = tuple(op.name for op in ops)
+    column: dict[str, tuple[Any, ...]] = {name: tuple(map(attrgetter(name), ops)) for name in Op.__struct_fields__}
+    names: tuple[str, ...] = column["name"]
+    flat_pairs = [tuple(chain.from_iterable(pairs)) for pairs in column["in_place"]]
     return {
         "op_names": names,
-        "op_kinds": tuple(op.kind for op in ops),
-        "reads": exact_rows([op.reads for op in ops], "reads", names),
-        "writes": exact_rows([op.writes for op in ops], "writes", names),
-        "mutates": exact_rows([op.mutates for op in ops], "mutates", names),
-        "after": exact_rows([op.after for op in ops], "after", names),
-        "in_place": exact_rows([[b for pair in op.in_place for b in pair] for op in ops], "in_place", names),
-        "scratch": exact_sizes([op.scratch_bytes for op in ops], "scratch of op", names),
-        "pure": np.asarray([op.pure for op in ops], np.bool_),
-        "ordered": np.asarray([op.ordered for op in ops], np.bool_),
-        "cost": np.asarray([op.cost for op in ops], np.float64),
-        "flops": np.asarray([math.nan if op.flops is None else op.flops for op in ops], np.float64),
-        "callees": tuple(op.callees for op in ops),
-        "devices": tuple(op.device for op in ops),
-        "sources": tuple(op.source for op in ops),
+        "op_kinds": _each_once(column["kind"]),
+        "reads": exact_rows(column["reads"], "reads", names),
+        "writes": exact_rows(column["writes"], "writes", names),
+        "mutates": exact_rows(column["mutates"], "mutates", names),
+        "after": exact_rows(column["after"], "after", names),
+        "in_place": exact_rows(flat_pairs, "in_place", names),
+        "scratch": exact_sizes(column["scratch_bytes"], "scratch of op", names),
+        "pure": np.asarray(column["pure"], np.bool_),
+        "ordered": np.asarray(column["ordered"], np.bool_),
+        "cost": np.asarray(column["cost"], np.float64),
+        "flops": np.asarray([math.nan if flops is None else flops for flops in column["flops"]], np.float64),
+        "callees": column["callees"],
+        "devices": _each_once(column["device"]),
+        "sources": _each_once(column["source"]),
     }
+
+
+def joined_columns(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the fields of `OpColumns` for a program in several parts, each as `op_columns` gives it."""
+    joined: dict[str, Any] = {}
+    for column, first in parts[0].items():
+        pieces = [part[column] for part in parts]
+        if isinstance(first, Rows):
+            joined[column] = Rows.joined(pieces)
+        elif isinstance(first, np.ndarray):
+            joined[column] = np.concatenate(pieces)
+        else:
+            joined[column] = tuple(chain.from_iterable(pieces))
+    check_total(joined["scratch"], "scratch of op", joined["op_names"])
+    return joined
+
+
+def _each_once(texts: Iterable[T]) -> tuple[T, ...]:
+    """Return texts with one object for all that are equal: what a file says a million times is held once."""
+    known: dict[T, T] = {}
+    return tuple([known.setdefault(text, text) for text in texts])

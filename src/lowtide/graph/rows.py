@@ -62,4 +62,13 @@ class Rows:
     @classmethod
     def from_lists(cls, rows: Sequence[Sequence[int]]) -> "Rows":
         """Build rows from a list of lists."""
-        return cls.from_flat((len(row) for row in rows), chain.from_iterable(rows))
+        return cls.from_flat(map(len, rows), chain.from_iterable(rows))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Rows"]) -> "Rows":
+        """Return the rows of all parts, one part after the other; there must be at least one."""
+        before, offsets = 0, [np.zeros(1, np.int64)]
+        for part in parts:
+            offsets.append(part.offsets[1:] + before)
+            before += len(part.values)
+        return cls(np.concatenate(offsets), np.concatenate([part.values for part in parts]))

@@ -1,7 +1,8 @@
 """The plan file: JSON, optionally gzipped, with a published schema."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,9 +10,9 @@ import msgspec
 import numpy as np
 
 from lowtide.collection import without_collection
-from lowtide.documents import read_document
+from lowtide.documents import PIECE, document_pieces, in_pieces, read_document
 from lowtide.errors import FingerprintError, MalformedInputError, UsageError, VerificationError
-from lowtide.files import write_bytes
+from lowtide.files import write_long
 from lowtide.graph import Graph, Rows
 from lowtide.index_spaces import SpaceId
 from lowtide.plan.addresses import BEFORE_THE_FIRST_STEP, Addresses
@@ -128,6 +129,13 @@ class PlanRecord(_PlanFileRecord):
     callees: dict[str, CalleeRecord] = {}
 
 
+class _PlanInPieces(PlanRecord):
+    """A plan file whose long lists are not decoded yet."""
+
+    steps: msgspec.Raw  # pyright: ignore[reportIncompatibleVariableOverride]
+    addresses: msgspec.Raw = msgspec.Raw(b"[]")  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
 @without_collection()
 def read_plan_file(path: str | Path, graph: Graph) -> Plan:
     """Read a plan file (`*.plan.json`, `*.plan.json.gz`) and verify it for a graph.
@@ -136,12 +144,14 @@ def read_plan_file(path: str | Path, graph: Graph) -> Plan:
     VerificationError when a step, claim or address is wrong, InputError when it cannot be read. Capacities are not
     checked where the plan says itself that it is infeasible.
     """
-    path = Path(path)
-    record = read_document(path, PlanRecord, "no valid plan file")
+    path, refusal = Path(path), "no valid plan file"
+    record = read_document(path, _PlanInPieces, refusal)
+    steps = in_pieces(record.steps, list[StepRow], path, refusal, "steps")
+    addresses = in_pieces(record.addresses, list[AddressRow], path, refusal, "addresses")
     try:
         _check_fingerprint(record, graph)
-        plan = _from_record(record, graph)
-        del record  # it is larger than the plan
+        plan = _from_record(record, steps, addresses, graph)
+        del record, steps, addresses  # they are larger than the plan
         verify(graph, plan, check_capacity=plan.status != "infeasible")
     except (MalformedInputError, FingerprintError, VerificationError) as error:
         raise type(error)(f"{path}: {error}") from None
@@ -161,18 +171,15 @@ def write_plan_file(plan: Plan, path: str | Path, graph: Graph) -> None:
         "arena_bytes": plan.arena_bytes,
     }
     content: dict[str, Any] = {"lowtide_plan": 1, "graph": plan.graph_fingerprint, "status": plan.status, **claims}
-    content["steps"] = _step_rows(plan, spaces)
-    table = Addresses.of(plan.addresses).table.tolist()
-    content["addresses"] = [
-        [buffer, first, last, spaces[space], offset] for buffer, first, last, space, offset in table
-    ]
+    content["steps"] = _step_pieces(plan, spaces)
+    content["addresses"] = _address_pieces(plan, spaces)
     if plan.claims:
         content["claims"] = plan.claims
     callees: dict[str, dict[str, Any]] = {}
     _add_callees(plan, graph, callees, set())
     if callees:
         content["callees"] = callees
-    write_bytes(Path(path), msgspec.json.encode(content))
+    write_long(Path(path), document_pieces(content))
 
 
 def plan_schema() -> dict[str, Any]:
@@ -186,16 +193,12 @@ def _check_fingerprint(record: PlanRecord, graph: Graph) -> None:
         raise FingerprintError(f"the plan was made for another graph than {graph.name!r}; make a new plan for it")
 
 
-def _from_record(record: PlanRecord, graph: Graph) -> Plan:
-    spaces = {space.name: position for position, space in enumerate(graph.spaces)}
-    addresses = Addresses.of_rows(
-        [
-            (row.buffer, row.first_step, row.last_step, _space_id(row.space, spaces), row.offset)
-            for row in record.addresses
-        ]
-    )
+def _from_record(
+    record: PlanRecord, steps: Iterable[list[StepRow]], addresses: Iterable[list[AddressRow]], graph: Graph
+) -> Plan:
+    """Turn a plan file into a plan; its own steps and addresses come in pieces."""
     built: dict[str, Plan] = {}
-    plan = _plan_of_steps(record.steps, graph, record.callees, built)
+    plan = _plan_of_steps(steps, graph, record.callees, built)
     uncalled = [name for name in record.callees if name not in built]
     if uncalled:
         raise MalformedInputError(f"there is a plan for callee {uncalled[0]!r}, but no op calls it; remove it")
@@ -204,13 +207,24 @@ def _from_record(record: PlanRecord, graph: Graph) -> Plan:
         peak_bytes=record.peak_bytes,
         lower_bound_bytes=record.lower_bound_bytes,
         arena_bytes=record.arena_bytes,
-        addresses=addresses,
+        addresses=_addresses(addresses, graph),
         claims=tuple(Claim(**msgspec.structs.asdict(row)) for row in record.claims),
     )
 
 
+def _addresses(pieces: Iterable[list[AddressRow]], graph: Graph) -> Addresses:
+    spaces = {space.name: position for position, space in enumerate(graph.spaces)}
+    tables = [
+        Addresses.of_rows(
+            [(row.buffer, row.first_step, row.last_step, _space_id(row.space, spaces), row.offset) for row in piece]
+        ).table
+        for piece in pieces
+    ]
+    return Addresses(np.concatenate(tables) if tables else np.zeros(0, np.int64))
+
+
 def _plan_of_steps(
-    rows: list[StepRow], graph: Graph, records: Mapping[str, CalleeRecord], built: dict[str, Plan]
+    pieces: Iterable[list[StepRow]], graph: Graph, records: Mapping[str, CalleeRecord], built: dict[str, Plan]
 ) -> Plan:
     """Build a plan and, once each, the plans of the callees that its graph calls."""
     callees: dict[str, Plan] = {}
@@ -218,18 +232,24 @@ def _plan_of_steps(
         if name not in records:
             continue
         if name not in built:
-            inner = _plan_of_steps(records[name].steps, graph.subgraphs[name], records, built)
+            inner = _plan_of_steps([records[name].steps], graph.subgraphs[name], records, built)
             built[name] = replace(inner, peak_bytes=records[name].peak_bytes)
         callees[name] = built[name]
-    spaces = {space.name: position for position, space in enumerate(graph.spaces)}
+    space_ids = {space.name: position for position, space in enumerate(graph.spaces)}
+    kinds, targets, spaces = [np.zeros(0, np.uint8)], [np.zeros(0, np.int32)], [np.zeros(0, np.int16)]
+    pairs = [Rows.from_lists([])]
+    for rows in pieces:
+        kinds.append(np.array([_KINDS[type(row)] for row in rows], np.uint8))
+        targets.append(np.array([row.op if isinstance(row, RunRow) else row.buffer for row in rows], np.int32))
+        spaces.append(np.array([_space_of(row, space_ids) for row in rows], np.int16))
+        taken = [row.pairs if isinstance(row, RunRow) else () for row in rows]
+        pairs.append(Rows.from_lists([list(chain.from_iterable(of_step)) for of_step in taken]))
     return Plan(
         graph_fingerprint=graph.fingerprint,
-        kinds=np.array([_KINDS[type(row)] for row in rows], np.uint8),
-        targets=np.array([row.op if isinstance(row, RunRow) else row.buffer for row in rows], np.int32),
-        spaces=np.array([_space_of(row, spaces) for row in rows], np.int16),
-        pairs=Rows.from_lists(
-            [[buffer for pair in row.pairs for buffer in pair] if isinstance(row, RunRow) else () for row in rows]
-        ),
+        kinds=np.concatenate(kinds),
+        targets=np.concatenate(targets),
+        spaces=np.concatenate(spaces),
+        pairs=Rows.joined(pairs),
         callees=callees,
     )
 
@@ -244,15 +264,26 @@ def _space_id(name: str, spaces: Mapping[str, SpaceId]) -> SpaceId:
     return spaces[name]
 
 
-def _step_rows(plan: Plan, spaces: Sequence[str]) -> list[list[Any]]:
-    """Return the steps as they stand in the file."""
-    kinds: list[int] = plan.kinds.tolist()
-    rows: list[list[Any]] = [[_TAGS[kind], target] for kind, target in zip(kinds, plan.targets.tolist(), strict=True)]
-    for step in np.flatnonzero(plan.spaces != HOME).tolist():
-        rows[step].append(spaces[plan.spaces[step]])
-    for step in np.flatnonzero(np.diff(plan.pairs.offsets)).tolist():
-        rows[step].append(plan.pairs[step].reshape(-1, 2).tolist())
-    return rows
+def _step_pieces(plan: Plan, spaces: Sequence[str]) -> Iterator[list[list[Any]]]:
+    """Yield the steps as they stand in the file, some thousands at a time."""
+    for first in range(0, plan.n_steps, PIECE):
+        part = slice(first, first + PIECE)
+        kinds: list[int] = plan.kinds[part].tolist()
+        rows: list[list[Any]] = [
+            [_TAGS[kind], target] for kind, target in zip(kinds, plan.targets[part].tolist(), strict=True)
+        ]
+        for step in np.flatnonzero(plan.spaces[part] != HOME).tolist():
+            rows[step].append(spaces[plan.spaces[first + step]])
+        for step in np.flatnonzero(np.diff(plan.pairs.offsets[first : first + PIECE + 1])).tolist():
+            rows[step].append(plan.pairs[first + step].reshape(-1, 2).tolist())
+        yield rows
+
+
+def _address_pieces(plan: Plan, spaces: Sequence[str]) -> Iterator[list[list[Any]]]:
+    table = Addresses.of(plan.addresses).table
+    for first in range(0, len(table), PIECE):
+        rows: list[list[int]] = table[first : first + PIECE].tolist()
+        yield [[buffer, first_step, last_step, spaces[space], at] for buffer, first_step, last_step, space, at in rows]
 
 
 def _add_callees(plan: Plan, graph: Graph, table: dict[str, dict[str, Any]], added: set[tuple[str, int]]) -> None:
@@ -263,7 +294,8 @@ def _add_callees(plan: Plan, graph: Graph, table: dict[str, dict[str, Any]], add
         added.add((name, id(inner)))
         callee = graph.subgraphs[name]
         spaces = [space.name for space in callee.spaces]
-        row = {"steps": _step_rows(inner, spaces), "peak_bytes": inner.peak_bytes}
+        steps = list(chain.from_iterable(_step_pieces(inner, spaces)))
+        row = {"steps": steps, "peak_bytes": inner.peak_bytes}
         if table.setdefault(name, row) != row:
             raise UsageError(f"the plan holds two plans for callee {name!r}; a plan file has room for one")
         _add_callees(inner, callee, table, added)

@@ -9,9 +9,9 @@ from lowtide.plan.plan import Plan
 from lowtide.plan.steps import StepKind
 from lowtide.plan.verify_addresses import verify_addresses
 from lowtide.plan.verify_arrays import verify_arrays
+from lowtide.plan.verify_at_once import execution_at_once
 from lowtide.plan.verify_claims import verify_claims
-from lowtide.plan.verify_execution import Peak, verify_execution
-from lowtide.plan.versions import program_versions
+from lowtide.plan.verify_execution import Peak, execution_by_steps
 
 _Verified = dict[tuple[int, int], dict[str, int]]
 
@@ -45,14 +45,14 @@ def _verify(graph: Graph, plan: Plan, check_capacity: bool, verified: _Verified)
         )
     verify_arrays(graph, plan)
     callee_peaks = _verify_callees(graph, plan, verified)
-    versions = program_versions(graph)
-    peaks = verify_execution(graph, plan, versions, transient_bytes(graph, callee_peaks))
+    transient = transient_bytes(graph, callee_peaks)
+    peaks, residencies = execution_at_once(graph, plan, transient) or execution_by_steps(graph, plan, transient)
     if check_capacity:
         _check_capacity(graph, plan, peaks)
     peak_bytes = {space.name: peak.bytes for space, peak in zip(graph.spaces, peaks, strict=True)}
     verify_claims(plan, graph.n_ops, peak_bytes)
     if plan.addresses:
-        verify_addresses(graph, plan, versions)
+        verify_addresses(graph, plan, residencies)
     return peak_bytes
 
 

@@ -10,38 +10,37 @@ from lowtide.errors import VerificationError
 from lowtide.graph import Graph, Lifetime
 from lowtide.plan.addresses import BEFORE_THE_FIRST_STEP, Address, Addresses
 from lowtide.plan.plan import Plan
-from lowtide.plan.residencies import residencies_of
 from lowtide.plan.sorted_ranks import SortedRanks
-from lowtide.plan.versions import Versions
 
 _LAST_ADDRESS = 2**62
 _Table = NDArray[np.int64]
+_KEY = (0, 3, 1)
+"""The columns that tell rows apart: the buffer, its memory space, the first step."""
 
 
-def verify_addresses(graph: Graph, plan: Plan, versions: Versions) -> None:
+def verify_addresses(graph: Graph, plan: Plan, residencies: NDArray[np.int64]) -> None:
     """Raise VerificationError unless the addresses of an executable plan are complete, aligned and free of overlaps.
 
     Every residency that has bytes and that the peak counts needs exactly one address. It starts at the step that
     allocates the buffer; inputs are there from step 0, those that go with step 0 from `BEFORE_THE_FIRST_STEP`. It ends
     at the step that frees the buffer, at the run that takes over its storage, or at the number of steps. Where a rerun
-    writes a buffer that is still resident, the old residency ends one step after the new one starts. `versions` are the
-    program's. O(k log k) comparisons for k addresses.
+    writes a buffer that is still resident, the old residency ends one step after the new one starts. `residencies` are
+    those of `execution_by_steps`. O(k log k) comparisons for k addresses.
     """
-    given, residencies = Addresses.of(plan.addresses).table, residencies_of(graph, plan, versions)
+    given = Addresses.of(plan.addresses).table
     _check_ids(graph, given)
-    by_key = np.lexsort(_keys(given))
-    given = given[by_key]
-    twice = (given[1:, [0, 1, 3]] == given[:-1, [0, 1, 3]]).all(axis=1)
+    given = given[_by_key(given)]
+    twice = np.logical_and.reduce([given[1:, column] == given[:-1, column] for column in _KEY])
     _reject(graph, given[1:], twice, lambda _: "is there twice; give one address per residency")
     _check_residencies(graph, given, residencies)
     _check_offsets(graph, plan, given)
     for space in range(len(graph.spaces)):
-        _check_overlaps(graph, given[given[:, 3] == space])
+        _check_overlaps(graph, given, np.flatnonzero(given[:, 3] == space))
 
 
-def _keys(table: _Table) -> tuple[_Table, _Table, _Table]:
-    """Return the columns that tell rows apart, the last one first: the buffer, its memory space, the first step."""
-    return table[:, 1], table[:, 3], table[:, 0]
+def _by_key(table: _Table) -> NDArray[np.int64]:
+    """Return the order of rows by the columns that tell them apart."""
+    return np.lexsort([table[:, column] for column in reversed(_KEY)])
 
 
 def _check_ids(graph: Graph, given: _Table) -> None:
@@ -54,9 +53,9 @@ def _check_ids(graph: Graph, given: _Table) -> None:
 
 def _check_residencies(graph: Graph, given: _Table, residencies: _Table) -> None:
     """Hold addresses, which are sorted by their keys, against residencies."""
-    by_key = np.lexsort(_keys(residencies))
+    by_key = _by_key(residencies)
     wanted = residencies[by_key]
-    if len(given) != len(wanted) or (given[:, [0, 1, 3]] != wanted[:, [0, 1, 3]]).any():
+    if len(given) != len(wanted) or any((given[:, column] != wanted[:, column]).any() for column in _KEY):
         _explain_difference(graph, given, wanted)
     _reject(
         graph,
@@ -66,14 +65,14 @@ def _check_residencies(graph: Graph, given: _Table, residencies: _Table) -> None
     )
     rows = np.empty(len(wanted), np.int64)
     rows[by_key] = np.arange(len(wanted))
-    before = given[rows[wanted[:, 4]]] if len(wanted) else given
+    before = rows[wanted[:, 4]] if len(wanted) else rows
     _reject(
         graph,
         given,
-        (wanted[:, 4] >= 0) & (before[:, 4] != given[:, 4]),
+        (wanted[:, 4] >= 0) & (given[before, 4] != given[:, 4]),
         lambda row: (
-            f"takes over the storage of buffer {graph.buffer_names[before[row, 0]]!r} at {before[row, 4]}; "
-            "both must have one offset"
+            f"takes over the storage of buffer {graph.buffer_names[given[before[row], 0]]!r} at "
+            f"{given[before[row], 4]}; both must have one offset"
         ),
     )
 
@@ -118,27 +117,28 @@ def _check_offsets(graph: Graph, plan: Plan, given: _Table) -> None:
     )
 
 
-def _check_overlaps(graph: Graph, given: _Table) -> None:
+def _check_overlaps(graph: Graph, given: _Table, rows: NDArray[np.int64]) -> None:
     """Sweep over the steps of one memory space; of what is live, only neighbors by offset can overlap."""
-    buffers, firsts, lasts, spaces, offsets = given.T
+    buffers, firsts, lasts, spaces, offsets = given[rows].T
     # Inputs are all there before the first step, also those that step 0 frees.
     at_start = (firsts == 0) & (spaces == graph.buffer_spaces[buffers]) & (graph.lifetimes[buffers] <= Lifetime.DONATED)
     firsts = np.where(at_start, BEFORE_THE_FIRST_STEP, firsts)
     by_offset = np.argsort(offsets, kind="stable")
-    starts, ends = offsets[by_offset].tolist(), (offsets + graph.sizes[buffers])[by_offset].tolist()
     ranks = np.argsort(by_offset)
     order = np.lexsort((offsets, firsts))
     ending = np.argsort(lasts, kind="stable")
-    leaving, left_at, gone = ranks[ending].tolist(), lasts[ending].tolist(), 0
-    live = SortedRanks(len(given))
-    for rank, first in zip(ranks[order].tolist(), firsts[order].tolist(), strict=True):
+    # Seen through memoryviews, numbers are Python's, one at a time: lists of them would take four times the memory.
+    starts, ends = offsets[by_offset].data, (offsets + graph.sizes[buffers])[by_offset].data
+    leaving, left_at, gone = ranks[ending].data, lasts[ending].data, 0
+    live = SortedRanks(len(rows))
+    for rank, first in zip(ranks[order].data, firsts[order].data, strict=True):
         while left_at[gone] <= first:
             live.remove(leaving[gone])
             gone += 1
         lower, upper = live.below(rank), live.above(rank)
         for other in (lower, upper):
             if other is not None and starts[rank] < ends[other] and starts[other] < ends[rank]:
-                one, two = (_describe(graph, given[by_offset[each]].tolist()) for each in (rank, other))
+                one, two = (_describe(graph, given[rows[by_offset[each]]].tolist()) for each in (rank, other))
                 raise VerificationError(f"{one} overlaps {two} at step {max(first, 0)}; move one of them")
         live.add(rank)
 

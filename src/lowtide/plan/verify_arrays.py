@@ -28,6 +28,9 @@ def verify_arrays(graph: Graph, plan: Plan) -> None:
     _reject(runs & (spaces != HOME), "runs an op in a memory space; only frees and copies name one")
     _reject(copies & (spaces == HOME), "copies without naming the other memory space")
     counts = np.diff(plan.pairs.offsets)
+    ends = plan.pairs.offsets[[0, -1]]
+    if (counts < 0).any() or ends[0] != 0 or ends[1] != len(plan.pairs.values):
+        raise VerificationError("the plan's in-place pairs are no rows; build them with `Rows.from_lists`")
     _reject((counts > 0) & ~runs, "takes in-place pairs, but runs no op")
     _reject(counts % 2 == 1, "has half an in-place pair; give a read and a written buffer each")
     wrong = (plan.pairs.values < 0) | (plan.pairs.values >= graph.n_buffers)

@@ -11,8 +11,9 @@ from lowtide.graph import Graph, Lifetime
 from lowtide.graph.reruns import may_run_twice, why_not_twice
 from lowtide.index_spaces import BufferId, OpId, SpaceId, StepIndex
 from lowtide.plan.plan import HOME, Plan
+from lowtide.plan.residencies import residencies_of
 from lowtide.plan.steps import StepKind
-from lowtide.plan.versions import ABSENT, Versions, describe_version
+from lowtide.plan.versions import ABSENT, Versions, describe_version, program_versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +25,15 @@ class Peak:
     """The first step that reaches it; -1 means before the first step."""
 
 
-def verify_execution(graph: Graph, plan: Plan, versions: Versions, transient: NDArray[np.int64]) -> list[Peak]:
-    """Play a plan whose ids are in range and return the peak per memory space. O(steps + e).
+def execution_by_steps(graph: Graph, plan: Plan, transient: NDArray[np.int64]) -> tuple[list[Peak], NDArray[np.int64]]:
+    """Play a plan whose ids are in range; return the peak per memory space and its `residencies_of`. O(steps + e).
 
-    `versions` are the program's; `transient` holds the bytes every op needs while it runs, shape (ops, spaces). Raises
-    VerificationError for the first step that breaks a rule. The rule for contents covers data, anti- and output
-    dependences at once: an op runs only while every buffer it touches is resident in its home space with exactly the
-    version that the op saw in program order, and leaves the versions it left there.
+    `transient` holds the bytes every op needs while it runs, shape (ops, spaces). Raises VerificationError for the
+    first step that breaks a rule. The rule for contents covers data, anti- and output dependences at once: an op runs
+    only while every buffer it touches is resident in its home space with exactly the version that the op saw in program
+    order, and leaves the versions it left there.
     """
+    versions = program_versions(graph)
     execution = _Execution(graph, versions, transient)
     for step, (kind, target, space, pairs) in enumerate(
         zip(plan.kinds.tolist(), plan.targets.tolist(), plan.spaces.tolist(), plan.pairs, strict=True)
@@ -45,7 +47,7 @@ def verify_execution(graph: Graph, plan: Plan, versions: Versions, transient: ND
         else:
             execution.copy_in(step, target, space)
     execution.finish()
-    return execution.peaks
+    return execution.peaks, residencies_of(graph, plan, versions)
 
 
 class _Execution:

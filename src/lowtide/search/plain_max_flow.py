@@ -3,10 +3,19 @@
 from collections import deque
 
 INFINITE = 2**63
+MOST_WORK = 30_000_000
+"""How many edges one flow may look at: well below a minute in plain Python; thousands of ops need far fewer."""
+
+
+class TooMuchWorkError(Exception):
+    """A flow would take more work than `MOST_WORK`; nothing was found out."""
 
 
 class PlainMaxFlow:
-    """Dinic's algorithm (1970): shortest augmenting paths, a phase per distance. O(V^2 E)."""
+    """Dinic's algorithm (1970): shortest augmenting paths, a phase per distance. O(V^2 E).
+
+    Raises TooMuchWorkError once adding edges and looking for distances has taken too much.
+    """
 
     SOURCE, SINK = 0, 1
 
@@ -15,6 +24,7 @@ class PlainMaxFlow:
         self._edges_of: list[list[int]] = [[] for _ in range(n_nodes)]
         self._target: list[int] = []
         self._residual: list[int] = []
+        self._work = 0
 
     def add_node(self) -> int:
         """Add a node and return its number."""
@@ -23,6 +33,7 @@ class PlainMaxFlow:
 
     def add_edge(self, start: int, end: int, capacity: int) -> None:
         """Add an edge; its reverse starts at zero."""
+        self._spend(8)  # what an edge takes in memory counts, too
         for node, target, residual in ((start, end, capacity), (end, start, 0)):
             self._edges_of[node].append(len(self._target))
             self._target.append(target)
@@ -40,12 +51,18 @@ class PlainMaxFlow:
                 total += pushed
         return total
 
+    def _spend(self, work: int) -> None:
+        self._work += work
+        if self._work > MOST_WORK:
+            raise TooMuchWorkError
+
     def _levels(self) -> list[int]:
         level = [-1] * len(self._edges_of)
         level[self.SOURCE] = 0
         queue = deque([self.SOURCE])
         while queue:
             node = queue.popleft()
+            self._spend(len(self._edges_of[node]))
             for edge in self._edges_of[node]:
                 target = self._target[edge]
                 if self._residual[edge] > 0 and level[target] < 0:
@@ -71,6 +88,7 @@ class PlainMaxFlow:
                     return 0
                 node = self._target[path.pop() ^ 1]
                 next_edge[node] += 1
+        self._spend(len(path))
         pushed = min(self._residual[edge] for edge in path)
         for edge in path:
             self._residual[edge] -= pushed

@@ -44,7 +44,8 @@ def _live(document: dict[str, Any]) -> list[int]:
     for step, node in enumerate(document["nodes"]):
         for name in node["buffer_names"]:
             last.update(dict.fromkeys((name, *known[name]["deps"]), step))
-    live, curve = sum(buffer["size_alloc"] for buffer in known.values() if buffer["is_input"]), []
+    curve: list[int] = []
+    live = sum(buffer["size_alloc"] for buffer in known.values() if buffer["is_input"])
     for step, node in enumerate(document["nodes"]):
         live += sum(known[name]["size_alloc"] for name in node["buffer_names"])
         curve.append(live)
@@ -155,7 +156,7 @@ def test_a_buffer_that_is_not_described_is_told() -> None:
 
 
 def test_fields_that_nobody_knows_stay() -> None:
-    document = {"version": 3, **_export(_buffer("a", 4, 4, origin="mm"), _buffer("b", 4, 4))}
+    document: dict[str, Any] = {"version": 3, **_export(_buffer("a", 4, 4, origin="mm"), _buffer("b", 4, 4))}
     document["nodes"][0]["stream"] = 7
     plan = Plan.from_steps(read(document), [Run(1), Run(0)])
     applied = apply(lowtide.Plan.from_order(read(document), plan.order()), document)

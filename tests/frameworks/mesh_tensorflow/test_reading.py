@@ -120,7 +120,7 @@ def test_tensors_that_nothing_writes_are_inputs_and_in_every_content() -> None:
 
 
 class _Fails(Listed):
-    def get_tensor_size(self, tensor_name: str, *_: Any) -> int:
+    def get_tensor_size(self, tensor_name: str, partial_layout: Any = None, mesh_dimension_to_size: Any = None) -> int:
         raise KeyError("two\nlines")
 
 
@@ -129,7 +129,7 @@ class _Forgets(Listed):
         return None
 
 
-GOOD = [("f", [], ["x"]), ("g", ["x"], ["y"])]
+GOOD: list[tuple[str, list[str], list[str]]] = [("f", [], ["x"]), ("g", ["x"], ["y"])]
 SIZES = {"x": 1, "y": 2}
 
 
