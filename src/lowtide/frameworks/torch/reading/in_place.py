@@ -15,13 +15,13 @@ from lowtide.frameworks.torch.internals.tensors import is_dense, storage_bytes
 from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, LoweredOp
 from lowtide.graph import Lifetime
 
-_ATEN = torch.ops.aten
+aten = torch.ops.aten
 _BY_ROWS = frozenset(
     {
-        _ATEN._softmax.default,
-        _ATEN._log_softmax.default,
-        _ATEN._softmax_backward_data.default,
-        _ATEN._log_softmax_backward_data.default,
+        aten._softmax.default,
+        aten._log_softmax.default,
+        aten._softmax_backward_data.default,
+        aten._log_softmax_backward_data.default,
     }
 )
 
