@@ -1,1 +1,1 @@
-"""Updates of the largest tensors done in chunks of their rows, so that gradients and temporaries die chunk by chunk."""
+"""The largest updates, and the gradient of a loss over many classes, in chunks of rows that die one by one."""

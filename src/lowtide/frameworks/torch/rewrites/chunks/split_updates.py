@@ -1,4 +1,4 @@
-"""A captured program with the updates of its largest tensors done in chunks, under a name that says so."""
+"""A captured program with its largest updates and the gradient of its loss in chunks, under a name that says so."""
 
 from dataclasses import replace
 
@@ -10,9 +10,9 @@ from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
 
 def split_updates(captured: Captured) -> Captured | None:
-    """Return the program with the updates of its largest tensors done in chunks of rows; None where none is worth it.
+    """Return the program with its largest updates and the gradient of its loss in chunks of rows, or None.
 
-    Results are equal bit for bit.
+    None where none is worth it. Results are equal bit for bit.
     """
     loss = LossGradientByRows()
     module, done = captured.graph_module, list[str]()
