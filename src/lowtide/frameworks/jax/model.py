@@ -37,6 +37,10 @@ from lowtide.offload import Host
 from lowtide.plan import Plan, StepKind, verify
 from lowtide.schedule import make_candidate
 
+_NO_HOST_SPACE = (
+    "this device has no host space apart: on the CPU pinned_host is the memory of the device, and XLA drops such copies"
+)
+
 
 class JaxModel:
     """A JAX function and its graph, traced once."""
@@ -190,11 +194,6 @@ class JaxModel:
     def _refuse_copies(self, plan: Plan) -> None:
         if (plan.kinds > StepKind.FREE).any():
             raise UnsupportedError("copies to a host are not measured in JAX; run what apply returns, and profile that")
-
-
-_NO_HOST_SPACE = (
-    "this device has no host space apart: on the CPU pinned_host is the memory of the device, and XLA drops such copies"
-)
 
 
 def _call(source: Any) -> tuple[Callable[..., Any], Sequence[Any], Mapping[str, Any]]:

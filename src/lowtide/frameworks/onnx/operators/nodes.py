@@ -22,6 +22,12 @@ def attribute_of(node: NodeProto, name: str) -> AttributeProto | None:
     return next((attribute for attribute in node.attribute if attribute.name == name), None)
 
 
+def int_of(node: NodeProto, name: str, default: int = 0) -> int:
+    """Return a whole number that a node's attribute gives, or the default where the node has none of that name."""
+    attribute = attribute_of(node, name)
+    return default if attribute is None else attribute.i
+
+
 def subgraphs_of(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
     """Iterate the graphs in a node's attributes with their labels: the attribute's name, numbered in a list."""
     for attribute in node.attribute:

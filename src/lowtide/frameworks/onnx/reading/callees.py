@@ -12,7 +12,7 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 from onnx.inliner import inline_local_functions
 
 from lowtide.errors import MalformedInputError, one_line
-from lowtide.frameworks.onnx.operators.nodes import all_nodes, attribute_of, describe_node, operator_of, subgraphs_of
+from lowtide.frameworks.onnx.operators.nodes import all_nodes, describe_node, int_of, operator_of, subgraphs_of
 from lowtide.frameworks.onnx.reading.scope import Scope
 from lowtide.frameworks.onnx.shapes.infer import infer_bound_types
 from lowtide.graph import Lifetime
@@ -86,8 +86,7 @@ def _call_loop(node: NodeProto, bodies: _Bodies) -> Call:
 
 def _call_scan(node: NodeProto, bodies: _Bodies) -> Call:
     ((label, graph, typed),) = bodies
-    count = attribute_of(node, "num_scan_inputs")
-    n_slices = count.i if count else 0
+    n_slices = int_of(node, "num_scan_inputs")
     n_states = len(graph.input) - n_slices
     if not 0 < n_slices <= len(graph.input):
         raise MalformedInputError(f"a Scan names {n_slices} scan inputs, but its body has {len(graph.input)} inputs")

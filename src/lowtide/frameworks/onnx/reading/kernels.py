@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from onnx import GraphProto, NodeProto, TypeProto
 
-from lowtide.frameworks.onnx.operators.nodes import attribute_of, operator_of
+from lowtide.frameworks.onnx.operators.nodes import int_of, operator_of
 from lowtide.frameworks.onnx.operators.tables import KNOWN_DOMAINS, RANDOM
 from lowtide.frameworks.onnx.shapes.short_tensors import array_of, is_short
 from lowtide.frameworks.onnx.shapes.sizes import BITS, static_shape
@@ -63,13 +63,13 @@ def _quantized_convolution_bytes(node: NodeProto, types: Mapping[str, TypeProto]
     """
     result = static_shape(types[node.output[0]]) if node.output[0] in types else None
     filters = static_shape(types[node.input[3]]) if node.input[3] in types else None
-    last, group = attribute_of(node, "channels_last"), attribute_of(node, "group")
-    if result is None or filters is None or len(result) < 3 or len(filters) < 3 or last is None or not last.i:
+    if result is None or filters is None or len(result) < 3 or len(filters) < 3 or not int_of(node, "channels_last"):
         return 0
+    group = int_of(node, "group", 1)
     window, places = math.prod(filters[2:]), math.prod(result[1:-1])
     if window == 1:
         return 0
-    if group is not None and group.i > 1 and filters[1] == 1 and filters[0] == group.i:
+    if group > 1 and filters[1] == 1 and filters[0] == group:
         return 8 * window * places
     return places * (4 * filters[0] + window * filters[1])
 
@@ -89,5 +89,4 @@ def _broadcast_bytes(names: Sequence[str], element: str, types: Mapping[str, Typ
 
 def _along_last_axis(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
     shape = static_shape(types[node.output[0]]) if node.output[0] in types else None
-    axis = attribute_of(node, "axis")
-    return shape is None or axis is None or axis.i in (-1, len(shape) - 1)
+    return shape is None or int_of(node, "axis", -1) in (-1, len(shape) - 1)

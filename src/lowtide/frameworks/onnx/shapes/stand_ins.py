@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto, defs, helper
 
-from lowtide.frameworks.onnx.operators.nodes import attribute_of, operator_of
+from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, operator_of
 from lowtide.frameworks.onnx.operators.tables import SAME_SHAPE, STAND_INS, Operator
 
 
@@ -34,8 +34,7 @@ def _become(node: NodeProto, name: str, n_inputs: int) -> None:
 
 def _fused_matmul(node: NodeProto, graph: GraphProto) -> None:
     """Multiply matrices of which one or both may come transposed."""
-    flags = {name: attribute_of(node, name) for name in ("transA", "transB", "transBatchA", "transBatchB")}
-    turned = {name for name, attribute in flags.items() if attribute is not None and attribute.i}
+    turned = {name for name in ("transA", "transB", "transBatchA", "transBatchB") if int_of(node, name)}
     if turned & {"transBatchA", "transBatchB"}:
         return
     left, right = "ji" if "transA" in turned else "ij", "kj" if "transB" in turned else "jk"
@@ -45,10 +44,9 @@ def _fused_matmul(node: NodeProto, graph: GraphProto) -> None:
 
 def _reorder_output(node: NodeProto, graph: GraphProto) -> None:
     """Come back from the blocked layout, which pads channels: take the first so many."""
-    channels, last = attribute_of(node, "channels"), attribute_of(node, "channels_last")
-    if channels is None or channels.i < 1 or (last is not None and last.i):
-        return
-    _take_channels(node, graph, channels.i)
+    channels = int_of(node, "channels")
+    if channels >= 1 and not int_of(node, "channels_last"):
+        _take_channels(node, graph, channels)
 
 
 def _reorder_input(node: NodeProto, graph: GraphProto) -> None:
@@ -59,13 +57,10 @@ def _reorder_input(node: NodeProto, graph: GraphProto) -> None:
     filters = next(
         (tensor for tensor in graph.initializer if found is not None and tensor.name == found.input[1]), None
     )
-    last = attribute_of(node, "channels_last")
-    if found is None or filters is None or len(filters.dims) < 2 or (last is not None and last.i):
+    if found is None or filters is None or len(filters.dims) < 2 or int_of(node, "channels_last"):
         _become(node, "Identity", 1)
         return
-    group = attribute_of(found, "group")
-    groups = 1 if group is None else group.i
-    per_group = filters.dims[1]
+    groups, per_group = int_of(found, "group", 1), filters.dims[1]
     _take_channels(node, graph, filters.dims[0] if groups > 1 and per_group == 1 else per_group * groups)
 
 
@@ -82,17 +77,14 @@ def _take_channels(node: NodeProto, graph: GraphProto, channels: int) -> None:
 
 def _convolution_of_integers(node: NodeProto, graph: GraphProto) -> None:
     """Convolve with channels before or after space."""
-    last = attribute_of(node, "channels_last")
-    if last is None or not last.i:
-        _become(node, "QLinearConv", 9)
-        return
+    is_last = int_of(node, "channels_last")
     _become(node, "QLinearConv", 9)
-    node.domain, node.op_type = CHANNELS_LAST.domain, CHANNELS_LAST.name
+    if is_last:
+        node.domain, node.op_type = CHANNELS_LAST.domain, CHANNELS_LAST.name
 
 
 def _pooling_of_integers(node: NodeProto, graph: GraphProto) -> None:
-    last = attribute_of(node, "channels_last")
-    if last is None or not last.i:
+    if not int_of(node, "channels_last"):
         _become(node, "GlobalAveragePool", 1)
 
 
