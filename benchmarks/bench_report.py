@@ -1,13 +1,13 @@
 """How long the page of a report takes to write and, in a browser, to open: a training step with 500,000 buffers."""
 
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from browser import find_browser
 from generate import training_step
 from results import write_section
 
@@ -16,7 +16,6 @@ from lowtide.graph import Graph
 from lowtide.report.page.facts import Facts
 from lowtide.report.page.write import page
 
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 SIZES = (5_000, 50_000, 500_000)
 OPENED = 5
 
@@ -56,7 +55,7 @@ def row(n_buffers: int, browser: str) -> str:
 
 def main() -> None:
     """Write the section."""
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    browser = find_browser()
     if browser is None:
         sys.exit("no Chromium is installed; install chromium-headless-shell")
     rows = [row(size, browser) for size in SIZES]

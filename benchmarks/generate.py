@@ -69,6 +69,9 @@ def training_step(n_ops: int, *, checkpointed: bool = False) -> Graph:
         ordered=np.zeros(n_all, np.bool_),
         cost=np.ones(n_all),
         flops=np.full(n_all, np.nan),
+        traffic=np.full(n_all, np.nan),
+        ranks=np.ones(n_all, np.int32),
+        rank_spans=np.ones(n_all, np.int32),
         callees=[()] * n_all,
         devices=[None] * n_all,
     )
@@ -106,6 +109,9 @@ def random_program(n_ops: int, *, recent: int) -> Graph:
         ordered=np.zeros(n_ops, np.bool_),
         cost=np.ones(n_ops),
         flops=np.full(n_ops, np.nan),
+        traffic=np.full(n_ops, np.nan),
+        ranks=np.ones(n_ops, np.int32),
+        rank_spans=np.ones(n_ops, np.int32),
         callees=[()] * n_ops,
         devices=[None] * n_ops,
     )

@@ -195,11 +195,12 @@ def _resnet50(size: Size) -> tuple[nn.Module, Batch]:
 def _unet(size: Size) -> tuple[nn.Module, Batch]:
     if find_spec("diffusers") is None:
         labels = torch.randint(0, 21, (size.images, size.pixels, size.pixels))
-        return WithLoss(UNet()), (torch.randn(size.images, 3, size.pixels, size.pixels), labels)
+        network = UNet(width=min(32, size.width // 8), levels=min(4, size.layers))
+        return WithLoss(network), (torch.randn(size.images, 3, size.pixels, size.pixels), labels)
     from diffusers import UNet2DModel
 
     pixels = size.pixels // 16 * 8
-    network: Any = UNet2DModel(
+    denoiser: Any = UNet2DModel(
         sample_size=pixels,
         block_out_channels=tuple(32 * max(1, size.width * times // 256) for times in (1, 1, 2, 2)),
         layers_per_block=1,
@@ -208,7 +209,7 @@ def _unet(size: Size) -> tuple[nn.Module, Batch]:
     )
     images = max(1, size.images // 4)
     shape = (images, 3, pixels, pixels)
-    return DenoisingLoss(network), (torch.randn(shape), torch.randint(0, 1000, (images,)), torch.randn(shape))
+    return DenoisingLoss(denoiser), (torch.randn(shape), torch.randint(0, 1000, (images,)), torch.randn(shape))
 
 
 def _mixture(size: Size) -> tuple[nn.Module, Batch]:

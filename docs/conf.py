@@ -27,6 +27,8 @@ _PAGES = {
 }
 """Files outside this folder that are pages of the site."""
 
+_TYPES = "reference/api/types"
+
 project = "lowtide"
 author = "the lowtide authors"
 version = release = lowtide.__version__
@@ -41,7 +43,12 @@ html_copy_source = False
 html_show_copyright = False
 
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", ".*")]  # only annotations refer to Python objects, and many of those are private
+nitpick_ignore_regex = [
+    ("py:class", r"(collections|contextlib|jax|numpy|onnx|os|pathlib|torch)\..*"),
+    ("py:class", "ModelProto"),
+]
+"""What other projects document; the site is made without a network, so that nothing can link there."""
+
 smartquotes = False
 myst_heading_anchors = 3
 default_role = "code"
@@ -90,8 +97,18 @@ def _mark_stability(app: Sphinx, what: str, name: str, obj: Any, options: Any, l
         lines[:0] = [f"*{_STABILITY[name].capitalize()}.*", ""]
 
 
+def _hide_constructor(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str, None] | None:
+    """Show no constructor of what only lowtide makes: types behind the names, and what is made of private ones."""
+    if what == "class" and (app.env.docname == _TYPES or re.search(r"lowtide[\w.]*\._", signature or "")):
+        return "", None
+    return None
+
+
 def setup(app: Sphinx) -> None:
     """Connect what is above; Sphinx calls it."""
     app.add_directive("lowtide-verbs", VerbHelp)
     app.connect("source-read", _lead_out)
     app.connect("autodoc-process-docstring", _mark_stability)
+    app.connect("autodoc-process-signature", _hide_constructor)

@@ -8,6 +8,7 @@ compiled as one function.
 """
 
 import sys
+from typing import Any
 
 import torch
 from torch import nn
@@ -69,7 +70,7 @@ class Recipe:
         self.batches = [torch.randint(VOCABULARY, (8, 64)) for _ in range(4)]
         self.loss_step = self.forward_and_loss
         if budget is not None:
-            options: dict[str, str | int | bool] = {"budget": budget, "compiler": compiler}
+            options: dict[str, Any] = {"budget": budget, "compiler": compiler}
             self.loss_step = torch.compile(self.forward_and_loss, backend="lowtide", options=options)
 
     def forward_and_loss(self, tokens: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

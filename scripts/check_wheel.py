@@ -9,17 +9,19 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 import venv
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "build" / "dist"
 IN_SDIST = ("LICENSE", "README.md", "pyproject.toml", "CMakeLists.txt", "native/CMakeLists.txt", "src/lowtide/py.typed")
-IN_WHEEL = ("lowtide/py.typed", "lowtide/_native.pyi", "lowtide/_native.abi3.so", "lowtide/onnxruntime_allocator.so")
+IN_WHEEL = ("lowtide/py.typed", "lowtide/_native.pyi", "lowtide/_native.abi3.so", "lowtide/arena_allocator.so")
 
 USER = """
 import lowtide
@@ -47,10 +49,35 @@ reveal_type(caffe2.load_net)
 reveal_type(mesh_tensorflow.minimize_peak_memory)
 """
 
+OF_FRAMEWORKS = """
+from lowtide import inductor_export, jax, onnx, tensorflow, torch
 
-def run(command: Sequence[str | Path], **more: object) -> str:
+reveal_type(torch.TrainingStep)
+reveal_type(torch.PlannedStep.measure)
+reveal_type(torch.training_step)
+reveal_type(torch.capture)
+reveal_type(torch.measure)
+reveal_type(torch.explain)
+reveal_type(torch.in_arena)
+reveal_type(torch.InArena)
+reveal_type(onnx.Session)
+reveal_type(onnx.Pool.open)
+reveal_type(onnx.read)
+reveal_type(onnx.apply)
+reveal_type(onnx.save)
+reveal_type(jax.fit)
+reveal_type(jax.explain)
+reveal_type(jax.read)
+reveal_type(tensorflow.optimize)
+reveal_type(tensorflow.training_step)
+reveal_type(inductor_export.read)
+"""
+"""The types in these are those of frameworks, which are looked up beside this Python."""
+
+
+def run(command: Sequence[str | Path], **more: Any) -> str:
     """Run a command and return what it prints; exits with all that it says where it fails."""
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, **more)  # type: ignore[call-overload]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, **more)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -99,10 +126,14 @@ def install(wheel: Path, folder: Path) -> Path:
     return python
 
 
-def check_types(python: Path, folder: Path) -> int:
-    """Return how many types a user's type checker sees; exits where one is unknown."""
-    (folder / "user.py").write_text(USER, encoding="utf-8")
-    (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}', encoding="utf-8")
+def check_types(python: Path, folder: Path, program: str, *beside: str) -> int:
+    """Return how many types a user's type checker sees in a program; exits where one is unknown.
+
+    What the installed wheel does not bring is looked up in the folders `beside`.
+    """
+    (folder / "user.py").write_text(program, encoding="utf-8")
+    settings = {"typeCheckingMode": "strict", "extraPaths": beside}
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
     checker = Path(sys.executable).with_name("basedpyright")
     done = subprocess.run(
         [checker, "--outputjson", "--pythonpath", python, "user.py"],
@@ -116,7 +147,7 @@ def check_types(python: Path, folder: Path) -> int:
     wrong = [
         message for message in found if message not in seen or "Unknown" in message or message.endswith('is "Any"')
     ]
-    if wrong or len(seen) != USER.count("reveal_type"):
+    if wrong or len(seen) != program.count("reveal_type"):
         sys.exit("a user's type checker is not content:\n" + "\n".join(wrong or found))
     return len(seen)
 
@@ -134,7 +165,9 @@ def main() -> None:
         python = install(wheel, folder / "environment")
         script = shutil.copy(ROOT / "scripts" / "try_installed.py", folder)
         print(run([python, script], cwd=folder, env={"PATH": str(python.parent)}).strip())
-        print(f"a type checker sees the types of {check_types(python, folder)} names")
+        seen = check_types(python, folder, USER)
+        seen += check_types(python, folder, OF_FRAMEWORKS, sysconfig.get_path("purelib"))
+        print(f"a type checker sees the types of {seen} names")
 
 
 if __name__ == "__main__":

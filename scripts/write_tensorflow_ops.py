@@ -11,6 +11,7 @@ reference. Names of inputs are left out, since nothing refers to them.
 """
 
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,8 @@ PATH = Path(__file__).parents[1] / "src/lowtide/frameworks/tensorflow/operators/
 
 def main() -> None:
     """Write the file."""
-    from tensorflow.core.framework import op_def_pb2
-    from tensorflow.python.client import pywrap_tf_session
-
+    op_def_pb2: Any = import_module("tensorflow.core.framework.op_def_pb2")
+    pywrap_tf_session: Any = import_module("tensorflow.python.client.pywrap_tf_session")
     ops = op_def_pb2.OpList()
     ops.ParseFromString(pywrap_tf_session.TF_GetBuffer(pywrap_tf_session.TF_GetAllOpList()))
     lines = sorted(_line(op) for op in ops.op if not op.name.startswith(("_Mkl", "_Fused", "_TPU", "TPU")))

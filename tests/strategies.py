@@ -13,7 +13,7 @@ _RECENT = 24
 
 def random_graph(seed: int, n_ops: int) -> Graph:
     """Return the same valid graph for the same seed: most reads go to recent buffers, as in real programs."""
-    return _build(Random(seed), n_ops, "seeded", callees=n_ops > 0)
+    return _build(seed, n_ops, "seeded", callees=n_ops > 0)
 
 
 def graphs(max_ops: int = 7, *, callees: bool = True) -> st.SearchStrategy[Graph]:
@@ -21,7 +21,7 @@ def graphs(max_ops: int = 7, *, callees: bool = True) -> st.SearchStrategy[Graph
     control edges, scratch, effects, callees, two memory spaces, sizes of zero."""
 
     def build(seed: int, n_ops: int) -> Graph:
-        return _build(Random(seed), n_ops, f"drawn{seed}", callees=callees)
+        return _build(seed, n_ops, f"drawn{seed}", callees=callees)
 
     return st.builds(build, st.integers(0, 10**6), st.sampled_from(range(max_ops + 1)))
 
@@ -41,7 +41,7 @@ def rematerializing_plan(graph: Graph, random: Random) -> Plan:
         op = graph.op(step.op)
         fresh = graph.structure.allocates[step.op].tolist()
         writes_only_own = not op.mutates and set(op.writes) == set(fresh)
-        if op.pure and not op.ordered and writes_only_own and random.random() < 0.4:
+        if op.pure and (not op.ordered or op.ranks > 1) and writes_only_own and random.random() < 0.4:
             steps.extend(Free(buffer) for buffer in fresh if random.random() < 0.5)
             steps.append(Run(step.op))
         touched = graph.structure.touches[step.op].tolist()
@@ -53,7 +53,8 @@ def rematerializing_plan(graph: Graph, random: Random) -> Plan:
     return Plan.from_steps(graph, steps)
 
 
-def _build(random: Random, n_ops: int, name: str, *, callees: bool) -> Graph:
+def _build(seed: int, n_ops: int, name: str, *, callees: bool) -> Graph:
+    random, of_machines = Random(seed), Random(f"machines {seed}")
     builder = GraphBuilder(name)
     n_spaces = _add_spaces(builder, random)
     callee_names = _add_callees(builder, random) if callees and n_ops and random.random() < 0.3 else []
@@ -94,11 +95,14 @@ def _build(random: Random, n_ops: int, name: str, *, callees: bool) -> Graph:
             in_place=offered,
             scratch_bytes=random.choice([0, 0, 0, 1, 5]),
             pure=random.random() < 0.8,
-            ordered=random.random() < 0.25,
+            ordered=(ordered := random.random() < 0.25),
             cost=random.choice([0.0, 0.5, 1.0]),
             flops=random.choice([None, 0.0, 2.0]),
             callees=_some_names(random, callee_names),
             device=random.choice([None, "device", "host", "gpu"]),
+            traffic_bytes=of_machines.choice([None, 0, 3]),
+            ranks=(ranks := of_machines.choice([1, 2, 3]) if ordered else 1),
+            rank_span=ranks + of_machines.choice([0, 2]),
         )
         readable += fresh
     if random.random() < 0.1:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.errors import UsageError
-from lowtide.units import format_bytes, parse_bandwidth, parse_bytes
+from lowtide.units import ByteUnit, format_bytes, parse_bandwidth, parse_bytes
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,20 @@ def test_anything_else_is_a_usage_error_in_one_line(text: str | int) -> None:
 )
 def test_figures_for_people_have_one_unit_so_that_they_compare_at_a_glance(count: int, wanted: str) -> None:
     assert format_bytes(count) == wanted
+
+
+@given(st.lists(st.integers(0, 2**40), min_size=1, max_size=6))
+def test_all_figures_of_a_page_have_one_unit(counts: list[int]) -> None:
+    unit = ByteUnit(*counts)
+    assert len({unit.write(count).rpartition(" ")[2] for count in counts}) == 1
+    assert all(parse_bytes(unit.write(count).replace(",", "").removeprefix("<")) for count in counts if count)
+
+
+@pytest.mark.parametrize(
+    ("count", "wanted"), [(0, "0.0 MiB"), (64, "<0.001 MiB"), (20_480, "0.020 MiB"), (2**30, "1,024.0 MiB")]
+)
+def test_small_figures_beside_large_ones_are_not_zero(count: int, wanted: str) -> None:
+    assert ByteUnit({"device": 2**31}).write(count) == wanted
 
 
 @given(st.integers(0, 2**62))

@@ -25,7 +25,20 @@ void register_closure_cut(nb::module_& m) {
             }
             return std::make_tuple(cut.peak, to_numpy(std::move(cut.before)), cut.work);
           },
-          nb::arg("op"), "The least peak while `op` runs, per op whether it runs before, and the work done.");
+          nb::arg("op"), "The least peak while `op` runs, per op whether it runs before, and the work done.")
+      .def(
+          "flow",
+          [](ClosureCutter& self, int32_t op) {
+            CutFlow flow;
+            {
+              nb::gil_scoped_release released;
+              flow = self.flow(op);
+            }
+            return std::make_tuple(to_numpy(std::move(flow.dependencies)), to_numpy(std::move(flow.uses)));
+          },
+          nb::arg("op"),
+          "A maximum flow of `cut`: along dependencies as (later, earlier, bytes), and from buffers to what must run\n"
+          "before they go as (buffer, op, bytes), one after the other.");
 }
 
 }  // namespace lowtide::bindings

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "bindings/graph_view.hpp"
+#include "bindings/monitor.hpp"
 #include "bindings/register.hpp"
 #include "kernels/recompute_cut.hpp"
 #include "kernels/recompute_greedy.hpp"
@@ -15,6 +16,20 @@ namespace {
 
 // Cuts, which Python calls drops, are passed as (moments, flat pairs of moment and buffer).
 using FlatCuts = std::pair<Result<int32_t>, Result<int32_t>>;
+
+// Lets a kernel play without the interpreter's lock; raises what a signal raised meanwhile.
+template <class Kernel>
+void play(RecomputeEvaluator& evaluator, Kernel kernel) {
+  Monitor monitor;
+  const std::function<bool()> go_on = [&] { return monitor.go_on(); };
+  evaluator.watch(&go_on);
+  {
+    nb::gil_scoped_release released;
+    kernel();
+  }
+  evaluator.watch(nullptr);
+  monitor.raise();
+}
 
 struct HeldProgram {
   nb::object graph;
@@ -111,12 +126,11 @@ void register_recompute(nb::module_& m) {
           [](HeldProgram& self, Array<int32_t> moments, Array<int32_t> listed, int64_t budget, int64_t max_work) {
             Cuts cuts = self.cuts_of(moments, listed);
             bool fits;
-            {
-              nb::gil_scoped_release released;
+            play(*self.evaluator, [&] {
               RecomputeGreedy greedy(*self.evaluator, budget, max_work);
               fits = greedy.fit(cuts);
               if (fits) greedy.trim(cuts);
-            }
+            });
             const auto [new_moments, new_listed] = flat_of(cuts);
             return std::make_tuple(fits, new_moments, new_listed);
           },
@@ -142,11 +156,10 @@ void register_recompute(nb::module_& m) {
             if (weights.shape(0) != static_cast<size_t>(self.program->graph.n_ops))
               throw nb::value_error("weights must hold one figure per op");
             bool fits;
-            {
-              nb::gil_scoped_release released;
+            play(*self.evaluator, [&] {
               RecomputeSequence trader(*self.evaluator, span_of(weights), budget, max_work);
               fits = trader.settle(sequence, static_cast<Pick>(pick), reserve, max_cost);
-            }
+            });
             return std::make_tuple(fits, to_numpy(std::move(sequence)));
           },
           nb::arg("runs"), nb::arg("weights"), nb::arg("budget"), nb::arg("reserve"), nb::arg("pick"),
@@ -156,10 +169,8 @@ void register_recompute(nb::module_& m) {
           "trim_runs",
           [](HeldProgram& self, Array<int32_t> runs, int64_t budget, int64_t max_work) {
             auto sequence = self.runs_of(runs);
-            {
-              nb::gil_scoped_release released;
-              RecomputeSequence(*self.evaluator, self.program->cost, budget, max_work).trim(sequence);
-            }
+            play(*self.evaluator,
+                 [&] { RecomputeSequence(*self.evaluator, self.program->cost, budget, max_work).trim(sequence); });
             return to_numpy(std::move(sequence));
           },
           nb::arg("runs"), nb::arg("budget"), nb::arg("max_work"), "The runs without those that the budget can spare.")
@@ -168,10 +179,9 @@ void register_recompute(nb::module_& m) {
           [](HeldProgram& self, int64_t budget, double size_power, double distance_power, bool hardest_first,
              int64_t max_work) {
             std::vector<int32_t> runs;
-            {
-              nb::gil_scoped_release released;
+            play(*self.evaluator, [&] {
               runs = RecomputeOnDemand(*self.evaluator, budget, max_work).run({size_power, distance_power, hardest_first});
-            }
+            });
             return to_numpy(std::move(runs));
           },
           nb::arg("budget"), nb::arg("size_power"), nb::arg("distance_power"), nb::arg("hardest_first"),

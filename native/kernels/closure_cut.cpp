@@ -59,7 +59,11 @@ bool ClosureCutter::may_take_over(int32_t op, int32_t read, int32_t written) con
 }
 
 // Builds the flow graph for the op entered; returns the bytes that are there in any case.
-int64_t ClosureCutter::build(MaxFlow& flow) {
+int64_t ClosureCutter::build(MaxFlow& flow, std::vector<Named>* named) {
+  auto add = [&](int32_t from, int32_t to, int64_t capacity, int32_t first, int32_t second, bool is_use) {
+    const int64_t edge = flow.add_edge(from, to, capacity);
+    if (named) named->push_back({edge, first, second, is_use});
+  };
   for (int32_t o : free_ops_)
     if (side_[o] == kFree) node_[o] = flow.add_node();
   auto node_of = [&](int32_t o) {
@@ -68,11 +72,12 @@ int64_t ClosureCutter::build(MaxFlow& flow) {
   for (int32_t o : free_ops_)
     if (side_[o] == kFree)
       for (int32_t earlier : graph_.predecessors[o])
-        if (side_[earlier] == kFree) flow.add_edge(node_[o], node_[earlier], MaxFlow::kInfinite);
+        if (side_[earlier] == kFree) add(node_[o], node_[earlier], MaxFlow::kInfinite, o, earlier, false);
 
   int64_t fixed = elsewhere_ + graph_.scratch[int64_t{op_} * graph_.n_spaces + space_];
-  // Charges `size` when `from` is before and not all of `users` are (those on the source side never are missing).
-  auto charge = [&](int32_t from, std::span<const int32_t> users, int32_t but_not, int64_t size) {
+  // Charges the bytes of `b` when `from` is before and not all of `users` are (those on the source side never are missing).
+  auto charge = [&](int32_t b, int32_t from, std::span<const int32_t> users, int32_t but_not) {
+    const int64_t size = graph_.sizes[b];
     int32_t single = -1, joint = -1, free_users = 0;
     for (int32_t user : users) {
       if (user == but_not || side_[user] == kBefore) continue;
@@ -80,7 +85,7 @@ int64_t ClosureCutter::build(MaxFlow& flow) {
         if (from == MaxFlow::kSource)
           fixed += size;
         else
-          flow.add_edge(from, MaxFlow::kSink, size);
+          add(from, MaxFlow::kSink, size, b, user, true);
         return;
       }
       single = user;
@@ -88,13 +93,13 @@ int64_t ClosureCutter::build(MaxFlow& flow) {
     }
     if (free_users == 0) return;
     if (free_users == 1) {
-      flow.add_edge(from, node_[single], size);
+      add(from, node_[single], size, b, single, true);
       return;
     }
     joint = flow.add_node();
     flow.add_edge(from, joint, size);
     for (int32_t user : users)
-      if (user != but_not && side_[user] == kFree) flow.add_edge(joint, node_[user], MaxFlow::kInfinite);
+      if (user != but_not && side_[user] == kFree) add(joint, node_[user], MaxFlow::kInfinite, b, user, true);
   };
 
   for (int32_t b : buffers_) {
@@ -105,9 +110,9 @@ int64_t ClosureCutter::build(MaxFlow& flow) {
       if (from == MaxFlow::kSource)
         fixed += graph_.sizes[b];
       else
-        flow.add_edge(from, MaxFlow::kSink, graph_.sizes[b]);
+        add(from, MaxFlow::kSink, graph_.sizes[b], b, op_, true);
     } else {
-      charge(from, graph_.users[b], -1, graph_.sizes[b]);
+      charge(b, from, graph_.users[b], -1);
     }
   }
   for (int32_t b : graph_.allocates[op_])
@@ -124,7 +129,7 @@ int64_t ClosureCutter::build(MaxFlow& flow) {
       if (candidates == 0) continue;
       fixed -= graph_.sizes[written];
       // With one candidate the saving is real only when every other user of it ran before.
-      if (candidates == 1) charge(MaxFlow::kSource, graph_.users[candidate], op_, graph_.sizes[written]);
+      if (candidates == 1) charge(written, MaxFlow::kSource, graph_.users[candidate], op_);
     }
   }
 
@@ -141,6 +146,21 @@ ClosureCut ClosureCutter::cut(int32_t op) {
   result.before.assign(graph_.n_ops, 0);
   for (int32_t o = 0; o < graph_.n_ops; ++o)
     result.before[o] = side_[o] == kBefore || (side_[o] == kFree && flow.on_source_side(node_[o]));
+  return result;
+}
+
+CutFlow ClosureCutter::flow(int32_t op) {
+  enter(op);
+  MaxFlow flow(2);
+  std::vector<Named> named;
+  build(flow, &named);
+  flow.run();
+  CutFlow result;
+  for (const Named& each : named)
+    if (const int64_t bytes = flow.carried(each.edge)) {
+      auto& moves = each.is_use ? result.uses : result.dependencies;
+      moves.insert(moves.end(), {each.first, each.second, bytes});
+    }
   return result;
 }
 

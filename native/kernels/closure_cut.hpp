@@ -11,6 +11,13 @@ struct ClosureCut {
   int64_t work = 0;
 };
 
+// A flow that shows how much an op needs, (first, second, bytes) one after the other: along dependencies, from the later op
+// to the earlier one, and from a buffer to an op that must run before it goes. An op itself stands for "never before it
+// runs", and what it may write into an operand for the chance to do so.
+struct CutFlow {
+  std::vector<int64_t> dependencies, uses;
+};
+
 // Whatever runs before an op is closed under predecessors, holds its ancestors and none of its descendants. Live bytes are
 // submodular over such sets, so the least is a minimum cut. Exact without in-place pairs; with them, a lower bound that is
 // exact when every written buffer has one candidate to take over. One flow over the ops incomparable with `op`.
@@ -21,6 +28,7 @@ class ClosureCutter {
   enum Side : uint8_t { kFree, kBefore, kAfter };
 
   ClosureCut cut(int32_t op);
+  CutFlow flow(int32_t op);  // a maximum flow of `cut`, without the buffers that are there in any case
 
   // Looks at one op from now on: what follows takes time in the ops incomparable with it and their buffers only.
   void enter(int32_t op);
@@ -60,7 +68,13 @@ class ClosureCutter {
  private:
   void mark_comparable();
   void find_neighbors();
-  int64_t build(MaxFlow& flow);
+  // An edge of the flow graph by what it stands for.
+  struct Named {
+    int64_t edge;
+    int32_t first, second;
+    bool is_use;
+  };
+  int64_t build(MaxFlow& flow, std::vector<Named>* named = nullptr);
   bool may_take_over(int32_t op, int32_t read, int32_t written) const;
 
   const GraphView& graph_;

@@ -37,6 +37,9 @@ class MaxFlow {
   // side of a minimum cut).
   bool on_source_side(int32_t node) const { return level_[node] >= 0; }
 
+  // After a run: what an edge carries.
+  int64_t carried(int64_t edge) const { return capacity_[edge] - residual_[arc_[edge]]; }
+
   int64_t n_edges() const { return static_cast<int64_t>(from_.size()); }
   int64_t work() const { return work_; }  // arcs looked at
 

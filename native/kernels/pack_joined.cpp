@@ -11,7 +11,7 @@ namespace {
 constexpr std::array kDoubts{0.3, 1e9, 0.05, 0.02, 0.0, 0.1, 1.0};
 constexpr uint64_t kInTurn = 8, kMostIdle = 64;  // attempts in a row that join as others did
 constexpr int64_t kWorkPerItem = 64;             // about what joining one takes
-constexpr int64_t kFirstWork = 2'000'000;
+constexpr int64_t kQuickWork = 100'000, kFirstWork = 2'000'000;
 constexpr int32_t kFewestBlocks = 20, kMostBlocks = 150;  // between which pads end
 
 // The first attempts are bold and cautious in turn, without and with holes and pads; later ones draw all of it.
@@ -56,14 +56,17 @@ uint64_t mark_of(const Blocks::Rest& rest) {
 PackFitResult fit_joined(const PackItems& items, int64_t capacity, int32_t joins, const PackLimits& limits) {
   PackFitResult result;
   std::unordered_map<uint64_t, int64_t> tried;  // the most work on blocks seen before
-  for (uint64_t attempt = 0, idle = 0; result.work < limits.work && idle < kMostIdle && limits.go_on(); ++attempt, ++idle) {
+  for (uint64_t turn = 0, idle = 0; result.work < limits.work && idle < kMostIdle && limits.go_on(); ++turn, ++idle) {
+    const bool quick = turn == 0;  // one search may do at once what the other is long at
+    const uint64_t attempt = quick ? 0 : turn - 1;
     JoinRules rules = rules_of(attempt, joins);
     rules.most_work = std::min(limits.work - result.work, kFirstWork);
     Blocks blocks(items, capacity, rules);
     blocks.join();
     result.work += blocks.work() + kWorkPerItem * items.n();
     const Blocks::Rest rest = blocks.rest();
-    const int64_t most = kFirstWork << std::min(20, static_cast<int>(std::bit_width(attempt / kInTurn)));
+    const int64_t most =
+        quick ? kQuickWork : kFirstWork << std::min(20, static_cast<int>(std::bit_width(attempt / kInTurn)));
     int64_t& before = tried[mark_of(rest)];
     if (before >= most) continue;
     before = most;

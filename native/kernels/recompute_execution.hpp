@@ -1,5 +1,6 @@
 // What a program does when buffers are dropped and made again: the runs, the live bytes at each and the extra cost.
 #pragma once
+#include <functional>
 #include <map>
 #include <set>
 
@@ -64,6 +65,15 @@ class RecomputeEvaluator {
   void add_work(int64_t accesses) { work_ += accesses; }
   int64_t work() const { return work_; }  // accesses played so far
 
+  // `go_on` is asked now and then by whoever plays much; null ends that.
+  void watch(const std::function<bool()>* go_on) { go_on_ = go_on, asked_at_ = work_; }
+  // Whether to play on, with `beside` accesses played that were not added yet.
+  bool may_go_on(int64_t beside = 0) {
+    if (go_on_ == nullptr || work_ + beside - asked_at_ < kAccessesPerPoll) return true;
+    asked_at_ = work_ + beside;
+    return (*go_on_)();
+  }
+
  private:
   bool available(int32_t buffer) const {
     return !program_.remakeable[buffer] ||
@@ -83,7 +93,9 @@ class RecomputeEvaluator {
   std::vector<int32_t> marked_;  // per op: the stage that collected it last
   std::vector<int32_t> chain_;
   int32_t latest_ = -1;          // the last cut that was passed
-  int64_t work_ = 0;
+  int64_t work_ = 0, asked_at_ = 0;
+  const std::function<bool()>* go_on_ = nullptr;
+  static constexpr int64_t kAccessesPerPoll = 1 << 16;
 };
 
 }  // namespace lowtide

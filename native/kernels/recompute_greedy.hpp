@@ -31,7 +31,7 @@ class RecomputeGreedy {
   double chain_cost(int32_t buffer, int32_t stage);
   void drop(Cuts& cuts, const Candidate& candidate);
   std::vector<int32_t> held_against_rule(int32_t moment);
-  bool within_work() const { return evaluator_.work() - start_ < max_work_; }
+  bool within_work() { return evaluator_.work() - start_ < max_work_ && evaluator_.may_go_on(); }
 
   RecomputeEvaluator& evaluator_;
   const RecomputeProgram& program_;

@@ -50,7 +50,7 @@ std::vector<int32_t> RecomputeOnDemand::run(const EvictionRule& rule) {
   price_.assign(graph_.n_buffers, 1);
   work_ = 0;
   bool fits = false;
-  for (int attempt = 0; !fits && attempt < kMostAttempts && work_ <= max_work_; ++attempt) {
+  for (int attempt = 0; !fits && attempt < kMostAttempts && within_work(); ++attempt) {
     fits = play();
     if (fits) break;
     for (const auto& frame : frames_)
@@ -104,7 +104,7 @@ void RecomputeOnDemand::put(int32_t buffer, bool there) {
 }
 
 bool RecomputeOnDemand::run_op(int32_t op) {
-  if (runs_.size() > kMostRunsPerOp * program_.order.size() || work_ > max_work_) return false;
+  if (runs_.size() > kMostRunsPerOp * program_.order.size() || !within_work()) return false;
   if (!gather(graph_.touches[op])) return false;
   int64_t bytes = graph_.scratch[int64_t{op} * graph_.n_spaces + program_.space];
   for (int32_t b : graph_.allocates[op]) {

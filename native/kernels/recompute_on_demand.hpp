@@ -44,6 +44,7 @@ class RecomputeOnDemand {
   void put(int32_t buffer, bool there);
   void note_next_use(int32_t buffer);
   void estimate_needs();
+  bool within_work() { return work_ <= max_work_ && evaluator_.may_go_on(work_); }
 
   RecomputeEvaluator& evaluator_;
   const RecomputeProgram& program_;

@@ -174,7 +174,7 @@ void RecomputeSequence::trim(std::vector<int32_t>& runs) {
 
 bool RecomputeSequence::trim_once(std::vector<int32_t>& runs) {
   Execution execution = evaluator_.replay(runs);
-  note_previous(execution);
+  note_copies(execution);
   std::vector<size_t> reruns, where(runs.size());  // where: positions now
   for (size_t r = 0; r < runs.size(); ++r) {
     where[r] = r;
@@ -187,7 +187,7 @@ bool RecomputeSequence::trim_once(std::vector<int32_t>& runs) {
   for (size_t rerun : reruns) {
     if (!within_work()) return false;
     const size_t at = where[rerun];
-    if (at == SIZE_MAX || !may_spare(execution, at)) continue;
+    if (at == SIZE_MAX || !may_spare(execution, static_cast<int32_t>(at))) continue;
     std::vector<int32_t> fewer = runs;
     fewer.erase(fewer.begin() + static_cast<int64_t>(at));
     const auto positions = used_runs(fewer);
@@ -198,43 +198,126 @@ bool RecomputeSequence::trim_once(std::vector<int32_t>& runs) {
     for (size_t& r : where) r = r == SIZE_MAX ? r : moved[r];
     runs = std::move(fewer);
     execution = evaluator_.last();
-    note_previous(execution);
+    note_copies(execution);
     found = true;
   }
   return found;
 }
 
-void RecomputeSequence::note_previous(const Execution& execution) {
+void RecomputeSequence::note_copies(const Execution& execution) {
   const GraphView& graph = program_.graph;
-  previous_.resize(execution.dies.size());
+  before_.resize(execution.dies.size());
+  after_.assign(execution.dies.size(), kNone);
+  maker_.resize(execution.dies.size());
   held_.assign(graph.n_buffers, kNone);
+  std::vector<int32_t> made(graph.n_buffers, kNone);
+  std::vector<int64_t> last(graph.n_buffers, kNone);  // per buffer: its access before
   int64_t access = 0;
-  for (size_t r = 0; r < execution.runs.size(); ++r)
-    for (const auto& accessed : {graph.touches[execution.runs[r]], graph.allocates[execution.runs[r]]})
-      for (int32_t b : accessed) {
-        previous_[access++] = held_[b];
-        held_[b] = static_cast<int32_t>(r);
-      }
+  for (size_t r = 0; r < execution.runs.size(); ++r) {
+    const auto run = static_cast<int32_t>(r);
+    const auto note = [&](int32_t b) {
+      before_[access] = held_[b];
+      maker_[access] = made[b];
+      held_[b] = run;
+      last[b] = access++;
+    };
+    for (int32_t b : graph.touches[execution.runs[r]]) {
+      if (last[b] != kNone) after_[last[b]] = run;
+      note(b);
+    }
+    for (int32_t b : graph.allocates[execution.runs[r]]) {
+      made[b] = run;
+      note(b);
+    }
+  }
 }
 
-// A quick look whether the copies before a rerun can stay until it: at first runs in between, each alone must fit even if
-// all that dies in reruns of the same stage up to this one were not there.
-bool RecomputeSequence::may_spare(const Execution& execution, size_t rerun) const {
+// Where the access of a run to a buffer stands.
+int64_t RecomputeSequence::access_of(const Execution& execution, int32_t run, int32_t buffer) const {
   const GraphView& graph = program_.graph;
-  int64_t freed = 0;
-  for (size_t r = rerun + 1; r-- > 0 && execution.stage[r] == execution.stage[rerun];) {
-    int64_t access = execution.first_access[r];
-    for (int32_t b : graph.touches[execution.runs[r]])
-      if (execution.dies[access++]) freed += program_.counted_size(b);
+  const auto touched = graph.touches[execution.runs[run]], made = graph.allocates[execution.runs[run]];
+  const auto at = std::lower_bound(touched.begin(), touched.end(), buffer);
+  if (at != touched.end() && *at == buffer) return execution.first_access[run] + (at - touched.begin());
+  const auto own = std::find(made.begin(), made.end(), buffer);
+  return execution.first_access[run] + static_cast<int64_t>(touched.size()) + (own - made.begin());
+}
+
+// Collects a rerun and the reruns before it that serve nothing else, the last first.
+void RecomputeSequence::collect_spared(const Execution& execution, int32_t rerun) {
+  ++round_;
+  is_spared_.resize(execution.runs.size(), 0);
+  spared_.clear();
+  chain_.assign(1, rerun);  // a heap
+  while (!chain_.empty()) {
+    std::pop_heap(chain_.begin(), chain_.end());
+    const int32_t r = chain_.back(), op = execution.runs[r];
+    chain_.pop_back();
+    if (is_spared_[r] == round_ || program_.place[op] == execution.stage[r]) continue;
+    if (r != rerun && !serves_spared_alone(execution, r)) continue;
+    is_spared_[r] = round_;
+    spared_.push_back(r);
+    const int64_t first = execution.first_access[r], n_touched = program_.graph.touches[op].size();
+    evaluator_.add_work(n_touched);
+    for (int64_t at = first; at < first + n_touched; ++at) {
+      if (!execution.dies[at] || maker_[at] == kNone) continue;
+      chain_.push_back(maker_[at]);
+      std::push_heap(chain_.begin(), chain_.end());
+    }
   }
-  const int32_t op = execution.runs[rerun];
-  int64_t access = execution.first_access[rerun] + static_cast<int64_t>(graph.touches[op].size());
-  for (int32_t b : graph.allocates[op]) {
-    const int32_t before = previous_[access];
+}
+
+// Whether all uses of what a run makes are among those collected.
+bool RecomputeSequence::serves_spared_alone(const Execution& execution, int32_t run) const {
+  const GraphView& graph = program_.graph;
+  const int32_t op = execution.runs[run];
+  int64_t access = execution.first_access[run] + static_cast<int64_t>(graph.touches[op].size());
+  for (int32_t b : graph.allocates[op])
+    for (int64_t at = access++; !execution.dies[at];) {
+      const int32_t use = after_[at];
+      if (use == kNone || is_spared_[use] != round_) return false;
+      at = access_of(execution, use, b);
+    }
+  return true;
+}
+
+// A quick look whether live bytes stay within the budget when a rerun and what serves it alone are left out: the copies
+// before it stay until it, and what only they read goes earlier. In-place pairs are taken to change for the better.
+bool RecomputeSequence::may_spare(const Execution& execution, int32_t rerun) {
+  const GraphView& graph = program_.graph;
+  collect_spared(execution, rerun);
+  int32_t earliest = rerun;
+  changes_.assign(static_cast<size_t>(rerun) + 1, 0);
+  const auto change = [&](int32_t from, int32_t until, int64_t bytes) {  // at runs from one to before another
+    until = std::min(until, rerun);
+    if (from >= until) return;
+    changes_[from] += bytes;
+    changes_[until] -= bytes;
+    earliest = std::min(earliest, from);
+  };
+  int64_t access = execution.first_access[rerun] + static_cast<int64_t>(graph.touches[execution.runs[rerun]].size());
+  for (int32_t b : graph.allocates[execution.runs[rerun]]) {
+    int32_t before = before_[access];
     if (execution.dies[access++]) continue;
-    const int64_t most = budget_ + freed - program_.counted_size(b);
-    for (size_t r = static_cast<size_t>(before + 1); r < rerun; ++r)
-      if (execution.live[r] > most && program_.place[execution.runs[r]] == execution.stage[r]) return false;
+    while (is_spared_[before] == round_) before = before_[access_of(execution, before, b)];
+    change(before + 1, rerun, program_.counted_size(b));
+  }
+  for (int32_t r : spared_) {
+    access = execution.first_access[r];
+    for (int32_t b : graph.touches[execution.runs[r]]) {
+      const int64_t at = access++;
+      if (!execution.dies[at]) continue;
+      int32_t since = before_[at];  // where the copy goes then
+      while (since != kNone && since != maker_[at] && is_spared_[since] == round_)
+        since = before_[access_of(execution, since, b)];
+      const bool may_pair = since == kNone || !graph.in_place[execution.runs[since]].empty();
+      change(std::max(0, since) + !may_pair, r + 1, -program_.counted_size(b));
+    }
+  }
+  evaluator_.add_work(rerun - earliest);
+  int64_t changed = 0;
+  for (int32_t r = earliest; r < rerun; ++r) {
+    changed += changes_[r];
+    if (is_spared_[r] != round_ && execution.live[r] + changed > budget_) return false;
   }
   return true;
 }

@@ -27,10 +27,13 @@ class RecomputeSequence {
   void bring_back(std::span<const int32_t> needed, std::vector<int32_t>& runs);
   void make(int32_t op, std::vector<int32_t>& runs);
   bool trim_once(std::vector<int32_t>& runs);
-  void note_previous(const Execution& execution);
-  bool may_spare(const Execution& execution, size_t rerun) const;
+  void note_copies(const Execution& execution);
+  int64_t access_of(const Execution& execution, int32_t run, int32_t buffer) const;
+  void collect_spared(const Execution& execution, int32_t rerun);
+  bool serves_spared_alone(const Execution& execution, int32_t run) const;
+  bool may_spare(const Execution& execution, int32_t rerun);
   std::vector<size_t> used_runs(std::span<const int32_t> runs) const;
-  bool within_work() const { return evaluator_.work() - start_ < max_work_; }
+  bool within_work() { return evaluator_.work() - start_ < max_work_ && evaluator_.may_go_on(); }
 
   RecomputeEvaluator& evaluator_;
   const RecomputeProgram& program_;
@@ -39,7 +42,10 @@ class RecomputeSequence {
   std::vector<int32_t> held_, next_;     // per buffer: the run that leaves a copy, -1 for none; the next that uses it
   std::vector<uint8_t> exists_, there_;  // per buffer: made before a run; resident as the sequence is rewritten
   std::vector<int32_t> chain_, marked_;
-  std::vector<int32_t> previous_;        // per access: the run that accesses the same buffer before, -1 for none
+  std::vector<int32_t> before_, after_;  // per access: the run that accesses the same buffer before; that uses this copy next
+  std::vector<int32_t> maker_;           // per access: the run that made the copy, -1 for none
+  std::vector<int32_t> spared_, is_spared_;  // runs left out, the last first; per run: the round in which it is one of them
+  std::vector<int64_t> changes_;         // per run: by how many bytes more are live than at the run before
   int32_t round_ = 0;
 };
 

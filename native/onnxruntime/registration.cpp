@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <mutex>
 
-#include "onnxruntime/allocator.hpp"
-#include "onnxruntime/exported.hpp"
+#include "arena/allocator.hpp"
+#include "arena/exported.hpp"
 
 namespace {
 
@@ -38,8 +38,8 @@ struct Allocator {
 
 void* memory_info = nullptr;
 
-void* allocate(Allocator*, std::size_t size) { return lowtide::onnxruntime::allocate(size); }
-void release(Allocator*, void* data) { lowtide::onnxruntime::release(data); }
+void* allocate(Allocator*, std::size_t size) { return lowtide::arena::allocate(size); }
+void release(Allocator*, void* data) { lowtide::arena::release(data); }
 const void* info(const Allocator*) { return memory_info; }
 
 Allocator allocator{kApiVersion, allocate, release, info};

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lowtide.frameworks.arena.runs import ArenaUse
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.onnx.loading.load import ModelSource
 from lowtide.frameworks.onnx.measure import MeasuredRun, measure_peak
 from lowtide.frameworks.onnx.model import OnnxModel
-from lowtide.frameworks.onnx.running.planned_session import ArenaUse, Session
+from lowtide.frameworks.onnx.running.planned_session import Session
 from lowtide.frameworks.onnx.running.pool import Pool
 from lowtide.graph import Graph
 from lowtide.plan import Plan
@@ -41,9 +42,20 @@ def apply(plan: Plan, model: ModelSource, dims: Mapping[str, int] | None = None)
     return OnnxModel(model, dims).apply(plan)
 
 
-def save(plan: Plan, model: ModelSource, path: str | Path, dims: Mapping[str, int] | None = None) -> None:
-    """Write the model with its nodes in the plan's order to a file; see `OnnxModel.save`."""
-    OnnxModel(model, dims).save(plan, Path(path))
+def save(
+    plan: Plan,
+    model: ModelSource,
+    path: str | Path,
+    dims: Mapping[str, int] | None = None,
+    *,
+    annotate: bool = False,
+) -> None:
+    """Write the model with its nodes in the plan's order to a file; see `OnnxModel.save`.
+
+    With `annotate`, the metadata of each node says what the plan says of it, for viewers such as Netron.
+    """
+    opened = OnnxModel(model, dims)
+    (opened.save_annotated if annotate else opened.save)(plan, Path(path))
 
 
 def measure(plan: Plan, model: ModelSource, dims: Mapping[str, int] | None = None) -> Measurement:

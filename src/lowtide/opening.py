@@ -11,7 +11,7 @@ from lowtide.files import check_writable
 from lowtide.frameworks.content import kind_of_file
 from lowtide.frameworks.graph_file import GraphModel, open_graph_file
 from lowtide.frameworks.memory_snapshot import open_snapshot
-from lowtide.frameworks.model import CopiesToHost, Measurement, Model, is_model
+from lowtide.frameworks.model import CopiesToHost, Measurement, Model, TakesNotes, is_model
 from lowtide.frameworks.plan_files_only import PlanFilesOnly
 from lowtide.frameworks.table import FRAMEWORKS, Framework, framework_of, framework_of_file, way_to_read
 from lowtide.graph import Graph
@@ -131,13 +131,22 @@ def _only_written(framework: Framework) -> str:
     return f", where only an {' or '.join(only)} can be written to {', '.join(framework.writes)}" if only else ""
 
 
-def save_applied(model: Model, plan: Plan, path: Path) -> None:
+def check_annotated(model: Model, path: Path | None) -> None:
+    """Raise UsageError unless what is written to this path has room for what a plan says of it."""
+    if path is None or path.name.endswith(_PLAN_FILES) or not isinstance(model, TakesNotes):
+        raise UsageError("--annotate notes a plan in the metadata of a model's nodes; give an .onnx MODEL and OUTPUT")
+
+
+def save_applied(model: Model, plan: Plan, path: Path, *, annotate: bool = False) -> None:
     """Write the program that follows the plan or, where the name ends in .plan.json[.gz], the plan itself.
 
-    Raises UnsupportedError where the framework has no file for programs, UsageError where the file cannot be written.
+    With `annotate`, which `check_annotated` allows, the program says of its parts what the plan says of them. Raises
+    UnsupportedError where the framework has no file for programs, UsageError where the file cannot be written.
     """
     if path.name.endswith(_PLAN_FILES):
         write_plan_file(plan, path, _graph_of(plan, model))
+    elif annotate and isinstance(model, TakesNotes):
+        model.save_annotated(plan, path)
     else:
         model.save(plan, path)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lowtide.costs import Prices, ProfileName
+from lowtide.costs import Prices
 from lowtide.effort import EffortName
 from lowtide.offload import Host
 from lowtide.opening import check_output, open_model, save_applied
@@ -26,7 +26,7 @@ def minimize(
     allow: Iterable[str] = PlanSettings.techniques,
     in_place: bool = PlanSettings.in_place,
     scheduler: str | None = PlanSettings.scheduler,
-    costs: ProfileName | Prices = "given",
+    costs: str | Prices = "given",
     effort: EffortName = PlanSettings.effort,
     host: Host | None = PlanSettings.host,
     dims: Mapping[str, int] | None = None,

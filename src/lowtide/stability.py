@@ -36,8 +36,8 @@ _PROVISIONAL: dict[str, str] = {
     "lowtide.onnx": "ArenaUse MeasuredRun ModelSource measure_peak",
     "lowtide.tensorflow": "GraphRun GraphSource OptimizedGraph run_graph with_host_stand_ins",
     "lowtide.torch": (
-        "Applied Captured Explanation MeasuredCall MeasuredStep capture inductor measure_captured measure_costs "
-        "save_plans"
+        "Applied Captured Explanation InArena MeasuredCall MeasuredStep capture in_arena inductor measure_captured "
+        "measure_costs save_plans"
     ),
     "lowtide.xla": "Difference Reserved ScheduledModule against_assignment hold_order recorded_peaks remove_schedule "
     "verify_schedule",

@@ -54,13 +54,34 @@ def parse_share(text: str | float) -> float:
     return float(match[1]) / (100 if match[2] else 1)
 
 
+class ByteUnit:
+    """The unit of a page for people: MiB where its largest figure has one, else bytes, so that no page has two."""
+
+    def __init__(self, *figures: int | Mapping[str, int]) -> None:
+        """Take the figures that are the largest of the page, alone or by memory space."""
+        counts = (each for figure in figures for each in ((figure,) if isinstance(figure, int) else figure.values()))
+        self._in_mebibytes = max(map(abs, counts), default=0) >= 2**20
+
+    def write(self, count: int) -> str:
+        """Write a number of bytes: 299.4 MiB, 0.021 MiB below one and <0.001 MiB below that, or 2,048 B."""
+        if not self._in_mebibytes:
+            return f"{count:,} B"
+        if 0 < abs(count) < 2**20:
+            return f"{count / 2**20:.3f} MiB" if abs(count) > 2**20 / 2_000 else "<0.001 MiB"
+        return f"{count / 2**20:,.1f} MiB"
+
+    def by_space(self, figures: Mapping[str, int]) -> str:
+        """Write {space: bytes}: one figure alone, or each with its space's name."""
+        if len(figures) == 1:
+            return self.write(next(iter(figures.values())))
+        return ", ".join(f"{space} {self.write(count)}" for space, count in figures.items())
+
+
 def format_bytes(count: int) -> str:
-    """Write a number of bytes for people: 299.4 MiB, or 2,048 B below 1 MiB."""
-    return f"{count / 2**20:,.1f} MiB" if abs(count) >= 2**20 else f"{count:,} B"
+    """Write a number of bytes for people that stands alone: 299.4 MiB, or 2,048 B below 1 MiB."""
+    return ByteUnit(count).write(count)
 
 
 def format_by_space(figures: Mapping[str, int]) -> str:
     """Write {space: bytes} for people: one figure alone, or each with its space's name."""
-    if len(figures) == 1:
-        return format_bytes(next(iter(figures.values())))
-    return ", ".join(f"{space} {format_bytes(count)}" for space, count in figures.items())
+    return ByteUnit(figures).by_space(figures)

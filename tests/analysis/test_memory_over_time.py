@@ -70,14 +70,23 @@ def test_a_hole_between_two_buffers_is_fragmentation() -> None:
     assert memory.parts[PARTS.index("fragmentation")].tolist() == [0, 0, 100]
 
 
-def test_what_an_update_reads_counts_as_gradient() -> None:
+def test_what_is_kept_for_the_way_back_is_an_activation_and_what_an_update_reads_a_gradient() -> None:
+    """The state of an optimizer, which is updated before anything reads it, does not end the way forward."""
     builder = GraphBuilder("step")
-    weight = builder.add_buffer("weight", 8, Lifetime.PERSISTENT)
+    weights = [builder.add_buffer(f"weight{i}", 8, Lifetime.PERSISTENT) for i in range(2)]
+    momentum = builder.add_buffer("momentum", 8, Lifetime.PERSISTENT)
     x = builder.add_buffer("x", 8, Lifetime.INPUT)
-    hidden, gradient = builder.add_buffer("hidden", 8), builder.add_buffer("gradient", 8)
+    names = ["hidden", "squeezed", "logits", "gradient of logits", "gradient"]
+    hidden, squeezed, logits, of_logits, gradient = (builder.add_buffer(name, 8) for name in names)
     loss = builder.add_buffer("loss", 8, Lifetime.OUTPUT)
-    builder.add_op("forward", "mm", reads=[x, weight], writes=[hidden, loss])
-    builder.add_op("backward", "mm", reads=[hidden], writes=[gradient])
-    builder.add_op("update", "sgd", reads=[gradient], mutates=[weight])
+    builder.add_op("first layer", "mm", reads=[x, weights[0]], writes=[hidden])
+    builder.add_op("squeeze", "sum", reads=[hidden], writes=[squeezed])
+    builder.add_op("second layer", "mm", reads=[squeezed, weights[1]], writes=[logits])
+    builder.add_op("loss", "loss", reads=[logits], writes=[loss, of_logits])
+    builder.add_op("backward", "mm", reads=[hidden, of_logits], writes=[gradient])
+    builder.add_op("average", "lerp", reads=[gradient], mutates=[momentum])
+    builder.add_op("update", "sgd", reads=[momentum], mutates=weights)
     roles = roles_of(builder.build())
-    assert roles[[x, hidden, gradient, loss]].tolist() == [Role.INPUT, Role.TEMPORARY, Role.UPDATE, Role.OUTPUT]
+    assert [Role(role).name for role in roles[[x, hidden, squeezed, logits, of_logits, gradient, loss]]] == [
+        *("INPUT", "ACTIVATION", "TEMPORARY", "ACTIVATION", "TEMPORARY", "UPDATE", "OUTPUT")
+    ]

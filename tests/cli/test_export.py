@@ -31,4 +31,4 @@ def test_an_exported_snapshot_is_a_model_and_its_buffers_are_packed(
 def test_what_cannot_be_exported_so_is_refused_before_planning(lowtide: Command, graph_file: Path) -> None:
     assert lowtide("export", graph_file, "-o", "plan.png").code == 2
     refused = lowtide("export", graph_file, "-o", "plan.svg", "--space", "nowhere")
-    assert refused.complaints == ["lowtide: memory space 'nowhere' cannot be exported so; choose one of device"]
+    assert refused.complaints == ["lowtide: unknown memory space 'nowhere'; choose one of device"]

@@ -22,7 +22,8 @@ from tests.oracles.plugin import install_scheduler, module_path
 
 pytestmark = pytest.mark.usefixtures("ctrl_c_heeded")
 
-FOREVER = 'import sys\nprint("it has begun", file=sys.stderr, flush=True)\nwhile True:\n    pass'
+BEGUN = 'print("it has begun", file=sys.stderr, flush=True)'
+FOREVER = f"import sys\n{BEGUN}\nwhile True:\n    pass"
 
 
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -98,6 +99,27 @@ def test_an_interrupt_while_the_command_itself_is_loaded_ends_with_one_line(
     done = _interrupted(tmp_path, "inspect", "x.graph.json", number=number)
     assert (done.code, done.stdout) == (SIGNALS[number], "")
     assert done.complaints == ["it has begun", "lowtide: interrupted"]
+
+
+def test_an_interrupt_that_python_drops_in_a_callback_is_heeded_all_the_same(tmp_path: Path) -> None:
+    loop = "while True: pass"
+    last = f"class Last:\n        def __del__(self):\n            {BEGUN}\n            {loop}"
+    (tmp_path / "loses.py").write_text(f"import sys\ndef program():\n    {last}\n    Last()\n    {loop}\n")
+    done = _interrupted(tmp_path, "inspect", "loses:program", number=signal.SIGTERM)
+    assert (done.code, done.stdout) == (143, "")
+    assert done.complaints[-1] == "lowtide: interrupted"
+
+
+def test_an_interrupt_within_a_string_that_is_run_ends_with_the_code_of_its_signal(tmp_path: Path) -> None:
+    """Python notes such an interrupt, which dataclasses can meet, and would end a module by SIGINT whatever it says."""
+    (tmp_path / "running.py").write_text(
+        "from lowtide.cli import command, main\n"
+        "def run():\n    command.command_is_loaded()\n    exec('import signal; signal.raise_signal(signal.SIGTERM)')\n"
+        "command.run = run\nmain()\n"
+    )
+    command = [sys.executable, "-m", "running"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (143, "lowtide: interrupted\n")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ from lowtide.cli import main
 
 _FENCE = re.compile(r"^```(\w+)?(?: file=(\S+))?[^\n`]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _PROMISED = re.compile(r"^print\(.*\)  +# (.*)$", re.MULTILINE)
+_LEAST_INTERRUPTED = 128
+"""A command that a signal ends exits with more."""
 _LIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -70,7 +72,7 @@ def _commands(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _run(command: str) -> None:
-    """Run a command of a page in this process."""
+    """Run a command of a page in this process; what ends it from outside ends the tests, too, and is no failed page."""
     program, *arguments = shlex.split(command, comments=True)
     before = sys.argv
     try:
@@ -82,6 +84,8 @@ def _run(command: str) -> None:
             sys.argv = [program, *arguments]
             main()
     except SystemExit as done:
+        if isinstance(done.code, int) and done.code > _LEAST_INTERRUPTED:
+            raise KeyboardInterrupt from done
         if done.code:
             print(f"exit code {done.code}")
     finally:

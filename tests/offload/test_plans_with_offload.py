@@ -114,7 +114,7 @@ def test_where_nothing_fits_copies_still_bring_the_peak_down(depth: int) -> None
     result = plan_within_budget(problem, problem.given_order(), 31, allow={"offload"})
     assert not result.fits
     assert result.peak_bytes == 32
-    assert "32 bytes" in (result.shortfall or "")
+    assert "32 B" in (result.shortfall or "")
     full = with_host_space(residual_chain(depth), 20.0, 0)
     assert plan_within_budget(problem_of(full), problem.given_order(), 31, allow={"offload"}).offloaded_bytes == 0
 

@@ -28,9 +28,9 @@ def test_the_program_itself_is_judged_against_a_bound_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("budget", "reason"),
     [
-        (4000, "persistent buffers alone need 5000 bytes in device, 1000 more than the budget allows"),
-        (5100, "what must be held while op 'shrink1' runs, 1201 of it the op's own, is at least 1211 bytes"),
-        (6300, "the best plan found needs 2200 bytes in device, 900 more than the 1300"),
+        (4000, "persistent buffers alone need 5,000 B in device, 1,000 B more than the budget allows"),
+        (5100, "what must be held while op 'shrink1' runs, 1,201 B of it the op's own, is at least 1,211 B"),
+        (6300, "the best plan found needs 2,200 B in device, 900 B more than the 1,300 B"),
     ],
 )
 def test_a_budget_that_is_not_met_has_a_reason(budget: int, reason: str) -> None:

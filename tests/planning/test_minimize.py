@@ -146,9 +146,9 @@ def test_a_budget_below_the_bound_is_infeasible_with_the_op_and_the_missing_byte
         assert (result.status, result.plan.status) == ("infeasible", "infeasible")
         assert result.peak_bytes == {"device": 1211}
         assert result.shortfall is not None
-        assert "op's own, is at least 1211 bytes in device, 1 more than the 1210 that the budget" in result.shortfall
+        assert "op's own, is at least 1,211 B in device, 1 B more than the 1,210 B that the budget" in result.shortfall
         assert (
-            "; live then: big1 (1100), small1 (101), x (10); the least reached is 1211 bytes, 55.05%"
+            "; live then: big1 (1,100 B), small1 (101 B), x (10 B); the least reached is 1,211 B, 55.05%"
             in result.shortfall
         )
 
@@ -162,14 +162,14 @@ def test_a_budget_that_only_exact_search_refutes_is_not_laid_at_the_door_of_one_
     refused = minimize(graph, budget=space.bound_bytes - 1 + graph.persistent_bytes()[space.space])
     assert refused.status == "infeasible"
     assert refused.shortfall is not None
-    assert f"every order needs at least {space.bound_bytes} bytes" in refused.shortfall
+    assert f"every order needs at least {space.bound_bytes:,} B" in refused.shortfall
 
 
 def test_a_budget_at_the_bound_that_the_order_misses_is_not_called_infeasible() -> None:
     result = minimize(diamond(), budget=6211, scheduler="given")
     assert (result.status, result.lower_bound_bytes) == ("feasible", {"device": 1211})
     assert result.shortfall is not None
-    assert "989 more than the 1211 that the budget leaves beside persistent buffers; no proof" in result.shortfall
+    assert "989 B more than the 1,211 B that the budget leaves beside persistent buffers; no proof" in result.shortfall
 
 
 def test_inputs_and_outputs_and_persistent_buffers_are_named_when_they_alone_are_too_much() -> None:
@@ -180,13 +180,13 @@ def test_inputs_and_outputs_and_persistent_buffers_are_named_when_they_alone_are
     inputs, weights = minimize(graph, budget=120), minimize(graph, budget=60)
     assert inputs.status == weights.status == "infeasible"
     assert inputs.shortfall == (
-        "inputs and outputs alone need 50 bytes in device, 30 more than the 20 that the budget leaves beside "
-        "persistent buffers (no order of the program as it stands can do with less); the least reached is 50 bytes, "
+        "inputs and outputs alone need 50 B in device, 30 B more than the 20 B that the budget leaves beside "
+        "persistent buffers (no order of the program as it stands can do with less); the least reached is 50 B, "
         "100.00% of the untouched peak"
     )
     assert weights.shortfall == (
-        "persistent buffers alone need 100 bytes in device, 40 more than the budget allows; beside them the best plan "
-        "found needs 50; the least reached is 50 bytes, 100.00% of the untouched peak"
+        "persistent buffers alone need 100 B in device, 40 B more than the budget allows; beside them the best plan "
+        "found needs 50 B; the least reached is 50 B, 100.00% of the untouched peak"
     )
 
 
@@ -202,8 +202,8 @@ def test_a_capacity_acts_as_a_budget_and_the_tighter_one_is_named() -> None:
     too_small = minimize(chain(99))
     assert (too_small.status, too_small.shortfall) == (
         "infeasible",
-        "inputs and outputs alone need 100 bytes in sram, 1 more than the 99 that its capacity leaves beside "
-        "persistent buffers (no order of the program as it stands can do with less); the least reached is 100 bytes, "
+        "inputs and outputs alone need 100 B in sram, 1 B more than the 99 B that its capacity leaves beside "
+        "persistent buffers (no order of the program as it stands can do with less); the least reached is 100 B, "
         "100.00% of the untouched peak",
     )
     assert "the budget" in str(minimize(chain(99), budget=98).shortfall)

@@ -54,7 +54,7 @@ def test_a_plot_reaches_the_peak_and_names_what_it_shows() -> None:
     tops = [path.vertices[:, 1].max() for drawn in axes.collections for path in drawn.get_paths()]
     assert max(tops) == pytest.approx(13.0, abs=1e-5)
     labels = axes.get_legend_handles_labels()[1]
-    assert labels == ["inputs", "outputs", "activations and other temporaries", "before", "lower bound", "budget"]
+    assert labels == ["inputs", "outputs", "temporaries", "before", "lower bound", "budget"]
     assert result.plot("device", axes) is axes
-    with pytest.raises(UsageError, match="no memory space 'nowhere'; choose one of device"):
+    with pytest.raises(UsageError, match="unknown memory space 'nowhere'; choose one of device"):
         result.plot("nowhere")

@@ -27,7 +27,7 @@ def draft_and_packing(graph: Graph) -> tuple[Draft, Packing]:
     return draft, pack_plan(graph, draft.plan, draft.problem.transient, effort="fast")
 
 
-@pytest.mark.parametrize("seed", [1, 17, 21])
+@pytest.mark.parametrize("seed", [1, 12, 21])
 def test_reruns_move_where_the_packing_is_loose_and_nothing_else_changes(seed: int) -> None:
     """Runs, the order of first runs and the peak stay; the new addresses hold."""
     graph = random_graph(seed, 14)

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from lowtide.analysis import simulate
+from lowtide.graph import Graph
 from lowtide.offload import with_host_space
-from lowtide.plan import verify
+from lowtide.plan import Plan, verify
 from lowtide.planning.baseline import baseline
 from lowtide.planning.settings import PlanSettings
 from lowtide.planning.trade import trade
@@ -59,3 +60,26 @@ def test_ctrl_c_leaves_the_plan_as_it_is_and_says_so() -> None:
     draft = trade(first, _interrupt)
     assert draft.plan is first.plan
     assert draft.interrupted
+
+
+def test_ctrl_c_within_the_search_leaves_the_best_plan_found_until_then_and_hands_on_no_worse() -> None:
+    """The order before needs more than the budget; whoever keeps plans has one that meets it before the search ends."""
+
+    def report(stage: str) -> None:
+        if stage.startswith("closing the gap"):
+            raise KeyboardInterrupt
+
+    kept: list[int] = []
+
+    def keep(_: Graph, plan: Plan) -> None:
+        kept.append(plan.peak_bytes["device"])
+
+    graph = residual_chain(60)
+    first = replace(baseline(graph, RERUN), keep=keep)
+    draft = trade(first, report)
+    assert draft.interrupted
+    assert draft.fits
+    assert (draft.extra_cost > 0, draft.extra_cost_bound) == (True, None)
+    assert not first.budget.excess_bytes({"device": kept[-1]})
+    assert kept[0] == first.plan.peak_bytes["device"]
+    verify(graph, draft.plan, check_capacity=False)

@@ -131,6 +131,6 @@ def test_what_was_searched_over_all_orders_is_claimed_so() -> None:
     assert [(claim.over, claim.shown_by, claim.at_least) for claim in peaks] == [("reruns", "search", least)]
     assert refuted.shortfall is not None
     assert refuted.shortfall.startswith(
-        f"every plan needs at least {least} bytes in device, {least - needed} more than the budget of {needed} "
-        f"({peaks[0].sentence}); the least reached is {least} bytes, "
+        f"every plan needs at least {least:,} B in device, {least - needed:,} B more than the budget of {needed:,} B "
+        f"({peaks[0].sentence}); the least reached is {least:,} B, "
     )

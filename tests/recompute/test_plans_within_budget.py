@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lowtide.analysis import simulate
-from lowtide.errors import UsageError
+from lowtide.checkpointing.runs import plan_of_runs
+from lowtide.errors import UsageError, VerificationError
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.plan import verify
 from lowtide.recompute import Drops, Program, plan_within_budget
@@ -78,7 +79,7 @@ def test_what_must_not_run_twice_makes_a_budget_infeasible_and_is_named() -> Non
     assert result.status == "infeasible"
     assert result.shortfall is not None
     assert "what must be held while op" in result.shortfall
-    assert "a0 (8)" in result.shortfall
+    assert "a0 (8 B)" in result.shortfall
 
 
 def test_the_same_call_gives_the_same_plan() -> None:
@@ -145,6 +146,45 @@ def test_random_and_ordered_ops_and_mutations_run_once() -> None:
         runs = plan_within_budget(problem, problem.given_order(), budget).plan.order().tolist()
         for name in ("random", "collective", "changed later", "update"):
             assert runs.count(graph.op_names.index(name)) == 1
+
+
+def _two_gathers_with_a_peak_between(ranks: int) -> Graph:
+    """Two weights are gathered in order and needed at both ends; between them something large runs."""
+    builder = GraphBuilder("regathering")
+    shards = [builder.add_buffer(f"shard{k}", 4, Lifetime.PERSISTENT) for k in range(2)]
+    whole = [builder.add_buffer(f"whole{k}", 8) for k in range(2)]
+    steps = [builder.add_buffer(f"step{k}", 1) for k in range(3)]
+    big, last = builder.add_buffer("big", 20), builder.add_buffer("last", 1, Lifetime.OUTPUT)
+    for k in range(2):
+        builder.add_op(
+            f"gather{k}", "all_gather", reads=[shards[k]], writes=[whole[k]], ordered=True, ranks=ranks, rank_span=ranks
+        )
+    builder.add_op("first", "mm", reads=whole, writes=[steps[0]])
+    builder.add_op("big", "mm", reads=[steps[0]], writes=[big])
+    builder.add_op("small", "sum", reads=[big], writes=[steps[1]])
+    builder.add_op("one", "mm", reads=[steps[1], whole[1]], writes=[steps[2]])
+    builder.add_op("zero", "mm", reads=[steps[2], whole[0]], writes=[last])
+    return builder.build()
+
+
+def test_collectives_run_again_after_first_runs_in_the_order_of_the_program() -> None:
+    """What communicates with several ranks is gathered again; an op that is ordered for another reason is not."""
+    problem = problem_of(_two_gathers_with_a_peak_between(2))
+    result = plan_within_budget(problem, problem.given_order(), 22)
+    assert result.fits
+    runs = result.plan.order().tolist()
+    assert runs.count(0) == runs.count(1) == 2
+    assert list(dict.fromkeys(runs)) == sorted(set(runs))
+    verify(problem.graph, result.plan)
+    alone = problem_of(_two_gathers_with_a_peak_between(1))
+    assert not plan_within_budget(alone, alone.given_order(), 22).fits
+
+
+def test_a_first_run_of_a_collective_out_of_order_is_refused() -> None:
+    """Ranks that start them in another order would wait for one another for ever."""
+    graph = _two_gathers_with_a_peak_between(2)
+    with pytest.raises(VerificationError, match="runs after ordered op"):
+        verify(graph, plan_of_runs(graph, [1, 0, 2, 1, 3, 4, 5, 6]))
 
 
 def test_a_plan_for_another_memory_space_counts_its_bytes_only() -> None:

@@ -69,6 +69,18 @@ def test_improving_keeps_to_the_budget_and_never_costs_more(graph: Graph, in_pla
 
 @settings(max_examples=60)
 @given(graphs(24), st.booleans(), st.integers(30, 95))
+def test_no_rerun_can_be_left_out_of_a_trimmed_plan(graph: Graph, in_place: bool, percent: int) -> None:
+    program = program_of(graph, in_place=in_place)
+    budget = program.execute(Drops()).peak_bytes * percent // 100
+    settled = settle_from(program, [], budget, max_cost=None, max_work=20_000_000)
+    if settled is None:
+        return
+    for rerun in np.flatnonzero(program.places[settled.runs] != settled.stages).tolist():
+        assert program.replay(np.delete(settled.runs, rerun)).peak_bytes > budget
+
+
+@settings(max_examples=60)
+@given(graphs(24), st.booleans(), st.integers(30, 95))
 def test_runs_play_as_the_cuts_did_that_led_to_them(graph: Graph, in_place: bool, percent: int) -> None:
     program = program_of(graph, in_place=in_place)
     moments = np.asarray([graph.n_ops * percent // 100 * 2 + 1], np.int32)

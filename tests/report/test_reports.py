@@ -12,8 +12,10 @@ from lowtide.frameworks.model import Measurement
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.plan import Plan
 from lowtide.report.comparison import Comparison
+from lowtide.report.difference import difference
 from lowtide.report.inspection import Inspection
 from lowtide.report.planning import measured_to_json, result_to_text
+from lowtide.report.table import wrapped
 from lowtide.schedule import make_candidate, scheduler_names
 from tests.strategies import graphs
 
@@ -89,7 +91,7 @@ def test_the_page_of_an_inspection_says_why_the_peak_cannot_be_lower() -> None:
 def test_the_page_of_a_plan_says_why_a_budget_is_not_met() -> None:
     text = result_to_text("hungry", minimize(_hungry(2), budget="50%"))
     assert "hungry: infeasible" in text
-    assert "budget NOT met   op 'sum' alone needs 4096 bytes" in text
+    assert "budget NOT met   op 'sum' alone needs 4,096 B" in text
 
 
 def test_what_was_measured_stands_beside_what_was_predicted() -> None:
@@ -119,8 +121,16 @@ def test_a_budget_that_is_met_is_said_with_its_bytes() -> None:
 
 
 @given(graphs())
-def test_the_lines_of_an_inspection_fit_eighty_columns(graph: Graph) -> None:
-    assert max(map(len, Inspection.of(graph, in_place=True).to_text().splitlines())) <= 80
+def test_the_lines_of_a_page_fit_eighty_columns(graph: Graph) -> None:
+    result = minimize(graph)
+    rows = [make_candidate(name, graph, in_place=True) for name in scheduler_names()]
+    for page in (
+        Inspection.of(graph, in_place=True).to_text(),
+        Comparison.of(graph, rows, in_place=True).to_text(),
+        result_to_text(graph.name, result),
+        difference(graph, Plan.baseline(graph), graph, result.plan).to_text(),
+    ):
+        assert max(map(len, wrapped(page))) <= 80
 
 
 def test_long_names_are_cut_in_the_middle() -> None:

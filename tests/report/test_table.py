@@ -4,7 +4,7 @@ from rich.cells import cell_len
 
 from lowtide.report.figures import format_ratio
 from lowtide.report.printable import printable
-from lowtide.report.table import format_table
+from lowtide.report.table import format_table, wrapped
 from lowtide.units import format_by_space
 
 
@@ -27,6 +27,21 @@ def test_the_widest_names_are_cut_in_the_middle_until_the_page_is_wide_enough() 
     assert lines[1].endswith("name.py:123")
     assert "…" in lines[1]
     assert lines[2].endswith("größer, 大大大")
+
+
+def test_the_rest_of_a_long_line_stands_beneath_its_value() -> None:
+    words = "nothing in this sentence is short enough to be seen on one line of a page alone"
+    assert wrapped(f"  planned peak     1.0 MiB   ({words})\nshort") == [
+        "  planned peak     1.0 MiB   (nothing in this sentence is short enough to be",
+        "                   seen on one line of a page alone)",
+        "short",
+    ]
+    assert wrapped(f"{words} {words}")[1].startswith("      ")
+
+
+def test_a_name_wider_than_the_page_is_never_broken() -> None:
+    path = f"/{'folder/' * 20}plan.json"
+    assert wrapped(f"{path}: valid for a program") == [f"{path}:", "      valid for a program"]
 
 
 def test_control_characters_are_spelled_out_so_that_a_row_stays_one_harmless_line() -> None:

@@ -16,6 +16,7 @@ from lowtide.graph import Graph, write_graph_file
 from lowtide.plan import Plan, verify, write_plan_file
 from lowtide.planning.result import Result
 from lowtide.search import Proof, RefutedBudget, check_certificate, write_proof_file
+from lowtide.search.proof import CutFlow, Moves
 from tests.cli.conftest import Command, lowtide
 from tests.oracles.least_peak import least_peak
 from tests.oracles.plans import problem_of
@@ -33,6 +34,31 @@ def certified(graph: Graph, **settings: Any) -> tuple[Result, Proof]:
     return result, result.proof
 
 
+def forged_flow(flow: CutFlow, delta: int, draw: Random) -> CutFlow:
+    """The flow with a move changed, left out, added or sent elsewhere, or with columns of other lengths."""
+    kind = draw.choice(["uses", "dependencies"])
+    moves: Moves = getattr(flow, kind)
+    sources, targets, moved = (list(column) for column in (moves.sources, moves.targets, moves.bytes))
+    if not moved or draw.random() < 0.2:
+        sources.append(draw.randrange(9))
+        targets.append(draw.randrange(9))
+        moved.append(draw.choice([abs(delta), 2**62, 2**63]))
+    place = draw.randrange(len(moved))
+    match draw.randrange(5):
+        case 0:
+            moved[place] = max(0, moved[place] + delta)
+        case 1:
+            targets[place] = draw.randrange(2 * (1 + max(targets)))
+        case 2:
+            sources[place] = draw.randrange(2 * (1 + max(sources)))
+        case 3:
+            moved.pop(place)
+        case _:
+            del sources[place], targets[place], moved[place]
+    forged = Moves(sources=tuple(sources), targets=tuple(targets), bytes=tuple(moved))
+    return msgspec.structs.replace(flow, **{kind: forged})
+
+
 def forged(plan: Plan, proof: Proof, draw: Random) -> tuple[Plan, Proof]:
     """The pair with one to three statements of either changed."""
     for _ in range(draw.choice([1, 1, 2, 3])):
@@ -47,12 +73,17 @@ def forged(plan: Plan, proof: Proof, draw: Random) -> tuple[Plan, Proof]:
             {"bound_bytes": space.bound_bytes + delta},
             {"cut_bytes": max(0, space.cut_bytes + delta), "bound_bytes": space.bound_bytes + delta},
             {"before": space.before[1:]},
+            {"flow": None},
             {"tree_bytes": space.bound_bytes + delta, "bound_bytes": space.bound_bytes + delta},
             {
                 "refuted": (RefutedBudget(budget_bytes=space.bound_bytes, at_least_bytes=space.bound_bytes + 1),),
                 "bound_bytes": space.bound_bytes + 1,
             },
         ]
+        if space.flow is not None:
+            flow = forged_flow(space.flow, delta, draw)
+            cut = max(0, space.cut_bytes + draw.choice([0, delta]))
+            edits += [{"flow": flow}, {"flow": flow, "cut_bytes": cut, "bound_bytes": max(cut, space.bound_bytes)}]
         match draw.randrange(5):
             case 0:
                 claims[number] = replace(claim, **changes)
@@ -157,6 +188,17 @@ def test_a_plan_that_calls_itself_optimal_above_its_bound_is_refused() -> None:
         verify(graph, replace(plan, status="optimal"))
 
 
+def test_a_plan_that_calls_itself_optimal_by_what_is_true_of_other_plans_is_refused() -> None:
+    """It takes pairs, and its bound is of plans without: one with other pairs may need less."""
+    graph = next(graph for graph in map(random_graph, range(100)) if len(minimize(graph).plan.pairs.values))
+    plan = minimize(graph).plan
+    claims = tuple(replace(claim, in_place=False) if claim.figure == "peak" else claim for claim in plan.claims)
+    verify(graph, plan)
+    verify(graph, replace(plan, status="feasible", claims=claims))
+    with pytest.raises(VerificationError, match="optimal"):
+        verify(graph, replace(plan, status="optimal", claims=claims))
+
+
 def test_strict_is_met_with_a_proof_and_fails_without(lowtide: Command, tmp_path: Path) -> None:
     graphs = (random_graph(seed, limited=False) for seed in range(100))
     graph = next(graph for graph in graphs if any(claim.shown_by == "search" for claim in minimize(graph).claims))
@@ -171,3 +213,49 @@ def test_strict_is_met_with_a_proof_and_fails_without(lowtide: Command, tmp_path
     done = lowtide("verify", plan, model, "--proof", shows, "--json")
     peaks = [claim for claim in json.loads(done.stdout)["claims"] if claim["figure"] == "peak"]
     assert [claim["shown"] for claim in peaks] == [True] * len(graph.spaces)
+
+
+def edited_plan(tmp_path: Path, change: Any) -> tuple[Path, Path, Path]:
+    """A model with its plan, which was edited by hand, and the proof beside it."""
+    graph = random_graph(15, limited=False)
+    result, proof = certified(graph)
+    model, plan, shows = tmp_path / "g.graph.json", tmp_path / "p.plan.json", tmp_path / "p.proof.json"
+    write_graph_file(graph, model)
+    write_plan_file(result.plan, plan, graph)
+    write_proof_file(proof, shows)
+    fields = json.loads(plan.read_text())
+    change(fields)
+    plan.write_text(json.dumps(fields))
+    return model, plan, shows
+
+
+@pytest.mark.parametrize(
+    ("number", "changes"),
+    [
+        (0, {"in_chunks": True}),
+        (0, {"over": "placements"}),
+        (0, {"shown_by": "packing"}),
+        (0, {"shown_by": "needs"}),
+        (0, {"base_order": "given"}),
+        (1, {"over": "orders"}),
+        (1, {"over": "reruns"}),
+        (1, {"figure": "extra cost"}),
+        (1, {"shown_by": "search"}),
+    ],
+    ids=str,
+)
+def test_a_claim_of_another_program_or_class_is_no_claim(
+    lowtide: Command, tmp_path: Path, number: int, changes: dict[str, Any]
+) -> None:
+    """The bound of an arena is of the placements of one plan; of all orders it would be false."""
+    model, plan, shows = edited_plan(tmp_path, lambda fields: fields["claims"][number].update(changes))
+    done = lowtide("verify", plan, model, "--proof", shows)
+    assert (done.code, done.stdout) == (1, "")
+    assert "claim" in done.stderr
+
+
+def test_plain_bounds_without_claims_count_as_claims(lowtide: Command, tmp_path: Path) -> None:
+    """Else to leave the claims out would be the way around --strict."""
+    model, plan, shows = edited_plan(tmp_path, lambda fields: fields.pop("claims"))
+    assert lowtide("verify", plan, model, "--strict").code == 1
+    assert lowtide("verify", plan, model, "--proof", shows, "--strict").code == 0

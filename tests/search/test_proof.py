@@ -14,8 +14,11 @@ from lowtide.errors import FingerprintError, InputError, LowtideError, Malformed
 from lowtide.graph import Graph, GraphBuilder, Lifetime, write_graph_file
 from lowtide.schedule import make_candidate
 from lowtide.search import Proof, RefutedBudget, check_proof, plain_max_flow, read_proof_file, write_proof_file
+from lowtide.search.check_cut import cut_of
+from lowtide.search.check_flow import least_by_flow
 from lowtide.search.plain_program import PlainProgram
 from lowtide.search.plain_tree import plain_tree_peak
+from lowtide.search.proof import CutFlow, Moves
 from tests.cli.conftest import Command, lowtide
 from tests.oracles.least_peak import least_peak
 from tests.oracles.plans import problem_of
@@ -105,14 +108,50 @@ def test_another_op_or_another_set_is_refused_unless_it_shows_the_same(
         assert op is None or set(graph.structure.predecessors[op].tolist()) <= set(ran)
 
 
+@settings(max_examples=300)
+@given(graphs(9, callees=False), st.booleans(), st.data())
+def test_no_flow_shows_more_than_an_op_needs(graph: Graph, in_place: bool, data: st.DataObject) -> None:
+    """Moves are added to a true flow and taken away, over pairs that exist and others."""
+    space = proof_of(graph, in_place=in_place).spaces[0]
+    assume(space.op is not None and space.flow is not None)
+    assert space.op is not None
+    assert space.flow is not None
+    program = PlainProgram(graph, problem_of(graph, in_place=in_place).transient, in_place, 0)
+    cut = cut_of(program, space.op)
+    assert least_by_flow(graph.structure, cut, space.flow) == space.cut_bytes
+    uses = list(zip(cut.used.tolist(), cut.users.tolist(), strict=True))
+    predecessors = graph.structure.predecessors
+    waits = list(zip(predecessors.owners().tolist(), predecessors.values.tolist(), strict=True))
+    size = st.integers(0, 2 * max(1, int(cut.sizes.max(initial=0))))
+    kept = data.draw(st.booleans())
+
+    def more(moves: Moves, pairs: list[tuple[int, int]]) -> Moves:
+        known = st.sampled_from(pairs) if pairs else st.nothing()
+        added = data.draw(
+            st.lists(st.tuples(known | st.tuples(st.integers(0, 9), st.integers(0, 9)), size), max_size=3)
+        )
+        first = list(zip(moves.sources, moves.targets, moves.bytes, strict=True)) if kept else []
+        rows = [*first, *((*pair, amount) for pair, amount in added)]
+        return Moves(
+            sources=tuple(row[0] for row in rows),
+            targets=tuple(row[1] for row in rows),
+            bytes=tuple(row[2] for row in rows),
+        )
+
+    forged = CutFlow(uses=more(space.flow.uses, uses), dependencies=more(space.flow.dependencies, waits))
+    shown = least_by_flow(graph.structure, cut, forged)
+    assert shown is None or shown <= space.cut_bytes
+
+
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
 def test_bounds_of_real_graphs_are_confirmed_and_tampered_ones_refused(path: Path) -> None:
     graph = read_graph_file(path)
     proof = proof_of(graph)
-    assert confirmed(graph, proof) == proof.bound_bytes
     space = proof.spaces[0]
     assert space.op is not None
     assert space.before
+    assert space.flow is not None
+    assert confirmed(graph, proof) == confirmed(graph, with_space(proof, flow=None)) == proof.bound_bytes
     for changes in (
         {"op": space.before[-1]},
         {"op": graph.n_ops},
@@ -142,7 +181,7 @@ def test_a_cut_whose_flow_is_too_much_work_is_said_to_be_so_and_does_not_count(m
     """What needs no flow is checked all the same: a cut whose ops need other bytes is refused."""
     monkeypatch.setattr(plain_max_flow, "MOST_WORK", 10)
     graph = read_graph_file(SAMPLES[0])
-    proof = proof_of(graph)
+    proof = with_space(proof_of(graph), flow=None)
     (space,) = proof.spaces
     assert space.op is not None
     (checked,) = check_proof(graph, proof)

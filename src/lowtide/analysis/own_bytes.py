@@ -4,6 +4,7 @@ import numpy as np
 
 from lowtide.graph import Graph
 from lowtide.index_spaces import OpId, SpaceId
+from lowtide.units import ByteUnit
 
 
 def own_bytes(graph: Graph, op: OpId, space: SpaceId) -> int:
@@ -22,4 +23,5 @@ def what_needs(graph: Graph, op: OpId, space: SpaceId, held: int) -> str:
     own = own_bytes(graph, op, space)
     if own >= held:
         return f"op {graph.described(op)} alone needs"
-    return f"what must be held while op {graph.described(op)} runs, {own} of it the op's own, is at least"
+    part = ByteUnit(held).write(own)
+    return f"what must be held while op {graph.described(op)} runs, {part} of it the op's own, is at least"

@@ -8,7 +8,7 @@ from lowtide.cli import options
 from lowtide.cli.output import print_json
 from lowtide.cli.outputs import check_separate
 from lowtide.cli.progress import Progress
-from lowtide.opening import open_model, save_applied
+from lowtide.opening import check_annotated, open_model, save_applied
 from lowtide.planning.plan_file import read_plan
 from lowtide.units import format_by_space
 
@@ -18,6 +18,7 @@ from lowtide.units import format_by_space
 @options.model
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="Where the applied program goes.")
 @options.over_budget
+@options.annotate
 @options.dims
 @options.force
 @options.trust
@@ -27,6 +28,7 @@ def command(
     model: str,
     output: Path,
     over_budget: bool,
+    annotate: bool,
     dims: dict[str, int],
     force: bool,
     trust: bool,
@@ -37,10 +39,12 @@ def command(
     with Progress() as progress:
         progress(f"reading {model}")
         opened = open_model(model, dims, trust=trust, output=output)
+        if annotate:
+            check_annotated(opened, output)
         progress(f"verifying {plan}")
         _, loaded = read_plan(plan, opened, over_budget=over_budget)
         progress(f"writing {output}")
-        save_applied(opened, loaded, output)
+        save_applied(opened, loaded, output, annotate=annotate)
     if as_json:
         print_json("apply", {"output": str(output), "peak_bytes": loaded.peak_bytes})
     else:

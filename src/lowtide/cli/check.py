@@ -8,7 +8,7 @@ from typing import Any, cast
 import click
 
 from lowtide.cli import options
-from lowtide.cli.output import print_json
+from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.effort import EffortName
 from lowtide.errors import MalformedInputError, UsageError
@@ -69,7 +69,9 @@ def command(
     if as_json:
         print_json("check", {"ok": all(gate.ok for gate in gates), "checks": [gate.to_json() for gate in gates]})
     else:
-        click.echo(FORMATS[output_format](gates))
+        page = FORMATS[output_format](gates)
+        show = print_page if output_format == "text" else click.echo  # machines read the others line by line
+        show(page)
     return 0 if all(gate.ok for gate in gates) else 1
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from lowtide.cli.interrupts import interrupted_code
+from lowtide.cli.interrupts import command_is_loaded, interrupted_code
 from lowtide.errors import LowtideError, UsageError
+from lowtide.suggestions import unknown
 
 _VERBS = (
     "inspect",
@@ -53,11 +54,12 @@ class _Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _VERBS:
-            return None
+            raise click.UsageError(unknown("verb", cmd_name, _VERBS), ctx)
         module: Any = importlib.import_module(f"lowtide.cli.{cmd_name}")
         verb: click.Command = module.command
         if _DEBUG not in verb.params:
             verb.params.append(_DEBUG)
+        command_is_loaded()
         return verb
 
 

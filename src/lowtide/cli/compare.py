@@ -3,7 +3,7 @@
 import click
 
 from lowtide.cli import options
-from lowtide.cli.output import print_json
+from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.effort import EffortName
 from lowtide.frameworks.model import HasCompiler, KnowsReserved, Model
@@ -35,9 +35,9 @@ def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effor
     if as_json:
         print_json("compare", comparison.with_compiled(inside))
     else:
-        click.echo(comparison.to_text())
+        print_page(comparison.to_text())
         if inside is not None:
-            click.echo(f"\nas compiled, in the compiler's own order (given) and others:\n{inside.to_text()}")
+            print_page(f"\nas compiled, in the compiler's own order (given) and others:\n{inside.to_text()}")
 
 
 def _comparison(program: Model, in_place: bool, effort: EffortName, progress: Progress) -> Comparison:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from lowtide.cli import options
-from lowtide.cli.output import print_json
+from lowtide.cli.output import print_json, print_page
 from lowtide.cli.outputs import check_separate, save
 from lowtide.cli.progress import Progress
 from lowtide.costs import write_costs_file
@@ -46,4 +46,4 @@ def command(model: str, output: Path, dims: dict[str, int], force: bool, trust: 
     if as_json:
         print_json("costs", costs_to_json(graph, prices))
     else:
-        click.echo(costs_to_text(graph, prices))
+        print_page(costs_to_text(graph, prices))

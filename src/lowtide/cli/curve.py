@@ -1,8 +1,6 @@
 """`lowtide plan --curve`: what several budgets cost, and which one to take."""
 
-import click
-
-from lowtide.cli.output import print_json
+from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.errors import UsageError
 from lowtide.opening import open_model
@@ -26,4 +24,4 @@ def show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, trus
     if as_json:
         print_json("curve", frontier_to_json(found))
     else:
-        click.echo(frontier_to_text(opened.graph.name, found))
+        print_page(frontier_to_text(opened.graph.name, found))

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from lowtide.cli import options
-from lowtide.cli.output import print_json
+from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.graph import Graph
 from lowtide.opening import open_model
@@ -42,7 +42,7 @@ def command(
     if as_json:
         print_json("diff", found)
     else:
-        click.echo(found.to_text())
+        print_page(found.to_text())
 
 
 def _read(source: str, plan: Path | None, dims: dict[str, int], trust: bool, progress: Progress) -> tuple[Graph, Plan]:

@@ -19,4 +19,5 @@ def main() -> None:
         except KeyboardInterrupt:
             print("lowtide: interrupted", file=sys.stderr)
             code = interrupted_code()
+    exec("")  # Python forgets that an interrupt came within a string that it ran, and does not exit with SIGINT for it
     sys.exit(code)

@@ -4,7 +4,7 @@ import click
 
 from lowtide.cli import host, options
 from lowtide.cli.interrupts import interrupted_code
-from lowtide.cli.output import print_json
+from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.cli.sizes import parse_size
 from lowtide.costs import read_costs
@@ -48,7 +48,7 @@ def command(
     if as_json:
         print_json("fits", fit.to_json())
     else:
-        click.echo(fit.to_text())
+        print_page(fit.to_text())
     if fit.result.status == "interrupted":
         return interrupted_code()
     return 0 if fit.techniques is not None else 1

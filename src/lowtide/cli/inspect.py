@@ -3,7 +3,7 @@
 import click
 
 from lowtide.cli import options
-from lowtide.cli.output import print_json
+from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.cli.runtime import runtime_outlook
 from lowtide.effort import EffortName
@@ -33,6 +33,6 @@ def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effor
             fields["by_runtime"] = outlook.to_json()
         print_json("inspect", fields)
     else:
-        click.echo(inspection.to_text())
+        print_page(inspection.to_text())
         if outlook is not None:
-            click.echo(f"\n{outlook.to_text()}")
+            print_page(f"\n{outlook.to_text()}")

@@ -3,15 +3,13 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-import click
-
-from lowtide.cli.output import print_json
+from lowtide.cli.output import print_json, print_page
 from lowtide.cli.outputs import save
 from lowtide.cli.progress import Progress
 from lowtide.errors import UsageError
 from lowtide.frameworks.model import HasLevels, Model, Rewritten
 from lowtide.report.fields import LevelFields
-from lowtide.units import format_bytes
+from lowtide.units import ByteUnit
 
 _NAMES_SHOWN = 5
 
@@ -40,7 +38,7 @@ def at_level(
     if as_json:
         print_json("level", _to_json(level, rewritten))
     else:
-        click.echo(_to_text(level, rewritten))
+        print_page(_to_text(level, rewritten))
     return 0
 
 
@@ -62,8 +60,9 @@ def _to_json(level: str, rewritten: Rewritten) -> LevelFields:
 
 def _to_text(level: str, rewritten: Rewritten) -> str:
     lines = [f"level {level}, by the framework's own estimate of the peak:"]
+    unit = ByteUnit(rewritten.before_bytes, rewritten.after_bytes)
     for device, before in rewritten.before_bytes.items():
-        lines.append(f"  {device}: {format_bytes(before)} before, {format_bytes(rewritten.after_bytes[device])} after")
+        lines.append(f"  {device}: {unit.write(before)} before, {unit.write(rewritten.after_bytes[device])} after")
     for what, names in rewritten.done.items():
         if names:
             more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""

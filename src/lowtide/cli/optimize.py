@@ -6,7 +6,7 @@ import click
 
 from lowtide.cli import options
 from lowtide.cli.levels import at_level
-from lowtide.cli.output import print_json
+from lowtide.cli.output import print_json, print_page
 from lowtide.cli.outputs import save
 from lowtide.cli.plan import exit_code
 from lowtide.cli.progress import Progress
@@ -14,7 +14,8 @@ from lowtide.cli.runtime import as_it_runs, check_order, runtime_report
 from lowtide.cli.so_far import kept_beside
 from lowtide.errors import UsageError
 from lowtide.frameworks.model import HasCompiler, Measurement, Model, OrdersItself, RunByRuntime
-from lowtide.opening import open_model, save_applied
+from lowtide.grappler import LEVELS
+from lowtide.opening import check_annotated, open_model, save_applied
 from lowtide.plan import write_plan_file
 from lowtide.planning.chunked import plan_model
 from lowtide.planning.next_technique import NextTechnique, next_technique
@@ -32,8 +33,9 @@ from lowtide.report.runtime import RuntimeReport
 @click.option(
     "--level",
     metavar="LEVEL",
-    help="Do what the framework's own optimizer does at a level (TensorFlow), or plan what its runtime makes of MODEL "
-    "(ONNX: none, basic, extended, all; by default the highest that keeps all bits, where OUTPUT is an .onnx file).",
+    help=f"Do what the framework's own optimizer does at a level (TensorFlow: {', '.join(LEVELS)}; original:LEVEL is "
+    "Grappler's to the letter), or plan what its runtime makes of MODEL (ONNX: none, basic, extended, all; by default "
+    "the highest that keeps all bits, where OUTPUT is an .onnx file).",
 )
 @click.option(
     "--for",
@@ -47,6 +49,7 @@ from lowtide.report.runtime import RuntimeReport
 @click.option(
     "--device", "devices", multiple=True, metavar="NAME=SIZE", help="What a device holds, for --level; repeatable."
 )
+@options.annotate
 @options.planning
 def command(
     model: str,
@@ -55,6 +58,7 @@ def command(
     level: str | None,
     target: str,
     devices: tuple[str, ...],
+    annotate: bool,
     dims: dict[str, int],
     trust: bool,
     settings: PlanSettings,
@@ -72,6 +76,8 @@ def command(
     with Progress() as progress:
         progress(f"reading {model}")
         opened = open_model(model, dims, settings.host, trust=trust, output=output)
+    if annotate:
+        check_annotated(opened, output)
     if level is not None and not isinstance(opened, RunByRuntime):
         return at_level(opened, model, output, measure, level, devices, as_json)
     if devices:
@@ -96,7 +102,7 @@ def command(
                 if isinstance(opened, OrdersItself) and alone is not None and output.name.endswith(opened.file_endings):
                     save(output, opened.save_as_it_stands)
                 else:
-                    save(output, lambda path: save_applied(opened, result.plan, path), rescue)
+                    save(output, lambda path: save_applied(opened, result.plan, path, annotate=annotate), rescue)
         offer = next_technique(graph, result, settings, progress)
         if measure and measured is None:
             measured = _measure(opened, result, progress)
@@ -110,13 +116,13 @@ def command(
             shown["compiled"] = compiled
         print_json("optimize", shown)
     else:
-        click.echo(result_to_text(graph.name, result, measured, offer))
+        print_page(result_to_text(graph.name, result, measured, offer))
         for line in map(compiled_to_text, compiled):
-            click.echo(line)
+            print_page(line)
         if alone is not None:
-            click.echo(f"  not applied      {alone}")
+            print_page(f"  not applied      {alone}")
         if beside is not None:
-            click.echo(beside.to_text())
+            print_page(beside.to_text())
     if measured is not None and not measured.outputs_equal:
         return 1
     if beside is not None and beside.doubts:

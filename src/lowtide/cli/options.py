@@ -11,7 +11,7 @@ import click
 from lowtide.cli import host
 from lowtide.cli.outputs import check_separate
 from lowtide.costs import Prices, carries_costs, read_costs
-from lowtide.effort import EFFORT_NAMES
+from lowtide.effort import EFFORT_NAMES, check_effort
 from lowtide.errors import UsageError
 from lowtide.graph import Graph
 from lowtide.planning.settings import SENTENCES, PlanSettings
@@ -33,6 +33,11 @@ def _parse_dims(_ctx: click.Context, _param: click.Parameter, values: Iterable[s
 
 def _parse_techniques(_ctx: click.Context, _param: click.Parameter, value: str) -> Techniques:
     return checked_techniques(part.strip() for part in value.split(",") if part.strip())
+
+
+def _parse_effort(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    check_effort(value)
+    return value
 
 
 def _setting(name: str, option: str, **how: Any) -> Callable[[Command], Command]:
@@ -57,6 +62,9 @@ over_budget = click.option(
 plan = click.option(
     "--plan", "plan_path", type=click.Path(path_type=Path), help="Take this plan, instead of making one."
 )
+annotate = click.option(
+    "--annotate", is_flag=True, help="Say in the metadata of an .onnx OUTPUT's nodes what the plan says, for Netron."
+)
 force = click.option("--force", is_flag=True, help="Let an output replace a file that is read.")
 budget = _setting("budget", "--budget", metavar="SIZE")
 transient = _setting("transient", "--transient", is_flag=True)
@@ -64,7 +72,7 @@ techniques = _setting("techniques", "--allow", metavar="TECHNIQUES", callback=_p
 in_place = _setting("in_place", "--in-place/--no-in-place")
 scheduler = _setting("scheduler", "--scheduler", metavar="NAME")
 costs = _setting("costs", "--costs", metavar="PROFILE|FILE")
-effort = _setting("effort", "--effort", type=click.Choice(EFFORT_NAMES))
+effort = _setting("effort", "--effort", metavar=f"[{'|'.join(EFFORT_NAMES)}]", callback=_parse_effort)
 
 
 def planning(command: Command) -> Command:

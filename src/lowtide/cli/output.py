@@ -1,9 +1,15 @@
-"""The result on stdout: text for people, or one JSON object."""
+"""The result on stdout: a page for people, or one JSON object."""
 
 import click
 import msgspec
 
 from lowtide.report.kinds import Kind, to_object
+from lowtide.report.table import wrapped
+
+
+def print_page(text: str, *, err: bool = False) -> None:
+    """Print lines for people; longer ones than the terminal is wide go on in the next line."""
+    click.echo("\n".join(wrapped(text)), err=err)
 
 
 def print_json(kind: Kind, shown: object) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from lowtide.cli import options
 from lowtide.cli.interrupts import interrupted_code
-from lowtide.cli.output import print_json
+from lowtide.cli.output import print_json, print_page
 from lowtide.cli.outputs import check_separate, save
 from lowtide.cli.progress import Progress
 from lowtide.cli.sizes import MOST_BYTES, parse_size
@@ -19,6 +19,7 @@ from lowtide.errors import UsageError
 from lowtide.files import check_writable, read_stdin, write_bytes
 from lowtide.packing import Buffers, pack
 from lowtide.packing.csv_file import packed_lines, parse_buffers, read_buffer_file, write_buffer_file
+from lowtide.packing.rules import RULES
 from lowtide.report.export.packing_svg import packing_svg
 from lowtide.report.packing import packed_to_json, packed_to_text
 
@@ -29,7 +30,7 @@ _PIPE = Path("-")
 @click.argument("buffers_csv", metavar="BUFFERS.csv", type=click.Path(path_type=Path))
 @click.option("--capacity", metavar="SIZE", callback=parse_size, help="Find a packing into so many bytes, like 1MiB.")
 @click.option("--alignment", metavar="N", callback=parse_size, help="Make every offset a multiple of N bytes, too.")
-@click.option("--method", metavar="NAME", help="Use this rule only, instead of the best of all.")
+@click.option("--method", metavar="NAME", help=f"Use this rule only, instead of the best of all: {', '.join(RULES)}.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write the lines with their offsets here; - is stdout."
 )
@@ -81,7 +82,7 @@ def command(
     if as_json:
         print_json("pack", packed_to_json(buffers, packed, capacity, seconds))
     else:
-        click.echo(packed_to_text(name, buffers, packed, capacity, seconds), err=piped_out)
+        print_page(packed_to_text(name, buffers, packed, capacity, seconds), err=piped_out)
     if piped_out:
         click.echo(packed_lines(file, packed.offsets), nl=False)
     if packed.status == "interrupted":

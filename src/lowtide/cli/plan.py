@@ -7,7 +7,7 @@ import click
 from lowtide.cli import options
 from lowtide.cli.curve import show_curve
 from lowtide.cli.interrupts import interrupted_code
-from lowtide.cli.output import print_json
+from lowtide.cli.output import print_json, print_page
 from lowtide.cli.outputs import save
 from lowtide.cli.progress import Progress
 from lowtide.cli.so_far import kept_beside
@@ -78,7 +78,7 @@ def command(
     if as_json:
         print_json("plan", result_to_json(result, offer))
     else:
-        click.echo(result_to_text(graph.name, result, offer=offer))
+        print_page(result_to_text(graph.name, result, offer=offer))
     return exit_code(result)
 
 

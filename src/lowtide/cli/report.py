@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from lowtide.cli import options
-from lowtide.cli.output import print_json
+from lowtide.cli.output import print_json, print_page
 from lowtide.cli.outputs import save
 from lowtide.cli.planned import Planned, plan_or_read
 from lowtide.cli.progress import Progress
@@ -60,7 +60,7 @@ def command(
     if isinstance(shown, dict):
         print_json("report", shown)
     elif shown is not None:
-        click.echo(shown)
+        print_page(shown)
     else:
         click.echo(f"{output}: {facts.graph.name}, {facts.graph.n_buffers} buffers; open it in a browser")
 
@@ -87,5 +87,5 @@ def _facts(found: Planned, settings: PlanSettings, measure: bool, curve: bool, p
         result=found.result,
         measured=measured,
         frontier=points,
-        in_chunks=found.graph is not found.model.graph,
+        untouched=found.model.graph,
     )

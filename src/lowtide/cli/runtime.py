@@ -71,7 +71,7 @@ def runtime_report(
     peaks = opened.runtime_peaks(result.plan)
     runs = ()
     if measured is not None:
-        progress("measuring: the stock runtime and lowtide's session, each in a process of its own")
+        progress("measuring: stock runtime and lowtide's session, each in a process")
         runs = tuple(opened.runtime_runs(result.plan))
     return RuntimeReport(
         level=opened.level,

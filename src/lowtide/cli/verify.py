@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from lowtide.cli import host, options
-from lowtide.cli.output import print_json
+from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.opening import open_model
 from lowtide.plan import Plan
@@ -15,7 +15,7 @@ from lowtide.report.claims import claim_to_json
 from lowtide.report.fields import VerifyFields
 from lowtide.report.printable import printable
 from lowtide.search import CheckedBound, CheckedClaim, check_certificate, read_proof_file
-from lowtide.units import format_by_space, format_bytes
+from lowtide.units import ByteUnit
 
 
 @click.command("verify")
@@ -59,11 +59,12 @@ def command(
     if as_json:
         print_json("verify", _to_json(loaded, claims, bounds if proof is not None else None))
         return code
-    click.echo(f"{plan}: valid for {printable(graph.name)}, peak {format_by_space(loaded.peak_bytes)}")
+    unit = ByteUnit(loaded.peak_bytes)
+    click.echo(f"{plan}: valid for {printable(graph.name)}, peak {unit.by_space(loaded.peak_bytes)}")
     for checked in claims:
-        click.echo(f"  {_claimed(checked)}")
+        print_page(f"  {_claimed(checked, unit)}")
     for bound in bounds:
-        click.echo(f"{proof_path}: no order needs less than {_confirmed(bound)}")
+        print_page(f"{proof_path}: no order needs less than {_confirmed(bound, unit)}")
     return code
 
 
@@ -81,18 +82,18 @@ def _to_json(plan: Plan, claims: Sequence[CheckedClaim], bounds: Sequence[Checke
     return fields
 
 
-def _claimed(checked: CheckedClaim) -> str:
+def _claimed(checked: CheckedClaim, unit: ByteUnit) -> str:
     """Say what is claimed, and whether it is shown."""
     claim = checked.claim
-    figure = f"{claim.at_least:.6g}" if claim.space is None else format_bytes(int(claim.at_least))
+    figure = f"{claim.at_least:.6g}" if claim.space is None else unit.write(int(claim.at_least))
     where = "" if claim.space is None else f" in {printable(claim.space)}"
     how = "shown" if checked.is_shown else "claimed, not shown here"
     return f"{claim.figure}{where} at least {figure}: {claim.sentence} ({how})"
 
 
-def _confirmed(bound: CheckedBound) -> str:
-    text = f"{format_bytes(bound.confirmed_bytes)} in {printable(bound.space)}, confirmed"
+def _confirmed(bound: CheckedBound, unit: ByteUnit) -> str:
+    text = f"{unit.write(bound.confirmed_bytes)} in {printable(bound.space)}, confirmed"
     if not bound.not_rechecked:
         return text
     most = max(bound.not_rechecked)
-    return f"{text}; the {format_bytes(most)} it claims rest on work too large to repeat here"
+    return f"{text}; the {unit.write(most)} it claims rest on work too large to repeat here"

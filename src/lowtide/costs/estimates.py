@@ -5,21 +5,33 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.costs.collectives import sent_bytes
 from lowtide.costs.flops import ELEMENT_BYTES, estimate_flops, operand_sizes, work_of_ops
 from lowtide.costs.kinds import POINTWISE, plain_kind
-from lowtide.costs.machine import Machine
+from lowtide.costs.machine import PLAIN_MACHINE, Machine
 from lowtide.costs.prices import carries_costs
 from lowtide.graph import Graph
 
 
 def eager_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
-    """Return the seconds of every op: the prices of the graph's reader, else an estimate from sizes. O(n + e).
+    """Return the seconds of every op: what the graph's reader counted, priced on the machine. O(n + e).
 
-    The estimate is the start of a kernel plus the larger of two times: to move the op's buffers, and to compute.
+    It is the start of a kernel plus the larger of two times: to move what the op reads and writes, and to compute. A
+    collective takes its start and what it sends. What a reader priced and did not count keeps its price, and on the
+    plain machine all do, for which readers price. In a graph without prices, work is estimated from sizes.
     """
-    if carries_costs(graph):
+    priced = carries_costs(graph)
+    if priced and machine is PLAIN_MACHINE:
         return graph.cost
-    return np.array([machine.seconds(traffic, flops) for traffic, flops in work_of_ops(graph)], np.float64)
+    keeps = np.isnan(graph.traffic) if priced else np.zeros(graph.n_ops, np.bool_)
+    columns = zip(graph.op_kinds, work_of_ops(graph), graph.ranks.tolist(), graph.rank_spans.tolist(), strict=True)
+    seconds = [
+        machine.seconds(traffic, flops)
+        if ranks == 1
+        else machine.collective_seconds(sent_bytes(kind, traffic, ranks), span)
+        for kind, (traffic, flops), ranks, span in columns
+    ]
+    return np.where(keeps, graph.cost, seconds)
 
 
 def fused_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:

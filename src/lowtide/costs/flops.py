@@ -43,9 +43,16 @@ def _convolution(source: float, weight: float, result: float, channels: float) -
 
 
 def work_of_ops(graph: Graph) -> Iterator[tuple[int, float]]:
-    """Iterate (bytes moved, floating-point operations) of all ops; what an op reads, writes or mutates moves once."""
-    for kind, (read, written) in zip(graph.op_kinds, operand_sizes(graph), strict=True):
-        yield sum(read) + sum(written), estimate_flops(kind, read, written)
+    """Iterate (bytes moved, floating-point operations) of all ops, as counted by who made the graph, else estimated.
+
+    By the estimate, what an op reads, writes or mutates moves once, as a whole.
+    """
+    counted = zip(graph.traffic.tolist(), graph.flops.tolist(), strict=True)
+    for kind, (read, written), (traffic, flops) in zip(graph.op_kinds, operand_sizes(graph), counted, strict=True):
+        yield (
+            sum(read) + sum(written) if math.isnan(traffic) else int(traffic),
+            estimate_flops(kind, read, written) if math.isnan(flops) else flops,
+        )
 
 
 def operand_sizes(graph: Graph) -> Iterator[tuple[list[int], list[int]]]:

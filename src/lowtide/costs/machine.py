@@ -16,6 +16,11 @@ class Machine:
     flops_per_second: float
     start_seconds: float
     """What starting one op takes, however small it is."""
+    link_bytes_per_second: float = 1.25e9
+    """What every device sends to the others of its node, all of them at once."""
+    network_bytes_per_second: float = 1.25e9
+    """What every device sends to other nodes, all of them at once."""
+    devices_per_node: int = 1
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -27,6 +32,16 @@ class Machine:
         """Return how long an op takes that moves so many bytes and does so many floating-point operations."""
         return self.start_seconds + max(traffic_bytes / self.bytes_per_second, flops / self.flops_per_second)
 
+    def collective_seconds(self, sent_bytes: float, rank_span: int) -> float:
+        """Return how long a collective takes in which every rank sends so many bytes to others of a group.
+
+        The group has `rank_span` ranks from its first to its last: more than a node has cross the network.
+        """
+        within = rank_span <= self.devices_per_node
+        speed = self.link_bytes_per_second if within else self.network_bytes_per_second
+        return self.start_seconds + sent_bytes / speed
+
 
 PLAIN_MACHINE = Machine(bytes_per_second=1e10, flops_per_second=1e11, start_seconds=2e-6)
-"""A plain machine of 100 GFLOP/s and 10 GB/s. Plans depend only on ratios: ten operations a byte are common."""
+"""A plain machine of 100 GFLOP/s and 10 GB/s, on a network of 10 Gbit/s. Plans depend only on ratios: ten operations a
+byte are common."""

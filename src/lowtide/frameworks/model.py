@@ -105,7 +105,11 @@ class RuntimeRun:
     by: str
     """What ran it, and how."""
     growth_bytes: int | None
-    """The most that runs added to resident memory, weights and inputs apart; None where the system does not tell."""
+    """The most that runs added to resident memory, weights, inputs and code apart; None where the system is silent."""
+    resident_bytes: int | None = None
+    """The most that the whole process had resident, with all of these; None where the system is silent."""
+    predicted_bytes: int | None = None
+    """What `growth_bytes` was predicted to be; None where nothing was."""
     seconds: float
     """The median of a run."""
     arena_bytes: int | None = None
@@ -124,6 +128,12 @@ class RuntimePeaks:
     """Peak of live tensor bytes of the program as it stands."""
     after_bytes: int
     """The same of the program that follows a plan."""
+    before_resident_bytes: int
+    """What runs of the program as it stands would add to resident memory, with all that the runtime does about it."""
+    after_resident_bytes: int
+    """The same of the program that follows a plan."""
+    unmodeled: tuple[str, ...]
+    """What that leaves out, a phrase each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +197,15 @@ class RunByRuntime(Model, Protocol):
 
     def runtime_runs(self, plan: Plan) -> Sequence[RuntimeRun]:
         """Run the program in the stock runtime, and the planned one; raises UnsupportedError, PlanError."""
+        ...
+
+
+@runtime_checkable
+class TakesNotes(Protocol):
+    """A program whose file has room for what a plan says of each part of it."""
+
+    def save_annotated(self, plan: Plan, path: Path) -> None:
+        """Write what `save` writes, and what the plan says of its parts; raises what `save` raises."""
         ...
 
 

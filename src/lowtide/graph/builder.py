@@ -112,6 +112,9 @@ class GraphBuilder:
         ordered: bool = False,
         cost: float = 1.0,
         flops: float | None = None,
+        traffic_bytes: int | None = None,
+        ranks: int = 1,
+        rank_span: int = 1,
         callees: Sequence[str] = (),
         device: str | None = None,
         source: str | None = None,
@@ -120,7 +123,10 @@ class GraphBuilder:
 
         `mutates` are existing buffers that the op writes into. `in_place` are pairs (read buffer, written buffer) of
         one size, which the op may use where the read one dies at it. `cost` is in seconds, 1.0 where unknown; `flops`
-        are floating-point operations, None where unknown. `source` says where the user's program has the op.
+        are floating-point operations, `traffic_bytes` the bytes of operands and results, None where unknown: profiles
+        price by them. An op with `ranks` above 1 is a collective of so many processes, which lie among `rank_span`
+        consecutive ranks; all follow one plan, so that it may run again. `source` says where the user's program has
+        the op.
         """
         return self.add(
             Op(
@@ -136,6 +142,9 @@ class GraphBuilder:
                 ordered=ordered,
                 cost=cost,
                 flops=flops,
+                traffic_bytes=traffic_bytes,
+                ranks=ranks,
+                rank_span=rank_span,
                 callees=tuple(callees),
                 device=device,
                 source=source,

@@ -116,6 +116,19 @@ def _check_ops(graph: Graph) -> None:
         lambda op: f"op {graph.op_names[op]!r} has {graph.flops[op]} flops; give a number >= 0, or none",
         graph,
     )
+    _reject(
+        np.isinf(graph.traffic) | (graph.traffic < 0),
+        lambda op: f"op {graph.op_names[op]!r} has {graph.traffic[op]} bytes of traffic; give a number >= 0, or none",
+        graph,
+    )
+    _reject(
+        graph.rank_spans < graph.ranks,
+        lambda op: (
+            f"op {graph.op_names[op]!r} runs on {graph.ranks[op]} ranks among {graph.rank_spans[op]} consecutive ones; "
+            "give a rank_span that is at least its ranks"
+        ),
+        graph,
+    )
 
 
 def _check_ids(graph: Graph, what: str, rows: Rows) -> None:

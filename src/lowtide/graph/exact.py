@@ -43,6 +43,14 @@ def exact_spaces(values: Sequence[SpaceId], names: Sequence[str]) -> NDArray[np.
     return np.asarray(values, np.int16)
 
 
+def exact_counts(values: Sequence[int], what: str, names: Sequence[str]) -> NDArray[np.int32]:
+    """Turn numbers of at least 1 into an array; raises GraphError for one that is none or that no array can hold."""
+    if values and not (min(values) >= 1 and max(values) <= MOST_IDS):
+        position = next(place for place, value in enumerate(values) if not 1 <= value <= MOST_IDS)
+        raise GraphError(f"op {names[position]!r} has {what} {values[position]}; it must lie between 1 and 2^31 - 1")
+    return np.asarray(values, np.int32)
+
+
 def exact_rows(lists: Sequence[Sequence[int]], what: str, op_names: Sequence[str]) -> Rows:
     """Turn lists of ids into rows; raises GraphError for an id that no array can hold."""
     flat = list(chain.from_iterable(lists))

@@ -159,6 +159,10 @@ class Graph(OpColumns):
             digest.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
         if not np.isnan(self.flops).all():
             digest.update(self.flops.astype("<f8").tobytes())
+        if not np.isnan(self.traffic).all():
+            digest.update(self.traffic.astype("<f8").tobytes())
+        if (self.rank_spans > 1).any():
+            digest.update(self.ranks.astype("<i4").tobytes() + self.rank_spans.astype("<i4").tobytes())
         for name in sorted(self.called):
             digest.update(f"{name} {self.subgraphs[name].fingerprint}\n".encode())
         return digest.hexdigest()

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from lowtide.graph.exact import check_total, exact_rows, exact_sizes
+from lowtide.graph.exact import check_total, exact_counts, exact_rows, exact_sizes
 from lowtide.graph.rows import Ids, Rows
 from lowtide.index_spaces import BufferId, OpId
 
@@ -34,6 +34,9 @@ class Op(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_def
     ordered: bool = False
     cost: float = 1.0
     flops: float | None = None
+    traffic_bytes: int | None = None
+    ranks: int = 1
+    rank_span: int = 1
     callees: tuple[str, ...] = ()
     device: str | None = None
     source: str | None = None
@@ -66,6 +69,12 @@ class OpColumns:
     """Run time of every op, in seconds where known, else 1.0."""
     flops: NDArray[np.float64]
     """Floating-point operations of every op, callees not counted; NaN where whoever made the graph did not count."""
+    traffic: NDArray[np.float64]
+    """Bytes of every op's operands and results, as their shapes say; NaN where whoever made the graph did not count."""
+    ranks: NDArray[np.int32]
+    """How many processes run the op together; 1 for all but collectives, of which all ranks follow the same plan."""
+    rank_spans: NDArray[np.int32]
+    """How many consecutive ranks the processes of a collective lie among: it is what says whether they share a node."""
     callees: Sequence[tuple[str, ...]]
     """Names of the graphs that the op calls."""
     devices: Sequence[str | None]
@@ -101,6 +110,9 @@ class OpColumns:
             self.ordered[first:last].tolist(),
             self.cost[first:last].tolist(),
             (None if math.isnan(flops) else flops for flops in self.flops[first:last].tolist()),
+            (None if math.isnan(size) else int(size) for size in self.traffic[first:last].tolist()),
+            self.ranks[first:last].tolist(),
+            self.rank_spans[first:last].tolist(),
             self.callees[first:last],
             self.devices[first:last],
             self.sources[first:last],
@@ -148,6 +160,9 @@ def op_columns(ops: Sequence[Op]) -> dict[str, Any]:
         "ordered": np.asarray(column["ordered"], np.bool_),
         "cost": np.asarray(column["cost"], np.float64),
         "flops": np.asarray([math.nan if flops is None else flops for flops in column["flops"]], np.float64),
+        "traffic": np.asarray([math.nan if size is None else size for size in column["traffic_bytes"]], np.float64),
+        "ranks": exact_counts(column["ranks"], "ranks", names),
+        "rank_spans": exact_counts(column["rank_span"], "rank span", names),
         "callees": column["callees"],
         "devices": _each_once(column["device"]),
         "sources": _each_once(column["source"]),

@@ -10,17 +10,18 @@ from lowtide.index_spaces import OpId
 def may_run_twice(graph: Graph) -> NDArray[np.bool_]:
     """Return a mask over ops: those that may run a second time.
 
-    Such an op is pure and unordered, mutates nothing, and writes only what it allocates. Random draws, collectives,
-    opaque ops and mutations run once. O(n + e).
+    Such an op is pure, mutates nothing, writes only what it allocates, and is unordered or a collective. Random draws,
+    opaque ops and mutations run once. First runs of ordered ops keep their order. Reruns of a collective stand where
+    the plan has them: all ranks follow one plan, so all of them have one order of all collectives. O(n + e).
     """
-    return graph.pure & ~graph.ordered & ~_changes_what_exists(graph)
+    return graph.pure & (~graph.ordered | (graph.ranks > 1)) & ~_changes_what_exists(graph)
 
 
 def why_not_twice(graph: Graph, op: OpId) -> str:
     """Say why an op may not run a second time, in a few words; for ops that `may_run_twice` leaves out."""
     if not graph.pure[op]:
         return "is not pure"
-    if graph.ordered[op]:
+    if graph.ordered[op] and graph.ranks[op] == 1:
         return "keeps its place among the ordered ops"
     return "changes a buffer that is there already"
 

@@ -20,6 +20,7 @@ from lowtide.grappler.swap_choice import Skipped, choose_swaps
 from lowtide.grappler.swaps import PCIE_BYTES_PER_SECOND, Swap, make_swaps
 from lowtide.plan import Plan, verify
 from lowtide.rewrite import accumulate_sums
+from lowtide.suggestions import unknown
 
 LevelName = Literal["no", "default", "manual", "swapping", "recomputation", "scheduling", "heuristics"]
 LEVELS: tuple[LevelName, ...] = get_args(LevelName)
@@ -72,7 +73,7 @@ def optimize_memory(
     hints = hints or Hints()
     hints.check(graph)
     if level not in LEVELS:
-        raise UsageError(f"unknown level {level!r}; choose one of {', '.join(LEVELS)}")
+        raise UsageError(unknown("level", level, LEVELS))
     if not scope:
         raise UsageError("the scope of recomputation targets is empty, which every name starts with; name one")
     if not bytes_per_second > 0:

@@ -26,6 +26,16 @@ Evidence = Literal["cut", "tree", "search", "needs", "packing", "solver"]
 - solver: the bound of the solver that chose what runs again
 """
 
+_EVIDENCE: Mapping[tuple[Figure, PlanClass], frozenset[Evidence]] = {
+    ("peak", "orders"): frozenset({"cut", "tree", "search"}),
+    ("peak", "reruns"): frozenset({"needs", "search"}),
+    ("peak", "copies"): frozenset({"needs", "search"}),
+    ("arena", "placements"): frozenset({"packing"}),
+    ("extra cost", "reruns"): frozenset({"search"}),
+    ("extra cost", "reruns of one order"): frozenset({"solver"}),
+    ("extra cost", "copies of one order"): frozenset({"solver"}),
+}
+"""The figures that are bounded, over which plans, and what can show that."""
 _WIDER: Mapping[PlanClass, int] = {"orders": 0, "reruns": 1, "copies": 2}
 
 
@@ -46,6 +56,15 @@ class Claim:
     shown_by: Evidence
     base_order: str | None = None
     """The order of first runs, by name, where the class has one order."""
+
+    @property
+    def makes_sense(self) -> bool:
+        """Whether there is such a claim: its figure over its class, shown by what it says, of a space or an order."""
+        return (
+            self.shown_by in _EVIDENCE.get((self.figure, self.over), frozenset())
+            and (self.space is None) == (self.figure == "extra cost")
+            and (self.base_order is not None) == self.over.endswith("of one order")
+        )
 
     @property
     def sentence(self) -> str:

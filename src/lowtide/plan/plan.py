@@ -13,7 +13,7 @@ from lowtide.notebook import html_table
 from lowtide.plan.addresses import Address
 from lowtide.plan.claim import Claim
 from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step, StepKind
-from lowtide.units import format_by_space
+from lowtide.units import ByteUnit, format_by_space
 
 Status = Literal["optimal", "feasible", "infeasible", "stopped_by_work", "interrupted"]
 HOME = -1
@@ -54,7 +54,8 @@ class Plan:
         counts = {kind: int((self.kinds == kind).sum()) for kind in StepKind}
         rows = [(kind.name.lower().replace("_", " "), str(count)) for kind, count in counts.items() if count]
         figures = {"peak": self.peak_bytes, "lower bound": self.lower_bound_bytes, "arena": self.arena_bytes}
-        rows += [(name, format_by_space(figure)) for name, figure in figures.items() if figure]
+        unit = ByteUnit(*figures.values())
+        rows += [(name, unit.by_space(figure)) for name, figure in figures.items() if figure]
         return html_table(f"plan: {self.status}", rows)
 
     @property

@@ -12,9 +12,9 @@ def verify_claims(plan: Plan, n_ops: int, peak_bytes: Mapping[str, int]) -> None
     """Check that a plan's claims contradict neither its steps, which reach `peak_bytes`, nor one another.
 
     The claimed peak must be that peak. If the plan is of a claim's class, its figure must not be below the bound. The
-    plain bounds must be those of the claims. If the plan calls itself optimal, it must meet its bounds, or claim a
-    bound of its extra cost, which nothing here can weigh. Raises VerificationError for the first contradiction.
-    O(steps + claims).
+    plain bounds must be those of the claims. If the plan calls itself optimal, it must meet bounds that are of such
+    plans as it is, or claim a bound of its extra cost, which nothing here can weigh. Raises VerificationError for the
+    first contradiction. O(steps + claims).
     """
     _check_figures(plan, peak_bytes)
     for claim in plan.claims:
@@ -25,12 +25,13 @@ def verify_claims(plan: Plan, n_ops: int, peak_bytes: Mapping[str, int]) -> None
         raise VerificationError(f"the plan says lower_bound_bytes {bounds}, but claims {claimed}; correct one of them")
     is_priced = any(claim.figure == "extra cost" for claim in plan.claims)
     if plan.status == "optimal" and not is_priced:
+        own = strongest(claim for claim in plan.claims if is_of_class(plan, claim, n_ops)) if plan.claims else bounds
         for space, peak in peak_bytes.items():
-            bound = plan.lower_bound_bytes.get(space, 0)
+            bound = own.get(space, 0)
             if bound != peak:
                 raise VerificationError(
                     f"the plan calls itself optimal, but needs {peak} bytes in memory space {space!r} and claims only "
-                    f"that {bound} are needed; call it feasible"
+                    f"that {bound} are needed by plans such as it is; call it feasible"
                 )
 
 
@@ -65,6 +66,11 @@ def _check_figures(plan: Plan, peak_bytes: Mapping[str, int]) -> None:
 
 
 def _check_claim(plan: Plan, claim: Claim, n_ops: int, peak_bytes: Mapping[str, int]) -> None:
+    if not claim.makes_sense:
+        raise VerificationError(
+            f"the plan claims a bound of {claim.figure} over {claim.over}, shown by {claim.shown_by}, with space "
+            f"{claim.space!r} and base order {claim.base_order!r}; there is no such claim, remove it"
+        )
     if claim.figure == "extra cost":
         return
     if claim.space is None or claim.space not in peak_bytes:

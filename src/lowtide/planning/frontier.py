@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lowtide.costs import Prices, ProfileName
+from lowtide.costs import Prices
 from lowtide.effort import EffortName
 from lowtide.graph import Graph
 from lowtide.notebook import html_table
@@ -14,7 +14,7 @@ from lowtide.planning.trade import with_reruns
 from lowtide.progress import Report, silent
 from lowtide.recompute import Program, RecomputeResult, curve_of, default_budgets
 from lowtide.techniques import COST_NOTHING, NEED_BUDGET, Techniques
-from lowtide.units import format_bytes
+from lowtide.units import ByteUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -36,13 +36,15 @@ class Frontier:
     def __repr__(self) -> str:
         """Return the headline."""
         peaks = [point.peak_bytes for point in self.points]
-        reach = f", peaks {format_bytes(peaks[0])} to {format_bytes(peaks[-1])}" if peaks else ""
+        unit = ByteUnit(*peaks)
+        reach = f", peaks {unit.write(peaks[0])} to {unit.write(peaks[-1])}" if peaks else ""
         return f"Frontier({self.space}: {len(peaks)} plans{reach})"
 
     def _repr_html_(self) -> str:
         base = self.base_cost or 1.0
+        unit = ByteUnit(*(point.peak_bytes for point in self.points))
         rows = [
-            (format_bytes(point.peak_bytes), f"{point.extra_cost / base:.2%} more time, {point.status}{mark}")
+            (unit.write(point.peak_bytes), f"{point.extra_cost / base:.2%} more time, {point.status}{mark}")
             for number, point in enumerate(self.points)
             for mark in [", the knee" if number == self.knee else ""]
         ]
@@ -54,7 +56,7 @@ def frontier(
     *,
     reorder: bool = True,
     in_place: bool = True,
-    costs: ProfileName | Prices = "given",
+    costs: str | Prices = "given",
     effort: EffortName = PlanSettings.effort,
     progress: Report | None = None,
 ) -> Frontier:

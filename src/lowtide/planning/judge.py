@@ -13,6 +13,7 @@ from lowtide.planning.trade import bounds_with_reruns
 from lowtide.progress import Report
 from lowtide.search import prove
 from lowtide.techniques import NEED_BUDGET
+from lowtide.units import ByteUnit
 
 _MOST_NAMED = 4
 
@@ -55,10 +56,11 @@ def _verdict(draft: Draft) -> tuple[Status, str | None]:
         most = limit.allowed[space]
         if most is None or peak[space] <= most:
             continue
+        unit = ByteUnit(peak[space], persistent[space])
         if most < 0:
             reason = (
-                f"persistent buffers alone need {persistent[space]} bytes in {space}, {-most} more than {by} allows; "
-                f"beside them the best plan found needs {peak[space]}"
+                f"persistent buffers alone need {unit.write(persistent[space])} in {space}, {unit.write(-most)} more "
+                f"than {by} allows; beside them the best plan found needs {unit.write(peak[space])}"
             )
             return "infeasible", reason
         if bound.peak_bytes > most:
@@ -71,26 +73,26 @@ def _verdict(draft: Draft) -> tuple[Status, str | None]:
                 needed = cuts[space]
                 who = what_needs(graph, bound.op, place, needed)
                 forced = [holder for holder in bound_holders(problem, bounds) if holder.space == space]
-                names = _named(forced)
+                names = _named(forced, unit)
             reason = (
-                f"{who} {needed} bytes in {space}, {needed - most} more than the {most} that {by} leaves beside "
-                f"persistent buffers ({shown[space]}){names}"
+                f"{who} {unit.write(needed)} in {space}, {unit.write(needed - most)} more than the {unit.write(most)} "
+                f"that {by} leaves beside persistent buffers ({shown[space]}){names}"
             )
             return "infeasible", reason
         unproven = unproven or (
-            f"the best plan found needs {peak[space]} bytes in {space}, {peak[space] - most} more than the {most} that "
-            f"{by} leaves beside persistent buffers; no proof that none fits"
+            f"the best plan found needs {unit.write(peak[space])} in {space}, {unit.write(peak[space] - most)} more "
+            f"than the {unit.write(most)} that {by} leaves beside persistent buffers; no proof that none fits"
         )
     met = all(bound.peak_bytes == peak[bound.space] for bound in bounds)
     return "optimal" if met and unproven is None else "feasible", unproven
 
 
-def _named(holders: Sequence[BoundHolder]) -> str:
+def _named(holders: Sequence[BoundHolder], unit: ByteUnit) -> str:
     """Say what is live at a bound, the largest by name."""
     if not holders:
         return ""
     rest = holders[_MOST_NAMED:]
-    parts = [f"{holder.name} ({holder.size_bytes})" for holder in holders[:_MOST_NAMED]]
+    parts = [f"{holder.name} ({unit.write(holder.size_bytes)})" for holder in holders[:_MOST_NAMED]]
     if rest:
-        parts.append(f"{len(rest)} more ({sum(holder.size_bytes for holder in rest)})")
+        parts.append(f"{len(rest)} more ({unit.write(sum(holder.size_bytes for holder in rest))})")
     return f"; live then: {', '.join(parts)}"

@@ -17,16 +17,26 @@ _FROM_FILE = "plan file"
 def read_plan(path: Path, model: Chunkable, *, over_budget: bool = False) -> tuple[Graph, Plan]:
     """Read and verify a plan file; return the plan, and the graph that it is for: the model's own or that in chunks.
 
-    Raises FingerprintError for a plan of neither, VerificationError unless `over_budget` for one that says itself that
-    it does not fit, and what `lowtide.plan.read_plan_file` raises.
+    Raises FingerprintError for a plan of neither, VerificationError for one that claims something of the other, and
+    unless `over_budget` for one that says itself that it does not fit; and what `lowtide.plan.read_plan_file` raises.
     """
     graph, plan = _read_plan(path, model)
+    in_chunks = graph is not model.graph
+    if any(claim.in_chunks != in_chunks for claim in plan.claims):
+        raise VerificationError(
+            f"{path}: the plan is for the program {_form(in_chunks)}, but claims something of the program "
+            f"{_form(not in_chunks)}; correct the claim, or plan again"
+        )
     if plan.status == "infeasible" and not over_budget:
         raise VerificationError(
             f"{path}: the plan says itself that it is infeasible, so it does not fit the budget or capacity that it "
             "was made for; plan with more memory, or accept it as it is with --allow-over-budget"
         )
     return graph, plan
+
+
+def _form(in_chunks: bool) -> str:
+    return "in chunks" if in_chunks else "as it stands"
 
 
 def _read_plan(path: Path, model: Chunkable) -> tuple[Graph, Plan]:

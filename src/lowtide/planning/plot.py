@@ -7,6 +7,7 @@ from lowtide.analysis.memory_over_time import PARTS, MemoryOverTime, memory_over
 from lowtide.errors import MissingExtraError, UsageError, one_line
 from lowtide.graph import Graph
 from lowtide.plan import Plan
+from lowtide.suggestions import unknown
 
 _MOST_COLUMNS = 4096
 _MIB = 2**20
@@ -20,7 +21,7 @@ def plot_memory(graph: Graph, plan: Plan, space: str | None, levels: dict[str, i
     """
     names = [each.name for each in graph.spaces]
     if space is not None and space not in names:
-        raise UsageError(f"there is no memory space {space!r}; choose one of {', '.join(names)}")
+        raise UsageError(unknown("memory space", space, names))
     position = 0 if space is None else names.index(space)
     if axes is None:
         axes = _pyplot().subplots(figsize=(10, 4), layout="constrained")[1]

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from lowtide.analysis.budget import Budget
 from lowtide.graph import Graph
 from lowtide.notebook import html_table
@@ -13,9 +15,9 @@ from lowtide.plan.claim import Claim
 from lowtide.planning.draft import Draft
 from lowtide.planning.plot import plot_memory
 from lowtide.recompute.unrolled import first_runs
-from lowtide.search import Proof, Searched, moved_ops
+from lowtide.search import Proof, Searched, moved_ops, with_flows
 from lowtide.timeline import Transfers, transfers_of
-from lowtide.units import format_by_space
+from lowtide.units import ByteUnit, format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -33,7 +35,8 @@ class Result:
     scheduler: str
     """The order that was chosen, by name; "fit" for one made to fit the budget, "baseline" for the program as it is."""
     moved_ops: int
-    """How many ops left their places: those outside a longest common subsequence with the program order."""
+    """How many ops left their places, in called graphs too: those outside a longest common subsequence with the program
+    order."""
     baseline_peak_bytes: Mapping[str, int]
     """Peak of the untouched program."""
     peak_bytes: Mapping[str, int]
@@ -43,7 +46,7 @@ class Result:
     lower_bound_bytes: Mapping[str, int]
     """What no plan of the class can beat that the claim of the peak names."""
     plain_proof: Proof | None
-    """The `proof` without logs of what a search refuted."""
+    """The `proof` without flows, and without logs of what a search refuted."""
     solved: Searched | None
     """The search that the proof is of, where one was done."""
     persistent_bytes: Mapping[str, int]
@@ -75,23 +78,27 @@ class Result:
 
         Where a search refuted budgets, the first call looks for logs of that, which may take longer than planning did.
         """
-        return self.plain_proof if self.solved is None else self.solved.logged_proof
+        if self.solved is not None:
+            return self.solved.logged_proof
+        return None if self.plain_proof is None else with_flows(self.plain_proof, self.graph)
 
     def __repr__(self) -> str:
         """Return the headline; `print(result)` shows it."""
         met = "" if self.shortfall is None else ", budget NOT met"
-        before, after = format_by_space(self.baseline_peak_bytes), format_by_space(self.peak_bytes)
+        unit = ByteUnit(self.baseline_peak_bytes)
+        before, after = unit.by_space(self.baseline_peak_bytes), unit.by_space(self.peak_bytes)
         return f"Result({self.graph.name!r}: {self.status}{met}, peak {before} -> {after})"
 
     def _repr_html_(self) -> str:
+        unit = ByteUnit(self.baseline_peak_bytes, self.persistent_bytes)
         return html_table(
             f"{self.graph.name}: {self.status}",
             [
-                ("baseline peak", format_by_space(self.baseline_peak_bytes)),
-                ("planned peak", format_by_space(self.peak_bytes)),
-                ("lower bound", format_by_space(self.lower_bound_bytes)),
-                ("arena", format_by_space(self.arena_bytes)),
-                ("persistent", format_by_space(self.persistent_bytes)),
+                ("baseline peak", unit.by_space(self.baseline_peak_bytes)),
+                ("planned peak", unit.by_space(self.peak_bytes)),
+                ("lower bound", unit.by_space(self.lower_bound_bytes)),
+                ("arena", unit.by_space(self.arena_bytes)),
+                ("persistent", unit.by_space(self.persistent_bytes)),
                 ("order", f"{self.scheduler}, {self.moved_ops} of {self.graph.n_ops} ops moved"),
                 ("runs again", f"{self.reruns}"),
                 ("budget", "met" if self.shortfall is None else f"NOT met: {self.shortfall}"),
@@ -120,7 +127,7 @@ def result_of(draft: Draft, seconds: float) -> Result:
         budget=draft.budget,
         status=plan.status,
         scheduler=draft.scheduler,
-        moved_ops=len(moved_ops(first_runs(order.tolist()), draft.problem.given_order())),
+        moved_ops=_moved(graph, plan),
         baseline_peak_bytes=draft.untouched_peak_bytes,
         peak_bytes=plan.peak_bytes,
         arena_bytes=plan.arena_bytes,
@@ -150,4 +157,9 @@ def _least_reached(draft: Draft) -> str:
     space = (over or list(draft.plan.peak_bytes))[0]
     reached, before = draft.plan.peak_bytes[space], draft.untouched_peak_bytes[space]
     share = f", {math.ceil(reached * 10_000 / before) / 100:.2f}% of the untouched peak" if before else ""
-    return f"the least reached is {reached} bytes{share}"
+    return f"the least reached is {format_bytes(reached)}{share}"
+
+
+def _moved(graph: Graph, plan: Plan) -> int:
+    own = len(moved_ops(first_runs(plan.order().tolist()), np.arange(graph.n_ops, dtype=np.int32)))
+    return own + sum(_moved(graph.subgraphs[name], callee) for name, callee in plan.callees.items())

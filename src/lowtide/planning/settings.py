@@ -3,17 +3,18 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 
-from lowtide.costs import Prices, ProfileName, price
+from lowtide.costs import Prices, price
 from lowtide.effort import DEFAULT_EFFORT, EffortName, check_effort
 from lowtide.errors import UsageError
 from lowtide.graph import Graph
 from lowtide.offload import Host
 from lowtide.planning.budget import GivenBudget
+from lowtide.schedule import SCHEDULERS
 from lowtide.schedule import scheduler as scheduler_named
 from lowtide.techniques import COST_NOTHING, Techniques, checked_techniques
 
-Costs = ProfileName | Prices | Callable[[Graph], Prices]
-"""A profile by name, prices of a graph, or what prices any graph."""
+Costs = str | Prices | Callable[[Graph], Prices]
+"""A profile by name, as `price` takes it, prices of a graph, or what prices any graph."""
 
 
 def _says(sentence: str) -> Mapping[str, str]:
@@ -51,11 +52,16 @@ class PlanSettings:
     costs: Costs = field(
         default="given",
         metadata=_says(
-            "What ops cost: the program's own figures (given), an estimate (eager, fused, flops), or measured figures."
+            "What ops cost: the program's own figures (given), an estimate (eager, fused, flops; also on a machine by "
+            "name: eager@h100), or measured figures."
         ),
     )
     scheduler: str | None = field(
-        default=None, metadata=_says("The name of the only order to use, instead of the best of all.")
+        default=None,
+        metadata=_says(
+            f"The only order to use, instead of the best of all: {', '.join(SCHEDULERS)}, or one that an installed "
+            "package offers."
+        ),
     )
     host: Host | None = field(
         default=None,

@@ -1,6 +1,7 @@
 """The third stage: time for memory, by running ops again and by copies to the host, where no order alone fits."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,13 +10,14 @@ from lowtide.analysis.footprint import simulate
 from lowtide.analysis.lower_bounds import LowerBound
 from lowtide.analysis.problem import Order, Problem
 from lowtide.offload import plan_within_budget as plan_with_offload
-from lowtide.plan import Status
+from lowtide.plan import Plan, Status
 from lowtide.planning.claims import claims_of_peaks
 from lowtide.planning.draft import Draft, stage
 from lowtide.progress import Report
 from lowtide.recompute import Composed, compose, least_possible
 from lowtide.recompute.result import RecomputeResult
 from lowtide.techniques import NEED_BUDGET
+from lowtide.units import ByteUnit
 
 
 @stage
@@ -25,14 +27,26 @@ def trade(draft: Draft, report: Report) -> Draft:
     What runs again is chosen first (`recompute.compose`); where offload is allowed, copies to the host are tried on
     the same base order and on the draft's, alone and together with reruns, and the least slow-down wins. The draft's
     order is a base beside the given one where any order may be taken. Infeasible is claimed where no order can fit, or
-    none may be chosen; else a plan that does not fit is feasible, with the reason why.
+    none may be chosen; else a plan that does not fit is feasible, with the reason why. Ctrl-C leaves the best plan
+    found until then.
     """
     if not draft.settings.techniques & NEED_BUDGET or draft.interrupted or draft.fits:
         return draft
     graph = draft.graph
     draft.keep_so_far(draft.plan)
     most = draft.budget.allowed[graph.spaces[0].name] or 0
-    base, result = _cheapest(draft, max(most, 0), report)
+    so_far: list[Plan] = []
+
+    def keep(plan: Plan) -> None:
+        so_far[:] = [replace(plan, peak_bytes=simulate(graph, plan).peak_bytes)]
+        draft.keep_so_far(so_far[0])
+
+    try:
+        base, result = _cheapest(draft, max(most, 0), report, keep)
+    except KeyboardInterrupt:
+        if not (so_far and draft.is_beaten_by(so_far[0])):
+            raise
+        return _interrupted(draft, so_far[0])
     bounds, searched_peak = _bounds(draft.problem, result)
     judged = replace(
         draft,
@@ -51,6 +65,13 @@ def trade(draft: Draft, report: Report) -> Draft:
     return replace(judged.taking(plan), extra_cost=result.extra_cost) if draft.is_beaten_by(plan) else judged
 
 
+def _interrupted(draft: Draft, plan: Plan) -> Draft:
+    """Return the draft with the best plan that was found until Ctrl-C, of which no bound is known."""
+    runs = draft.prices.seconds[plan.order()].sum()
+    taken = replace(draft.taking(plan), interrupted=True, extra_cost_bound=None)
+    return replace(taken, extra_cost=float(runs - draft.prices.seconds.sum()))
+
+
 def bounds_with_reruns(problem: Problem) -> tuple[LowerBound, ...]:
     """Return, per memory space, what no plan can beat, in any order and whatever runs again."""
     return tuple(least_possible(problem, space) for space in range(len(problem.graph.spaces)))
@@ -64,12 +85,12 @@ def _bounds(problem: Problem, result: RecomputeResult) -> tuple[tuple[LowerBound
     return (LowerBound(space=first.space, peak_bytes=result.peak_bound, op=None), *others), result.peak_bound
 
 
-def _cheapest(draft: Draft, most: int, report: Report) -> tuple[str, RecomputeResult]:
+def _cheapest(draft: Draft, most: int, report: Report, keep: Callable[[Plan], None]) -> tuple[str, RecomputeResult]:
     """Return the cheapest plan within a limit, and the name of its base order."""
     traded = draft.settings.techniques & NEED_BUDGET
     (base, order), alone = base_orders(draft)[-1], None
     if "recompute" in traded:
-        found = with_reruns(draft, most, report)
+        found = with_reruns(draft, most, report, keep)
         base, order, alone = found.base, found.order, found.result
         if "offload" not in traded:
             return base, alone
@@ -111,8 +132,11 @@ def base_orders(draft: Draft) -> list[tuple[str, Order]]:
     return [("given", given)]
 
 
-def with_reruns(draft: Draft, most: int, report: Report) -> Composed:
-    """Return the cheapest plan with recomputation within a limit of the first memory space."""
+def with_reruns(draft: Draft, most: int, report: Report, keep: Callable[[Plan], None] | None = None) -> Composed:
+    """Return the cheapest plan with recomputation within a limit of the first memory space.
+
+    `keep` is handed every plan on the way that is better than the ones before.
+    """
     return compose(
         draft.problem,
         base_orders(draft),
@@ -121,6 +145,7 @@ def with_reruns(draft: Draft, most: int, report: Report) -> Composed:
         reorder=draft.settings.chooses_order,
         effort=draft.settings.effort,
         progress=report,
+        keep=keep,
     )
 
 
@@ -133,13 +158,14 @@ def _shortfall(draft: Draft, result: RecomputeResult) -> str | None:
     if not shown:
         return f"{result.shortfall} (with first runs in order {draft.base_order})"
     least = int(shown[0].at_least)
+    unit = ByteUnit(least)
     if result.floor.peak_bytes == least:
         return f"{result.shortfall} ({shown[0].sentence})"
     if result.floor.peak_bytes > most:
-        return f"{result.shortfall}; every plan needs at least {least} ({shown[0].sentence})"
+        return f"{result.shortfall}; every plan needs at least {unit.write(least)} ({shown[0].sentence})"
     return (
-        f"every plan needs at least {least} bytes in {space}, {least - most} more than the budget of {most} "
-        f"({shown[0].sentence})"
+        f"every plan needs at least {unit.write(least)} in {space}, {unit.write(least - most)} more than the budget "
+        f"of {unit.write(most)} ({shown[0].sentence})"
     )
 
 

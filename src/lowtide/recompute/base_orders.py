@@ -1,7 +1,7 @@
 """Base orders of larger graphs: compared, the gap of the best one closed, and the order of its runs the next base."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from lowtide.analysis.problem import Order, Problem
 from lowtide.effort import RECOMPUTE_EFFORTS, SEARCH_EFFORTS, EffortName, RecomputeEffort
 from lowtide.errors import UsageError
 from lowtide.index_spaces import SpaceId
+from lowtide.plan import Plan
 from lowtide.progress import Report
 from lowtide.recompute.budget_search import NO_GAP, BudgetSearch
 from lowtide.recompute.found import Found
@@ -61,6 +62,7 @@ def plan_over_base_orders(
     effort: EffortName,
     exact: bool,
     report: Report,
+    keep: Callable[[Plan], None] | None = None,
 ) -> tuple[RecomputeResult, str, Order]:
     """Return the cheapest plan that starts from one of the named base orders, with bounds for its own order.
 
@@ -68,12 +70,13 @@ def plan_over_base_orders(
     orders, plans of runs for those that are near the cheapest; the best order goes through the exact part, unless the
     other family has found something much cheaper. Then the plan's runs become a graph in which reruns are ordinary ops,
     and the order search orders that graph. Its order of first runs is the next base, as long as that lowers the cost.
-    Returns the result with the name of its base order, which says how often it was ordered anew, and that order.
+    Returns the result with the name of its base order, which says how often it was ordered anew, and that order. `keep`
+    is handed the best plan so far wherever a better one was found.
     """
-    search = _OrderSearch(problem, budget_bytes, cost, space, reorder, effort, exact, report)
+    search = _OrderSearch(problem, budget_bytes, cost, space, reorder, effort, exact, report, keep)
     best: _Attempt | None = None
     for family in [*([_freeing_early(problem, orders)] if reorder else []), orders]:
-        if family and not (best is not None and best.found.is_within(NO_GAP)):
+        if family and not (best is not None and (best.found.is_within(NO_GAP) or best.found.is_of_layers)):
             best = search.best_of(family, best)
     if best is None:
         raise UsageError("there is no base order to plan; give one")
@@ -93,6 +96,9 @@ class _OrderSearch:
     effort: EffortName
     exact: bool
     report: Report
+    keep: Callable[[Plan], None] | None
+    _kept: list[tuple[int, float, int]] = field(default_factory=list[tuple[int, float, int]])
+    """The rank of the plan that was kept last."""
 
     def best_of(self, orders: Sequence[tuple[str, Order]], known: _Attempt | None) -> _Attempt:
         """Return the best attempt at some orders, or the one known so far where that is better."""
@@ -101,13 +107,17 @@ class _OrderSearch:
         for name, order in orders:
             self.report(f"choosing what runs again ({name})")
             attempts.append(self._attempt(name, order, limits))
+            self._keep(attempts[-1])
             if attempts[-1].cost == 0:
                 return attempts[-1]
+            if attempts[-1].found.is_of_layers:
+                break
         least = min(attempt.rank for attempt in attempts)
         for attempt in attempts:
             if attempt.is_near(least, _WORTH_SETTLING):
                 self.report(f"choosing what runs again ({attempt.name}, run by run)")
                 attempt.search.settle(attempt.found, limits)
+                self._keep(attempt)
         best = min(attempts, key=lambda attempt: attempt.rank)
         if known is not None and not best.is_near(known.rank, _WORTH_CLOSING):
             return known
@@ -118,15 +128,23 @@ class _OrderSearch:
         search = BudgetSearch(Program(self.problem, order, self.cost, self.space))
         return _Attempt(name, search, search.begin(self.budget, limits, exact=self.exact))
 
+    def _keep(self, attempt: _Attempt) -> None:
+        """Hand on the plan of an attempt where it is better than what was handed on before."""
+        if self.keep is not None and (not self._kept or attempt.rank < self._kept[0]):
+            self._kept[:] = [attempt.rank]
+            self.keep(attempt.search.program.plan(attempt.found.execution))
+
     def _improved(self, best: _Attempt, least: tuple[int, float, int], limits: RecomputeEffort) -> _Attempt:
         """Return what the exact part and other orders of its runs make of an attempt."""
         last, quickest = best, best.rank
         if self.exact:
             self.report(f"closing the gap ({best.name})")
             best.search.close_gap(best.found, limits)
+            self._keep(best)
         # Further turns seldom pay for as much work as the first.
         again: EffortName = "max" if self.effort == "max" else "fast"
-        for _ in range(_MOST_TURNS if self.reorder and best.cost > 0 else 0):
+        is_done = best.cost == 0 or best.found.is_of_layers
+        for _ in range(_MOST_TURNS if self.reorder and not is_done else 0):
             self.report("ordering what runs again")
             runs = _reordered(last, again, self.budget)
             order = first_runs(runs.tolist())
@@ -149,6 +167,7 @@ class _OrderSearch:
             last = turn
             if turn.rank[:2] < best.rank[:2]:
                 best = turn
+            self._keep(best)
         return best
 
 

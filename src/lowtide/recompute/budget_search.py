@@ -1,43 +1,46 @@
 """The search for the least extra cost within a budget: cheap plans first, then bounds and better plans by turns."""
 
-from bisect import bisect_left
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.effort import RecomputeEffort
 from lowtide.errors import UsageError
+from lowtide.index_spaces import Place
 from lowtide.recompute import solver
 from lowtide.recompute.all_runs import search_all_runs
 from lowtide.recompute.checkpoints import checkpoint_drops
-from lowtide.recompute.choose_drops import drop_until_it_fits, leaning, trade_at
+from lowtide.recompute.choose_drops import leaning, trade_at
 from lowtide.recompute.floor import Floor, floor_of, needs_by_place
-from lowtide.recompute.found import Found
+from lowtide.recompute.found import Found, repair
 from lowtide.recompute.neighborhoods import improve
 from lowtide.recompute.on_demand import lowest_on_demand, on_demand
-from lowtide.recompute.place_model import BuiltModel, PlaceModel
 from lowtide.recompute.program import Drops, Execution, Ints, Program
 from lowtide.recompute.result import RecomputeResult, explain_shortfall
-from lowtide.recompute.settle import Pick, settle_and_trim, settle_from
-from lowtide.recompute.telling_places import telling_places, telling_together
+from lowtide.recompute.segments import repeated_layers
+from lowtide.recompute.settle import settle_from
+from lowtide.recompute.solver_search import SolverSearch
+from lowtide.recompute.telling_places import telling_places
 
 _RESERVES = (0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45)
 """Parts of the budget left free at a place, for what runs again after it needs memory too."""
 _MOST_TRADED = 3
+_HOPELESS = 0.25
+"""Part of a budget by which segments that are too long for it are over it."""
+_LAYERS_AT_TURN = (1, 2, 3, 4)
+_GROWTHS = (0.0, 0.05, 0.1, 0.15, 0.2)
+"""Layers of the segment before the turn, and by how many segments grow for every layer after them."""
 _MOST_RESERVES = 12
 """Plays that look for the least reserve with which the choice at one place fits everywhere."""
-_ROUGH_GAP = 0.03
-"""How good solutions are while many places are still missing."""
-_MOST_STALLED = 3
-"""Rounds without progress after which more are taken to be in vain."""
-_EASY_GAP = 0.2
-"""A first plan this close to its bound is not expected to need many places; others rarely close, and get less work."""
-_NEAR_GAP = 0.1
-"""Where plans have come this close, the solver may do all its work after all."""
+_WORTH_SETTLING = 0.2
+"""Plans of drops this close to their bound are not worth looking for plans of runs."""
+_LARGE = 10_000
+"""Programs of more ops are searched no further where repeated layers alone come near the bound."""
+_NEAR_FOR_LARGE = 3
+"""How near that is, in gaps at which every search ends."""
 NO_GAP = 0.0001
 """A gap so small that nothing more is tried."""
-_ENOUGH = 0.95
-"""A gap for the solver that leaves some room for rounding, as a part of the gap asked for."""
 
 
 class BudgetSearch:
@@ -48,7 +51,7 @@ class BudgetSearch:
         self.floor: Floor = floor_of(program)
         self.untouched: Execution = program.execute(Drops())
         self._needs = needs_by_place(program)
-        self._model: PlaceModel | None = None
+        self._solving = SolverSearch(program, self.untouched)
         self._leaning = leaning(program)
 
     def plan(self, budget: int, effort: RecomputeEffort, *, exact: bool) -> RecomputeResult:
@@ -71,14 +74,22 @@ class BudgetSearch:
             self._go_low(found, effort)
         elif not found.fits and not (exact and self._is_settled(found, effort)):
             found.is_open = True
-            fine = Found(budget, Drops(), self.untouched)
+            fine, alike = (Found(budget, Drops(), self.untouched) for _ in range(2))
             self._trade_finely(fine)
+            alike.offer(fine.played_drops, fine.drops)
+            alike.bound = fine.bound
             if not fine.is_within(NO_GAP):
-                self._repair(found, Drops(), effort.play_work)
+                self._replicate(alike)
+                is_large = len(self.program.order) > _LARGE
+                found.is_of_layers = is_large and alike.is_within(_NEAR_FOR_LARGE * effort.relative_gap)
+            if not fine.is_within(NO_GAP) and not found.is_of_layers:
+                repair(self.program, found, Drops(), effort.play_work)
                 self._trade(found, effort)
                 self._checkpoint(found)
             found.bound = max(found.bound, fine.bound)
             found.offer(fine.played_drops, fine.drops)
+            found.is_rough = not found.is_of_layers and not found.is_within(_WORTH_SETTLING)
+            found.offer(alike.played_drops, alike.drops)
         return found
 
     def plan_of_runs(self, runs: Ints, known: Found, effort: RecomputeEffort) -> Found:
@@ -96,14 +107,15 @@ class BudgetSearch:
 
     def settle(self, found: Found, effort: RecomputeEffort) -> None:
         """Offer plans as sequences of runs, where those of drops are far from their bound."""
-        if found.is_open and not found.is_within(_EASY_GAP):
+        if found.is_open and found.is_rough:
             self._settle(found, effort)
 
     def close_gap(self, found: Found, effort: RecomputeEffort) -> None:
         """Let the solver bound the cost and find better plans, where it is installed and a gap is left."""
         self.weigh(found, effort)
         if found.is_open and found.may_fit and not found.is_within(effort.relative_gap) and solver.is_available():
-            self._close_the_gap(found, effort)
+            if not found.is_of_layers:
+                self._solving.close_gap(found, effort)
             if not found.is_within(effort.relative_gap):
                 self._improve(found, effort.run_work // 4)
 
@@ -114,24 +126,23 @@ class BudgetSearch:
             exact
             and found.telling
             and not found.places
+            and not found.is_of_layers
             and solver.is_available()
             and not found.is_within(effort.relative_gap)
         ):
-            model = self._model = self._model or PlaceModel(self.program)
-            self._choose_places(found, model, effort, is_easy=False)
-            self._solve(found, model.build(found.places, found.budget), effort.relative_gap, effort.solver_work // 8)
+            self._solving.bound_at_telling_places(found, effort)
 
     def weigh(self, found: Found, effort: RecomputeEffort) -> None:
         """Raise the bound to what any place alone shows, where a gap is left; once a budget."""
         if not found.is_open or found.telling is not None or not found.may_fit or found.is_within(effort.relative_gap):
             return
         found.telling = telling_places(self.program, self._needs, self.untouched.live, found.budget)
-        found.bound = max(found.bound, self._rounded(found.telling[0].bound))
+        found.raise_bound(self.program, found.telling[0].bound)
 
     def _go_low(self, found: Found, effort: RecomputeEffort) -> None:
         """If the budget is below the floor, offer how low greedy choice gets on the way to the floor."""
         lowest = Found(self.floor.peak_bytes, found.drops, found.played_drops)
-        self._repair(lowest, Drops(), effort.play_work)
+        repair(self.program, lowest, Drops(), effort.play_work)
         found.offer(lowest.played_drops, lowest.drops)
         self._lower(found, effort.run_work // 4)
 
@@ -186,24 +197,35 @@ class BudgetSearch:
         if found.fits:
             found.offer(improve(self.program, found.execution, found.budget, max_work))
 
-    def _repair(self, found: Found, drops: Drops, max_work: int) -> None:
-        """Offer the plan of given drops with more added until it fits."""
-        before = self.program.native.work
-        _, drops = drop_until_it_fits(self.program, drops, found.budget, max_work)
-        found.offer(self.program.execute(drops), drops)
-        found.played += self.program.native.work - before
-
     def _trade_finely(self, found: Found) -> None:
-        """Offer choices at the place where the untouched program needs most, with ties told apart and as much left free
-        there as the play of the last choice was over the budget elsewhere."""
+        """Offer choices at the place where the untouched program needs most, with ties told apart."""
         place = int(self.untouched.live.argmax())
-        found.bound = max(found.bound, self._rounded(trade_at(self.program, self._needs, place, found.budget).bound))
+        found.raise_bound(self.program, trade_at(self.program, self._needs, place, found.budget).bound)
+        self._trade_with_room(found, place)
+
+    def _replicate(self, found: Found) -> None:
+        """Offer what is best for one of repeated layers, for as many of them as the budget asks for; see `segments`."""
+        place = int(self.untouched.stages[int(self.untouched.live.argmax())])
+        layers = repeated_layers(self.program, place)
+        if layers is None:
+            return
+        for at_turn, growth in product(_LAYERS_AT_TURN, _GROWTHS):
+            staying = layers.kept_between_segments(at_turn, growth)
+            least = trade_at(self.program, self._needs, place, found.budget, staying).bound
+            if least < (found.execution.extra_cost if found.fits else self.program.cost.sum()):
+                self._trade_with_room(found, place, staying)
+
+    def _trade_with_room(self, found: Found, place: Place, staying: NDArray[np.bool_] | None = None) -> None:
+        """Offer choices at a place, with as much left free there as the play of the last choice was over the budget
+        elsewhere; with buffers that stay, as long as that is near."""
         too_little, enough, reserve = 0, found.budget, 0
         for _ in range(_MOST_RESERVES):
-            drops = trade_at(self._leaning, self._needs, place, found.budget - reserve).choices[0]
+            drops = trade_at(self._leaning, self._needs, place, found.budget - reserve, staying).choices[0]
             execution = self.program.execute(drops)
             found.offer(execution, drops)
             over = execution.peak_bytes - found.budget
+            if staying is not None and over > _HOPELESS * found.budget:
+                return
             if over <= 0:
                 enough = reserve
             else:
@@ -229,146 +251,16 @@ class BudgetSearch:
                 budget = found.budget - int(reserve * found.budget)
                 trade = trade_at(self.program, self._needs, place, budget)
                 if reserve == 0.0:
-                    found.bound = max(found.bound, self._rounded(trade.bound))
+                    found.raise_bound(self.program, trade.bound)
                     place = self._worst_place(self.program.execute(trade.choices[0]))
                 for drops in trade.choices:
-                    self._repair(found, drops, effort.play_work - found.played)
+                    repair(self.program, found, drops, effort.play_work - found.played)
                 if found.is_within(effort.relative_gap) or found.played > effort.play_work:
                     return
 
     def _worst_place(self, execution: Execution) -> int:
         is_first = self.program.places[execution.runs] == execution.stages
         return int(execution.stages[int(np.where(is_first, execution.live, 0).argmax())])
-
-    def _close_the_gap(self, found: Found, effort: RecomputeEffort) -> None:
-        """Solve the program over ever more places until the cost is close to its bound, or the work is used up.
-
-        Far from the bound, plays will show many more places to count, so that solutions need not be good at first:
-        closing the gap over too few places is in vain.
-        """
-        model = self._model = self._model or PlaceModel(self.program)
-        is_easy = found.is_within(_EASY_GAP)
-        self._choose_places(found, model, effort, is_easy=is_easy)
-        gap = effort.relative_gap / 2 if is_easy else max(_ROUGH_GAP, effort.relative_gap)
-        stalled = 0
-        for _ in range(effort.rounds):
-            before = found.progress()
-            built = model.build(found.places, found.budget)
-            left = self._solver_work(found, effort, is_easy) - found.work
-            left = left // 3 if gap > effort.relative_gap else left * 2 // 3
-            solved = self._solve(found, built, gap, left)
-            if solved.solution is None:
-                return
-            execution = self._offer_solution(found, built, solved.solution, effort)
-            if found.is_within(effort.relative_gap) or found.work >= self._solver_work(found, effort, is_easy):
-                return
-            stalled = 0 if found.has_moved(before) else stalled + 1
-            if stalled == _MOST_STALLED and not is_easy:
-                return
-            place = self._next_place(execution, found)
-            if place is not None:
-                found.places = sorted([*found.places, place])
-            elif gap > effort.relative_gap:
-                gap = effort.relative_gap / 2
-            elif execution.peak_bytes <= found.budget:
-                self._bound_again(found, built, effort)
-                return
-            else:
-                self._leave_room(found, model, execution, effort)
-                return
-
-    def _choose_places(self, found: Found, model: PlaceModel, effort: RecomputeEffort, *, is_easy: bool) -> None:
-        """Start where the untouched program needs most, or where a plan is far from its bound with what says most."""
-        found.places = [int(self.untouched.live.argmax())]
-        if found.telling and found.fits and not is_easy:
-            most = self._solver_work(found, effort, is_easy) // 4
-            found.places, bound, work = telling_together(model, found.telling, found.budget, most)
-            found.work += work
-            found.bound = max(found.bound, self._rounded(bound))
-
-    def _solve(self, found: Found, built: BuiltModel, gap: float, max_work: int) -> solver.Solved:
-        """Solve a program from the plan found, and raise the bound to what that shows."""
-        known = built.solution(self.program, found.execution) if found.fits else None
-        solved = solver.solve(built.milp, known, relative_gap=gap, max_work=max_work)
-        found.work += solved.work
-        found.bound = max(found.bound, self._rounded(solved.lower_bound))
-        return solved
-
-    def _solver_work(self, found: Found, effort: RecomputeEffort, is_easy: bool) -> int:
-        """Return how much work the solver may do as things stand."""
-        return effort.solver_work if is_easy or found.is_within(_NEAR_GAP) else effort.solver_work // 4
-
-    def _bound_again(self, found: Found, built: BuiltModel, effort: RecomputeEffort) -> None:
-        """Where a solution plays within the budget and only the bound is missing, let the solver search in another way,
-        from no plan."""
-        gap, work = _ENOUGH * effort.relative_gap, effort.solver_work // 4
-        solved = solver.solve(built.milp, None, relative_gap=gap, max_work=work)
-        found.work += solved.work
-        found.bound = max(found.bound, self._rounded(solved.lower_bound))
-        if solved.solution is not None:
-            self._offer_solution(found, built, solved.solution, effort)
-
-    def _offer_solution(
-        self, found: Found, built: BuiltModel, solution: NDArray[np.float64], effort: RecomputeEffort
-    ) -> Execution:
-        """Play a solution, and repair it where it needs more than the budget; returns the play of it as it is."""
-        drops = built.drops(self.program, solution)
-        execution = self.program.execute(drops)
-        found.offer(execution, drops)
-        if execution.peak_bytes > found.budget:
-            self._repair(found, drops, effort.play_work // effort.rounds)
-            for pick in (Pick.LAST, Pick.WORST):
-                _, settled = settle_and_trim(
-                    self.program,
-                    execution.runs,
-                    found.budget,
-                    weights=self.program.cost,
-                    pick=pick,
-                    reserve=0.0,
-                    max_cost=found.most_worth_trimming,
-                    max_work=effort.run_work // effort.rounds,
-                )
-                found.offer(settled)
-        return execution
-
-    def _leave_room(self, found: Found, model: PlaceModel, execution: Execution, effort: RecomputeEffort) -> None:
-        """Find better plans where only what runs again is over budget: leave as much free at the place before it."""
-        reserves: dict[int, int] = {}
-        for _ in range(effort.rounds):
-            over = execution.peak_bytes - found.budget
-            stage = int(execution.stages[int(execution.live.argmax())])
-            before = bisect_left(found.places, stage) - 1
-            if over <= 0 or before < 0 or found.work >= effort.solver_work:
-                return
-            place = found.places[before]
-            reserves[place] = reserves.get(place, 0) + over
-            built = model.build(found.places, found.budget, reserves)
-            left = effort.solver_work - found.work
-            solved = solver.solve(built.milp, None, relative_gap=2 * effort.relative_gap, max_work=left)
-            found.work += solved.work
-            if solved.solution is None:
-                return
-            execution = self._offer_solution(found, built, solved.solution, effort)
-            if found.is_within(effort.relative_gap):
-                return
-
-    def _rounded(self, bound: float) -> float:
-        """Round a bound up to the next sum of costs, where all costs are multiples of the least one."""
-        positive = self.program.cost[self.program.cost > 0]
-        unit = float(positive.min(initial=np.inf))
-        if not np.isfinite(unit + bound) or (positive % unit).any():
-            return bound
-        return float(np.ceil(bound / unit)) * unit
-
-    def _next_place(self, execution: Execution, found: Found) -> int | None:
-        """The place where an execution is most over budget, a first run if there is one, not counted yet."""
-        is_first = self.program.places[execution.runs] == execution.stages
-        counted = np.isin(execution.stages, found.places)
-        for eligible in (is_first & ~counted, ~counted & (execution.stages < len(self.program.order))):
-            over = np.where(eligible, execution.live, 0)
-            if over.size and over.max() > found.budget:
-                return int(execution.stages[int(over.argmax())])
-        return None
 
     def result(self, found: Found, *, exact: bool) -> RecomputeResult:
         """Return what was found as a result; `exact` tells whether the solver and exact search were asked for."""

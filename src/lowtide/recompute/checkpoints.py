@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from lowtide.index_spaces import Place
 from lowtide.recompute.floor import can_be_remade, first_and_last_use
 from lowtide.recompute.program import Drops, Program, first_run_at
+from lowtide.recompute.segments import handed_on
 
 _RATIO = 1.3
 """From one number of segments to the next that is tried."""
@@ -23,33 +24,25 @@ def checkpoint_drops(program: Program, turn: Place) -> Iterator[Drops]:
 
     Source: Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost. O(n + e) for each yielded.
     """
-    graph = program.problem.graph
     first, last = first_and_last_use(program)
-    last_before = first.copy()
-    users = graph.structure.users
-    places = program.places[users.values]
-    is_before = places <= turn
-    np.maximum.at(last_before, users.owners()[is_before], places[is_before])
-    saved = can_be_remade(graph) & (first >= 0) & (first < turn) & (last > turn)
-    sizes = program.counted_sizes
-    handed_on = np.zeros(turn + 2, np.int64)
-    crosses = (first >= 0) & (first < turn)
-    np.add.at(handed_on, first[crosses], sizes[crosses])
-    np.add.at(handed_on, last_before[crosses], -sizes[crosses])
-    handed_on = np.cumsum(handed_on)[:turn]
+    crossing, sizes = handed_on(program, turn), program.counted_sizes
+    saved = can_be_remade(program.problem.graph) & crossing.crosses & (last > turn)
     weight = np.bincount(first[saved], weights=sizes[saved], minlength=turn)[:turn].cumsum() if turn else np.zeros(0)
     moment, last_use = first_run_at(turn), program.native.last_use
     tried: set[tuple[Place, ...]] = set()
     count = 1.0
     while turn and weight[-1] > 0 and count <= turn:
-        cuts = _cuts(handed_on, weight, int(count))
+        cuts = _cuts(crossing.bytes, weight, int(count))
         count = max(count * _RATIO, count + 1)
         if tuple(cuts) in tried:
             continue
         tried.add(tuple(cuts))
-        before = np.searchsorted(cuts, last_before, side="left") - np.searchsorted(cuts, first, side="left")
-        dropped = saved & (before == 0) & (first <= cuts[-1]) & (last_use >= moment)
-        listed = np.flatnonzero(dropped)
+        is_handed_on = crossing.over(np.asarray(cuts))
+        dropped = saved & ~is_handed_on & (first <= cuts[-1]) & (last_use >= moment)
+        # What is handed on but not used after the turn, such as a sum of which a cast is saved: without it, a segment
+        # would be made again from all those before it.
+        kept = is_handed_on & (crossing.last < turn) & (last_use < moment)
+        listed = np.flatnonzero(dropped | kept)
         rows = np.column_stack([np.full(len(listed), moment), listed]).astype(np.int32)
         yield Drops(np.asarray([moment], np.int32), rows)
 

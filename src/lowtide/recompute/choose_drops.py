@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from lowtide.graph import Lifetime
 from lowtide.index_spaces import OpId, Place
-from lowtide.recompute.floor import Needs, can_be_remade, first_and_last_use, possible_pairs
+from lowtide.recompute.floor import Needs, possible_pairs
 from lowtide.recompute.program import Drops, Program, first_run_at
 
 _THERE, _KEEP_OR_RERUN, _KEEP_ONLY = 0, 1, 2  # shared with the native kernel
@@ -38,16 +38,18 @@ class PlaceTrade:
     """What to drop there: a choice whose bytes fit, and a cheaper one that is somewhat over."""
 
 
-def trade_at(program: Program, needs: Needs, place: Place, budget_bytes: int) -> PlaceTrade:
+def trade_at(
+    program: Program, needs: Needs, place: Place, budget_bytes: int, staying: NDArray[np.bool_] | None = None
+) -> PlaceTrade:
     """Weigh bytes at the first run of the op at a place against the cost of running again what is missing after it.
 
     With a price for bytes this is a closure problem, solved by one minimum cut; the price is searched for (Lagrange).
-    The bound is that of the linear relaxation of `place_model` with this place only. O(minimum cuts), native.
+    The bound is that of the linear relaxation of `place_model` with this place only. Buffers may be named that stay
+    there, whatever that costs; the bound is then one of plans in which they do. O(minimum cuts), native.
     """
     graph, order = program.problem.graph, program.order
     structure = graph.structure
-    first, last = first_and_last_use(program)
-    remade = can_be_remade(graph)
+    first, last, remade = needs.first, needs.last, needs.remade
     op = int(order[place])
     present = np.zeros(graph.n_buffers, np.bool_)
     present[structure.touches[op]] = present[structure.allocates[op]] = True
@@ -56,8 +58,10 @@ def trade_at(program: Program, needs: Needs, place: Place, budget_bytes: int) ->
 
     at_cut = np.where(remade, _KEEP_OR_RERUN, _KEEP_ONLY).astype(np.uint8)
     at_cut[free | ~exists | (present & ~_taken_over(program, needs, op))] = _THERE
+    stays = np.zeros(graph.n_buffers, np.bool_) if staying is None else staying & (at_cut != _THERE)
+    at_cut[stays] = _THERE
     needed = _used_after(program, place) & exists & ~free
-    capacity = budget_bytes - int(needs.total[place])
+    capacity = budget_bytes - int(needs.total[place]) - int(program.counted_sizes[stays].sum())
     bound, _, kept, tight = program.native.trade_at_cut(
         at_cut, needed.view(np.uint8), program.counted_sizes, capacity, _MOST_MINIMUM_CUTS
     )
@@ -65,7 +69,8 @@ def trade_at(program: Program, needs: Needs, place: Place, budget_bytes: int) ->
     last_use = program.native.last_use
     choices: list[Drops] = []
     for chosen in (kept, tight):
-        listed = np.flatnonzero((at_cut != _THERE) & ~present & ((chosen > 0) != (last_use >= moment)))
+        is_kept = (chosen > 0) | stays
+        listed = np.flatnonzero(((at_cut != _THERE) | stays) & ~present & (is_kept != (last_use >= moment)))
         rows = np.column_stack([np.full(len(listed), moment), listed]).astype(np.int32)
         choices.append(Drops(np.asarray([moment], np.int32), rows))
     return PlaceTrade(max(0.0, bound), tuple(choices))

@@ -1,6 +1,6 @@
 """Order and choice together: what runs again depends on the order, and the best order on what runs again."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from lowtide.analysis.problem import Order, Problem
 from lowtide.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, EffortName
 from lowtide.index_spaces import SpaceId
+from lowtide.plan import Plan
 from lowtide.progress import Report, silent
 from lowtide.recompute.all_runs import AllRuns, search_all_runs
 from lowtide.recompute.base_orders import plan_over_base_orders
@@ -43,13 +44,15 @@ def compose(
     effort: EffortName = DEFAULT_EFFORT,
     exact: bool = True,
     progress: Report | None = None,
+    keep: Callable[[Plan], None] | None = None,
 ) -> Composed:
     """Return the cheapest plan within a budget; larger graphs start from one of the named base orders.
 
     Small graphs are searched exactly, over all orders and any number of reruns (`all_runs`). For all others, and where
     that stops, the base orders are compared and the best one is improved (`base_orders`). Without `reorder`, first runs
     keep the order they are given; without `exact`, neither exact search nor the solver takes part.
-    Deterministic; the plan is not verified: that is for whoever completes it.
+    Of a larger graph, `keep` is handed every plan that is better than the ones before.
+    Deterministic; plans are not verified: that is for whoever completes them.
     """
     report = progress or silent
     costs = checked_cost(problem, cost)
@@ -71,6 +74,7 @@ def compose(
             effort=effort,
             exact=exact,
             report=report,
+            keep=keep,
         )
         known.append(Composed(result, name, order, problem))
     return _bounded(min(known, key=lambda found: found.result.rank), searched)

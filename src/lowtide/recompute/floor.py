@@ -94,6 +94,11 @@ class Needs:
     """Per buffer that cannot be made again: the place that allocates it, -1 at the start; else the number of ops."""
     pinned_until: NDArray[np.int64]
     """Per buffer that cannot be made again: the place of its last use, the number of ops at the end."""
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    """Per buffer, the place that allocates it and that of its last use, see `first_and_last_use`."""
+    remade: NDArray[np.bool_]
+    """Per buffer, whether it can be made again."""
 
 
 def needs_by_place(program: Program) -> Needs:
@@ -107,8 +112,9 @@ def needs_by_place(program: Program) -> Needs:
     scratch[places] = with_callee_floors(program.problem).transient[:, program.space]
 
     first, last = first_and_last_use(program)
+    remade = can_be_remade(graph)
     exists = (structure.producers >= 0) | graph.exists_at_start
-    pinned = exists & ~can_be_remade(graph)
+    pinned = exists & ~remade
     pinned_from = np.where(pinned, first, n)
     pinned_until = np.where(pinned, last, -1)
     held = np.zeros(n + 2, np.int64)
@@ -120,7 +126,7 @@ def needs_by_place(program: Program) -> Needs:
     twice = pinned[buffer] & (first[buffer] < place) & (place < last[buffer])
     np.subtract.at(total, place[twice], sizes[buffer[twice]])
     shared = _most_shared(program, pinned_until)
-    return Needs(total - shared, scratch, shared, pinned_from, pinned_until)
+    return Needs(total - shared, scratch, shared, pinned_from, pinned_until, first, last, remade)
 
 
 def first_and_last_use(program: Program) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

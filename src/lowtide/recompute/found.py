@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from lowtide.index_spaces import Place
 from lowtide.recompute.all_runs import AllRuns
+from lowtide.recompute.choose_drops import drop_until_it_fits
 from lowtide.recompute.program import Drops, Execution, Program
 from lowtide.recompute.telling_places import Telling
 
@@ -24,6 +27,10 @@ class Found:
     peak_bound: int = 0
     is_open: bool = False
     """Whether better plans may be found in other ways."""
+    is_rough: bool = False
+    """Whether plans of drops alone, without those of repeated layers, are far from their bound."""
+    is_of_layers: bool = False
+    """Whether the best plan of repeated layers is near the bound of a large program, so that no other is looked for."""
     is_settled: bool = False
     """Whether all runs were searched, so that nothing better is left to find."""
     work: int = 0
@@ -57,6 +64,14 @@ class Found:
         over = max(0, execution.peak_bytes - self.budget)
         return over, execution.extra_cost, execution.peak_bytes
 
+    def raise_bound(self, program: Program, bound: float) -> None:
+        """Raise the bound to a new one, and to the next sum of costs where all costs are multiples of the least one."""
+        positive = program.cost[program.cost > 0]
+        unit = float(positive.min(initial=np.inf))
+        if np.isfinite(unit + bound) and not (positive % unit).any():
+            bound = float(np.ceil(bound / unit)) * unit
+        self.bound = max(self.bound, bound)
+
     def offer(self, execution: Execution, drops: Drops | None = None) -> None:
         """Take an execution where it is better, and the drops that it plays."""
         rank = self.rank(execution)
@@ -89,3 +104,11 @@ class Found:
         """Whether the budget is met at a cost that close to its bound."""
         cost = self.execution.extra_cost
         return self.fits and cost - self.bound <= gap * cost
+
+
+def repair(program: Program, found: Found, drops: Drops, max_work: int) -> None:
+    """Offer the plan of given drops with more added until it fits."""
+    before = program.native.work
+    _, drops = drop_until_it_fits(program, drops, found.budget, max_work)
+    found.offer(program.execute(drops), drops)
+    found.played += program.native.work - before

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lowtide.graph import Lifetime
 from lowtide.index_spaces import BufferId, Place
-from lowtide.recompute.floor import Needs, can_be_remade, first_and_last_use, needs_by_place, possible_pairs
+from lowtide.recompute.floor import Needs, needs_by_place, possible_pairs
 from lowtide.recompute.program import Drops, Execution, Program, first_run_at
 from lowtide.recompute.rules import rerun_until_at_most
 from lowtide.recompute.solver import MixedIntegerProgram, ModelRows
@@ -32,9 +32,8 @@ class PlaceModel:
         self.program = program
         graph = program.problem.graph
         self.needs: Needs = needs_by_place(program)
-        self.remade = can_be_remade(graph).tolist()
-        first, last = first_and_last_use(program)
-        self.first, self.last = first.tolist(), last.tolist()
+        self.remade = self.needs.remade.tolist()
+        self.first, self.last = self.needs.first.tolist(), self.needs.last.tolist()
         self.sizes = program.counted_sizes.tolist()
         self.touches: list[list[int]] = list(graph.structure.touches)
         self.allocates: list[list[int]] = list(graph.structure.allocates)

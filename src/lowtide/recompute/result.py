@@ -8,6 +8,7 @@ from lowtide.index_spaces import Place
 from lowtide.plan import Plan
 from lowtide.recompute.floor import Floor
 from lowtide.recompute.program import Drops, Program
+from lowtide.units import ByteUnit
 
 Method = Literal["greedy", "exact"]
 _MOST_NAMED = 4
@@ -73,26 +74,28 @@ class RecomputeResult:
 def explain_shortfall(program: Program, floor: Floor, budget: int, least_peak: int, bound: float) -> str:
     """Name the op and the buffers that alone need more than the budget, or say how close the best plan came."""
     graph = program.problem.graph
-    where = graph.spaces[program.space].name
+    where, unit = graph.spaces[program.space].name, ByteUnit(max(least_peak, floor.peak_bytes))
     if floor.peak_bytes <= budget:
         reason = "proven impossible for this order" if bound == float("inf") else "no proof that none fits"
         return (
-            f"the best plan found needs {least_peak} bytes in {where}, {least_peak - budget} more than the "
-            f"budget of {budget}; {reason}"
+            f"the best plan found needs {unit.write(least_peak)} in {where}, {unit.write(least_peak - budget)} more "
+            f"than the budget of {unit.write(budget)}; {reason}"
         )
     if floor.op is None:
         who = "inputs or outputs alone need"
     else:
         who = what_needs(graph, floor.op, program.space, floor.peak_bytes)
     named = [
-        f"{graph.buffer_names[buffer]} ({program.counted_sizes[buffer]})" for buffer in floor.buffers[:_MOST_NAMED]
+        f"{graph.buffer_names[buffer]} ({unit.write(int(program.counted_sizes[buffer]))})"
+        for buffer in floor.buffers[:_MOST_NAMED]
     ]
     rest = list(floor.buffers[_MOST_NAMED:])
     if rest:
-        named.append(f"{len(rest)} more ({int(program.counted_sizes[rest].sum())})")
+        named.append(f"{len(rest)} more ({unit.write(int(program.counted_sizes[rest].sum()))})")
     if floor.scratch_bytes:
-        named.append(f"scratch and callees ({floor.scratch_bytes})")
+        named.append(f"scratch and callees ({unit.write(floor.scratch_bytes)})")
     return (
-        f"{who} {floor.peak_bytes} bytes in {where} whatever is run again, {floor.peak_bytes - budget} more than the "
-        f"budget of {budget}; live then: {', '.join(named)}"
+        f"{who} {unit.write(floor.peak_bytes)} in {where} whatever is run again, "
+        f"{unit.write(floor.peak_bytes - budget)} more than the budget of {unit.write(budget)}; "
+        f"live then: {', '.join(named)}"
     )

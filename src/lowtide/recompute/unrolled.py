@@ -1,13 +1,13 @@
 """A plan with reruns as a graph: every run an op of its own, every stay of a buffer a buffer of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from msgspec.structs import replace
 
 from lowtide.analysis.problem import Order, Problem
-from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.graph import Graph, GraphBuilder, Lifetime, Op
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +55,7 @@ def unroll(problem: Problem, runs: Sequence[int]) -> Unrolled:
                 reads=tuple(seen[buffer] for buffer in record.reads),
                 writes=tuple(current[buffer] for buffer in record.writes),
                 mutates=tuple(current[buffer] for buffer in record.mutates),
-                after=() if again else tuple(first_run[earlier] for earlier in record.after),
+                after=_control(record, first_run.get(op), first_run),
                 in_place=tuple((seen[read], current[written]) for read, written in record.in_place),
                 scratch_bytes=int(problem.transient[op, graph.scratch_spaces[op]]),
                 ordered=record.ordered and not again,
@@ -64,6 +64,13 @@ def unroll(problem: Problem, runs: Sequence[int]) -> Unrolled:
         )
         first_run.setdefault(op, new)
     return Unrolled(builder.build(), tuple(runs))
+
+
+def _control(record: Op, earlier_run: int | None, first_run: Mapping[int, int]) -> tuple[int, ...]:
+    """Return what a run waits for beside data: a first run as its op; the rerun of an ordered op for its first run."""
+    if earlier_run is None:
+        return tuple(first_run[earlier] for earlier in record.after)
+    return (earlier_run,) if record.ordered else ()
 
 
 def first_runs(runs: Sequence[int]) -> Order:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from lowtide.plan import Plan
 from lowtide.plan.claim import Claim, Figure
 from lowtide.report.fields import ClaimFields
 
@@ -24,6 +25,14 @@ def claim_to_json(claim: Claim) -> ClaimFields:
 def claims_to_json(claims: Iterable[Claim]) -> list[ClaimFields]:
     """Return claims as JSON objects."""
     return [claim_to_json(claim) for claim in claims]
+
+
+def verdict(plan: Plan) -> str:
+    """Return a plan's status for people: what an optimal plan is the best of."""
+    if plan.status != "optimal":
+        return plan.status
+    over_cost = any(claim.figure == "extra cost" for claim in plan.claims)
+    return "optimal: " + ("no plan within the budget takes less time" if over_cost else caption(plan.claims))
 
 
 def caption(claims: Iterable[Claim], figure: Figure = "peak") -> str:

@@ -10,9 +10,9 @@ from lowtide.report.claims import caption, claims_to_json
 from lowtide.report.fields import ComparedFields, CompareFields
 from lowtide.report.figures import format_ratio
 from lowtide.report.printable import printable
-from lowtide.report.table import format_table
+from lowtide.report.table import format_table, page_width
 from lowtide.schedule import Candidate
-from lowtide.units import format_by_space, format_bytes
+from lowtide.units import ByteUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,28 +66,33 @@ class Comparison:
     def to_text(self) -> str:
         """Return the table for people."""
         best = min(self.rows, key=lambda row: row.key).plan.peak_bytes
+        unit = ByteUnit(*(row.plan.peak_bytes for row in self.rows))
         rows = [
             [
                 row.scheduler,
-                format_by_space(row.plan.peak_bytes),
+                unit.by_space(row.plan.peak_bytes),
                 format_ratio(row.plan.peak_bytes, best),
                 f"{row.seconds:.3f}",
             ]
             for row in self.rows
         ]
         rows.append(
-            ["lower bound", format_by_space(self.lower_bound_bytes), format_ratio(self.lower_bound_bytes, best), ""]
+            ["lower bound", unit.by_space(self.lower_bound_bytes), format_ratio(self.lower_bound_bytes, best), ""]
         )
         title = f"{printable(self.graph.name)}: {self.graph.n_ops} ops, {self.graph.n_buffers} buffers"
-        table = format_table(["order", "peak", "of best", "seconds"], rows, [False, True, True, True])
+        table = format_table(["order", "peak", "of best", "seconds"], rows, [False, True, True, True], page_width())
         beside = [] if self.reserved is None else _reserved_to_text(self.reserved)
         return "\n".join([title, table, f"lower bound: {caption(self.claims)}", *beside])
 
 
 def _reserved_to_text(reserved: Reserved) -> list[str]:
     """Return what the framework reserved, the given order's peak, and the reasons for the difference, one a line."""
+    unit = ByteUnit(reserved.reserved_bytes, reserved.peak_bytes)
     return [
-        f"{reserved.by}: {format_bytes(reserved.reserved_bytes)} reserved, of which temporary "
-        f"{format_bytes(reserved.temporary_bytes)}; the given order here: {format_bytes(reserved.peak_bytes)}",
-        *(f"  {difference.extra_bytes:+,} B  {difference.reason}" for difference in reserved.differences),
+        f"{reserved.by}: {unit.write(reserved.reserved_bytes)} reserved, of which temporary "
+        f"{unit.write(reserved.temporary_bytes)}; the given order here: {unit.write(reserved.peak_bytes)}",
+        *(
+            f"  {'-' if each.extra_bytes < 0 else '+'}{unit.write(abs(each.extra_bytes))}  {each.reason}"
+            for each in reserved.differences
+        ),
     ]

@@ -9,7 +9,7 @@ from lowtide.analysis.holders_at_peak import holders_at_peak
 from lowtide.graph import Graph
 from lowtide.plan import Plan, StepKind
 from lowtide.report.printable import printable
-from lowtide.units import format_by_space, format_bytes
+from lowtide.units import ByteUnit
 
 _MOST_SHOWN = 10
 _MOST_NAMED = 4
@@ -32,12 +32,11 @@ class HeldChange:
         """How many bytes more it holds."""
         return self.after_bytes - self.before_bytes
 
-    @property
-    def sentence(self) -> str:
-        """The change for people: "relu x 8 -> x 9: 8.0 MiB -> 9.0 MiB (+1.0 MiB)"."""
+    def written(self, unit: ByteUnit) -> str:
+        """Return the change for people: "relu x 8 -> x 9: 8.0 MiB -> 9.0 MiB (+1.0 MiB)"."""
         sign = "+" if self.growth_bytes >= 0 else "-"
         counts = "" if self.before_count == self.after_count else f" x {self.before_count} -> x {self.after_count}"
-        before, after, growth = map(format_bytes, (self.before_bytes, self.after_bytes, abs(self.growth_bytes)))
+        before, after, growth = map(unit.write, (self.before_bytes, self.after_bytes, abs(self.growth_bytes)))
         return f"{printable(self.label)}{counts}: {before} -> {after} ({sign}{growth})"
 
 
@@ -73,27 +72,30 @@ class ProgramDifference:
 
     def to_text(self) -> str:
         """Return the page for people."""
+        unit = ByteUnit(
+            self.before_peak_bytes, self.after_peak_bytes, self.before_persistent_bytes, self.after_persistent_bytes
+        )
         lines = [
             f"{printable(self.before)} -> {printable(self.after)}",
-            f"  peak        {format_by_space(self.before_peak_bytes)} -> {format_by_space(self.after_peak_bytes)}",
-            f"  persistent  {format_by_space(self.before_persistent_bytes)} -> "
-            f"{format_by_space(self.after_persistent_bytes)}",
+            f"  peak        {unit.by_space(self.before_peak_bytes)} -> {unit.by_space(self.after_peak_bytes)}",
+            f"  persistent  {unit.by_space(self.before_persistent_bytes)} -> "
+            f"{unit.by_space(self.after_persistent_bytes)}",
         ]
         for space, (before, after) in self.peak_op.items():
             if before != after:
                 lines.append(f"  the peak of {printable(space)} is at {_op(after)}, and was at {_op(before)}")
         if self.held:
-            lines += ["", "Held at the peak:", *(f"  {change.sentence}" for change in self.held[:_MOST_SHOWN])]
+            lines += ["", "Held at the peak:", *(f"  {change.written(unit)}" for change in self.held[:_MOST_SHOWN])]
             if len(self.held) > _MOST_SHOWN:
                 rest = sum(change.growth_bytes for change in self.held[_MOST_SHOWN:])
                 lines.append(
-                    f"  and {len(self.held) - _MOST_SHOWN} more, {'+' if rest >= 0 else '-'}{format_bytes(abs(rest))}"
+                    f"  and {len(self.held) - _MOST_SHOWN} more, {'+' if rest >= 0 else '-'}{unit.write(abs(rest))}"
                 )
         lines += ["", f"Ops: {_names('new', self.new_ops)}, {_names('gone', self.gone_ops)}"]
         if self.resized:
             lines.append(f"Buffers of another size: {len(self.resized)}")
             lines += [
-                f"  {printable(row.buffer)}: {format_bytes(row.before_bytes)} -> {format_bytes(row.after_bytes)}"
+                f"  {printable(row.buffer)}: {unit.write(row.before_bytes)} -> {unit.write(row.after_bytes)}"
                 for row in self.resized[:_MOST_SHOWN]
             ]
         if self.moved_addresses:

@@ -255,6 +255,7 @@ class ReportFields(TypedDict):
     n_buffers: int
     in_chunks: bool
     status: Status
+    verdict: str
     baseline_peak_bytes: Bytes
     peak_bytes: Bytes
     arena_bytes: Bytes

@@ -9,9 +9,8 @@ from lowtide.planning.settings import PlanSettings
 from lowtide.progress import Report, silent
 from lowtide.report.fields import FitsFields
 from lowtide.report.printable import printable
-from lowtide.report.table import wrapped
 from lowtide.techniques import COST_NOTHING, TECHNIQUES, Techniques
-from lowtide.units import format_bytes
+from lowtide.units import ByteUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,23 +61,24 @@ class DeviceFit:
         """Return the page for people."""
         result, space = self.result, self.space
         before, persistent = result.baseline_peak_bytes[space], result.persistent_bytes[space]
+        unit = ByteUnit(self.device_bytes, before, persistent)
         lines = [
-            f"{printable(self.graph.name)} on {format_bytes(self.device_bytes)}: {self._verdict()}",
-            f"  persistent       {format_bytes(persistent)}   (weights, optimizer state)",
-            f"  peak             {format_bytes(before)}   (as it stands, beside the persistent buffers)",
-            f"  together         {format_bytes(persistent + before)}",
+            f"{printable(self.graph.name)} on {unit.write(self.device_bytes)}: {self._verdict()}",
+            f"  persistent       {unit.write(persistent)}   (weights, optimizer state)",
+            f"  peak             {unit.write(before)}   (as it stands, beside the persistent buffers)",
+            f"  together         {unit.write(persistent + before)}",
         ]
         if self.techniques:
             base = result.base_cost or 1.0
             after = result.peak_bytes[space]
             lines += [
-                f"  planned peak     {format_bytes(after)}, {format_bytes(persistent + after)} together",
+                f"  planned peak     {unit.write(after)}, {unit.write(persistent + after)} together",
                 f"  extra time       {result.extra_cost / base:.2%}   (priced by {result.costs})",
                 f"  next             lowtide optimize MODEL -o OUT {self.options}",
             ]
         elif self.techniques is None:
             lines.append(f"  why not          {result.shortfall}")
-        return "\n".join(part for line in lines for part in wrapped(line))
+        return "\n".join(lines)
 
     def _verdict(self) -> str:
         if self.techniques is None:

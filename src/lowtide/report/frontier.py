@@ -4,8 +4,8 @@ from lowtide.planning.frontier import Frontier
 from lowtide.recompute import RecomputeResult
 from lowtide.report.fields import CurveFields
 from lowtide.report.printable import printable
-from lowtide.report.table import format_table
-from lowtide.units import format_bytes
+from lowtide.report.table import format_table, page_width
+from lowtide.units import ByteUnit
 
 
 def frontier_to_json(frontier: Frontier) -> CurveFields:
@@ -34,32 +34,32 @@ def frontier_to_json(frontier: Frontier) -> CurveFields:
 def frontier_to_text(name: str, frontier: Frontier) -> str:
     """Return the page for people."""
     base = frontier.base_cost or 1.0
+    unit = ByteUnit(frontier.baseline_peak_bytes)
     rows = [
         [
-            format_bytes(point.budget_bytes),
-            format_bytes(point.peak_bytes),
+            unit.write(point.budget_bytes),
+            unit.write(point.peak_bytes),
             f"{point.extra_cost / base:.2%}",
             f"{point.extra_cost_bound / base:.2%}" if point.fits else "-",
-            _status(point),
-            "<- knee" if number == frontier.knee else "",
+            f"{_status(point, unit)}{', the knee' if number == frontier.knee else ''}",
         ]
         for number, point in enumerate(frontier.points)
     ]
-    header = ["budget", "peak", "extra time", "at least", "status", ""]
+    header = ["budget", "peak", "extra time", "at least", "status"]
     return "\n".join(
         [
             f"{printable(name)}: memory against time in {printable(frontier.space)}",
-            f"  baseline peak {format_bytes(frontier.baseline_peak_bytes)}; budgets from the peak of order "
+            f"  baseline peak {unit.write(frontier.baseline_peak_bytes)}; budgets from the peak of order "
             f"{frontier.base_order} down to its floor, priced by {frontier.costs}",
-            format_table(header, rows, [True, True, True, True, False, False]),
+            format_table(header, rows, [True, True, True, True, False], page_width()),
         ]
     )
 
 
-def _status(point: RecomputeResult) -> str:
+def _status(point: RecomputeResult, unit: ByteUnit) -> str:
     """Say what a row is worth: where it misses its budget, by how much, and whether any plan must."""
     if point.fits:
         return point.status
-    over = format_bytes(point.peak_bytes - point.budget_bytes)
+    over = unit.write(point.peak_bytes - point.budget_bytes)
     is_proven = point.status == "infeasible" and point.is_of_any_order
-    return f"misses the budget by {over}{', as any plan must' if is_proven else ''}"
+    return f"over by {over}{', as any plan must' if is_proven else ''}"

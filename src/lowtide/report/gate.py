@@ -17,7 +17,7 @@ from lowtide.planning.settings import PlanSettings
 from lowtide.report.difference import difference
 from lowtide.report.fields import GateFields
 from lowtide.report.printable import printable
-from lowtide.units import format_bytes, parse_bytes, parse_share
+from lowtide.units import ByteUnit, parse_bytes, parse_share
 
 _MOST_NAMED = 3
 
@@ -56,13 +56,14 @@ class Finding:
     @property
     def sentence(self) -> str:
         """The finding in one line."""
+        unit = ByteUnit(self.bytes, self.limit_bytes)
         what = self.rule.removeprefix("max-")
-        figure = f"{what if what != 'growth' else 'peak'} of {printable(self.space)} {format_bytes(self.bytes)}"
+        figure = f"{what if what != 'growth' else 'peak'} of {printable(self.space)} {unit.write(self.bytes)}"
         if self.ok:
-            return f"{figure}, limit {format_bytes(self.limit_bytes)}: kept"
+            return f"{figure}, limit {unit.write(self.limit_bytes)}: kept"
         why = f"; {', '.join(self.why)}" if self.why else ""
-        over = format_bytes(self.bytes - self.limit_bytes)
-        return f"{figure} is {over} over the limit of {format_bytes(self.limit_bytes)} ({self.rule}){why}"
+        over = unit.write(self.bytes - self.limit_bytes)
+        return f"{figure} is {over} over the limit of {unit.write(self.limit_bytes)} ({self.rule}){why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +144,8 @@ def _plan(graph: Graph, planned: bool, effort: EffortName, *, packs: bool) -> Pl
 def _largest(graph: Graph, plan: Plan, space: str) -> tuple[str, ...]:
     """Name what holds most at the peak."""
     here = [each for each in fold(holders_at_peak(graph, plan)) if each.first.space == space]
-    return tuple(f"{printable(each.label)} holds {format_bytes(each.size_bytes)}" for each in here[:_MOST_NAMED])
+    unit = ByteUnit(plan.peak_bytes or sum(each.size_bytes for each in here))
+    return tuple(f"{printable(each.label)} holds {unit.write(each.size_bytes)}" for each in here[:_MOST_NAMED])
 
 
 def _growth(graph: Graph, plan: Plan, base: Graph, base_plan: Plan, most: float) -> Finding:
@@ -157,7 +159,8 @@ def _growth(graph: Graph, plan: Plan, base: Graph, base_plan: Plan, most: float)
         limit_bytes=int(before * (1 + most)),
     )
     grown = [change for change in found.held if change.space == space and change.growth_bytes > 0]
-    return finding if finding.ok else replace(finding, why=tuple(change.sentence for change in grown[:_MOST_NAMED]))
+    unit = ByteUnit(finding.bytes, finding.limit_bytes)
+    return finding if finding.ok else replace(finding, why=tuple(each.written(unit) for each in grown[:_MOST_NAMED]))
 
 
 def read_limits(given: Mapping[str, Any]) -> Limits:

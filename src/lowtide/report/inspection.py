@@ -19,9 +19,9 @@ from lowtide.report.claims import caption, claims_to_json
 from lowtide.report.fields import InspectFields
 from lowtide.report.figures import fragmentation
 from lowtide.report.printable import printable
-from lowtide.report.table import format_table, page_width, wrapped
+from lowtide.report.table import format_table, page_width
 from lowtide.schedule import make_candidate
-from lowtide.units import format_by_space, format_bytes
+from lowtide.units import ByteUnit
 
 _MOST_HOLDERS = 20
 _MOST_BOUND_HOLDERS = 10
@@ -101,14 +101,14 @@ class Inspection:
 
     def to_text(self) -> str:
         """Return the page for people."""
-        graph = self.graph
+        graph, unit = self.graph, self._unit
         lines = [
             f"{printable(graph.name)}: {graph.n_ops} ops, {graph.n_buffers} buffers",
-            f"  peak         {format_by_space(self.peak_bytes)}   (given order, persistent buffers apart)",
-            f"  arena        {format_by_space(self.arena_bytes)}   (with addresses; "
-            f"fragmentation {format_by_space(fragmentation(self.arena_bytes, self.peak_bytes))})",
-            f"  lower bound  {format_by_space(self.lower_bound_bytes)}   ({caption(self.claims)})",
-            f"  persistent   {format_by_space(graph.persistent_bytes())}",
+            f"  peak         {unit.by_space(self.peak_bytes)}   (given order, persistent buffers apart)",
+            f"  arena        {unit.by_space(self.arena_bytes)}   (with addresses; "
+            f"fragmentation {unit.by_space(fragmentation(self.arena_bytes, self.peak_bytes))})",
+            f"  lower bound  {unit.by_space(self.lower_bound_bytes)}   ({caption(self.claims)})",
+            f"  persistent   {unit.by_space(graph.persistent_bytes())}",
             "",
             f"Held at the peak, largest first ({len(self.holders)} in all):",
             self._holders_table(),
@@ -116,11 +116,15 @@ class Inspection:
         rest = fold(self.holders)[_MOST_HOLDERS:]
         if rest:
             more = sum(len(layers.holders) for layers in rest)
-            lines.append(f"... and {more} more, {format_bytes(sum(layers.size_bytes for layers in rest))} together")
+            lines.append(f"... and {more} more, {unit.write(sum(layers.size_bytes for layers in rest))} together")
         lines += ["", *self._why_not_lower(), ""]
         lines.append("Not modeled:" if graph.unmodeled else "Not modeled: nothing")
         lines.extend(f"  {printable(sentence)}" for sentence in graph.unmodeled)
-        return "\n".join(part for line in lines for part in wrapped(line))
+        return "\n".join(lines)
+
+    @property
+    def _unit(self) -> ByteUnit:
+        return ByteUnit(self.arena_bytes, self.graph.persistent_bytes())
 
     def _described(self, op: OpId) -> str:
         source = self.graph.sources[op]
@@ -128,36 +132,37 @@ class Inspection:
 
     def _why_not_lower(self) -> list[str]:
         lines: list[str] = []
+        unit = self._unit
         for cut in self.cuts:
             here = [holder for holder in self.bound_holders if holder.space == cut.space]
             when = "before the first op, or after the last one" if cut.op is None else "while it runs"
             who = "" if cut.op is None else f" ({printable(self._described(cut.op))})"
-            lines.append(f"Why {printable(cut.space)} cannot need less than {format_bytes(cut.peak_bytes)}{who}:")
+            lines.append(f"Why {printable(cut.space)} cannot need less than {unit.write(cut.peak_bytes)}{who}:")
             lines.append(f"at best, these are live {when}:")
             rows = fold(here)
             shown, rest = rows[:_MOST_BOUND_HOLDERS], rows[_MOST_BOUND_HOLDERS:]
-            lines += [f"  {format_bytes(layers.size_bytes):>10}  {printable(_named(layers))}" for layers in shown]
+            lines += [f"  {unit.write(layers.size_bytes):>10}  {printable(_named(layers))}" for layers in shown]
             if rest:
-                total = format_bytes(sum(layers.size_bytes for layers in rest))
+                total = unit.write(sum(layers.size_bytes for layers in rest))
                 lines.append(f"  {total:>10}  in {sum(len(layers.holders) for layers in rest)} more")
             bound = self.lower_bound_bytes[cut.space]
             if bound > cut.peak_bytes:
-                lines.append(f"A search of all orders shows that none does with less than {format_bytes(bound)}.")
+                lines.append(f"A search of all orders shows that none does with less than {unit.write(bound)}.")
         return lines
 
     def _holders_table(self) -> str:
         shown = fold(self.holders)[:_MOST_HOLDERS]
-        rows = [_row(layers) for layers in shown]
+        rows = [_row(layers, self._unit) for layers in shown]
         header = ["size", "buffer", "made by", "where", "kept alive by"]
         if not any(layers.made_at for layers in shown):
             header, rows = header[:3] + header[4:], [row[:3] + row[4:] for row in rows]
         return format_table(header, rows, [True, *[False] * (len(header) - 1)], page_width())
 
 
-def _row(layers: Fold[Holder]) -> list[str]:
+def _row(layers: Fold[Holder], unit: ByteUnit) -> list[str]:
     """Return a row of the table of holders; layers that repeat show what they have in common."""
     first = layers.first
-    size, made = format_bytes(layers.size_bytes), first.op or f"({first.lifetime})"
+    size, made = unit.write(layers.size_bytes), first.op or f"({first.lifetime})"
     if len(layers.holders) > 1:
         return [size, layers.label, first.kind or f"({first.lifetime})", layers.made_at or "", ""]
     return [size, first.name, made, layers.made_at or "", ", ".join(first.kept_alive_by)]

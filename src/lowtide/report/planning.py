@@ -7,7 +7,7 @@ from lowtide.report.claims import caption, claims_to_json
 from lowtide.report.fields import MeasuredFields, PlanFields
 from lowtide.report.figures import format_ratio, fragmentation
 from lowtide.report.printable import printable
-from lowtide.units import format_by_space, format_bytes
+from lowtide.units import ByteUnit
 
 
 def result_to_json(result: Result, offer: NextTechnique | None = None) -> PlanFields:
@@ -59,6 +59,7 @@ def result_to_text(
     name: str, result: Result, measured: Measurement | None = None, offer: NextTechnique | None = None
 ) -> str:
     """Return the page for people."""
+    unit = ByteUnit(result.baseline_peak_bytes, result.persistent_bytes)
     after, before, where = result.peak_bytes, result.baseline_peak_bytes, ""
     if result.transfers.bytes_out:  # what leaves a memory space counts in another one
         space = next(iter(after))
@@ -66,36 +67,40 @@ def result_to_text(
     ratio = format_ratio(after, before)
     lines = [
         f"{printable(name)}: {result.status}, order {result.scheduler}, planned in {result.seconds:.1f} s",
-        f"  baseline peak    {format_by_space(result.baseline_peak_bytes)}",
-        f"  planned peak     {format_by_space(result.peak_bytes)}   ({ratio} of the baseline{where})",
-        f"  lower bound      {format_by_space(result.lower_bound_bytes)}   ({caption(result.claims)})",
-        f"  arena            {format_by_space(result.arena_bytes)}   (with addresses; "
-        f"fragmentation {format_by_space(fragmentation(result.arena_bytes, result.peak_bytes))})",
-        f"  persistent       {format_by_space(result.persistent_bytes)}   (apart from all of the above)",
+        f"  baseline peak    {unit.by_space(result.baseline_peak_bytes)}",
+        f"  planned peak     {unit.by_space(result.peak_bytes)}   ({ratio} of the baseline{where})",
+        f"  lower bound      {unit.by_space(result.lower_bound_bytes)}   ({caption(result.claims)})",
+        f"  arena            {unit.by_space(result.arena_bytes)}   (with addresses; "
+        f"fragmentation {unit.by_space(fragmentation(result.arena_bytes, result.peak_bytes))})",
+        f"  persistent       {unit.by_space(result.persistent_bytes)}   (apart from all of the above)",
     ]
+    if result.graph.unmodeled:
+        first, *others = result.graph.unmodeled
+        more = f" and {len(others)} more" if others else ""
+        lines.append(f"  not modeled      {printable(first)}{more}; see lowtide inspect")
     if result.reruns or result.transfers.bytes_out:
         lines.append(f"  extra cost       {_extra(result)}")
     if result.transfers.bytes_out:
-        lines.append(f"  to the host      {_transfers(result)}")
+        lines.append(f"  to the host      {_transfers(result, unit)}")
     if measured is not None:
         lines += [
-            f"  measured before  {format_bytes(measured.before_bytes)}",
-            f"  measured after   {format_bytes(measured.after_bytes)}",
+            f"  measured before  {unit.write(measured.before_bytes)}",
+            f"  measured after   {unit.write(measured.after_bytes)}",
             f"  outputs equal    {'yes, bit for bit' if measured.outputs_equal else 'NO'}",
         ]
         if measured.original_bytes is not None:
-            lines.insert(-3, f"  measured eager   {format_bytes(measured.original_bytes)}   (your own call, unplanned)")
+            lines.insert(-3, f"  measured eager   {unit.write(measured.original_bytes)}   (your own call, unplanned)")
         if measured.host_bytes is not None:
-            lines.insert(-1, f"  on the host      {format_bytes(measured.host_bytes)}   (measured)")
+            lines.insert(-1, f"  on the host      {unit.write(measured.host_bytes)}   (measured)")
     limits = {space: most for space, most in result.budget.allowed.items() if most is not None}
     if limits and result.shortfall is None:
-        lines.append(f"  budget           {format_by_space(limits)}: met")
+        lines.append(f"  budget           {unit.by_space(limits)}: met")
     if result.shortfall is not None:
         lines.append(f"  budget NOT met   {result.shortfall}")
     if offer is not None:
         more = f"{offer.extra_cost / offer.base_cost:.2%} more time" if offer.base_cost else "more time"
         title = "fits with        " if offer.fits else "less yet         "
-        lines.append(f"  {title}{format_bytes(offer.peak_bytes)} for {more}: {offer.settings}")
+        lines.append(f"  {title}{unit.write(offer.peak_bytes)} for {more}: {offer.settings}")
     elif after == before and all(most is None for most in result.budget.allowed.values()):
         lines.append(f"  nothing gained   {_why_nothing(result)}")
     return "\n".join(lines)
@@ -103,17 +108,18 @@ def result_to_text(
 
 def compiled_to_text(compiled: CompiledMemory) -> str:
     """Return what a compiled program takes, by everybody who says so, in lines for people."""
+    unit = ByteUnit(compiled.predicted_bytes, compiled.total_bytes)
     lines = [
         f"  compiled, {compiled.name}",
-        f"    predicted      {format_bytes(compiled.predicted_bytes)}   (the graph's peak, with arguments and results)",
-        f"    XLA says       {format_bytes(compiled.total_bytes)}   (the same; of it temp_size_in_bytes "
-        f"{format_bytes(compiled.temp_bytes)})",
+        f"    predicted      {unit.write(compiled.predicted_bytes)}   (the graph's peak, with arguments and results)",
+        f"    XLA says       {unit.write(compiled.total_bytes)}   (the same; of it temp_size_in_bytes "
+        f"{unit.write(compiled.temp_bytes)})",
     ]
     if compiled.assigned_bytes is not None:
-        lines.append(f"    reserved       {format_bytes(compiled.assigned_bytes)}   (XLA's buffer assignment)")
+        lines.append(f"    reserved       {unit.write(compiled.assigned_bytes)}   (XLA's buffer assignment)")
     if compiled.resident_bytes is not None:
-        called = format_bytes(compiled.total_bytes - compiled.argument_bytes)
-        taken = format_bytes(compiled.resident_bytes)
+        called = unit.write(compiled.total_bytes - compiled.argument_bytes)
+        taken = unit.write(compiled.resident_bytes)
         lines.append(
             f"    allocated      {taken}   (what a call in a process of its own took from "
             f"the system, of {called} without arguments)"
@@ -139,10 +145,10 @@ def _extra(result: Result) -> str:
     return f"{result.extra_cost / base:.2%}{bound} {order} ({result.reruns} runs again, priced by {result.costs})"
 
 
-def _transfers(result: Result) -> str:
+def _transfers(result: Result, unit: ByteUnit) -> str:
     """Say what is copied, and what of that compute notices."""
     base, transfers = result.base_cost or 1.0, result.transfers
     return (
-        f"{format_bytes(transfers.bytes_out)} and back; copies take {transfers.hidden_seconds / base:.2%} behind "
+        f"{unit.write(transfers.bytes_out)} and back; copies take {transfers.hidden_seconds / base:.2%} behind "
         f"compute, which waits {transfers.stall_seconds / base:.2%}"
     )

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
 from lowtide.report.fields import OutlookFields, RuntimeFields
-from lowtide.report.printable import printable
-from lowtide.units import format_bytes
+from lowtide.units import ByteUnit
 
 _TOLERATED = 0.02
-"""Predicted and measured peaks may differ by so much of the larger one."""
+"""Predicted and measured figures may differ by so much of the larger one."""
+_PROCESS_BYTES = 2**19
+"""Resident memory may differ by so much besides: the heap of the process, its page size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +33,15 @@ class RuntimeOutlook:
 
     def to_text(self) -> str:
         """Return the lines for people."""
+        unit = ByteUnit(self.file_bytes)
         return "\n".join(
             [
                 "Live bytes at the peak, by who runs it:",
-                f"  {format_bytes(self.file_bytes):>10}  in the file's order",
-                f"  {format_bytes(self.peaks.before_bytes):>10}  in {self.peaks.by}; its arena may take much more: "
-                "lowtide optimize --measure",
-                f"  {format_bytes(self.planned_bytes):>10}  in lowtide's session, planned with this effort",
+                f"  {unit.write(self.file_bytes):>10}  in the file's order",
+                f"  {unit.write(self.peaks.before_bytes):>10}  in {self.peaks.by}",
+                f"  {unit.write(self.peaks.before_resident_bytes):>10}  added to resident memory by the stock "
+                f"runtime: its order, reuse, pattern and arena, inputs apart{_without(self.peaks)}",
+                f"  {unit.write(self.planned_bytes):>10}  in lowtide's session, planned with this effort",
             ]
         )
 
@@ -60,8 +63,9 @@ class RuntimeReport:
         """Where measured and predicted figures disagree, a sentence each."""
         if self.measured is None:
             return ()
+        unit = ByteUnit(self.baseline_bytes, self.measured.before_bytes)
         found = [
-            f"{what}: {format_bytes(predicted)} predicted, {format_bytes(real)} measured"
+            f"{what}: {unit.write(predicted)} predicted, {unit.write(real)} measured"
             for what, predicted, real in (
                 ("the file's order", self.baseline_bytes, self.measured.before_bytes),
                 ("the plan", self.planned_bytes, self.measured.after_bytes),
@@ -70,6 +74,15 @@ class RuntimeReport:
         ]
         if self.planned_bytes < self.baseline_bytes and self.measured.after_bytes >= self.measured.before_bytes:
             found.append("the gain that the plan promises was not measured")
+        found += [
+            f"{run.by}: resident memory should grow by {unit.write(run.predicted_bytes)} and grows by "
+            f"{unit.write(run.growth_bytes)}"
+            for run in self.runs
+            if run.predicted_bytes is not None
+            and run.growth_bytes is not None
+            and abs(run.predicted_bytes - run.growth_bytes)
+            > _TOLERATED * max(run.predicted_bytes, run.growth_bytes) + _PROCESS_BYTES
+        ]
         return tuple(found)
 
     def to_json(self) -> RuntimeFields:
@@ -84,23 +97,31 @@ class RuntimeReport:
 
     def to_text(self) -> str:
         """Return the lines for people."""
+        unit = ByteUnit(self.baseline_bytes, self.peaks.before_bytes)
         lines = [
             f"  level            {self.level or 'the file as it stands'}",
-            f"  stock order      {format_bytes(self.peaks.before_bytes)} before, "
-            f"{format_bytes(self.peaks.after_bytes)} after   ({self.peaks.by})",
+            f"  stock order      {unit.write(self.peaks.before_bytes)} before, "
+            f"{unit.write(self.peaks.after_bytes)} after   ({self.peaks.by})",
+            f"  stock runtime    {unit.write(self.peaks.before_resident_bytes)} before, "
+            f"{unit.write(self.peaks.after_resident_bytes)} after   (added to resident memory: its order, reuse, "
+            f"pattern and arena{_without(self.peaks)})",
         ]
-        lines += [f"  {run.by}: {_run(run)}" for run in self.runs]
-        if self.unmodeled:
-            first, *others = self.unmodeled
-            more = f" and {len(others)} more" if others else ""
-            lines.append(f"  not modeled      {printable(first)}{more}; see lowtide inspect")
+        lines += [f"  {run.by}: {_run(run, unit)}" for run in self.runs]
         lines += [f"  WARNING          {doubt}" for doubt in self.doubts]
         return "\n".join(lines)
 
 
-def _run(run: RuntimeRun) -> str:
-    growth = "unknown" if run.growth_bytes is None else format_bytes(run.growth_bytes)
+def _without(peaks: RuntimePeaks) -> str:
+    return f"; not modeled: {', '.join(peaks.unmodeled)}" if peaks.unmodeled else ""
+
+
+def _run(run: RuntimeRun, unit: ByteUnit) -> str:
+    growth = "unknown" if run.growth_bytes is None else unit.write(run.growth_bytes)
+    if run.predicted_bytes is not None:
+        growth += f" ({unit.write(run.predicted_bytes)} predicted)"
     text = f"resident memory grows by {growth}, {run.seconds * 1e3:.1f} ms a run"
+    if run.resident_bytes is not None:
+        text += f", the whole process has {unit.write(run.resident_bytes)}"
     if run.arena_bytes is not None:
-        text += f", arena {format_bytes(run.arena_bytes)}, {run.fallbacks} fallbacks"
+        text += f", arena {unit.write(run.arena_bytes)}, {run.fallbacks} fallbacks"
     return text

@@ -1,5 +1,6 @@
 """Tables and lines of text as wide as the page: the terminal's width, or 80 letters where there is none."""
 
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -17,8 +18,11 @@ _WIDTH = 80
 _MOST_WIDTH = 160
 """Longer lines are hard to read."""
 _LEAST_WIDTH = 8
-_CAPTION = 6
-"""Where the rest of a long line stands."""
+_CAPTION = re.compile(r" *\S+(?: \S+)* {2,}")
+"""What stands before the value of a line; where that is long, the rest stands beneath the value ..."""
+_MOST_CAPTION = 24
+_INDENT = 6
+"""... else, and where a line has no caption, so far in."""
 _UNLIMITED = 100_000
 
 
@@ -72,18 +76,23 @@ def format_table(
 def wrapped(text: str) -> list[str]:
     """Return text line by line, lines longer than the page broken between words; names are never broken."""
     width = page_width()
-    lines: list[str] = []
-    for line in text.split("\n"):
-        indent = " " * (len(line) - len(line.lstrip()) + _CAPTION)
-        lines += [line] if len(line) <= width else _broken(line, indent, width)
-    return lines
+    return [part for line in text.split("\n") for part in _broken(line, _hanging(line), width)]
+
+
+def _hanging(line: str) -> str:
+    """Return what the rest of a long line begins with."""
+    caption = _CAPTION.match(line)
+    if caption is not None and caption.end() <= _MOST_CAPTION:
+        return " " * caption.end()
+    return " " * (len(line) - len(line.lstrip()) + _INDENT)
 
 
 def _broken(line: str, indent: str, width: int) -> list[str]:
     """Break a line where it becomes too long; columns within it stay as they are."""
     lines: list[str] = []
-    while len(line) > width:
+    while cell_len(line) > width:
         at = line.rfind(" ", len(indent) + 1, width + 1)
+        at = line.find(" ", max(width, len(indent))) if at < 0 else at
         if at < 0:
             break
         lines.append(line[:at].rstrip())

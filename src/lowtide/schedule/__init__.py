@@ -5,10 +5,11 @@ from lowtide.schedule.candidate import Candidate, make_candidate
 from lowtide.schedule.compare import compare_key
 from lowtide.schedule.least_arena import with_least_arena
 from lowtide.schedule.scheduler import Scheduler
-from lowtide.schedule.table import scheduler, scheduler_names
+from lowtide.schedule.table import SCHEDULERS, scheduler, scheduler_names
 from lowtide.schedule.within_budget import make_candidate_within
 
 __all__ = [
+    "SCHEDULERS",
     "Candidate",
     "Scheduler",
     "compare_key",

@@ -5,6 +5,7 @@ from lowtide.search.check_proof import CheckedBound, check_proof
 from lowtide.search.equal_orders import equal_orders
 from lowtide.search.fit import Fit, find_fit
 from lowtide.search.fit_order import FittedOrder, fit_order
+from lowtide.search.flows import with_flows
 from lowtide.search.moves import moved_ops
 from lowtide.search.proof import Proof, RefutedBudget, SpaceProof, prove, read_proof_file, write_proof_file
 from lowtide.search.searched import Searched
@@ -29,5 +30,6 @@ __all__ = [
     "prove",
     "read_proof_file",
     "solve",
+    "with_flows",
     "write_proof_file",
 ]

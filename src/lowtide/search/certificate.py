@@ -12,6 +12,7 @@ from lowtide.graph import Graph, Lifetime
 from lowtide.graph.transient import transient_bytes
 from lowtide.plan import Plan
 from lowtide.plan.claim import Claim
+from lowtide.plan.steps import StepKind
 from lowtide.plan.verify_claims import is_of_class
 from lowtide.search.check_proof import CheckedBound, check_proof
 from lowtide.search.proof import Proof
@@ -32,7 +33,7 @@ def check_certificate(
 
     A claim of all orders is shown by the proof. One of all reruns is shown by adding up what every op needs. One of an
     arena is shown where the peak says as much, one of an extra cost where it claims nothing. Whatever else a plan
-    claims is not shown, which is no error.
+    claims is not shown, which is no error. Plain bounds of a plan without claims count as claims.
     Raises ProofError where plan and proof contradict one another: in their setting of in-place pairs, in a bound, or
     because the plan needs less than the proof says that any can; and what `check_proof` raises. Complexity: that of
     `check_proof`.
@@ -47,8 +48,10 @@ def check_certificate(
     def needed(space: str, in_place: bool) -> int:
         return _needed_in_any_plan(graph, space, in_place)
 
-    claims = [CheckedClaim(claim=claim, is_shown=_is_shown(graph, plan, claim, shown, needed)) for claim in plan.claims]
-    return claims, checked
+    claims = plan.claims or tuple(_plain_claims(graph, plan, in_place=proof is None or proof.in_place))
+    return [
+        CheckedClaim(claim=claim, is_shown=_is_shown(graph, plan, claim, shown, needed)) for claim in claims
+    ], checked
 
 
 def _contradict(graph: Graph, plan: Plan, proof: Proof) -> None:
@@ -79,20 +82,26 @@ def _contradict(graph: Graph, plan: Plan, proof: Proof) -> None:
 
 def _of_orders(graph: Graph, plan: Plan, proof: Proof) -> Iterator[Claim]:
     """Yield what a plan claims of all orders; a plan without claims means its plain bounds, if it is of that class."""
-    yield from (claim for claim in plan.claims if claim.over == "orders")
-    if not plan.claims:
-        for space, least in plan.lower_bound_bytes.items():
-            claim = Claim(
+    for claim in plan.claims or _plain_claims(graph, plan, in_place=proof.in_place):
+        if claim.over == "orders" and (plan.claims or is_of_class(plan, claim, graph.n_ops)):
+            yield claim
+
+
+def _plain_claims(graph: Graph, plan: Plan, *, in_place: bool) -> Iterator[Claim]:
+    """Yield the plain bounds of a plan as claims of the narrowest class that it is in, by its steps."""
+    copies = bool((plan.kinds == StepKind.COPY_OUT).any())
+    reruns = int((plan.kinds == StepKind.RUN).sum()) > graph.n_ops
+    for space, least in plan.lower_bound_bytes.items():
+        if least > 0:
+            yield Claim(
                 figure="peak",
                 space=space,
-                over="orders",
+                over="copies" if copies else "reruns" if reruns else "orders",
                 at_least=least,
-                in_place=proof.in_place,
+                in_place=in_place,
                 in_chunks=False,
-                shown_by="cut",
+                shown_by="needs" if copies or reruns else "cut",
             )
-            if is_of_class(plan, claim, graph.n_ops):
-                yield claim
 
 
 def _pairs(taken: bool) -> str:
@@ -106,7 +115,7 @@ def _is_shown(
     if claim.figure == "extra cost":
         return claim.at_least == 0
     space = claim.space or ""
-    if claim.figure == "arena":
+    if claim.figure == "arena" and claim.over == "placements":
         return claim.at_least <= plan.peak_bytes.get(space, 0)
     if claim.over == "orders" and claim.at_least <= by_proof.get(space, -1):
         return True

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from lowtide.errors import FingerprintError, ProofError
 from lowtide.graph import Graph
 from lowtide.graph.transient import transient_bytes
-from lowtide.search.check_cut import is_closed_before, least_needed, needed_after
+from lowtide.index_spaces import OpId
+from lowtide.search.check_cut import cut_of, is_closed_before, least_needed, needed_after
+from lowtide.search.check_flow import least_by_flow
 from lowtide.search.check_refutation import is_refuted
 from lowtide.search.plain_fit import PlainFit, plain_fit
 from lowtide.search.plain_max_flow import TooMuchWorkError
@@ -36,14 +38,14 @@ class CheckedBound:
 def check_proof(graph: Graph, proof: Proof, *, most_looks: int = MOST_LOOKS) -> Sequence[CheckedBound]:
     """Confirm a proof for a graph, memory space by memory space.
 
-    A cut is confirmed by adding up its buffers and by a maximum flow of its own. The least peak of a tree or of a
-    series-parallel graph is found again in plain Python. A refuted budget is confirmed by replaying its log; without
-    one by trying all orders, unless that takes more than `most_looks` looks at an op. Flows end at their own limit of
-    work; what is not confirmed for that is listed. What is called is confirmed once,
-    however many call it. Raises ProofError for a proof
-    that does not show what it claims, FingerprintError for the proof of another graph.
-    Complexity: one flow per space and per line of a log in plain Python (well below a second each for a thousand ops),
-    plus the looks.
+    A cut is confirmed by adding up its buffers and by the flow in the proof; without one by a maximum flow of its own.
+    The least peak of a tree or of a series-parallel graph is found again in plain Python. A refuted budget is confirmed
+    by replaying its log; without one by trying all orders, unless that takes more than `most_looks` looks at an op.
+    Own flows end at a limit of work, too; what is not confirmed for that is listed. What is called is confirmed once,
+    however many call it. Raises ProofError for a proof that does not show what it claims, FingerprintError for the
+    proof of another graph.
+    Complexity: O(e log e) on arrays per space; one flow per line of a log in plain Python (well below a second each for
+    a thousand ops), plus the looks.
     """
     return _check(graph, proof, proof.callees, most_looks, {})
 
@@ -121,23 +123,39 @@ def _settled_peak(program: PlainProgram) -> int | None:
 def _check_cut(program: PlainProgram, proof: SpaceProof) -> int:
     """Return the bytes that the cut shows; what inputs and outputs need, where its flow would take too much work."""
     if proof.op is None:
-        if proof.before or proof.cut_bytes != program.at_the_edges():
+        if proof.before or proof.flow is not None or proof.cut_bytes != program.at_the_edges():
             raise _wrong(proof, f"inputs and outputs alone need {program.at_the_edges()} bytes, no more and no less")
         return proof.cut_bytes
-    before = set(proof.before)
-    if max(before | {proof.op}) >= program.n_ops or not is_closed_before(program, proof.op, before):
+    before = _mask(program.n_ops, proof.before)
+    if proof.op >= program.n_ops or before is None or not is_closed_before(program, proof.op, before):
         raise _wrong(proof, f"op {proof.op} cannot run when exactly the ops it names have run")
-    needed = least = needed_after(program, proof.op, before)
+    cut = cut_of(program, proof.op)
+    needed = least = needed_after(cut, before)
     is_checked = True
-    try:
-        least = least_needed(program, proof.op)
-    except TooMuchWorkError:
-        is_checked = False
+    if proof.flow is not None:
+        least = least_by_flow(program.structure, cut, proof.flow)
+    else:
+        try:
+            least = least_needed(program, proof.op)
+        except TooMuchWorkError:
+            is_checked = False
+    if least is None:
+        raise _wrong(proof, f"the flow to op {proof.op} is none")
     if not proof.cut_bytes == needed == least:
         raise _wrong(
             proof, f"op {proof.op} needs {needed} bytes after the ops it names and at least {least} in any order"
         )
     return proof.cut_bytes if is_checked else min(proof.cut_bytes, program.at_the_edges())
+
+
+def _mask(n_ops: int, ops: Sequence[OpId]) -> NDArray[np.bool_] | None:
+    """Return a mask of some ops, None where there are fewer ops."""
+    mask = np.zeros(n_ops, np.bool_)
+    named = np.fromiter(ops, np.int64, len(ops))
+    if (named >= n_ops).any():
+        return None
+    mask[named] = True
+    return mask
 
 
 def _wrong(proof: SpaceProof, why: str) -> ProofError:

@@ -1,6 +1,6 @@
 """A problem as plain Python sees it: what running an op does to one memory space, from the definition."""
 
-from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,37 +13,88 @@ class PlainProgram:
     """One memory space of a graph; a set of executed ops is the bits of an int."""
 
     def __init__(self, graph: Graph, transient: NDArray[np.int64], in_place: bool, space: SpaceId) -> None:
-        """Unpack a graph; `transient` are bytes per op and space that last while the op runs, shape (ops, spaces)."""
-        structure = graph.structure
-        here = graph.buffer_spaces == space
+        """Look at a graph; `transient` are bytes per op and space that last while the op runs, shape (ops, spaces)."""
+        self.graph = graph
+        self.structure = graph.structure
         self.n_ops = graph.n_ops
-        self.sizes: list[int] = np.where(here & ~graph.persistent, graph.sizes, 0).tolist()
-        self.lifetimes = [Lifetime(lifetime) for lifetime in graph.lifetimes.tolist()]
-        self.producers: list[int] = structure.producers.tolist()
-        self.users = list(structure.users)
-        self.allocates = list(structure.allocates)
-        self.touches = list(structure.touches)
-        self.predecessors = list(structure.predecessors)
-        self.transient: list[int] = transient[:, space].tolist()
-        self.pairs = [self._usable_pairs(op, flat if in_place else []) for op, flat in enumerate(graph.in_place)]
+        self.bytes_here: NDArray[np.int64] = np.where(
+            (graph.buffer_spaces == space) & ~graph.persistent, graph.sizes, 0
+        )
+        """Bytes per buffer, none for those elsewhere and persistent ones."""
+        self._transient_here = transient[:, space]
+        self._in_place = in_place
 
-    def _usable_pairs(self, op: OpId, flat: Sequence[int]) -> list[tuple[int, int]]:
+    # Lists of a large graph take gigabytes, and what is checked on arrays needs none of them.
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Bytes per buffer, none for those elsewhere and persistent ones."""
+        return self.bytes_here.tolist()
+
+    @cached_property
+    def lifetimes(self) -> list[Lifetime]:
+        """The lifetime class of every buffer."""
+        return [Lifetime(lifetime) for lifetime in self.graph.lifetimes.tolist()]
+
+    @cached_property
+    def producers(self) -> list[OpId]:
+        """The op that allocates every buffer, or -1."""
+        return self.structure.producers.tolist()
+
+    @cached_property
+    def users(self) -> list[list[OpId]]:
+        """The ops that touch every buffer, its producer not among them."""
+        return list(self.structure.users)
+
+    @cached_property
+    def allocates(self) -> list[list[BufferId]]:
+        """The buffers that every op writes first."""
+        return list(self.structure.allocates)
+
+    @cached_property
+    def touches(self) -> list[list[BufferId]]:
+        """The buffers that every op needs beforehand."""
+        return list(self.structure.touches)
+
+    @cached_property
+    def predecessors(self) -> list[list[OpId]]:
+        """The ops that every op waits for."""
+        return list(self.structure.predecessors)
+
+    @cached_property
+    def transient(self) -> list[int]:
+        """Bytes that last only while an op runs."""
+        return self._transient_here.tolist()
+
+    def transient_of(self, op: OpId) -> int:
+        """Return the bytes that last only while an op runs."""
+        return int(self._transient_here[op])
+
+    @cached_property
+    def pairs(self) -> list[list[tuple[BufferId, BufferId]]]:
+        """The in-place pairs that every op may take, (read, written)."""
+        return [self.pairs_of(op) for op in range(self.n_ops)]
+
+    def pairs_of(self, op: OpId) -> list[tuple[BufferId, BufferId]]:
+        """Return the in-place pairs that an op may take, (read, written)."""
+        graph, sizes = self.graph, self.bytes_here
+        flat: list[int] = graph.in_place[op].tolist() if self._in_place else []
         pairs = dict.fromkeys(zip(flat[::2], flat[1::2], strict=True))
         return [
             (read, written)
             for read, written in pairs
-            if self.lifetimes[read].freeable
-            and self.producers[written] == op
-            and self.sizes[read] == self.sizes[written] > 0
+            if graph.freeable[read]
+            and self.structure.producers[written] == op
+            and sizes[read] == sizes[written]
+            and sizes[written] > 0
         ]
 
     def live_at_start(self, *, unused: bool) -> int:
         """Return the bytes of inputs; donated ones that nothing uses count only before the first op (`unused`)."""
-        total = 0
-        for size, lifetime, users in zip(self.sizes, self.lifetimes, self.users, strict=True):
-            if lifetime == Lifetime.INPUT or (lifetime == Lifetime.DONATED and (users or unused)):
-                total += size
-        return total
+        counted = self.graph.lifetimes == Lifetime.DONATED
+        if not unused:
+            counted &= np.diff(self.structure.users.offsets) > 0
+        return self.bytes_of(Lifetime.INPUT) + int(self.bytes_here[counted].sum())
 
     def at_the_edges(self) -> int:
         """Return the bytes before the first op or after the last one, whichever is more."""
@@ -52,7 +103,7 @@ class PlainProgram:
 
     def bytes_of(self, lifetime: Lifetime) -> int:
         """Return the bytes of all buffers of a lifetime class."""
-        return sum(size for size, its in zip(self.sizes, self.lifetimes, strict=True) if its == lifetime)
+        return int(self.bytes_here[self.graph.lifetimes == lifetime].sum())
 
     def may_run(self, op: OpId, executed: int) -> bool:
         """Whether the op may come next after a set of executed ops."""

@@ -29,6 +29,23 @@ class RefutedBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """What shows that no order needs less than `at_least_bytes`; empty where only a search does, see `check_proof`."""
 
 
+class Moves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Bytes that a flow moves, a column each."""
+
+    sources: tuple[_Id, ...]
+    targets: tuple[_Id, ...]
+    bytes: tuple[_Bytes, ...]
+
+
+class CutFlow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A maximum flow that shows how much an op needs in any order; see `check_flow`."""
+
+    uses: Moves
+    """From buffers to ops that must run before the buffer goes; the op itself stands for the end of the program."""
+    dependencies: Moves
+    """From ops to those they wait for."""
+
+
 class SpaceProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why no order has a lower peak in one memory space. Persistent buffers are left out of every figure."""
 
@@ -39,6 +56,8 @@ class SpaceProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     before: tuple[_Id, ...]
     """The ops, ascending, after which `op` needs least: no closed set leaves it less. Empty without an op."""
     cut_bytes: _Bytes
+    flow: CutFlow | None = None
+    """What shows that `op` never needs less; None where nobody asked for it, or without an op."""
     tree_bytes: _Bytes | None
     """The least peak of all orders, where the graph is a tree or series-parallel; None elsewhere."""
     refuted: tuple[RefutedBudget, ...]

@@ -7,6 +7,7 @@ import msgspec
 
 from lowtide.analysis.problem import Problem
 from lowtide.effort import SearchEffort
+from lowtide.search.flows import with_flows
 from lowtide.search.proof import Proof, RefutedBudget, SpaceProof, prove
 from lowtide.search.refutation import find_refutation
 from lowtide.search.solve import Solution
@@ -34,15 +35,16 @@ class Searched:
 
     @cached_property
     def logged_proof(self) -> Proof:
-        """The proof with a log of the highest budget that was refuted in every space, where one is found.
+        """The proof with the flows of its cuts, and a log of the highest budget that was refuted in every space.
 
-        It shows all budgets below it as well. To look for it takes up to eight times the work of the search, so it is
-        done when first asked for, and not after Ctrl-C. Deterministic; Ctrl-C raises KeyboardInterrupt.
+        A log shows all budgets below it as well; not for every one a log is found. To look for it takes up to eight
+        times the work of the search, so it is done when first asked for, and not after Ctrl-C. Deterministic; Ctrl-C
+        raises KeyboardInterrupt.
         """
         if self.solution.interrupted:
             return self.proof
         spaces = tuple(self._with_log(position, space) for position, space in enumerate(self.proof.spaces))
-        return msgspec.structs.replace(self.proof, spaces=spaces)
+        return with_flows(msgspec.structs.replace(self.proof, spaces=spaces), self.problem.graph)
 
     def _with_log(self, position: int, space: SpaceProof) -> SpaceProof:
         if not space.refuted:

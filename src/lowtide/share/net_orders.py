@@ -9,6 +9,7 @@ from lowtide.graph import GraphBuilder
 from lowtide.index_spaces import OpId
 from lowtide.share.dependences import is_valid_order, predecessors
 from lowtide.share.named_net import NamedNet
+from lowtide.suggestions import unknown
 
 _MOST_WORK = 200_000_000
 """Edges looked at for the ties of `longest_path_order`; some 300,000,000 a second."""
@@ -72,7 +73,7 @@ def chosen_order(net: NamedNet, order: str | Sequence[OpId]) -> list[OpId]:
     """Return the order of a name, or the given order once it is found valid; raises UsageError."""
     if isinstance(order, str):
         if order not in ORDERS:
-            raise UsageError(f"unknown order {order!r}; choose one of {', '.join(ORDERS)}, or give op positions")
+            raise UsageError(f"{unknown('order', order, ORDERS)}, or give op positions")
         return ORDERS[order](net)
     if not is_valid_order(net, list(order)):
         raise UsageError("the order does not run every op once, after all it waits for; give a valid order")

@@ -10,6 +10,7 @@ from lowtide.errors import UsageError
 from lowtide.share.blob_ranges import BlobRange, settled
 from lowtide.share.slot_arrays import Intervals
 from lowtide.share.slot_search import FoundSlots, search
+from lowtide.suggestions import unknown
 
 WORK_LIMIT = 5_000_000
 """How many slots the search looks at unless told otherwise: a few seconds at most where it proves nothing."""
@@ -57,7 +58,7 @@ def optimal_slots(ranges: Iterable[BlobRange], *, work_limit: int = WORK_LIMIT) 
 def assign_slots(ranges: Iterable[BlobRange], algorithm: str, work_limit: int) -> SlotAssignment:
     """Assign slots by the algorithm of this name; raises UsageError for an unknown one."""
     if algorithm not in ALGORITHMS:
-        raise UsageError(f"unknown algorithm {algorithm!r}; choose one of {', '.join(ALGORITHMS)}")
+        raise UsageError(unknown("algorithm", algorithm, ALGORITHMS))
     return greedy_slots(ranges) if algorithm == "greedy" else optimal_slots(ranges, work_limit=work_limit)
 
 

@@ -10,6 +10,7 @@ from lowtide.errors import UsageError
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.emit.apply import Applied
+from lowtide.frameworks.torch.emit.in_arena import InArena, in_arena
 from lowtide.frameworks.torch.measure.explain import Explanation, explain
 from lowtide.frameworks.torch.measure.measure import MeasuredStep, measure
 from lowtide.frameworks.torch.measure.measure_captured import MeasuredCall, measure_captured
@@ -25,6 +26,7 @@ __all__ = [
     "Applied",
     "Captured",
     "Explanation",
+    "InArena",
     "MeasuredCall",
     "MeasuredStep",
     "PlannedStep",
@@ -34,6 +36,7 @@ __all__ = [
     "capture",
     "configure",
     "explain",
+    "in_arena",
     "inductor",
     "measure",
     "measure_captured",

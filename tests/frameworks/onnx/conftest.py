@@ -201,7 +201,7 @@ class Case:
 
 
 CASES = {
-    "conv_net": Case(conv_net, above_bytes=64 * 1024),  # the workspace of one thread's convolution
+    "conv_net": Case(conv_net),
     "attention": Case(attention, {"batch": 2, "length": 10}),
     "control_flow": Case(control_flow, above_bytes=64 * 4),
     "functions": Case(functions, below_bytes=16 * 32 * 4),  # a call holds its argument to its end, the runtime does not

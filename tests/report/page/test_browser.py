@@ -2,19 +2,18 @@
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from benchmarks.browser import find_browser
 from lowtide import minimize
 from lowtide.report.page.facts import Facts
 from lowtide.report.page.write import page
 from tests.report.page.test_page import layers
 
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
-BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
+BROWSER = find_browser()
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")]
 
 VISIT = """
@@ -59,6 +58,32 @@ function look() {
 """
 
 
+HOVER = """
+const seen = { errors: [] };
+addEventListener("error", (event) => seen.errors.push(event.message));
+const chart = (id) => charts.find((each) => document.getElementById(id).contains(each.root));
+const hover = (id, x, y) => {
+  const { over, scales } = chart(id);
+  const box = over.getBoundingClientRect();
+  const at = { clientX: box.left + box.width * (x - scales.x.min) / (scales.x.max - scales.x.min),
+    clientY: box.bottom - box.height * (y - scales.y.min) / (scales.y.max - scales.y.min) };
+  for (const type of ["mouseenter", "mousemove"]) over.dispatchEvent(new MouseEvent(type, at));
+  return document.getElementById(`${id}-readout`).textContent;
+};
+setTimeout(() => {
+  const rows = pictures.spaces[space].rectangles;
+  const one = rows.op.findIndex((op) => Object.hasOwn(pictures.sources, op));
+  const run = (rows.first[one] + rows.last[one]) / 2;
+  seen.memory = hover("memory", 3.5, 0);
+  seen.address = hover("addresses", run, (rows.offset[one] + rows.size[one] / 2) / UNIT);
+  seen.name = rows.name[one];
+  for (const each of charts) each.over.dispatchEvent(new MouseEvent("mouseleave"));
+  seen.left = document.getElementById("addresses-readout").textContent;
+  document.body.append("SEEN" + JSON.stringify(seen) + "END");
+}, 50);
+"""
+
+
 def visit(content: bytes, folder: Path, script: str) -> dict[str, object]:
     """Open a page in the browser, run a script in it and return what it saw."""
     path = folder / "report.html"
@@ -95,3 +120,14 @@ def test_the_page_draws_and_heeds_keys_and_buttons(tmp_path: Path) -> None:
     assert seen["themes"] == ["dark", "light"]
     assert isinstance(seen["colors"], int)
     assert seen["colors"] > 3
+
+
+def test_what_the_mouse_points_at_is_named_with_its_module_and_its_line(tmp_path: Path) -> None:
+    graph = layers(30)
+    seen = visit(page(Facts.of(graph, minimize(graph).plan)), tmp_path, HOVER)
+    assert seen["errors"] == []
+    assert re.match(r"run 3, relu_(\d+) \(blocks\.\1\.act at model\.py:7\): [\d.]+ MiB live; ", str(seen["memory"]))
+    named, _, where = str(seen["address"]).partition(": ")
+    assert re.fullmatch(rf"{seen['name']}, made by relu_(\d+) \(blocks\.\1\.act at model\.py:7\)", named)
+    assert re.match(r"1\.0 MiB at [\d,]+, runs \d+ to \d+, ", where)
+    assert str(seen["left"]).startswith("Point at a rectangle")

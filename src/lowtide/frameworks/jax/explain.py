@@ -16,7 +16,7 @@ from lowtide.frameworks.jax.reading.read import JaxTranslation, read_body
 from lowtide.frameworks.jax.reading.sources import line_of
 from lowtide.index_spaces import OpId
 from lowtide.plan import Plan
-from lowtide.units import format_bytes
+from lowtide.units import ByteUnit
 
 _MOST_SHOWN = 12
 _MOST_NAMES = 4
@@ -36,7 +36,7 @@ class HeldArray:
     """The loop in whose turn it is held, by its kernel's name; None for what the function itself holds."""
 
     def __str__(self) -> str:
-        return _lines([self])
+        return _lines([self], ByteUnit(self.holder.size_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +61,13 @@ class FunctionPeak:
         ranked = sorted(groups.values(), key=lambda group: -_bytes_of(group))
         shown, rest = ranked[:_MOST_SHOWN], ranked[_MOST_SHOWN:]
         at = "" if self.kernel is None else f" at {self.kernel}"
-        lines = [f"{self.name}: {format_bytes(self.peak_bytes)} of temporaries{at} (lowtide's model)"]
+        unit = ByteUnit(self.peak_bytes)
+        lines = [f"{self.name}: {unit.write(self.peak_bytes)} of temporaries{at} (lowtide's model)"]
         lines += [f"            {self.source}"] if self.source else []
-        lines += ["held then:", *map(_lines, shown)] if shown else []
+        lines += ["held then:", *(_lines(group, unit) for group in shown)] if shown else []
         if rest:
             total = sum(map(_bytes_of, rest))
-            lines.append(f"{format_bytes(total):>10}  in {sum(map(len, rest))} more")
+            lines.append(f"{unit.write(total):>10}  in {sum(map(len, rest))} more")
         if self.donation is not None:
             lines.append(str(self.donation))
         return "\n".join(lines)
@@ -154,7 +155,7 @@ def _bytes_of(held: Sequence[HeldArray]) -> int:
     return sum(each.holder.size_bytes for each in held)
 
 
-def _lines(group: Sequence[HeldArray]) -> str:
+def _lines(group: Sequence[HeldArray], unit: ByteUnit) -> str:
     """Return what is held alike, from one line of the user's, in three lines."""
     first = group[0].holder
     names = ", ".join(each.holder.name for each in group[:_MOST_NAMES])
@@ -162,7 +163,7 @@ def _lines(group: Sequence[HeldArray]) -> str:
     count = f"{len(group)} of " if len(group) > 1 else ""
     kept = f", kept by {', '.join(first.kept_alive_by)}" if first.kept_alive_by and len(group) == 1 else ""
     where = "" if group[0].within is None else f", in a turn of {group[0].within}"
-    lines = [f"{format_bytes(_bytes_of(group)):>10}  {count}{group[0].type}  {names}{more}"]
+    lines = [f"{unit.write(_bytes_of(group)):>10}  {count}{group[0].type}  {names}{more}"]
     if group[0].source is not None:
         lines.append(group[0].source)
     last = group[-1].holder.last_use

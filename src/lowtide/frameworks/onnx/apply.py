@@ -41,8 +41,10 @@ def _order(graph: GraphProto, translation: Translation, plan: Plan) -> NodeOrder
             _check_plan(body.translation, inner)
             called = dict(subgraphs_of(graph.node[body.node]))[body.label]
             bodies[body.node, body.label] = _order(called, body.translation, inner)
-    placing = _Placing(graph, translation.nodes_of_ops)
     ops: list[OpId] = plan.order().tolist()
+    if ops == list(range(translation.graph.n_ops)):  # nothing moves, not even a view
+        return NodeOrder(range(len(graph.node)), {}, bodies)
+    placing = _Placing(graph, translation.nodes_of_ops)
     last = {op: place for place, op in enumerate(ops)}
     for place, op in enumerate(ops):
         placing.run(op, last=last[op] == place)

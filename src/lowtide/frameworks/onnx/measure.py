@@ -12,11 +12,11 @@ from onnx import ModelProto
 from onnx.inliner import inline_local_functions, inline_selected_functions
 
 from lowtide.errors import UnsupportedError, one_line
+from lowtide.frameworks.arena.allocator import native_allocator
 from lowtide.frameworks.onnx.loading.external_data import check_weights_present
 from lowtide.frameworks.onnx.loading.load import serialize
 from lowtide.frameworks.onnx.operators.nodes import all_nodes, operator_of
 from lowtide.frameworks.onnx.operators.tables import EXPANDED
-from lowtide.frameworks.onnx.running.allocator import native_allocator
 from lowtide.frameworks.onnx.running.inputs import with_seeds
 from lowtide.frameworks.onnx.running.session import open_session
 

@@ -7,14 +7,14 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
 from weakref import finalize
 
-import numpy as np
 from onnx import GraphProto, ModelProto
 
-from lowtide.analysis import Problem
 from lowtide.costs import Prices
 from lowtide.errors import InputError, UnsupportedError
 from lowtide.files import write_bytes, write_pieces
+from lowtide.frameworks.arena.addresses import joined_texts
 from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
+from lowtide.frameworks.onnx.annotate import notes_of_model, notes_of_nodes, with_notes
 from lowtide.frameworks.onnx.apply import planned_order
 from lowtide.frameworks.onnx.loading.content import drained
 from lowtide.frameworks.onnx.loading.external_data import (
@@ -37,9 +37,9 @@ from lowtide.frameworks.onnx.loading.reordered import reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.read import read_model
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
-from lowtide.frameworks.onnx.running.addresses import joined_texts
 from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
+from lowtide.frameworks.onnx.stock.predict import predict_stock
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
@@ -92,11 +92,21 @@ class OnnxModel:
         Its metadata says that its order is planned; nothing else changes. Raises UnsupportedError when the new place
         cannot reach those files, UsageError when it cannot be written.
         """
+        write_pieces(path, drained(self._planned(plan, path)))
+
+    def save_annotated(self, plan: Plan, path: Path) -> None:
+        """Write what `save` does, with what the plan says of each node in its metadata, which viewers show."""
+        order = planned_order(self._model, self._translation, plan)
+        content = b"".join(self._planned(plan, path, notes_of_model(plan)))
+        write_pieces(path, with_notes(content, notes_of_nodes(self._translation, plan, order)))
+
+    def _planned(self, plan: Plan, path: Path, notes: Mapping[str, str] | None = None) -> list[bytes | memoryview]:
+        """Return the reordered model for a place that reaches its weights; its metadata says how it is planned."""
         check_weights_reachable(self._model, self._folder, path.parent)
         metadata = {PLANNED: self._level or "file"}
         if self._level is not None:
             metadata |= self._addresses(plan, metadata)
-        write_pieces(path, drained(self._reordered(plan, metadata)))
+        return self._reordered(plan, {**metadata, **(notes or {})})
 
     def optimized(self, level: str | None) -> "OnnxModel":
         """Return the model as ONNX Runtime would run it at a level, by default the highest that keeps all bits.
@@ -154,16 +164,28 @@ class OnnxModel:
         return reordered_model(content, order, metadata)
 
     def runtime_peaks(self, plan: Plan) -> RuntimePeaks:
-        """Return the peaks of the file and of the planned one in the order that ONNX Runtime has by default."""
+        """Return what the file and the planned one take as the stock runtime would run them, on one thread.
+
+        A model that the runtime optimized stands in the order in which it runs the given one.
+        """
         # Of nodes that stand twice the runtime keeps the first, unless its optimizations are off.
         planned = list(dict.fromkeys(planned_order(self._model, self._translation, plan).nodes))
         nodes = [self._model.graph.node[position] for position in planned]
-        after = [planned[place] for place in default_order_of(GraphProto(node=nodes))]
+        after = predict_stock(self._translation, [planned[place] for place in default_order_of(GraphProto(node=nodes))])
+        before = predict_stock(self._translation, self._stock_order())
+        inside = ("reuse, pattern and arena inside If, Loop and Scan",) if self.graph.called else ()
         return RuntimePeaks(
             by="ONNX Runtime's default order",
-            before_bytes=self._peak_of(default_order_of(self._model.graph)),
-            after_bytes=self._peak_of(after),
+            before_bytes=before.order_bytes,
+            after_bytes=after.order_bytes,
+            before_resident_bytes=before.resident_bytes,
+            after_resident_bytes=after.resident_bytes,
+            unmodeled=inside,
         )
+
+    def _stock_order(self) -> Sequence[int]:
+        graph = self._model.graph
+        return default_order_of(graph) if self._level is None else range(len(graph.node))
 
     def runtime_runs(self, plan: Plan) -> list[RuntimeRun]:
         """Run the given file in the stock runtime, and the planned one in a session, each in a process of its own."""
@@ -176,27 +198,19 @@ class OnnxModel:
             if self._folder is not None:
                 link_weights(self._model, self._folder, Path(folder))
             self.save(plan, planned)
-            stock = measure_in_child(given, self._dims, planned=False)
-            session = measure_in_child(planned, self._dims, planned=True)
-        made = f"lowtide's session, level {self._level or 'file'}"
-        return [
-            RuntimeRun(by="stock runtime, all optimizations", growth_bytes=stock.growth_bytes, seconds=stock.seconds),
-            RuntimeRun(
-                by=made,
-                growth_bytes=session.growth_bytes,
-                seconds=session.seconds,
-                arena_bytes=session.arena_bytes,
-                fallbacks=session.fallbacks,
-            ),
-        ]
+            level = self._level or "none"
+            predicted = predict_stock(self._translation, self._stock_order()).resident_bytes
+            modeled = measure_in_child(given, self._dims, planned=False, level=level, threads=1)
+            ways = {"stock runtime, all optimizations": (given, False)}
+            ways[f"lowtide's session, level {self._level or 'file'}"] = (planned, True)
+            runs = [self._run(by, *way) for by, way in ways.items()]
+        made = f"stock runtime, level {level}, one thread"
+        return [modeled.as_run(made, predicted_bytes=predicted), *runs]
 
-    def _peak_of(self, nodes: Sequence[int]) -> int:
-        """Return the peak when the nodes run in an order, each op as soon as its first node does."""
-        place = {node: number for number, node in enumerate(nodes)}
-        ops = self._translation.nodes_of_ops
-        first = [min((place[node] for node in members if node in place), default=-1) for members in ops]
-        order = np.argsort(np.array(first), kind="stable").astype(np.int32)
-        return int(Problem(self.graph).evaluate(order).peaks.sum())
+    def _run(self, by: str, path: Path, planned: bool) -> RuntimeRun:
+        figures = measure_in_child(path, self._dims, planned=planned)
+        whole = measure_in_child(path, self._dims, planned=planned, as_it_comes=True)
+        return figures.as_run(by, resident_bytes=whole.resident_bytes, predicted_bytes=figures.reserved_bytes)
 
     def measure(self, plan: Plan) -> Measurement:
         """Run the model as it stands and under the plan in ONNX Runtime, on random inputs; see `measure_peak`."""

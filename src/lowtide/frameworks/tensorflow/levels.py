@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import get_args
 
 from lowtide.collection import without_collection
 from lowtide.errors import UsageError
@@ -11,9 +10,10 @@ from lowtide.frameworks.tensorflow.passes import Passes, Situation
 from lowtide.frameworks.tensorflow.reading.body import body_of_graph, refuse_v1
 from lowtide.frameworks.tensorflow.reading.node_graph import estimated_seconds
 from lowtide.frameworks.tensorflow.rewrites.swap import SwappedInput
-from lowtide.grappler import DEFAULT_SCOPE, LevelName
+from lowtide.grappler import DEFAULT_SCOPE, LEVELS, LevelName
 from lowtide.grappler.groups import TAPE_SCOPE, is_in_scope
 from lowtide.grappler.levels import RECOMPUTING, SWAPPING
+from lowtide.suggestions import unknown
 
 ORIGINAL = "original"
 _LOWERED = 0.99
@@ -42,13 +42,10 @@ def split_level(level: str) -> tuple[LevelName, bool]:
     """
     first, _, second = level.partition(":")
     name = (second or "heuristics") if first == ORIGINAL else level
-    for known in get_args(LevelName):
+    for known in LEVELS:
         if known == name:
             return known, first == ORIGINAL
-    names = ", ".join(get_args(LevelName))
-    raise UsageError(
-        f"unknown level {level!r}; choose one of {names}, or original:LEVEL for the rules of Grappler to the letter"
-    )
+    raise UsageError(f"{unknown('level', level, LEVELS)}, or original:LEVEL for the rules of Grappler to the letter")
 
 
 @without_collection()

@@ -14,6 +14,7 @@ from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.exported_file import load_exported
+from lowtide.frameworks.torch.compile.distributed.agreement import require_one_order
 from lowtide.frameworks.torch.emit.apply import Applied, apply_plan, check_plan
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.emit.exported import save_exported
@@ -97,10 +98,18 @@ class TorchModel:
         """Return the program as a callable that follows a plan, which is for its graph or for that in chunks.
 
         A plan is verified once; with `verified`, the caller says that it was, as `minimize` verifies those it makes.
-        Raises FingerprintError for a plan of another graph, VerificationError for one that is wrong.
+        Raises FingerprintError for a plan of another graph, VerificationError for one that is wrong. Its first call
+        raises FingerprintError where the plan runs collectives again, in another order than on other ranks.
         """
         reading, graph = self._planned_by(plan)
-        applied = apply_plan(plan, reading, graph, verified=verified or plan in self._verified)
+        module = reading.captured.graph_module
+        applied = apply_plan(
+            plan,
+            reading,
+            graph,
+            verified=verified or plan in self._verified,
+            before_first_call=lambda: require_one_order(module, graph, plan),
+        )
         self._verified.add(plan)
         return applied
 

@@ -8,6 +8,7 @@ from lowtide.costs import Prices
 from lowtide.errors import UsageError
 from lowtide.graph import Graph
 from lowtide.plan import Plan
+from lowtide.suggestions import unknown
 
 FORMATS: Mapping[str, str] = {
     ".pickle": "lowtide.report.export.memory_snapshot:memory_snapshot",
@@ -36,9 +37,10 @@ def export(graph: Graph, plan: Plan, ending: str, *, space: str | None, prices: 
     Raises UsageError for a space that is unknown, or given where the format holds all.
     """
     names = [each.name for each in graph.spaces]
-    if space is not None and (ending not in _OF_ONE_SPACE or space not in names):
-        what = f"choose one of {', '.join(names)}" if ending in _OF_ONE_SPACE else f"{ending} holds all; leave it out"
-        raise UsageError(f"memory space {space!r} cannot be exported so; {what}")
+    if space is not None and ending not in _OF_ONE_SPACE:
+        raise UsageError(f"memory space {space!r} cannot be exported alone, {ending} holds all; leave it out")
+    if space is not None and space not in names:
+        raise UsageError(unknown("memory space", space, names))
     module, _, attribute = FORMATS[ending].partition(":")
     write: Callable[..., Any] = getattr(import_module(module), attribute)
     if ending in _OF_ONE_SPACE:

@@ -35,8 +35,8 @@ class Facts:
     """Why the budget is not met, in one sentence."""
     measured: Measurement | None = None
     frontier: Frontier | None = None
-    in_chunks: bool = False
-    """Whether the graph is the program in chunks."""
+    untouched: Graph
+    """The program as it stands; another graph where the plan is for the program in chunks."""
 
     @classmethod
     def of(
@@ -48,7 +48,7 @@ class Facts:
         result: Result | None = None,
         measured: Measurement | None = None,
         frontier: Frontier | None = None,
-        in_chunks: bool = False,
+        untouched: Graph | None = None,
     ) -> "Facts":
         """Gather facts; without prices the graph's own costs are taken, without a result the spaces' capacities."""
         limits = {space.name: space.capacity_bytes for space in graph.spaces}
@@ -60,22 +60,27 @@ class Facts:
             shortfall=None if result is None else result.shortfall,
             measured=measured,
             frontier=frontier,
-            in_chunks=in_chunks,
+            untouched=untouched or graph,
         )
 
     @cached_property
     def baseline(self) -> Plan:
         """The untouched program."""
-        return Plan.baseline(self.graph)
+        return Plan.baseline(self.untouched)
+
+    @property
+    def in_chunks(self) -> bool:
+        """Whether the plan is for the program in chunks."""
+        return self.untouched is not self.graph
 
     @cached_property
     def over_time(self) -> list[tuple[MemoryOverTime, MemoryOverTime]]:
         """Per memory space, the untouched program and the plan, on the same columns."""
-        n_runs = max(self.graph.n_ops, len(self.plan.order()))
+        n_runs = max(self.untouched.n_ops, len(self.plan.order()))
         grain = runs_per_column(n_runs, MOST_COLUMNS)
-        plans = (self.baseline, self.plan)
+        plans = ((self.untouched, self.baseline), (self.graph, self.plan))
         first, second = (
-            [memory_over_time(self.graph, p, k, grain) for k in range(len(self.graph.spaces))] for p in plans
+            [memory_over_time(graph, plan, k, grain) for k in range(len(self.graph.spaces))] for graph, plan in plans
         )
         return list(zip(first, second, strict=True))
 

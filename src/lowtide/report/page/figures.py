@@ -2,7 +2,7 @@
 
 from lowtide.analysis.folding import Fold
 from lowtide.analysis.holders_at_peak import Holder
-from lowtide.report.claims import caption, claims_to_json
+from lowtide.report.claims import caption, claims_to_json, verdict
 from lowtide.report.fields import HolderFields, ReportFields
 from lowtide.report.frontier import frontier_to_json
 from lowtide.report.page.facts import Facts
@@ -21,6 +21,7 @@ def figures(facts: Facts) -> ReportFields:
         "n_buffers": graph.n_buffers,
         "in_chunks": facts.in_chunks,
         "status": plan.status,
+        "verdict": verdict(plan),
         "baseline_peak_bytes": facts.baseline_peak_bytes,
         "peak_bytes": facts.peak_bytes,
         "arena_bytes": dict(plan.arena_bytes),

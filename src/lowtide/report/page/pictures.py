@@ -3,6 +3,7 @@
 from typing import Any
 
 from lowtide.analysis.memory_over_time import PARTS, MemoryOverTime
+from lowtide.graph import Graph
 from lowtide.index_spaces import OpId, SpaceId, StepIndex
 from lowtide.plan import Plan, StepKind
 from lowtide.report.page.facts import Facts
@@ -16,7 +17,8 @@ def pictures(facts: Facts) -> dict[str, Any]:
     named = {bar.what for bar in bars}
     for space in spaces:
         named.update(space["before"]["ops"], space["after"]["ops"], (space["rectangles"] or {"op": ()})["op"])
-    sources = zip(facts.graph.op_names, facts.graph.sources, strict=True)
+    graphs = (facts.graph, facts.untouched)
+    sources = (place for graph in graphs for place in zip(graph.op_names, graph.sources, strict=True))
     return {
         "parts": list(PARTS),
         "spaces": spaces,
@@ -35,14 +37,14 @@ def _space_to_json(facts: Facts, space: SpaceId) -> dict[str, Any]:
     return {
         "name": after.space,
         "runs_per_column": after.runs_per_column,
-        "before": _series(facts, before, facts.baseline),
-        "after": _series(facts, after, facts.plan),
+        "before": _series(facts.untouched, before, facts.baseline),
+        "after": _series(facts.graph, after, facts.plan),
         "rectangles": rectangles,
     }
 
 
-def _series(facts: Facts, memory: MemoryOverTime, plan: Plan) -> dict[str, Any]:
-    names = facts.graph.op_names
+def _series(graph: Graph, memory: MemoryOverTime, plan: Plan) -> dict[str, Any]:
+    names = graph.op_names
     at = [_op_at(plan, step) for step in memory.steps.tolist()]
     return {
         "n_runs": memory.n_runs,

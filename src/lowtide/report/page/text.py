@@ -10,7 +10,7 @@ from lowtide.report.figures import format_ratio
 from lowtide.report.page.facts import Facts
 from lowtide.report.printable import printable
 from lowtide.report.table import page_width, shortened
-from lowtide.units import format_by_space, format_bytes
+from lowtide.units import ByteUnit
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _COLUMNS = 60
@@ -21,42 +21,43 @@ _MOST_ACTIONS = 8
 def to_text(facts: Facts) -> str:
     """Return what the page says, without what only a picture can."""
     graph, plan, actions = facts.graph, facts.plan, facts.actions
+    unit = ByteUnit(facts.baseline_peak_bytes, facts.peak_bytes, graph.persistent_bytes())
     limits = {space: most for space, most in facts.allowed_bytes.items() if most is not None}
     lines = [
         f"{printable(graph.name)}: {graph.n_ops} ops, {graph.n_buffers} buffers, {plan.status}",
-        f"  before       {format_by_space(facts.baseline_peak_bytes)}",
-        f"  after        {format_by_space(facts.peak_bytes)}   "
+        f"  before       {unit.by_space(facts.baseline_peak_bytes)}",
+        f"  after        {unit.by_space(facts.peak_bytes)}   "
         f"({format_ratio(facts.peak_bytes, facts.baseline_peak_bytes)} of before)",
     ]
     if plan.lower_bound_bytes:
-        lines += [f"  lower bound  {format_by_space(plan.lower_bound_bytes)}", *_indented(caption(plan.claims), 15)]
+        lines += [f"  lower bound  {unit.by_space(plan.lower_bound_bytes)}", *_indented(caption(plan.claims), 15)]
     if limits:
         met = all(facts.peak_bytes[space] <= most for space, most in limits.items())
-        lines.append(f"  budget       {format_by_space(limits)}: {'met' if met else 'NOT met'}")
+        lines.append(f"  budget       {unit.by_space(limits)}: {'met' if met else 'NOT met'}")
     if facts.shortfall is not None:
         lines += _indented(facts.shortfall, 15)
     if plan.arena_bytes:
-        lines.append(f"  arena        {format_by_space(plan.arena_bytes)}   (with addresses)")
-    lines.append(f"  persistent   {format_by_space(graph.persistent_bytes())}   (apart from all of the above)")
+        lines.append(f"  arena        {unit.by_space(plan.arena_bytes)}   (with addresses)")
+    lines.append(f"  persistent   {unit.by_space(graph.persistent_bytes())}   (apart from all of the above)")
     if facts.measured is not None:
         measured = facts.measured
         equal = "equal, bit for bit" if measured.outputs_equal else "NOT equal"
         lines.append(
-            f"  measured     {format_bytes(measured.before_bytes)} before, {format_bytes(measured.after_bytes)} after, "
+            f"  measured     {unit.write(measured.before_bytes)} before, {unit.write(measured.after_bytes)} after, "
             f"outputs {equal}"
         )
     for before, after in facts.over_time:
         most = max(int(before.live.max(initial=0)), int(after.live.max(initial=0)))
-        lines += ["", f"Memory of {printable(before.space)} over the runs, full height {format_bytes(most)}:"]
+        lines += ["", f"Memory of {printable(before.space)} over the runs, full height {unit.write(most)}:"]
         lines += [f"  before |{_bars(before.live, most)}|", f"  after  |{_bars(after.live, most)}|"]
     lines += ["", "Held at the peak:"]
     for each in facts.holders[:_MOST_HOLDERS]:
         first = each.first
         why = ", ".join(map(printable, first.kept_alive_by))
-        lines.append(_cut(f"  {format_bytes(each.size_bytes):>10}  {printable(each.label)}  <- {why}"))
+        lines.append(_cut(f"  {unit.write(each.size_bytes):>10}  {printable(each.label)}  <- {why}"))
     rest = facts.holders[_MOST_HOLDERS:]
     if rest:
-        together = format_bytes(sum(each.size_bytes for each in rest))
+        together = unit.write(sum(each.size_bytes for each in rest))
         lines.append(f"  {together:>10}  in {sum(len(each.holders) for each in rest)} more")
     lines += ["", "What was done:"]
     lines.append(f"  {len(actions.moved)} of {graph.n_ops} ops moved")
@@ -69,13 +70,13 @@ def to_text(facts: Facts) -> str:
             f"  {sum(row.times for row in actions.reruns)} runs are repeated, {actions.extra_cost / base:.2%} more time"
         )
         lines += [
-            _cut(f"  {format_bytes(row.writes_bytes):>10}  {printable(row.op)}, {row.times} more")
+            _cut(f"  {unit.write(row.writes_bytes):>10}  {printable(row.op)}, {row.times} more")
             for row in actions.reruns[:_MOST_ACTIONS]
         ]
     if actions.copied:
-        lines.append(f"  {len(actions.copied)} buffers are copied, {format_bytes(actions.transfers.bytes_out)}")
+        lines.append(f"  {len(actions.copied)} buffers are copied, {unit.write(actions.transfers.bytes_out)}")
         lines += [
-            _cut(f"  {format_bytes(row.size_bytes):>10}  {printable(row.buffer)} to {printable(row.to)}")
+            _cut(f"  {unit.write(row.size_bytes):>10}  {printable(row.buffer)} to {printable(row.to)}")
             for row in actions.copied[:_MOST_ACTIONS]
         ]
     lines += ["", "Not modeled:" if graph.unmodeled else "Not modeled: nothing"]

@@ -1,6 +1,7 @@
 """Sessions at planned addresses: the bits of the stock runtime's, whatever shapes, threads and lives come."""
 
 import gc
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
@@ -96,6 +97,42 @@ def test_results_outlive_the_run_and_the_session() -> None:
     del session
     gc.collect()
     assert all(_same([result], stock.run(None, _inputs(3000, seed))) for seed, result in kept)
+
+
+def _large_result() -> onnx.ModelProto:
+    """Give a net whose result is made when most of its arena lies idle."""
+    value = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("Exp", ["x"], ["a"]),
+        helper.make_node("Concat", ["a", "a", "a"], ["b"], axis=0),
+        helper.make_node("Sin", ["b"], ["c"]),
+        helper.make_node("ReduceMax", ["c"], ["d"], axes=[0]),
+        helper.make_node("Concat", ["d", "d"], ["y"], axis=0),
+    ]
+    values = [value("x", onnx.TensorProto.FLOAT, [1, 2**16]), value("y", onnx.TensorProto.FLOAT, [2, 2**16])]
+    graph = helper.make_graph(nodes, "large", values[:1], values[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are lent where the system can move them")
+def test_results_are_made_in_pages_that_the_arena_lends() -> None:
+    """Kept results keep their bits through later runs and beyond the session, and no run falls back."""
+    model = _large_result()
+    session, stock = Session(model.SerializeToString()), _stock(model)
+    feeds = [{"x": np.random.default_rng(seed).standard_normal((1, 2**16)).astype(np.float32)} for seed in range(8)]
+    expected = [stock.run(None, feed) for feed in feeds]
+    kept = [session.run(None, feed) for feed in feeds[:4]]
+    for number, feed in enumerate(feeds):
+        assert _same(session.run(None, feed), expected[number])  # let go of before the next
+        if number % 3 == 0:
+            kept.pop()
+    assert all(_same(some, others) for some, others in zip(kept, expected, strict=False))
+    assert session.reserved_bytes == session.arena.size_bytes
+    assert dict(session.use.fallbacks) == {}
+    assert session.arena.trim()
+    del session
+    gc.collect()
+    assert all(_same(some, others) for some, others in zip(kept, expected, strict=False))
 
 
 def test_an_exception_in_the_middle_leaves_everything_as_it_was() -> None:

@@ -3,6 +3,7 @@
 import io
 import json
 import pickle
+import warnings
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,9 +14,10 @@ import pytest
 import torch
 from torch import nn
 
-from lowtide import read
+from lowtide import minimize, read
 from lowtide.errors import InputError, UnsupportedError
 from lowtide.frameworks.torch.capture.exported_file import load_exported
+from lowtide.frameworks.torch.model import TorchModel
 
 MARKER = "it_ran"
 TOUCH = f"__import__('pathlib').Path('{MARKER}').touch()"
@@ -122,6 +124,26 @@ def _pickled_object(members: Members) -> None:
     members[f"{_root(members)}data/constants/opaque_obj_0"] = pickle.dumps(Touches())
 
 
+def _pickled_object_called_metadata(members: Members) -> None:
+    """Text under "metadata" is free; an object of that name is no text."""
+    _pickled_object(members)
+    name = _named(members, "constants_config.json")
+    members[name] = members[name].replace(b'"thing"', b'"metadata"')
+
+
+def _size_called_metadata(members: Members) -> None:
+    """The same for a value of the program."""
+    name = _named(members, "models/model.json")
+    members[name] = members[name].replace(b'"x"', b'"metadata"')
+    _replaced("Symbol('s", f"{TOUCH} or Symbol('s")(members)
+
+
+def _older_weights(members: Members) -> None:
+    file = io.BytesIO()
+    torch.save({}, file)
+    members[f"{_root(members)}data/weights/model.pt"] = file.getvalue()
+
+
 def _compiled_model(members: Members) -> None:
     members[f"{_root(members)}data/aotinductor/model/model.so"] = b"\x7fELF"
 
@@ -141,14 +163,17 @@ def _enumeration(program: dict[str, Any]) -> None:
     signature["in_spec"] = signature["in_spec"].replace('"null"', json.dumps(context), 1)
 
 
+_PICKLED_INPUTS = _pickled("sample_inputs/model.pt")
 RUNS: dict[str, Doctor] = {
-    "pickled inputs": _pickled("sample_inputs/model.pt"),
     "a pickled weight": _pickled_weight,
     "a pickled constant": _pickled_object,
+    "a pickled constant called metadata": _pickled_object_called_metadata,
     "a size": _replaced("Symbol('s", f"{TOUCH} or Symbol('s"),
 }
 """Code that a trusting load really runs."""
 REFUSED: dict[str, Doctor] = RUNS | {
+    "a size of a value called metadata": _size_called_metadata,
+    "weights as older versions pickled them": _older_weights,
     "a compiled model": _compiled_model,
     "a size by attributes": _replaced("Symbol('s", "Symbol.__subclasses__()[0]('s"),
     "a size by another function": _replaced("Symbol('s", "lambdify('s"),
@@ -177,9 +202,61 @@ def doctored(whole: Members, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return make
 
 
-def test_data_alone_needs_no_trust(doctored: Callable[[Doctor | None], Path]) -> None:
+@pytest.fixture
+def no_pickle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail where anything is unpickled, restricted or not."""
+
+    def refuse(*_: object, **__: object) -> None:
+        pytest.fail("something was unpickled")
+
+    for module, name in ((torch, "load"), (pickle, "load"), (pickle, "loads"), (torch._C, "_pickle_load_obj")):
+        monkeypatch.setattr(module, name, refuse)
+
+
+def test_data_alone_needs_no_trust_and_gives_the_same_graph(doctored: Callable[[Doctor | None], Path]) -> None:
     path = doctored(None)
     assert read(path).fingerprint == read(path, trust=True).fingerprint
+
+
+@pytest.mark.usefixtures("no_pickle")
+def test_nothing_is_unpickled_to_plan(doctored: Callable[[Doctor | None], Path]) -> None:
+    assert minimize(doctored(None)).peak_bytes["cpu"] > 0
+
+
+def test_pickled_inputs_do_not_run_where_they_are_not_needed_and_do_where_they_are_trusted(
+    doctored: Callable[[Doctor | None], Path],
+) -> None:
+    fingerprint = read(doctored(None)).fingerprint
+    path = doctored(_PICKLED_INPUTS)
+    assert read(path).fingerprint == fingerprint
+    assert not Path(MARKER).exists()
+    with suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        load_exported(path, trust=True)
+    assert Path(MARKER).exists()
+
+
+def test_a_program_is_measured_with_its_own_inputs_and_with_trust_only(
+    doctored: Callable[[Doctor | None], Path],
+) -> None:
+    model, trusted = (TorchModel(doctored(None), trust=trust) for trust in (False, True))
+    plan = minimize(model.graph).plan
+    with pytest.raises(UnsupportedError, match="--trust"):
+        model.measure(plan)
+    assert trusted.measure(plan).outputs_equal
+
+
+def test_what_is_written_without_the_sample_inputs_computes_the_same_and_has_none(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net, x = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4)), torch.randn(2, 4)
+    given, planned = tmp_path / "net.pt2", tmp_path / "planned.pt2"
+    torch.export.save(torch.export.export(net, (x,)), given)
+    model = TorchModel(given)
+    model.save(minimize(model.graph).plan, planned)
+    written = torch.export.load(planned)
+    assert written.example_inputs is None
+    assert torch.equal(written.module()(x), net(x))
+    assert read(planned).n_ops == model.graph.n_ops
 
 
 @pytest.mark.parametrize("how", REFUSED)

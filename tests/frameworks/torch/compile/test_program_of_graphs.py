@@ -15,7 +15,6 @@ from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 WIDTH = 64
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf",  # TorchDynamo looks at it
-    "ignore:lowtide. .* (does not fit|may need .* more than) its budget",  # in a first step no graph knows of others
 )
 
 
@@ -98,6 +97,19 @@ def test_graphs_share_a_budget_after_the_first_step_with_the_bits_of_eager(
     assert "4 graphs planned" in lines[0]
     assert "TorchDynamo skipped 0 frames" in lines[0]
     assert _peak(twin, run, batch) <= 0.4 * needed
+
+
+def test_a_program_that_misses_its_budget_is_one_warning_of_all_its_graphs(model: nn.Module) -> None:
+    """What each graph would miss of the whole budget is not said: it is known after the second step what all miss."""
+    run = torch.compile(model, backend="lowtide", options={"compiler": "eager", "budget": "5%"})
+
+    def three_steps() -> None:
+        for _ in range(3):
+            _step(model, run, torch.randn(64, WIDTH))
+
+    with pytest.warns(UserWarning, match=r"4 graphs need .* together, .* more than their budget") as said:
+        three_steps()
+    assert len([warning for warning in said if "lowtide" in str(warning.message)]) == 1
 
 
 class Halves(nn.Module):

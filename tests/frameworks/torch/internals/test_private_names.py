@@ -14,6 +14,8 @@ _TORCH = _PACKAGE / "frameworks/torch"
 _MODULES = sorted(path for path in _PACKAGE.rglob("*.py") if not path.is_relative_to(_TORCH / "internals"))
 _OWN_OPERATORS = re.compile(r"(torch\.ops|aten)\.")
 """Names of operators are data: `aten._softmax` is in every graph."""
+_DOCUMENTED = frozenset({"os._exit"})
+"""Names of the standard library that are public in spite of the underscore."""
 
 
 def _dotted(node: ast.expr) -> str:
@@ -54,7 +56,7 @@ def private_names(tree: ast.Module) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and _is_private(node.attr) and node.attr not in own:
             dotted = _dotted(node)
-            if not _OWN_OPERATORS.match(dotted):
+            if not _OWN_OPERATORS.match(dotted) and dotted not in _DOCUMENTED:
                 found.add(dotted or node.attr)
         elif isinstance(node, ast.keyword) and node.arg is not None and _is_private(node.arg) and node.arg not in own:
             found.add(f"{node.arg}=")

@@ -11,7 +11,9 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from lowtide.frameworks.torch.internals.aot_autograd import merge_common_subexpressions
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary
+from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, ProductsByRows
 from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
+from lowtide.frameworks.torch.rewrites.chunks.products import find_products
 from lowtide.frameworks.torch.rewrites.chunks.regions import find_regions
 from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
@@ -142,6 +144,37 @@ def _loss_gradient() -> Example:
     return _plain("loss-gradient-by-rows", losses, torch.randn(37, 8000), torch.randn(37, 10), wanted, torch.randn(37))
 
 
+def _losses_of_rows() -> Example:
+    """Of five losses, one is small, and one is not summed up."""
+
+    def losses(large: Any, small: Any, wanted: Any, weight: Any) -> Any:
+        kinds = ((large, None, 1), (large, weight, 1), (large, weight, 2), (large, weight, 0), (small, None, 1))
+        return [loss for x, w, kind in kinds for loss in aten.nll_loss_forward(x, wanted, w, kind, 1)[: 1 + bool(kind)]]
+
+    wanted = torch.randint(0, 10, (37,))
+    return _plain("losses-of-rows", losses, torch.randn(37, 8000), torch.randn(37, 10), wanted, torch.rand(8000))
+
+
+def _products_by_rows() -> Example:
+    """Of three products, one is small, and the softmax of another mixes rows."""
+
+    def heads(x: Any, w: Any, small: Any, wanted: Any, total: Any) -> Any:
+        logits = torch.mm(x, w.t())
+        logarithms = aten._log_softmax(logits.tanh().view(8, 12, -1).view(96, -1), 1, False)
+        losses = aten.nll_loss_forward(logarithms, wanted, None, 0, 1)[0]
+        gradient = aten.nll_loss_backward(torch.ones(()), logarithms, wanted, None, 1, 1, total)
+        back = aten.tanh_backward(
+            aten._log_softmax_backward_data(gradient, logarithms, 1, torch.float32), logits.tanh()
+        )
+        mixed = torch.softmax(torch.mm(x, w.t() * 2), 0).sum(1)
+        return losses.mean(), torch.mm(back.t(), x), torch.mm(back, w), torch.mm(x, small).exp(), mixed
+
+    inputs = (torch.randn(96, 64), torch.randn(4100, 64), torch.randn(64, 70), torch.randint(0, 9, (96,)))
+    module = trace(heads, *(given := (*inputs, torch.tensor(90.0))))
+    ((region,), _) = find_products(module.graph)
+    return _of(ProductsByRows(((region, ChunkSizes(24, 1024)),)), module, given)
+
+
 def lifetimes(module: GraphModule) -> list[tuple[str, Lifetime]]:
     """Return name and lifetime of all inputs of an example."""
     return [(node.name, Lifetime.INPUT) for node in module.graph.find_nodes(op="placeholder")]
@@ -260,6 +293,8 @@ _EXAMPLES: dict[str, Callable[[], Example]] = {
     "split-batch-norm": _batch_norm,
     "write-out-of-place": _out_of_place,
     "loss-gradient-by-rows": _loss_gradient,
+    "losses-of-rows": _losses_of_rows,
+    "products-by-rows": _products_by_rows,
     "in-chunks": _in_chunks,
     "drop-dead-code": _dead_code,
     "merge-common-subexpressions": lambda: _plain("merge-common-subexpressions", _twice, torch.randn(2, 3)),

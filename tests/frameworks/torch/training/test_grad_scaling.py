@@ -89,6 +89,40 @@ def test_scale_skipped_updates_and_bits_are_those_of_the_plain_loop(
     assert planned() == expected
 
 
+@pytest.mark.usefixtures("quick_inductor")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # Inductor's own
+def test_a_compiled_step_skips_and_scales_as_the_plain_loop_does() -> None:
+    """To rounding, within a budget; the update is any optimizer's plain one, put back where it is skipped."""
+
+    def run(compiled: bool) -> tuple[list[float], list[torch.Tensor]]:
+        model, scaler = make_model(), make_scaler()
+        optimizer = torch.optim.AdamW(model.parameters())
+        step: Any = None
+        if compiled:
+            step = lt.training_step(
+                model, classify, optimizer, batch(0), budget="60%", compiler="inductor", grad_scaler=scaler
+            )
+        torch.manual_seed(5)
+        scales: list[float] = []
+        for seed in range(4):
+            if compiled:
+                step(*batch(seed))
+            else:
+                scaler.scale(classify(model, *batch(seed))).backward()
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad()
+            scales.append(scaler.get_scale())
+        state = [value for entries in optimizer.state.values() for value in entries.values()]
+        return scales, [*(parameter.detach() for parameter in model.parameters()), *state]
+
+    scales, expected = run(False)
+    compiled_scales, found = run(True)
+    assert min(scales) < max(scales)  # an update was skipped
+    assert compiled_scales == scales
+    torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-3)
+
+
 def test_the_peak_is_the_predicted_one() -> None:
     """What half-precision products take for themselves depends on the processor; up to 2 KiB are predicted here."""
     model = make_model()

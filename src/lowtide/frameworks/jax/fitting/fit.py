@@ -19,7 +19,7 @@ from lowtide.plan.claim import Claim
 from lowtide.planning.budget import parse_budget
 from lowtide.planning.result import Result
 from lowtide.techniques import Techniques, checked_techniques
-from lowtide.units import format_bytes
+from lowtide.units import ByteUnit
 
 _ALLOWED = ("reorder", "share", "recompute")
 
@@ -181,8 +181,10 @@ class FittedFunction:
         """Why the budget is not met, in one sentence; None where it is."""
         if self.fits:
             return None
-        least = f"{format_bytes(self.temp_bytes)} of temporaries is the least of {len(self.tried)} compiled candidates"
-        return f"{least}, the budget leaves {format_bytes(self.budget_bytes)}; {self._proof}"
+        least = (
+            f"{self._unit.write(self.temp_bytes)} of temporaries is the least of {len(self.tried)} compiled candidates"
+        )
+        return f"{least}, the budget leaves {self._unit.write(self.budget_bytes)}; {self._proof}"
 
     @property
     def floor(self) -> Claim | None:
@@ -190,23 +192,27 @@ class FittedFunction:
         return self.found.floor
 
     @property
+    def _unit(self) -> ByteUnit:
+        return ByteUnit(self.found.target_bytes, self.found.untouched.temp_bytes)
+
+    @property
     def _proof(self) -> str:
         if self.floor is None:
             return "nothing is shown of what could fit"
         least = int(self.floor.at_least)
-        sentence = f"under lowtide's model the floor is {format_bytes(least)}: {self.floor.sentence}"
+        sentence = f"under lowtide's model the floor is {self._unit.write(least)}: {self.floor.sentence}"
         return sentence if least > self.budget_bytes else f"{sentence}, which is no proof that none fits"
 
     def __str__(self) -> str:
-        found = self.found
+        found, unit = self.found, self._unit
         lines = [
             f"{self._traced.name}: {'fits' if self.fits else 'does not fit'}, {found.best.name}",
-            f"  budget           {format_bytes(found.target_bytes)} of temporaries",
-            f"  as it stands     {format_bytes(found.untouched.temp_bytes)} (XLA's temp bytes)",
-            f"  now              {format_bytes(self.temp_bytes)} (XLA's temp bytes)",
+            f"  budget           {unit.write(found.target_bytes)} of temporaries",
+            f"  as it stands     {unit.write(found.untouched.temp_bytes)} (XLA's temp bytes)",
+            f"  now              {unit.write(self.temp_bytes)} (XLA's temp bytes)",
         ]
         if found.predicted_bytes is not None:
-            lines.append(f"  predicted        {format_bytes(found.predicted_bytes)} (the plan's peak, lowtide's model)")
+            lines.append(f"  predicted        {unit.write(found.predicted_bytes)} (the plan's peak, lowtide's model)")
         if found.result is not None and found.result.base_cost:
             share = 100 * found.result.extra_cost / found.result.base_cost
             lines.append(f"  runs again       {found.result.reruns} kernels, {share:.1f} % more time by estimate")

@@ -10,7 +10,7 @@ from lowtide.frameworks.jax.flat.traced import trace
 from lowtide.frameworks.jax.measure.assigned import AssignedBytes, assigned_bytes
 from lowtide.frameworks.jax.measure.compiled import CompiledFigures, compile_flat
 from lowtide.frameworks.jax.measure.resident import added_resident_bytes
-from lowtide.units import format_bytes
+from lowtide.units import ByteUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,24 +28,26 @@ class MeasuredFunction:
     """By how much a call raised the resident memory of a process of its own; None where that was not asked for."""
 
     def __str__(self) -> str:
+        figures = self.figures
+        unit = ByteUnit(self.predicted_bytes, figures.temp_bytes, figures.argument_bytes, figures.output_bytes)
         lines = [
             self.name,
-            f"  predicted   {format_bytes(self.predicted_bytes)} of temporaries (lowtide's model)",
-            f"  XLA says    {format_bytes(self.figures.temp_bytes)} of temporaries, "
-            f"{format_bytes(self.figures.argument_bytes)} of arguments, {format_bytes(self.figures.output_bytes)} of "
-            f"results, {format_bytes(self.figures.alias_bytes)} of them where donated arguments lay",
+            f"  predicted   {unit.write(self.predicted_bytes)} of temporaries (lowtide's model)",
+            f"  XLA says    {unit.write(figures.temp_bytes)} of temporaries, "
+            f"{unit.write(figures.argument_bytes)} of arguments, {unit.write(figures.output_bytes)} of "
+            f"results, {unit.write(figures.alias_bytes)} of them where donated arguments lay",
         ]
         if self.assigned is not None:
             lines.append(
-                f"  reserved    {format_bytes(self.assigned.temp_bytes)} of temporaries, "
-                f"{format_bytes(self.assigned.reserved_bytes)} in all (XLA's buffer assignment, "
-                f"{self.assigned.allocations} allocations), {format_bytes(self.assigned.unused_bytes)} never used"
+                f"  reserved    {unit.write(self.assigned.temp_bytes)} of temporaries, "
+                f"{unit.write(self.assigned.reserved_bytes)} in all (XLA's buffer assignment, "
+                f"{self.assigned.allocations} allocations), {unit.write(self.assigned.unused_bytes)} never used"
             )
         if self.resident_bytes is not None:
-            expected = self.figures.temp_bytes + self.figures.output_bytes
+            expected = figures.temp_bytes + figures.output_bytes
             lines.append(
-                f"  allocated   {format_bytes(self.resident_bytes)} more resident memory in a call, of "
-                f"{format_bytes(expected)} temporaries and results"
+                f"  allocated   {unit.write(self.resident_bytes)} more resident memory in a call, of "
+                f"{unit.write(expected)} temporaries and results"
             )
         return "\n".join(lines)
 

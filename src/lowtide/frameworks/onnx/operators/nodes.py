@@ -28,6 +28,12 @@ def int_of(node: NodeProto, name: str, default: int = 0) -> int:
     return default if attribute is None else attribute.i
 
 
+def ints_of(node: NodeProto, name: str) -> list[int]:
+    """Return the whole numbers that a node's attribute gives, none where the node has none of that name."""
+    attribute = attribute_of(node, name)
+    return [] if attribute is None else list(attribute.ints)
+
+
 def subgraphs_of(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
     """Iterate the graphs in a node's attributes with their labels: the attribute's name, numbered in a list."""
     for attribute in node.attribute:

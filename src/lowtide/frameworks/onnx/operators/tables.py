@@ -28,6 +28,8 @@ IN_PLACE: Mapping[Operator, tuple[tuple[int, int], ...]] = {
             *("Cast", "BitCast", "Trilu", "Scatter", "ScatterElements", "TensorScatter"),
         )
     },
+    ("com.microsoft", "Trilu"): ((0, 0),),
+    ("com.microsoft", "SampleOp"): ((0, 0),),
     ("com.microsoft", "FusedConv"): ((3, 0),),
     ("com.microsoft.nchwc", "Conv"): ((3, 0),),
 }
@@ -63,7 +65,7 @@ all others that are ready, so measuring expands them first, in place."""
 
 WORKSPACE_NOT_MODELED: frozenset[Operator] = frozenset(
     {
-        *(("", name) for name in ("Conv", "ConvTranspose", "DeformConv", "Einsum", "LSTM", "GRU", "RNN", "Attention")),
+        *(("", name) for name in ("ConvTranspose", "DeformConv", "Einsum", "LSTM", "GRU", "RNN", "Attention")),
         *(
             ("", name)
             for name in (
@@ -78,7 +80,7 @@ WORKSPACE_NOT_MODELED: frozenset[Operator] = frozenset(
         ),
         *(("", name) for name in ("GroupNormalization", "CenterCropPad", "LinearAttention", "CausalConvWithState")),
         *(("", name) for name in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")),
-        *(("com.microsoft", name) for name in ("FusedConv", "Attention", "MultiHeadAttention", "GroupQueryAttention")),
+        *(("com.microsoft", name) for name in ("Attention", "MultiHeadAttention", "GroupQueryAttention")),
     }
 )
 """Kernels that allocate a workspace whose size depends on their algorithm, the threads and the instruction set."""

@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TypeProto
+from onnx import GraphProto, NodeProto, TensorProto, TypeProto
 
-from lowtide.frameworks.onnx.operators.nodes import int_of, operator_of
+from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, ints_of, operator_of
 from lowtide.frameworks.onnx.operators.tables import KNOWN_DOMAINS, RANDOM
 from lowtide.frameworks.onnx.shapes.short_tensors import array_of, is_short
 from lowtide.frameworks.onnx.shapes.sizes import BITS, static_shape
@@ -17,6 +17,12 @@ _ACCUMULATING = frozenset({("", "Sum"), ("", "Mean"), ("", "Max"), ("", "Min")})
 """Of more than two inputs: all but the last are combined into a value of its own."""
 _TRANSPOSING = frozenset({("", "Softmax"), ("", "LogSoftmax"), ("", "Hardmax")})
 """Along an axis that is not the last: input and output are transposed into values of their own (since opset 13)."""
+
+_ADDING_A_BIAS = frozenset({("com.microsoft", "BiasGelu"), ("com.microsoft", "FastGelu")})
+"""With two inputs: their sum is a value of its own."""
+_CONVOLUTIONS = frozenset({("", "Conv"), ("com.microsoft", "FusedConv")})
+_SEGMENT_BYTES = 2**16
+"""What a convolution copies its windows to, segment by segment; each thread has one, and one thread is counted."""
 
 
 def is_opaque(node: NodeProto) -> bool:
@@ -46,13 +52,32 @@ def workspace_bytes(node: NodeProto, types: Mapping[str, TypeProto], opset: int)
         return _broadcast_bytes((condition, one), one, types) + _broadcast_bytes((condition, other), one, types)
     if operator in _ONE_MORE_OUTPUT:
         return _broadcast_bytes(node.output[:1], node.output[0], types)
+    if operator in _ADDING_A_BIAS and len(node.input) > 1 and node.input[1]:
+        return _broadcast_bytes(node.output[:1], node.output[0], types)
     if operator in _ACCUMULATING and len(node.input) > 2:
         return _broadcast_bytes(node.input[:-1], node.input[0], types)
     if operator in _TRANSPOSING and opset >= 13 and not _along_last_axis(node, types):
         return 2 * _broadcast_bytes(node.output[:1], node.output[0], types)
     if operator == ("com.microsoft", "QLinearConv"):
         return _quantized_convolution_bytes(node, types)
-    return 0
+    return _convolution_bytes(node, types) if operator in _CONVOLUTIONS else 0
+
+
+def _convolution_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
+    """Return the workspace of a convolution of floats: all windows where there are fewer places than filters, else a
+    segment of them; nothing for points without stride and padding."""
+    result = static_shape(types[node.output[0]]) if node.output[0] in types else None
+    filters = static_shape(types[node.input[1]]) if node.input[1] in types else None
+    if result is None or filters is None or types[node.output[0]].tensor_type.elem_type != TensorProto.FLOAT:
+        return 0
+    window, places = math.prod(filters[2:]), math.prod(result[2:])
+    auto_pad = attribute_of(node, "auto_pad")
+    moves = [*ints_of(node, "pads"), *(stride - 1 for stride in ints_of(node, "strides"))]
+    if window == 1 and not any(moves) and (auto_pad is None or auto_pad.s in (b"NOTSET", b"VALID")):
+        return 0
+    if filters[0] // int_of(node, "group", 1) > places:
+        return 4 * places * window * filters[1]
+    return _SEGMENT_BYTES
 
 
 def _quantized_convolution_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:

@@ -1,14 +1,14 @@
 """The values of one ONNX graph and the buffers they lie in."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, TypeProto
 
 from lowtide.errors import MalformedInputError
 from lowtide.frameworks.onnx.shapes.infer import value_types
-from lowtide.frameworks.onnx.shapes.sizes import dense_twin, initializer_bytes, type_bytes
+from lowtide.frameworks.onnx.shapes.sizes import dense_twin, initializer_bytes, static_shape, type_bytes
 from lowtide.graph import GraphBuilder, Lifetime
 
 
@@ -115,6 +115,14 @@ class Scope:
             where = f" in {self.name}" if self.name else ""
             self.context.notes.append(f"value {name!r} of {origin}{where} counts as 0 bytes: {reason}")
         return size or 0
+
+    def forms(self) -> tuple[Hashable, ...]:
+        """Return by buffer the element type and the shape of what it was made for, None where they are not known."""
+        found: dict[int, Hashable] = {}
+        for value in self._values.values():
+            shape = static_shape(value.type)
+            found.setdefault(value.buffer, None if shape is None else (value.type.tensor_type.elem_type, *shape))
+        return tuple(found.get(buffer) for buffer in range(len(self._sizes)))
 
     def add_inner_weights(self) -> None:
         """Add the weights of all subgraphs to the main graph: they are loaded with it."""

@@ -60,7 +60,8 @@ class Translator:
                 callees=draft.callees,
             )
         graph = self.scope.builder.build()
-        return Translation(graph, tuple(tuple(draft.nodes) for draft in self.drafts), self.bodies)
+        nodes = tuple(tuple(draft.nodes) for draft in self.drafts)
+        return Translation(graph, nodes, self.bodies, self.scope.forms())
 
     @property
     def fixed(self) -> bool:

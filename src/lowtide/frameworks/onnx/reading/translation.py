@@ -1,6 +1,6 @@
 """What reading a model gives: the graph, and which nodes of the model its ops stand for."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from lowtide.graph import Graph
@@ -44,3 +44,5 @@ class Translation:
     """Per op, the positions of its nodes; nodes in none of them are views and constants."""
     bodies: Mapping[str, Body]
     """Subgraphs of this graph's nodes by callee name; function bodies are left out, their nodes stand elsewhere."""
+    forms: tuple[Hashable, ...]
+    """Per buffer, the element type and shape of what it was made for; None where they are not known."""

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from lowtide.errors import LowtideError
 from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.frameworks.onnx.running.levels import LEVELS, write_optimized
@@ -20,7 +21,7 @@ def _optimize(request: Mapping[str, Any]) -> dict[str, Any]:
     if request["level"] is not None:
         write_optimized(model, request["level"], output)
         return {"level": request["level"]}
-    inputs = random_inputs(load_model(model), request["dims"])
+    inputs = random_inputs(load_model(model), request["dims"], otherwise="say which --level")
     write_optimized(model, "none", output)
     expected = _results(output, inputs)
     for level in LEVELS:
@@ -60,9 +61,9 @@ def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
         options.add_session_config_entry("session.use_env_allocators", "1")
     if request["session"] == "stock":
         session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        return measure_runs(session, inputs, request["runs"])
+        return measure_runs(session, inputs, request["runs"], as_it_comes=request["as_it_comes"])
     session = Session(model, options)
-    measured = measure_runs(session, inputs, request["runs"])
+    measured = measure_runs(session, inputs, request["runs"], as_it_comes=request["as_it_comes"])
     return {
         **measured,
         "arena_bytes": session.arena.size_bytes,
@@ -78,6 +79,8 @@ if __name__ == "__main__":
     given = json.loads(sys.stdin.read())
     try:
         answer = _DO[given["do"]](given)
+    except LowtideError as error:
+        answer = {"refusal": str(error)}
     except Exception as error:  # whatever it is, the parent says it in a line
         answer = {"error": str(error) or type(error).__name__}
     json.dump(answer, sys.stdout)

@@ -1,6 +1,7 @@
 """Processes that load and run models with ONNX Runtime, and their answers."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -9,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from lowtide.errors import UnsupportedError, UsageError, one_line
+from lowtide.frameworks.model import RuntimeRun
 from lowtide.frameworks.onnx.running.levels import LEVELS
+from lowtide.suggestions import unknown
 
 _CHILD = "lowtide.frameworks.onnx.running.child"
 _MOST_SECONDS = 3600
+# After some seconds the runtime's telemetry looks for a host, in threads that add a quarter of a megabyte.
+_ENVIRONMENT = {"ORT_DISABLE_TELEMETRY": "1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +28,8 @@ class RuntimeFigures:
     """The most that runs added to resident memory, all that was there before and code apart; None where unknown."""
     seconds: float
     """The median of a run."""
+    resident_bytes: int | None
+    """The most that the process had resident while they ran; None where unknown."""
     digest: str
     """A hash of the results."""
     arena_bytes: int | None = None
@@ -34,6 +41,18 @@ class RuntimeFigures:
     addresses: str | None = None
     """What a planned session learned, for the metadata of its file."""
 
+    def as_run(self, by: str, *, resident_bytes: int | None = None, predicted_bytes: int | None = None) -> RuntimeRun:
+        """Return what a report says of it; `by` says what ran it, and how."""
+        return RuntimeRun(
+            by=by,
+            growth_bytes=self.growth_bytes,
+            resident_bytes=resident_bytes,
+            predicted_bytes=predicted_bytes,
+            seconds=self.seconds,
+            arena_bytes=self.arena_bytes,
+            fallbacks=self.fallbacks,
+        )
+
 
 def optimize_offline(model: Path, level: str | None, output: Path, dims: Mapping[str, int]) -> str:
     """Write a model as ONNX Runtime would run it; return the level, by default the highest that keeps all bits.
@@ -41,7 +60,7 @@ def optimize_offline(model: Path, level: str | None, output: Path, dims: Mapping
     Raises UsageError for an unknown level, UnsupportedError for a model that ONNX Runtime does not load.
     """
     if level is not None and level not in LEVELS:
-        raise UsageError(f"ONNX Runtime has no level {level!r}; choose one of {', '.join(LEVELS)}")
+        raise UsageError(unknown("level of ONNX Runtime", level, LEVELS))
     answer = _ask({"do": "optimize", "model": str(model), "level": level, "output": str(output), "dims": dict(dims)})
     return answer["level"]
 
@@ -56,11 +75,13 @@ def measure_in_child(
     threads: int = 0,
     options: Mapping[str, Any] | None = None,
     arena_grows_as_asked: bool = False,
+    as_it_comes: bool = False,
 ) -> RuntimeFigures:
     """Run a model in a process of its own: in a planned session, or in the stock runtime at a level.
 
     `threads` of 0 are as many as the machine has, `options` are attributes of the runtime's SessionOptions. With
-    `arena_grows_as_asked` the stock arena is extended by what is asked for and not to the next power of two. Raises
+    `arena_grows_as_asked` the stock arena is extended by what is asked for and not to the next power of two. With
+    `as_it_comes` pages of code become resident as they run and count like all others. Raises
     UnsupportedError for a model that ONNX Runtime does not load or run.
     """
     request = {
@@ -73,6 +94,7 @@ def measure_in_child(
         "threads": threads,
         "options": options or {},
         "arena_grows_as_asked": arena_grows_as_asked,
+        "as_it_comes": as_it_comes,
     }
     return RuntimeFigures(**_ask(request))
 
@@ -86,6 +108,7 @@ def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
             text=True,
             timeout=_MOST_SECONDS,
             check=False,
+            env={**os.environ, **_ENVIRONMENT},
         )
     except subprocess.TimeoutExpired:
         raise UnsupportedError("ONNX Runtime did not come to an end within an hour; leave out --level") from None
@@ -94,6 +117,8 @@ def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
     except ValueError:
         reason = f"it ended with code {done.returncode} and said {one_line(Exception(done.stderr[-300:]))}"
         raise UnsupportedError(f"ONNX Runtime broke down over the model: {reason}") from None
+    if "refusal" in answer:  # in words of lowtide's own
+        raise UnsupportedError(answer["refusal"])
     if "error" in answer:
         raise UnsupportedError(f"ONNX Runtime cannot load or run the model: {one_line(Exception(answer['error']))}")
     return answer

@@ -17,25 +17,33 @@ Array = NDArray[Any]
 _INTEGER_SEEDS = frozenset({"Dropout", "BiasDropout", "BitmaskDropout", "BitmaskBiasDropout", "Sampling"})
 
 
-def random_inputs(model: ModelProto, dims: Mapping[str, int], seed: int = 0) -> dict[str, Array]:
+def random_inputs(
+    model: ModelProto, dims: Mapping[str, int], seed: int = 0, *, otherwise: str = "leave out --measure"
+) -> dict[str, Array]:
     """Return inputs by name: normal floats, integers 0 and 1 (safe as indices), random booleans.
 
-    Raises UnsupportedError for inputs that are no dense tensors of numbers numpy knows, or too large for this machine.
+    `otherwise` is what a message says to do without inputs. Raises UnsupportedError for inputs that are no dense
+    tensors of numbers numpy knows, or too large for this machine.
     """
     generator = np.random.default_rng(seed)
     inputs: dict[str, Array] = {}
     for value in fed_inputs(model.graph):
         if not value.type.HasField("tensor_type"):
-            raise UnsupportedError(f"input {value.name!r} is no tensor, so it cannot be made up; leave out --measure")
+            raise UnsupportedError(f"input {value.name!r} is no tensor, so it cannot be made up; {otherwise}")
         tensor = value.type.tensor_type
         shape = [_size(dim, f"{value.name}.{axis}", dims) for axis, dim in enumerate(tensor.shape.dim)]
         try:
-            inputs[value.name] = _random_tensor(generator, tensor.elem_type, shape, value.name)
+            made = _random_tensor(generator, tensor.elem_type, shape)
         except (MemoryError, ValueError):  # NumPy says the one or the other, by how large it is
             raise UnsupportedError(
-                f"input {value.name!r} of shape {shape} does not fit in memory; give smaller sizes, "
-                "or leave out --measure"
+                f"input {value.name!r} of shape {shape} does not fit in memory; give smaller sizes, or {otherwise}"
             ) from None
+        if made is None:
+            kind = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+            raise UnsupportedError(
+                f"input {value.name!r} has elements of type {kind}, which cannot be made up; {otherwise}"
+            )
+        inputs[value.name] = made
     return inputs
 
 
@@ -43,7 +51,7 @@ def _size(dim: TensorShapeProto.Dimension, place: str, dims: Mapping[str, int]) 
     return dim.dim_value if dim.HasField("dim_value") else dims[dim.dim_param or place]
 
 
-def _random_tensor(generator: np.random.Generator, element_type: int, shape: Sequence[int], name: str) -> Array:
+def _random_tensor(generator: np.random.Generator, element_type: int, shape: Sequence[int]) -> Array | None:
     dtype = np.dtype(helper.tensor_dtype_to_np_dtype(element_type))
     if dtype.kind in "iu" and dtype.isbuiltin:
         return generator.integers(0, 2, shape).astype(dtype)
@@ -51,7 +59,7 @@ def _random_tensor(generator: np.random.Generator, element_type: int, shape: Seq
         return generator.integers(0, 2, shape).astype(dtype)
     if dtype.kind in "fc" and dtype.isbuiltin:
         return np.asarray(generator.standard_normal(shape), dtype)
-    raise UnsupportedError(f"input {name!r} has elements of type {dtype}, which cannot be made up; leave out --measure")
+    return None
 
 
 def with_seeds(model: ModelProto) -> ModelProto:

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from lowtide.frameworks.onnx.running.allocator import Arena, native_allocator
+from lowtide.frameworks.arena.allocator import Arena, native_allocator
 from lowtide.frameworks.onnx.running.planned_session import Session
 
 

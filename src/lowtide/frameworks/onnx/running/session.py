@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 from numpy.typing import NDArray
 
 from lowtide.errors import MissingExtraError, UnsupportedError, one_line
-from lowtide.frameworks.onnx.running.allocator import NativeAllocator
+from lowtide.frameworks.arena.allocator import NativeAllocator
 
 Array = NDArray[Any]
 

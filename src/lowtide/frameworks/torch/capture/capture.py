@@ -15,6 +15,7 @@ from lowtide.frameworks.torch.capture.step.capture_training_step import capture_
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.capture.tracing import line_in
 from lowtide.frameworks.torch.reading.captured import Captured
+from lowtide.frameworks.torch.reading.math_attention import warn_of_math_attention
 
 
 def capture(program: Any) -> Captured:
@@ -22,11 +23,15 @@ def capture(program: Any) -> Captured:
 
     A program is an ExportedProgram; a GraphModule whose nodes carry tensor metadata; (function or module, example
     inputs), where the inputs are a tuple, a dict of keyword arguments or one tensor; (TrainingStep, example batch); or
-    what `capture` returned before. Raises UnsupportedError where the program itself fails; that or UsageError, with
-    what to do instead, for what cannot be captured.
+    what `capture` returned before. Warns where attention on the device "meta" became plain products.
+    Raises UnsupportedError where the program itself fails; that or UsageError, with what to do instead, for what cannot
+    be captured.
     """
     try:
-        return _capture(program)
+        captured = _capture(program)
+        if captured is not program:
+            warn_of_math_attention(captured.graph_module)
+        return captured
     except LowtideError:
         raise
     except Exception as error:

@@ -11,6 +11,7 @@ from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, check_modes, modes_of, modules_of
 from lowtide.frameworks.torch.capture.tracing import FakeInputs, dry_run, trace
 from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.distributed_tensors import distributed_as, local_part
 from lowtide.frameworks.torch.internals.runtime import differentiate
 from lowtide.frameworks.torch.reading.captured import Binding, Captured
 from lowtide.graph import Lifetime
@@ -27,7 +28,7 @@ def capture_function(
     """
     modules = ModuleTensors.of(modules_of(function))
     call = CallInputs.of(args, kwargs)
-    fakes = FakeInputs([*modules.live(), *call.tensors])
+    fakes = FakeInputs([*modules.local(), *call.tensors])
     trainable = [*modules.trainable, *(tensor.is_leaf and tensor.requires_grad for tensor in call.tensors)]
     result = _Result()
 
@@ -99,13 +100,15 @@ class FunctionBinding(Binding):
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
         check_modes(self.modules.modules, self.modes)
-        return [*self.modules.live(), *self.call.bind(args, kwargs)]
+        return [*self.modules.local(), *self.call.bind(args, kwargs)]
 
     def finish(self, outputs: list[Any], sources: list[torch.Tensor]) -> Any:
         """Return the function's outputs; gradients go to `.grad` of their sources."""
         own = len(outputs) - len(self.gradient_places)
-        for position, gradient in zip(self.gradient_places, outputs[own:], strict=True):
-            source = sources[position]
+        owners = [*self.modules.live(), *sources[len(self.modules.names) :]]
+        for position, part in zip(self.gradient_places, outputs[own:], strict=True):
+            source = owners[position]
+            gradient = distributed_as(part, source)
             if source.grad is None:
                 source.grad = gradient
             else:
@@ -122,8 +125,9 @@ class FunctionBinding(Binding):
         return pytree.tree_unflatten(detached, spec)
 
     def persistent(self) -> list[torch.Tensor]:
-        return self.modules.live()
+        return self.modules.local()
 
     def gradients(self) -> list[torch.Tensor | None]:
         sources = [*self.modules.live(), *self.call.tensors]
-        return [sources[position].grad for position in self.gradient_places]
+        found = [sources[position].grad for position in self.gradient_places]
+        return [None if gradient is None else local_part(gradient) for gradient in found]

@@ -12,6 +12,7 @@ from torch.fx import GraphModule
 from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.capture_function import capture_function
+from lowtide.frameworks.torch.capture.sample_inputs import sample_inputs
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import let_values_be_fake
 from lowtide.frameworks.torch.reading.captured import Binding, Captured
@@ -21,13 +22,8 @@ from lowtide.graph import Lifetime
 
 
 def capture_exported(program: ExportedProgram) -> Captured:
-    """Capture an exported program as aten ops on its example inputs; its mutations stay mutations.
-
-    Raises UnsupportedError where the program was saved without example inputs.
-    """
-    if program.example_inputs is None:
-        raise UnsupportedError("the exported program carries no example inputs; export it again with them")
-    args, kwargs = program.example_inputs
+    """Capture an exported program as aten ops on its `sample_inputs`; its mutations stay mutations."""
+    args, kwargs = sample_inputs(program)
     return capture_function(program.module(), args, kwargs, backward=False)
 
 

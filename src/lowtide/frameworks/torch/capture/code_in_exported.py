@@ -1,8 +1,9 @@
 """What in a .pt2 archive would run as code when PyTorch loads it and writes the program down as Python again.
 
-Pickled members are left to the restricted pickle that loads them. The rest is JSON, which PyTorch trusts: it evaluates
-expressions of sizes, looks names up, imports modules, and puts names into the source text of functions. What passes
-here is arithmetic, a registered operator, or a name that no source text could take for anything else.
+Of pickled members only sample inputs pass, which are not read then. The rest is bytes of tensors, and JSON, which
+PyTorch trusts: it evaluates expressions of sizes, looks names up, imports modules, and puts names into the source text
+of functions. What passes here is arithmetic, a registered operator, or a name that no source text could take for
+anything else.
 """
 
 import ast
@@ -18,6 +19,8 @@ _DATA = re.compile(
 """The members of an archive that are data; compiled models and other objects are not."""
 _OBJECTS = ("custom_obj", "opaque_obj")
 """How names of constants begin that are pickled objects, not tensors."""
+_PICKLED = re.compile(r"data/(weights|constants)/[\w.-]+\.pt")
+"""Weights and constants as older versions wrote them."""
 _PROGRAMS, _CONFIGS = "models/", "_config.json"
 _NAME = re.compile(r"[\w.@:+/ -]*")
 _OPERATOR = re.compile(r"torch\.ops\.\w+\.\w+(\.\w+)?")
@@ -26,8 +29,10 @@ _FUNCTION = re.compile(
     r"|math\.trunc|torch\.sym_(not|int|float|ite|max|min|sqrt)"
 )
 """What programs call beside operators: arithmetic on sizes, and one of several results."""
-_FREE = frozenset({"metadata", "as_string", "as_strings"})
-"""Text that PyTorch shows, or hands to operators as it is."""
+_STRINGS = frozenset({"as_string", "as_strings"})
+"""Text that PyTorch hands to operators as it is."""
+_REMARKS = frozenset({"stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "custom", "from_node"})
+"""Text about nodes, under "metadata"; a value of the program may have that name, too."""
 _TREES = frozenset({"in_spec", "out_spec"})
 """JSON in a string in the JSON: how inputs and results are nested."""
 _IMPORTS = frozenset({"__enum__", "default_factory_module"})
@@ -57,6 +62,8 @@ def code_in(members: Iterable[str], read: Callable[[str], bytes], is_operator: C
         seen.add(member)
         if not _DATA.fullmatch(member):
             return f"holds {member!r}, which is neither program nor data"
+        if _PICKLED.fullmatch(member):
+            return f"holds {member!r}, which is pickled"
         if member.startswith(_PROGRAMS) or member.endswith(_CONFIGS):
             for reason in _in_value("", json.loads(read(member)), is_operator):
                 return f"holds {reason} in {member}"
@@ -65,18 +72,31 @@ def code_in(members: Iterable[str], read: Callable[[str], bytes], is_operator: C
 
 def _in_value(key: str, value: Any, is_operator: Callable[[str], bool]) -> Iterator[str]:
     """Yield what would run as code in a value that stands under a key."""
-    if key in _FREE:
+    if _is_free_text(key, value):
         return
     if isinstance(value, dict):
         for inner_key, inner in cast("dict[str, Any]", value).items():
             if not _NAME.fullmatch(inner_key):
                 yield f"the name {inner_key!r}"
+            if inner_key == "use_pickle" and inner is not False:
+                yield "a pickled tensor"
             yield from _in_value(inner_key, inner, is_operator)
     elif isinstance(value, list):
         for inner in cast("list[Any]", value):
             yield from _in_value(key, inner, is_operator)
     elif isinstance(value, str):
         yield from _in_text(key, value, is_operator)
+
+
+def _is_free_text(key: str, value: Any) -> bool:
+    """Tell whether a value is nothing but text that PyTorch shows, or hands to operators as it is."""
+    texts: list[Any] = [value]
+    if key == "metadata" and isinstance(value, dict):
+        remarks = cast("dict[str, Any]", value)
+        return remarks.keys() <= _REMARKS and all(isinstance(text, str) for text in remarks.values())
+    if isinstance(value, list):
+        texts = cast("list[Any]", value)
+    return key in _STRINGS and all(isinstance(text, str) for text in texts)
 
 
 def _in_text(key: str, text: str, is_operator: Callable[[str], bool]) -> Iterator[str]:

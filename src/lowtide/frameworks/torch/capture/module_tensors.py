@@ -9,6 +9,7 @@ from functools import partial
 import torch
 from torch import nn
 
+from lowtide.frameworks.torch.internals.distributed_tensors import distributed_as, local_part
 from lowtide.frameworks.torch.internals.modules import reparametrized
 from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
 
@@ -95,12 +96,16 @@ class ModuleTensors:
         tables = [dict(module.named_parameters()) | dict(module.named_buffers()) for module in self.modules]
         return [tables[index][name] for index, name in self.names]
 
+    def local(self) -> list[torch.Tensor]:
+        """Return the tensors the modules hold now; of DTensors the parts that this rank holds."""
+        return list(map(local_part, self.live()))
+
     @contextmanager
     def replaced_by(self, tensors: list[torch.Tensor]) -> Generator[None]:
-        """Let the modules use other tensors in place of their own, tied ones included."""
+        """Let the modules use other tensors in place of their own, tied ones included; parts as DTensors again."""
         tables: list[dict[str, torch.Tensor]] = [{} for _ in self.modules]
         live = self.live()
-        by_identity = {id(own): other for own, other in zip(live, tensors, strict=True)}
+        by_identity = {id(own): distributed_as(other, own) for own, other in zip(live, tensors, strict=True)}
         for table, module in zip(tables, self.modules, strict=True):
             for entries in (module.named_parameters(), module.named_buffers()):
                 table.update({name: by_identity[id(own)] for name, own in entries})

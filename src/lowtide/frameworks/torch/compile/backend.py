@@ -8,6 +8,7 @@ from torch.fx import GraphModule
 from lowtide.errors import UsageError
 from lowtide.frameworks.torch.compile.eager import run_boxed, run_boxed_backward
 from lowtide.frameworks.torch.compile.inference import InferenceCompiler
+from lowtide.frameworks.torch.compile.missed_budgets import missed_held_back
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.compile.plan_program import Share
@@ -33,9 +34,9 @@ def lowtide(
     chosen = Options.parse(options)
     watch_skipped_frames("lowtide", note_skipped)
     again = _again(module, chosen)
-    with programs_planned() as programs:
+    with programs_planned() as programs, missed_held_back() as missed:
         compiled = _compile(module, example_inputs, chosen)
-    graph = program_of(options, chosen).add(programs, compiled, again)
+    graph = program_of(options, chosen).add(programs, compiled, again, missed)
     return noting_runs(graph, lambda: graph.planned)
 
 
@@ -72,7 +73,7 @@ def _again(module: GraphModule, options: Options) -> Again | None:
 
     def again(share: Share, before: list[PlannedModule]) -> tuple[Callable[..., Any], list[PlannedModule]] | None:
         (old,), n_guards = before, captured.n_guards
-        with captured.compiling() as (module, inputs), programs_planned() as programs:
+        with captured.compiling() as (module, inputs), programs_planned() as programs, missed_held_back():
             compiled = _compile(module, inputs, options, share, old.name)
         is_guarded = captured.n_guards == n_guards
         forget(before if is_guarded else programs)

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, get_args
+from typing import Any
 
-from lowtide.costs import ProfileName
+from lowtide.costs import PROFILES, check_profile
 from lowtide.effort import EffortName, check_effort
 from lowtide.errors import UsageError
 from lowtide.frameworks.torch.compile.defaults import default_options
@@ -50,7 +50,7 @@ class Options:
     host_capacity: str | int | None = None
     """For "offload": what the host may hold of a program's at once; None for any amount."""
     compiler: str = "inductor"
-    costs: ProfileName | None = None
+    costs: str | None = None
     """What ops cost when it is decided what runs again; None for what suits the compiler."""
     effort: EffortName = BACKEND_DEFAULTS.effort
     """See `PlanSettings`."""
@@ -80,8 +80,10 @@ class Options:
         if options.compiler not in COMPILERS:
             raise UsageError(f"unknown compiler {options.compiler!r}; choose one of {', '.join(COMPILERS)}")
         check_effort(options.effort)
-        if options.costs is not None and options.costs not in get_args(ProfileName):
-            raise UsageError(f"unknown costs {options.costs!r}; choose one of {', '.join(get_args(ProfileName))}")
+        if options.costs is not None and options.costs.partition("@")[0] not in PROFILES:
+            raise UsageError(f"unknown costs {options.costs!r}; choose one of {', '.join(PROFILES)}")
+        if options.costs is not None:
+            check_profile(options.costs)
         checked_techniques(options.allow or ())
         check_host(options.allow, options.host_bandwidth, options.host_capacity)
         allowed_techniques(options.allow, options.budget)
@@ -109,6 +111,6 @@ class Options:
         )
 
     @property
-    def profile(self) -> ProfileName:
+    def profile(self) -> str:
         """The prices of ops: under Inductor element-wise ones cost next to nothing, since they are fused."""
         return self.costs or ("fused" if self.compiler == "inductor" else "eager")

@@ -18,6 +18,7 @@ from lowtide.frameworks.torch.compile.rejoin import rejoin
 from lowtide.frameworks.torch.compile.split import split
 from lowtide.frameworks.torch.internals.aot_autograd import partition_as_pytorch_does, patched_autograd
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
+from lowtide.frameworks.torch.rewrites.drop_dead_code import DropDeadCode
 from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
 from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
@@ -80,8 +81,10 @@ class Partitioner:
             planned = self._plan(name, self._ready(rejoin(forward, backward, n_outputs)), joint, static)
             result = planned.result
             if not result.reruns and not result.moved_ops and not result.transfers.bytes_out:
-                return forward, backward
-            stored = run_rewrites(planned.module, [StoreEarlyValues()])
+                within = self.options.budget is not None
+                return _with_flat_inputs(forward, backward, n_outputs) if within else (forward, backward)
+            # a first run that only a later one stands in for would save what it reads, and never run
+            stored = run_rewrites(planned.module, [DropDeadCode(), StoreEarlyValues()])
             return _with_flat_inputs(*split(stored, joint, n_outputs), n_outputs)
         whole = self._ready(self._written(joint, n_outputs))
         if "recompute" not in self.options.techniques:

@@ -7,11 +7,12 @@ from pathlib import Path
 from lowtide.analysis.footprint import simulate
 from lowtide.errors import FingerprintError
 from lowtide.frameworks.graph_file import GraphModel
-from lowtide.frameworks.torch.compile.distributed.agreement import partners, require_agreement
+from lowtide.frameworks.torch.compile.distributed.agreement import partners, require_agreement, require_one_order
 from lowtide.frameworks.torch.compile.distributed.plan_folder import digest_of, load_plan
 from lowtide.frameworks.torch.compile.identity import identity
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.read_program import ReadProgram
+from lowtide.graph import Graph
 from lowtide.plan import Plan, verify
 from lowtide.planning.budget import parse_budget
 from lowtide.planning.minimize import find_plan
@@ -140,11 +141,34 @@ def _plan(program: ReadProgram, options: Options, settings: PlanSettings, others
     if together is not None:
         require_agreement(graph, identity(options), *together)
     if not others:
-        return find_plan(graph, settings)
+        is_worth_it = options.compiler == "inductor"  # beside whose work planning twice is little
+        result = (_closest_to_budget if is_worth_it else find_plan)(graph, settings)
+        require_one_order(program.module, graph, result.plan, options.same_on_all_ranks)
+        return result
     started = time.perf_counter()
     tight = find_plan(program.leaving_between(others), settings)
     plan = replace(tight.plan, graph_fingerprint=graph.fingerprint, claims=(), lower_bound_bytes={}, status="feasible")
     plan = replace(plan, peak_bytes=simulate(graph, plan).peak_bytes)
     verify(graph, plan, check_capacity=False)
+    require_one_order(program.module, graph, plan, options.same_on_all_ranks)
     seconds = time.perf_counter() - started
     return result_with(graph, plan, settings, tight.scheduler, tight.shortfall, seconds=seconds)
+
+
+def _closest_to_budget(graph: Graph, settings: PlanSettings) -> Result:
+    """Return the plan that settings ask for; where the budget is less than any plan needs, one for the least of that.
+
+    A budget that is known to be out of reach is not searched for long, so that a larger one may reach less.
+    """
+    result = find_plan(graph, settings)
+    space = graph.spaces[0].name
+    allowed, least = result.budget.allowed[space], result.lower_bound_bytes[space]
+    if result.shortfall is None or allowed is None or allowed >= least or "recompute" not in settings.techniques:
+        return result
+    closer = find_plan(graph, replace(settings, budget=least, transient=True))
+    if closer.peak_bytes[space] >= result.peak_bytes[space]:
+        return result
+    known = result.plan
+    plan = replace(closer.plan, claims=known.claims, lower_bound_bytes=known.lower_bound_bytes, status=known.status)
+    why = result.shortfall.rpartition("; ")[0]  # what was reached is said anew
+    return result_with(graph, plan, settings, closer.scheduler, why, seconds=result.seconds + closer.seconds)

@@ -1,12 +1,12 @@
 """A graph that the compiler is about to compile, planned and written down again in the order of its plan."""
 
 import logging
-import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from torch.fx import GraphModule
 
+from lowtide.frameworks.torch.compile.missed_budgets import warn_missed
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.plan_program import Share, plan_program
 from lowtide.frameworks.torch.compile.read_program import ReadProgram, read_program
@@ -74,7 +74,7 @@ def plan_module(
     _report(name, read.graph, result, peak)
     if result.shortfall is not None and options.compiler == "eager" and not _is_minor(read, result, options):
         more = _what_would_help(read.graph, result, options)
-        warnings.warn(f"lowtide: {name} does not fit its budget: {result.shortfall}{more}", stacklevel=2)
+        warn_missed(f"lowtide: {name} does not fit its budget: {result.shortfall}{more}")
     emitted = emit(read.module, read.lowered, result.plan, boxed=False)
     return PlannedModule(name, read.module, read.graph, result, emitted, peak, found.own_keeps_more)
 

@@ -51,12 +51,23 @@ class ProgramGraph:
     compiled: Run
     again: Again | None
     """Plans and compiles the graph once more; None where it cannot be."""
+    missed: list[str]
+    """What there is to say of the whole budget, which it misses, once it is known that no other graph shares it."""
     before: tuple[Run, list[PlannedModule]] | None = None
     """What ran before it was planned anew, as long as it is not known whether that was better."""
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         """Run the graph, and note what it keeps as long as that is to be known."""
-        return self.compiled(*inputs) if self.program.is_settled else self.program.run(self, inputs)
+        if not self.program.is_settled:
+            return self.program.run(self, inputs)
+        self.say_missed()
+        return self.compiled(*inputs)
+
+    def say_missed(self) -> None:
+        """Warn of what is to be said, once."""
+        missed, self.missed = self.missed, []
+        for message in missed:
+            warnings.warn(message, stacklevel=3)
 
     def go_back(self) -> None:
         """Run what ran before the graph was planned anew."""
@@ -89,9 +100,11 @@ class ProgramStep:
     _first_peak: int | None = None
     """What all graphs needed together before they were planned anew."""
 
-    def add(self, planned: list[PlannedModule], compiled: Run, again: Again | None) -> "ProgramGraph":
-        """Return a graph that was compiled, as one of the program."""
-        graph = ProgramGraph(self, planned, compiled, again)
+    def add(
+        self, planned: list[PlannedModule], compiled: Run, again: Again | None, missed: list[str]
+    ) -> "ProgramGraph":
+        """Return a graph that was compiled, as one of the program; `missed` is what to say where it is the only one."""
+        graph = ProgramGraph(self, planned, compiled, again, missed)
         self.graphs.add(graph)
         self.had_graphs = True
         return graph
@@ -115,6 +128,7 @@ class ProgramStep:
         result = graph.compiled(*inputs)
         node = backward_of(result)
         if node is None or len(graph.planned) != 1:
+            graph.say_missed()
             return result
         kept = {key: size for key, size in _storages(saved_by(node)).items() if key not in self._parameters}
         gradients = sum(_storages([each for each in inputs if isinstance(each, torch.nn.Parameter)]).values())
@@ -166,6 +180,9 @@ class ProgramStep:
                 peak = self._first_peak
             for call in calls:
                 call.graph.before = None
+                if len(calls) > 1:
+                    call.graph.missed.clear()
+                call.graph.say_missed()
             self._steps = 3
             is_minor = is_part(budget) and peak < MINOR_BYTES
             if allowed is not None and peak > allowed and len(calls) > 1 and not is_minor:

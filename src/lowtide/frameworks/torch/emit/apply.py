@@ -28,17 +28,25 @@ class Applied:
         module: GraphModule,
         run: Callable[[list[Any]], Any] | None = None,
         planned: tuple[Graph, Plan] | None = None,
+        before_first_call: Callable[[], None] | None = None,
     ) -> None:
-        """Run a planned module, or instead of it `run`, a compiled program that takes the same inputs."""
+        """Run a planned module, or instead of it `run`, a compiled program that takes the same inputs.
+
+        `before_first_call` may refuse to run it.
+        """
         self.captured = captured
         self.module = module
         self.planned = planned
         """The graph and the plan that is followed, where they say what the program takes."""
         self._run = module.forward if run is None else run
+        self._before_first_call = before_first_call
         self._donated = [i for i, (_, lifetime) in enumerate(captured.inputs) if lifetime is Lifetime.DONATED]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program; raises UsageError where the arguments do not have the captured form."""
+        if self._before_first_call is not None:
+            self._before_first_call()
+            self._before_first_call = None
         binding = self.captured.binding
         sources = binding.bind(args, kwargs)
         # nothing requires grad, so autograd records nothing
@@ -51,15 +59,22 @@ class Applied:
             return binding.finish(outputs, sources)
 
 
-def apply_plan(plan: Plan, reading: Reading, graph: Graph, *, verified: bool = False) -> Applied:
+def apply_plan(
+    plan: Plan,
+    reading: Reading,
+    graph: Graph,
+    *,
+    verified: bool = False,
+    before_first_call: Callable[[], None] | None = None,
+) -> Applied:
     """Return a program that was read as a callable that follows a plan for `graph`, its graph with a host or without.
 
-    The errors are those of `check_plan`.
+    `before_first_call` may refuse to run it. The errors are those of `check_plan`.
     """
     captured = reading.captured
     check_plan(plan, reading, graph, verified=verified)
     module = emit(captured.graph_module, reading.lowered, plan, boxed=True)
-    return Applied(captured, module, planned=(graph, plan))
+    return Applied(captured, module, planned=(graph, plan), before_first_call=before_first_call)
 
 
 def check_plan(plan: Plan, reading: Reading, graph: Graph, *, verified: bool) -> None:

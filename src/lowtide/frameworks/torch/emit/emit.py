@@ -7,9 +7,11 @@ from torch.fx import Graph, GraphModule, Node
 
 from lowtide.errors import PlanError, UnsupportedError
 from lowtide.frameworks.torch.emit.transfers.emission import CopyEmission
+from lowtide.frameworks.torch.emit.waits import PendingWaits
 from lowtide.frameworks.torch.internals.boxed import take_one_list
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.reading.captured import attribute
+from lowtide.frameworks.torch.reading.effects import is_collective, keeps_order
 from lowtide.frameworks.torch.reading.in_place import in_place_forms
 from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, LoweredOp, lower_callee
 from lowtide.index_spaces import BufferId, OpId
@@ -21,8 +23,9 @@ def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> G
 
     Views are made right before their first reader, elements of a multi-output op right after it: so neither holds
     memory longer than the plan says. Where the plan frees, overwrites or reads what is being copied, the program waits
-    for the copy. With `boxed`, the module takes one list of tensors and empties it, so that nothing else keeps its
-    inputs alive. Subgraphs follow their own plans.
+    for the copy; and for a collective where it reads what that gives, or frees or overwrites what it was given. With
+    `boxed`, the module takes one list of tensors and empties it, so that nothing else keeps its inputs alive. Subgraphs
+    follow their own plans.
     """
     emitter = _Emitter(module, lowered)
     for step in plan.steps():
@@ -56,6 +59,7 @@ class _Emitter:
         """Per buffer, the views made of its present contents: a second run of its op outdates them."""
         self._copies = CopyEmission(self._target)
         self._spanning = _spanning(lowered)
+        self._waits = PendingWaits(self._value)
         for node in self._source.find_nodes(op="placeholder"):
             self._made[node] = self._target.node_copy(node)
 
@@ -64,6 +68,7 @@ class _Emitter:
         lowered_op = self._lowered.ops[op]
         node = lowered_op.node
         self._await_copies(lowered_op, pairs)
+        self._await_collectives(lowered_op, pairs)
         if node in self._made:
             self._forget_views(lowered_op.writes)
         form = next((f for f in in_place_forms(lowered_op, self._lowered) if (f.read, f.write) in pairs), None)
@@ -71,12 +76,14 @@ class _Emitter:
         for user in node.users:
             if _is_element(user, node) and user.users:
                 self._made[user] = self._target.node_copy(user, self._value)
+        self._waits.start(lowered_op)
 
     def copy_out(self, buffer: BufferId) -> None:
         """Start to copy a buffer to the host; raises UnsupportedError for an input and for what is overwritten."""
         if buffer not in self._spanning:
             name = self._lowered.buffers[buffer].name
             raise UnsupportedError(f"the plan copies '{name}' to the host, which no op alone writes; leave it in place")
+        self._waits.before_change([buffer])
         self._copies.copy_out(buffer, self._value(self._spanning[buffer]))
 
     def copy_in(self, buffer: BufferId) -> None:
@@ -87,6 +94,7 @@ class _Emitter:
 
     def free(self, buffer: BufferId, *, at_home: bool) -> None:
         """Let an offloaded buffer, or its copy on the host, end here; others end at their last use."""
+        self._waits.before_change([buffer])
         if not self._copies.is_on_host(buffer):
             return
         if at_home:
@@ -104,8 +112,16 @@ class _Emitter:
         for buffer in (*op.writes, *op.mutates, *(read for read, _ in pairs)):
             self._copies.await_departure(buffer)
 
+    def _await_collectives(self, op: LoweredOp, pairs: tuple[tuple[BufferId, BufferId], ...]) -> None:
+        """Wait for collectives that use what an op overwrites; for all of them before an effect of another kind."""
+        if keeps_order(op.node) and not is_collective(op.node):
+            self._waits.all()
+        else:
+            self._waits.before_change([*op.writes, *op.mutates, *(read for read, _ in pairs)])
+
     def finish(self) -> Graph:
         """Append the output and return the graph."""
+        self._waits.all()
         self._copies.await_all_arrivals()
         (output,) = self._source.find_nodes(op="output")
         self._target.node_copy(output, self._value)

@@ -2,6 +2,7 @@
 
 import inspect
 import io
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from torch.fx.traceback import preserve_node_meta
 from lowtide.errors import UnsupportedError, one_line
 from lowtide.files import write_pieces
 from lowtide.frameworks.torch.capture.capture_function import FunctionBinding
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.fake_tensors import is_fake
 from lowtide.frameworks.torch.reading.captured import Captured
 
 
@@ -21,8 +24,8 @@ def save_exported(captured: Captured, planned: GraphModule, path: Path) -> None:
     """Write the planned graph of a captured exported program to a .pt2 file, whole or not at all.
 
     The file has the state, the arguments and the results of the program that was captured, and runs its kernels in the
-    order of the plan, in-place pairs taken. Raises UnsupportedError for what PyTorch cannot export again, WriteError
-    where the file cannot be written.
+    order of the plan, in-place pairs taken. It has example inputs unless those were not loaded. Raises UnsupportedError
+    for what PyTorch cannot export again, WriteError where the file cannot be written.
     """
     content = io.BytesIO()
     try:
@@ -40,10 +43,21 @@ def _exported(captured: Captured, planned: GraphModule) -> ExportedProgram:
     binding = captured.binding
     if not isinstance(binding, FunctionBinding) or not isinstance(binding.function, nn.Module):
         raise UnsupportedError("only an exported program is exported again")
+    given = (captured.example_args, dict(captured.example_kwargs))
+    args, kwargs = pytree.tree_map_only(torch.Tensor, _real, given)
     with torch.no_grad():
-        return torch.export.export(
-            _Planned(binding.function, binding, planned), captured.example_args, dict(captured.example_kwargs)
-        )
+        program = torch.export.export(_Planned(binding.function, binding, planned), args, kwargs)
+    if any(map(is_fake, pytree.tree_leaves(given))):
+        program.example_inputs = None
+    return program
+
+
+def _real(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor that PyTorch traces as an example: zeros in the form of a fake one."""
+    if not is_fake(tensor):
+        return tensor
+    real = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    return real.zero_().requires_grad_(tensor.requires_grad)
 
 
 class _Planned(nn.Module):
@@ -51,7 +65,8 @@ class _Planned(nn.Module):
 
     def __init__(self, original: nn.Module, binding: FunctionBinding, planned: GraphModule) -> None:
         super().__init__()
-        self.__dict__ = dict(original.__dict__)  # the same parameters, buffers and modules under the same names
+        # The same parameters, buffers and modules under the same names. Hooks check inputs by the original graph.
+        self.__dict__ = {**original.__dict__, "_forward_pre_hooks": OrderedDict()}
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             sources = binding.bind(args, kwargs)

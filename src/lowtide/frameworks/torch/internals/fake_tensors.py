@@ -36,13 +36,19 @@ def new_fake_mode() -> FakeMode:
 
 
 def fake_mode_of(tensors: Sequence[torch.Tensor]) -> FakeMode:
-    """Return the mode of the fake tensors among some tensors, a new one where there are none."""
-    return detect_fake_mode(list(tensors)) or new_fake_mode()
+    """Return the mode of the fake tensors among some tensors, a new one where there is none that knows symbols."""
+    found = detect_fake_mode(list(tensors))
+    return found if found is not None and found.shape_env is not None else new_fake_mode()
 
 
 def faked(mode: FakeMode, tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor's fake stand-in; a fake tensor as it is."""
-    return tensor if is_fake(tensor) else mode.from_tensor(tensor.detach(), static_shapes=True)
+    """Return a tensor's fake stand-in in a mode; a fake tensor of that mode as it is."""
+    if not isinstance(tensor, FakeTensor):
+        return mode.from_tensor(tensor.detach(), static_shapes=True)
+    if tensor.fake_mode is mode:
+        return tensor
+    with mode:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
 
 
 @contextmanager

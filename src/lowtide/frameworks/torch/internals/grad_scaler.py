@@ -39,6 +39,23 @@ def scaling_by(scaler: GradScaler, scale: torch.Tensor) -> Generator[None]:
         held._scale, held._growth_tracker, held._per_optimizer_states = kept
 
 
+def unscale_spelled_out(scaler: GradScaler, optimizer: Optimizer) -> torch.Tensor:
+    """Unscale an optimizer's gradients once by plain operations, and return the flag of infinite ones.
+
+    PyTorch's own kernel for that writes over its arguments, so that a compiler could fuse nothing with it.
+    """
+    held: Any = scaler
+    known = held._per_optimizer_states[id(optimizer)]
+    if not known["found_inf_per_device"]:
+        factor = held._scale.double().reciprocal().float()
+        gradients = [each.grad for group in optimizer.param_groups for each in group["params"] if each.grad is not None]
+        is_wrong = torch.stack([gradient.isfinite().all().logical_not() for gradient in gradients]).any()
+        for gradient in gradients:
+            gradient.mul_(factor)
+        known["found_inf_per_device"] = {is_wrong.device: is_wrong.float()}
+    return found_infinities(scaler, optimizer)
+
+
 def found_infinities(scaler: GradScaler, optimizer: Optimizer) -> torch.Tensor:
     """Return the flag of infinite gradients that a scaler found for an optimizer."""
     held: Any = scaler

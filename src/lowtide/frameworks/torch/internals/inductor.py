@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch._dynamo.utils import GmWrapper
 from torch._guards import TracingContext
 from torch._inductor import config
 from torch._inductor.custom_graph_pass import (
@@ -24,6 +25,7 @@ __all__ = [
     "CustomPartitionerFn",
     "CustomRuntimeEstimator",
     "CustomSchedulerPass",
+    "compile_boxed",
     "compile_fx",
     "compile_until_scheduled",
     "overlap_passes",
@@ -54,6 +56,19 @@ def compile_fx(module: GraphModule, inputs: Sequence[Any], changes: dict[str, An
         return _keeping_saved(compiled, take_overwritten_saves()) if others.get("is_backward") else compiled
 
     return compile_graph(module, inputs, compile_pass, config_patches=changes)  # pyright: ignore[reportReturnType]
+
+
+def compile_boxed(
+    module: GraphModule, inputs: Sequence[Any], changes: dict[str, Any]
+) -> Callable[[list[Any]], Sequence[Any]]:
+    """Compile a graph without gradients with Inductor; the function takes one list, which it empties.
+
+    So an input that nobody else holds ends at its last use.
+    """
+    from torch._inductor.compile_fx import compile_fx as compile_graph  # takes seconds to load
+
+    taking_a_list: Any = GmWrapper(module, list)
+    return compile_graph(taking_a_list, inputs, config_patches=changes)  # pyright: ignore[reportReturnType]
 
 
 def _keeping_saved(run: Callable[[list[Any]], Any], overwritten: Sequence[int]) -> Callable[[list[Any]], Any]:

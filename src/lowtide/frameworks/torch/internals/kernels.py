@@ -60,6 +60,12 @@ def output_strides() -> Strides:
     ]
 
 
+def input_strides() -> dict[str, tuple[int, ...]]:
+    """Return how the inputs lie that are tensors, by name."""
+    given: dict[str, Any] = V.graph.graph_inputs
+    return {name: tuple(form_of(value)[1]) for name, value in given.items() if isinstance(value, IRNode)}
+
+
 def freeable_inputs(nodes: Sequence[KernelNode]) -> Iterable[str]:
     """Return the names of the inputs that end at their last use: the caller gives them away."""
     return get_freeable_input_buf(list(nodes), OrderedSet(V.graph.graph_inputs.keys()))

@@ -57,8 +57,32 @@ def rendezvous() -> Rendezvous | None:
 
 def ranks_of(groups: Iterable[str]) -> list[int]:
     """Return the ranks in process groups given by their names, each once, in order."""
+    return sorted({rank for name in groups for rank in torch.distributed.get_process_group_ranks(_resolved(name))})
+
+
+def size_and_span(group: Any) -> tuple[int, int] | None:
+    """Return how many ranks a process group has, and among how many consecutive ones; None where it is not known here.
+
+    `group` is its name, or the group itself.
+    """
+    try:
+        ranks = torch.distributed.get_process_group_ranks(_resolved(group))
+    except (RuntimeError, ValueError, KeyError, TypeError):
+        return None
+    return len(ranks), max(ranks) - min(ranks) + 1
+
+
+def backend_of(group: Any) -> str | None:
+    """Return what a process group, or the one of a name, communicates by; None where that is not known here."""
+    try:
+        return str(torch.distributed.get_backend(_resolved(group)))
+    except (RuntimeError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _resolved(group: Any) -> Any:
     resolve: Any = torch.distributed.distributed_c10d._resolve_process_group
-    return sorted({rank for name in groups for rank in torch.distributed.get_process_group_ranks(resolve(name))})
+    return resolve(group) if isinstance(group, str) else group
 
 
 def compilation() -> str:

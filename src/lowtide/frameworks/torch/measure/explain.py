@@ -18,7 +18,7 @@ from lowtide.frameworks.torch.reading.stack_trace import innermost_frame
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 from lowtide.planning.result import Result
-from lowtide.units import format_bytes
+from lowtide.units import ByteUnit
 
 _MOST_SHOWN = 12
 _MOST_STEPS = 8
@@ -80,8 +80,12 @@ class ExplainedHolder:
         return None if self.op_kind is None else f"{self.op_kind}{', backward' * self.in_backward}"
 
     def __str__(self) -> str:
+        return self.written(ByteUnit(self.size_bytes))
+
+    def written(self, unit: ByteUnit) -> str:
+        """Return it for people, in the unit of its page."""
         holder = self.holder
-        lines = [f"{format_bytes(holder.size_bytes):>10}  {holder.name}  ({self.kind or holder.lifetime})"]
+        lines = [f"{unit.write(holder.size_bytes):>10}  {holder.name}  ({self.kind or holder.lifetime})"]
         lines += _where(holder.made_at, self.source)
         first, last = holder.first_use or "start", holder.last_use or "end"
         kept = f", kept by {', '.join(holder.kept_alive_by)}" if holder.kept_alive_by else ""
@@ -101,13 +105,20 @@ class ExplainedPeak:
     """What is held then, largest first; sizes add up to the peak."""
 
     def __str__(self) -> str:
+        return self.written(ByteUnit(self.peak_bytes))
+
+    def written(self, unit: ByteUnit) -> str:
+        """Return the page for people, in a unit."""
         rows = fold(self.holders)
         shown, rest = rows[:_MOST_SHOWN], rows[_MOST_SHOWN:]
         when = "before the first op" if self.op is None else f"at {self.op}"
-        lines = [f"{format_bytes(self.peak_bytes)} on {self.space}, {when}; held then:", *map(_row, shown)]
+        lines = [
+            f"{unit.write(self.peak_bytes)} on {self.space}, {when}; held then:",
+            *(_row(layers, unit) for layers in shown),
+        ]
         if rest:
             total = sum(each.size_bytes for each in rest)
-            lines.append(f"{format_bytes(total):>10}  in {sum(len(each.holders) for each in rest)} more")
+            lines.append(f"{unit.write(total):>10}  in {sum(len(each.holders) for each in rest)} more")
         return "\n".join(lines)
 
 
@@ -125,14 +136,18 @@ class ExplainedProgram:
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.result.status}"]
+        unit = ByteUnit(self.result.baseline_peak_bytes, self.persistent_bytes)
         for before, after in zip(self.untouched, self.planned, strict=True):
-            lines += ["", f"Peak of the program as it was: {before}"]
-            lines += ["", "Under its plan: the same" if after == before else f"Peak under its plan: {after}"]
+            lines += ["", f"Peak of the program as it was: {before.written(unit)}"]
+            lines += [
+                "",
+                "Under its plan: the same" if after == before else f"Peak under its plan: {after.written(unit)}",
+            ]
         lines.append("")
         for claim in self.result.claims:
             if claim.figure == "peak":
-                lines.append(f"At least {format_bytes(int(claim.at_least))} on {claim.space}: {claim.sentence}")
-        held = ", ".join(f"{format_bytes(size)} on {space}" for space, size in self.persistent_bytes.items())
+                lines.append(f"At least {unit.write(int(claim.at_least))} on {claim.space}: {claim.sentence}")
+        held = ", ".join(f"{unit.write(size)} on {space}" for space, size in self.persistent_bytes.items())
         lines += [f"Besides, throughout: {held} of parameters and other tensors that outlive the program"]
         return "\n".join(lines)
 
@@ -257,13 +272,13 @@ def _explained_holder(holder: Holder, nodes: Mapping[str, Node], kinds: Mapping[
     )
 
 
-def _row(layers: Fold[ExplainedHolder]) -> str:
+def _row(layers: Fold[ExplainedHolder], unit: ByteUnit) -> str:
     """Return one holder as it is, or what repeated layers hold together."""
     first = layers.first
     if len(layers.holders) == 1:
-        return str(first)
+        return first.written(unit)
     where = _where(layers.made_at, first.source)
-    lines = [f"{format_bytes(layers.size_bytes):>10}  {layers.label}  ({first.kind or first.lifetime})", *where]
+    lines = [f"{unit.write(layers.size_bytes):>10}  {layers.label}  ({first.kind or first.lifetime})", *where]
     return f"\n{'':12}".join(lines)
 
 

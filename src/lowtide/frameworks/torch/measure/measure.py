@@ -11,7 +11,9 @@ from torch import nn
 from torch.optim import Optimizer
 
 from lowtide.errors import UsageError
+from lowtide.frameworks.resident import ResidentGrowth
 from lowtide.frameworks.torch.compile.programs import programs_run
+from lowtide.frameworks.torch.emit.in_arena import InArena
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
@@ -20,9 +22,11 @@ from lowtide.frameworks.torch.measure.kept_state import KeptState
 from lowtide.frameworks.torch.measure.prediction import predict
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.planning.result import Result
-from lowtide.units import format_bytes
+from lowtide.units import ByteUnit
 
 _WARM_UP_CALLS = 2
+_WARM_UP_CALLS_IN_ARENA = 5
+"""State that the first call makes is not there to be made in the next, so that addresses are learned twice."""
 _TIMED_CALLS = 3
 
 State = nn.Module | Optimizer | torch.Tensor
@@ -37,6 +41,11 @@ class MeasuredStep:
     """The most bytes allocated at once during a call. The batch counts; all else that was there before does not."""
     measured_host_bytes: int
     """The most bytes that copies to the host held there at once."""
+    resident_growth_bytes: int | None
+    """What a call added to the process's resident memory at its highest, the batch apart; None where the system does
+    not tell, and on a GPU."""
+    arena_bytes: int | None
+    """The arena of a step in `in_arena`, with its results; None for any other."""
     predicted_peak_bytes: int | None
     """The peak of the plan that ran; None where none did, or several, see `reason`."""
     predicted_untouched_peak_bytes: int | None
@@ -56,19 +65,23 @@ class MeasuredStep:
         return self.measured_peak_bytes / self.predicted_peak_bytes if self.predicted_peak_bytes else None
 
     def __str__(self) -> str:
-        lines = [f"measured peak   {format_bytes(self.measured_peak_bytes)}"]
+        unit = ByteUnit(self.measured_peak_bytes)
+        lines = [f"measured peak   {unit.write(self.measured_peak_bytes)}"]
         share = self.measured_over_predicted
         if self.predicted_peak_bytes is not None:
             of = "" if share is None else f"   (measured / predicted: {share:.3f})"
-            lines.append(f"predicted peak  {format_bytes(self.predicted_peak_bytes)}{of}")
+            lines.append(f"predicted peak  {unit.write(self.predicted_peak_bytes)}{of}")
         elif self.planned:
             lines.append(f"no prediction   {self.reason}")
         if self.predicted_untouched_peak_bytes is not None:
-            lines.append(f"without a plan  {format_bytes(self.predicted_untouched_peak_bytes)}   (predicted)")
+            lines.append(f"without a plan  {unit.write(self.predicted_untouched_peak_bytes)}   (predicted)")
         if self.measured_host_bytes:
-            lines.append(f"on the host     {format_bytes(self.measured_host_bytes)}   (measured)")
+            lines.append(f"on the host     {unit.write(self.measured_host_bytes)}   (measured)")
         if self.eager is not None:
-            lines.append(f"eager peak      {format_bytes(self.eager.measured_peak_bytes)}   (measured)")
+            lines.append(f"eager peak      {unit.write(self.eager.measured_peak_bytes)}   (measured)")
+        if self.resident_growth_bytes is not None:
+            of = "" if self.arena_bytes is None else f"; arena {unit.write(self.arena_bytes)}"
+            lines.append(f"resident        {unit.write(self.resident_growth_bytes)}   (growth{of})")
         lines.append(f"step time       {self.median_seconds * 1e3:.1f} ms")
         if self.eager is not None:
             ratio = self.median_seconds / self.eager.median_seconds
@@ -86,8 +99,9 @@ def measure(
     """Measure calls of a step, any callable: compiled, planned by `training_step` or `apply`, or plain.
 
     Two calls compile the step and warm up caches; then one is measured and `timed_calls` are timed. On the CPU every
-    allocation is summed, those inside kernels included; on a GPU the caching allocator's own statistics are read. With
-    `with_eager`, the same is measured without compiler and plan.
+    allocation is summed, those inside kernels included; on a GPU the caching allocator's own statistics are read. What
+    resident memory grows by is measured beside it, in a call of its own. With `with_eager`, the same is measured
+    without compiler and plan.
 
     Calls change what training steps change. So modules, optimizers and tensors in `state` start every call without
     gradients, and are put back at the end, random states with them. A step that is a module, a `TrainingStep`, or was
@@ -97,18 +111,31 @@ def measure(
     """
     if not callable(step):
         raise UsageError(f"cannot measure a {type(step).__name__}; give a function or module that runs one step")
-    kept = _kept(step, state)
+    program: Any = step.function if isinstance(step, InArena) else step
+    captured = getattr(program, "captured", None)
+    binding = captured.binding if isinstance(captured, Captured) else None
+    if binding is not None:
+        binding.materialize()
+    kept = _kept(program, state)
     try:
-        eager = _measured_eagerly(step, batch, kept, timed_calls) if with_eager else None
-        return _measured(step, batch, kept, timed_calls, eager)
+        eager = _measured_eagerly(program, batch, kept, timed_calls) if with_eager else None
+        return _measured(step, program, batch, kept, timed_calls, eager)
     finally:
         if kept is not None:
             kept.put_back_with_gradients()
+        if binding is not None:
+            binding.dematerialize()
 
 
 def _measured(
-    step: Callable[..., Any], batch: Sequence[Any], kept: KeptState | None, timed_calls: int, eager: MeasuredStep | None
+    step: Callable[..., Any],
+    program: Callable[..., Any],
+    batch: Sequence[Any],
+    kept: KeptState | None,
+    timed_calls: int,
+    eager: MeasuredStep | None,
 ) -> MeasuredStep:
+    """Measure a step; `program` is what it runs, the same but for a step in an arena."""
     tensors = [leaf for leaf in pytree.tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
     device = _device_of(tensors, kept)
 
@@ -119,9 +146,12 @@ def _measured(
         if kept is not None:
             kept.clear_gradients()
 
-    for _ in range(_WARM_UP_CALLS):
+    placed = step if isinstance(step, InArena) else None
+    for _ in range(_WARM_UP_CALLS if placed is None else _WARM_UP_CALLS_IN_ARENA):
         prepare()
         call()
+    prepare()
+    growth = _growth_of(call, placed) if device.type == "cpu" else None
     prepare()
     with programs_run() as programs:
         on_host, (peak, _) = host_peak_of_call(lambda: peak_of_call(call, device), device)
@@ -130,10 +160,12 @@ def _measured(
         prepare()
         seconds.append(_seconds_of(call, device))
     held = {storage_key(tensor): storage_bytes(tensor) for tensor in tensors if tensor.device == device}
-    prediction = predict(step, programs)
+    prediction = predict(program, programs)
     return MeasuredStep(
         measured_peak_bytes=peak + sum(held.values()),
         measured_host_bytes=on_host,
+        resident_growth_bytes=growth,
+        arena_bytes=None if placed is None else placed.reserved_bytes,
         predicted_peak_bytes=_on(device, prediction.peak_bytes),
         predicted_untouched_peak_bytes=_on(device, prediction.untouched_peak_bytes),
         reason=prediction.reason,
@@ -141,6 +173,16 @@ def _measured(
         planned=prediction.planned,
         eager=eager,
     )
+
+
+def _growth_of(call: Callable[[], Any], placed: InArena | None) -> int | None:
+    if placed is not None:
+        placed.arena.trim()
+    growth = ResidentGrowth()
+    result = call()
+    grown = growth.highest_bytes()
+    del result
+    return grown
 
 
 def _on(device: torch.device, peaks: Mapping[str, int] | None) -> int | None:
@@ -169,9 +211,9 @@ def _measured_eagerly(
 ) -> MeasuredStep:
     captured = getattr(step, "captured", None)
     if isinstance(captured, Captured):
-        return _measured(captured.run_original, batch, kept, timed_calls, None)
+        return _measured(captured.run_original, captured.run_original, batch, kept, timed_calls, None)
     with torch.compiler.set_stance("force_eager"):
-        return _measured(step, batch, kept, timed_calls, None)
+        return _measured(step, step, batch, kept, timed_calls, None)
 
 
 def _kept(step: object, given: Sequence[State]) -> KeptState | None:

@@ -43,11 +43,14 @@ def measure_captured(
     The call starts without gradients, from the parameters, state and random state that are there now, after two calls
     that warm up the kernels' caches; all of these are put back at the end. Raises UnsupportedError without real inputs.
     """
-    if args is None and any(map(is_fake, pytree.tree_leaves(captured.example_args))):
-        raise UnsupportedError("the program was captured with fake tensors; give real inputs to measure it")
     given = captured.example_args if args is None else args
     named = dict(captured.example_kwargs if kwargs is None else kwargs)
     inputs = [leaf for leaf in pytree.tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)]
+    if any(map(is_fake, inputs)):
+        raise UnsupportedError(
+            "the program has no real inputs to be measured with; capture it with some, or load those of a .pt2 file "
+            "that you trust with --trust (trust=True)"
+        )
     device = inputs[0].device if inputs else torch.device("cpu")
     with _restored_state(captured, inputs) as restore:
         for _ in range(_WARM_UP_CALLS):

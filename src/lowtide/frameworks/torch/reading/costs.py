@@ -7,11 +7,11 @@ import torch
 from torch.fx import Node
 from torch.utils.flop_counter import flop_registry
 
-from lowtide.costs import PLAIN_MACHINE
+from lowtide.costs import PLAIN_MACHINE, sent_bytes
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import map_nodes
-from lowtide.frameworks.torch.internals.operators import overload_of
+from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 
 aten = torch.ops.aten
 _COUNTED_AS = {
@@ -21,11 +21,19 @@ _COUNTED_AS = {
 """Kernels without a formula of their own that compute what another one does, from the same first arguments."""
 
 
-def seconds_of(node: Node) -> float:
-    """Estimate an op's run time in seconds on a plain machine, from its shapes: the "eager" price of the op."""
-    traffic = sum(_bytes_of(hinted_value_of(argument)) for argument in node.all_input_nodes)
-    traffic += _bytes_of(hinted_value_of(node))
-    return PLAIN_MACHINE.seconds(traffic, flops_of(node))
+def seconds_of(node: Node, ranks: int = 1, rank_span: int = 1) -> float:
+    """Estimate an op's run time in seconds on a plain machine, from its shapes: the "eager" price of the op.
+
+    A collective of several ranks moves what it sends.
+    """
+    if ranks > 1:
+        return PLAIN_MACHINE.collective_seconds(sent_bytes(op_name(node.target), traffic_of(node), ranks), rank_span)
+    return PLAIN_MACHINE.seconds(traffic_of(node), flops_of(node))
+
+
+def traffic_of(node: Node) -> int:
+    """Return the bytes of an op's operands and results."""
+    return _bytes_of(hinted_value_of(node)) + sum(_bytes_of(hinted_value_of(other)) for other in node.all_input_nodes)
 
 
 def flops_of(node: Node) -> int:

@@ -25,7 +25,16 @@ _HIDDEN_MUTATIONS: dict[Any, tuple[str, ...]] = {
 }
 """Arguments that are written to although the schema does not say so."""
 
-_COLLECTIVES = ("c10d", "_c10d_functional")
+_COLLECTIVES = ("c10d", "_c10d_functional", "_dtensor")
+_REPEATABLE = {
+    *("all_gather_into_tensor", "all_gather_into_tensor_coalesced"),
+    *("reduce_scatter_tensor", "reduce_scatter_tensor_coalesced"),
+    *("all_reduce", "all_reduce_coalesced", "all_to_all_single", "broadcast", "shard_dim_alltoall"),
+}
+"""Collectives that overwrite nothing, in which all ranks of a group do the same; sends and receives are none."""
+RETURNS_WHEN_DONE = frozenset({"shard_dim_alltoall"})
+"""Collectives that nobody has to wait for."""
+
 _ORDERED_NAMESPACES = (*_COLLECTIVES, "lowtide")
 _SCALAR_MODULES = (operator.__name__, "_operator", math.__name__)
 CALLING = {"cond": "conditional", "while_loop": "while", "invoke_subgraph": "call"}
@@ -77,6 +86,11 @@ def is_collective(node: Node) -> bool:
     """Tell whether a node starts or ends a communication with other processes."""
     overload = overload_of(node.target)
     return overload is not None and overload.namespace in _COLLECTIVES
+
+
+def is_repeatable_collective(node: Node) -> bool:
+    """Tell whether a node is a functional collective: it gives the same again wherever all its ranks run it again."""
+    return is_collective(node) and op_name(node.target) in _REPEATABLE
 
 
 def waits_for_collective(node: Node) -> bool:

@@ -12,13 +12,14 @@ from lowtide.errors import UnsupportedError
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.hints import depends_on_values
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
-from lowtide.frameworks.torch.internals.operators import op_name, overload_of, returns_anything
+from lowtide.frameworks.torch.internals.operators import is_view, op_name, overload_of, returns_anything
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
 from lowtide.frameworks.torch.reading.captured import attribute
 from lowtide.frameworks.torch.reading.effects import (
     is_collective,
     is_opaque,
     is_random,
+    is_repeatable_collective,
     mutated_arguments,
     waits_for_collective,
 )
@@ -55,6 +56,8 @@ class LoweredOp:
     reads: list[BufferId]
     writes: list[BufferId]
     mutates: list[BufferId]
+    waits: list[Node] = field(default_factory=list[Node])
+    """Of a collective, the waits that follow it at once. They are part of it, and return what it wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +195,9 @@ class _Lowering:
     def _wait(self, node: Node, leaves: list[Any]) -> None:
         """Note the wait for a collective: it completes its argument and returns it.
 
-        Whoever reads the result comes after the wait, so that the wait counts as a mutation. Until then the
-        communication reads what the collective was given, so that the wait reads that, too.
+        A wait that follows its collective at once is part of it. Another one is an op: whoever reads the result comes
+        after it, so that it counts as a mutation, and until then the communication reads what the collective was
+        given, so that the wait reads that, too.
         """
         (waited_for,) = nodes_in(node.args)
         completed = self.result.buffers_of[waited_for]
@@ -202,8 +206,12 @@ class _Lowering:
             self._kept.append(leaf)
             self._storages[storage_key(leaf)] = buffer
         started = waited_for
-        while started.target is operator.getitem:
+        while started.target is operator.getitem or is_view(started.target):
             (started,) = nodes_in(started.args)
+        last = self.result.ops[-1] if self.result.ops else None
+        if last is not None and last.node is started and is_repeatable_collective(started) and _is_read_waited(started):
+            last.waits.append(node)
+            return
         sent = self._buffers([started.args, started.kwargs]) if is_collective(started) else []
         self.result.ops.append(LoweredOp(node, list(dict.fromkeys((*completed, *sent))), [], list(completed)))
 
@@ -250,6 +258,15 @@ def _is_data(leaf: Any) -> bool:
 def _projects(node: Node) -> bool:
     source = node.args[0]
     return isinstance(source, Node) and isinstance(value_of(source), list | tuple)
+
+
+def _is_read_waited(collective: Node) -> bool:
+    """Tell whether all that reads what a collective writes waits for it first."""
+    return all(
+        waits_for_collective(user)
+        or ((user.target is operator.getitem or is_view(user.target)) and _is_read_waited(user))
+        for user in collective.users
+    )
 
 
 def _returns_nothing(node: Node) -> bool:

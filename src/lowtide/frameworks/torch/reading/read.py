@@ -7,10 +7,19 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
-from lowtide.frameworks.torch.internals.operators import higher_order_of, overload_of, qualified_name
+from lowtide.frameworks.torch.internals.operators import higher_order_of, op_name, overload_of, qualified_name
+from lowtide.frameworks.torch.internals.process_groups import size_and_span
 from lowtide.frameworks.torch.reading.captured import Captured
-from lowtide.frameworks.torch.reading.costs import flops_of, seconds_of
-from lowtide.frameworks.torch.reading.effects import CALLING, is_opaque, is_random, keeps_order
+from lowtide.frameworks.torch.reading.costs import flops_of, seconds_of, traffic_of
+from lowtide.frameworks.torch.reading.effects import (
+    CALLING,
+    RETURNS_WHEN_DONE,
+    arguments_by_name,
+    is_opaque,
+    is_random,
+    is_repeatable_collective,
+    keeps_order,
+)
 from lowtide.frameworks.torch.reading.in_place import in_place_forms
 from lowtide.frameworks.torch.reading.lowering import Lowered, LoweredOp, lower, lower_callee
 from lowtide.frameworks.torch.reading.scratch import has_unknown_workspace, scratch_bytes
@@ -83,6 +92,7 @@ def _add_op(
         builder.note(f"op '{node.name}' ({kind_of(node)}): its effects are unknown, so it keeps its place")
     if has_unknown_workspace(node):
         builder.note(f"op '{node.name}' ({kind_of(node)}): the workspace of its kernel is not counted")
+    ranks, span = _group_of(op)
     builder.add_op(
         node.name,
         kind_of(node),
@@ -96,13 +106,23 @@ def _add_op(
             if lowered.buffers[form.read].size_bytes == lowered.buffers[form.write].size_bytes
         ],
         scratch_bytes=scratch_bytes(node),
-        pure=not (once or op.mutates or is_random(node) or keeps_order(node)),
+        pure=not (once or op.mutates or is_random(node) or (keeps_order(node) and ranks == 1)),
         ordered=keeps_order(node),
-        cost=seconds_of(node),
+        cost=seconds_of(node, ranks, span),
         flops=flops_of(node),
+        traffic_bytes=traffic_of(node),
+        ranks=ranks,
+        rank_span=span,
         callees=_add_callees(builder, module, node, lowered),
         source=source_of(node),
     )
+
+
+def _group_of(op: LoweredOp) -> tuple[int, int]:
+    """Return how many ranks a collective that may run again has, and among how many they lie; (1, 1) for other ops."""
+    if not is_repeatable_collective(op.node) or not (op.waits or op_name(op.node.target) in RETURNS_WHEN_DONE):
+        return 1, 1
+    return size_and_span(arguments_by_name(op.node)["group_name"]) or (1, 1)
 
 
 def _add_callees(builder: GraphBuilder, module: GraphModule, node: Node, lowered: Lowered) -> list[str]:

@@ -12,8 +12,9 @@ from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import map_nodes
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 from lowtide.frameworks.torch.internals.tensors import is_dense
-from lowtide.frameworks.torch.reading.effects import arguments_by_name
+from lowtide.frameworks.torch.reading.effects import arguments_by_name, is_repeatable_collective
 from lowtide.frameworks.torch.reading.scratch_attention import attention, attention_backward
+from lowtide.frameworks.torch.reading.scratch_collectives import gathered, scattered
 from lowtide.frameworks.torch.reading.scratch_convolution import convolution, convolution_backward
 from lowtide.frameworks.torch.reading.scratch_loss import (
     cross_entropy,
@@ -40,11 +41,11 @@ def scratch_bytes(node: Node, given_value: Callable[[Node], Any] = hinted_value_
 
     Modeled on the CPU: copies of operands whose strides BLAS cannot take, casts of mixed types, layouts of
     convolutions, copies of strided gradients in fused optimizers, temporaries of normalization, losses, attention,
-    sorting and resampling. Where every thread has a buffer, one thread's counts, so that plans do not depend on the
-    number of threads. Scalars are left out.
+    sorting, resampling, collectives over gloo. Where every thread has a buffer, one thread's counts, so that plans do
+    not depend on the number of threads. Scalars are left out.
     """
     target = overload_of(node.target)
-    if target is None or target.namespace != "aten":
+    if target is None or not (target.namespace == "aten" or is_repeatable_collective(node)):
         return 0
     given: Arguments = {name: map_nodes(value, given_value) for name, value in arguments_by_name(node).items()}
     if any(tensor.device.type != "cpu" for tensor in _tensors(given)):
@@ -227,6 +228,8 @@ def _resampling_weights(given: Arguments, result: torch.Tensor) -> int:
 
 
 _RULES: dict[str, Callable[[Arguments, Any], int]] = {
+    "all_gather_into_tensor": gathered,
+    "reduce_scatter_tensor": scattered,
     **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), _matrix_product),
     **dict.fromkeys(("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"), _fused_update),
     **dict.fromkeys(("upsample_nearest2d", "upsample_bilinear2d", "_upsample_nearest_exact2d"), _resampled),

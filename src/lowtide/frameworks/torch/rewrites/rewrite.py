@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 SiteT = TypeVar("SiteT")
 
@@ -59,3 +59,10 @@ class Rewrite(ABC, Generic[SiteT]):
 def origin_of(node: Node) -> dict[str, Any]:
     """Return a node's source lines and marks, all but its value, for a node that is made of it."""
     return {key: known for key, known in node.meta.items() if key != "val"}
+
+
+def call_like(node: Node, graph: Graph, target: Any, *args: Any, **kwargs: Any) -> Node:
+    """Append a call to a graph, for a node that it is made of."""
+    made = graph.create_node("call_function", target, args, kwargs)
+    made.meta = origin_of(node)
+    return made

@@ -30,7 +30,8 @@ class StoreEarlyValues(Rewrite[Node]):
 
     Inductor computes an element-wise value within the kernels that use it, so what it is made of stays alive until
     then. If that is more than the value itself, and something else runs meanwhile, the value is stored. So is a matrix
-    product that is added to something later: Inductor would run it with the sum.
+    product that is added to something later: Inductor would run it with the sum. What lies in the caller's memory, such
+    as an updated parameter, is there already, and what is written to it later must go there.
     """
 
     name = "store-early-values"
@@ -40,6 +41,7 @@ class StoreEarlyValues(Rewrite[Node]):
         """Return the values to store, last ones first."""
         graph = module.graph
         found: list[Node] = []
+        callers = {storage_key(value) for node in graph.find_nodes(op="placeholder") for value in _tensors(node)}
         places = _kernel_places(graph)
         ends = dict[Node, int]()
         """The last kernel that computes with an element-wise value or a view."""
@@ -54,7 +56,7 @@ class StoreEarlyValues(Rewrite[Node]):
                     ends[node] = end
                 elif _is_element_wise(node):
                     kept = sum(bytes_ for key, bytes_ in _inputs(node).items() if last_use.get(key, -1) < end)
-                    if waits and kept > storage_bytes(value):
+                    if waits and kept > storage_bytes(value) and storage_key(value) not in callers:
                         found.append(node)
                     else:
                         ends[node] = end
@@ -91,8 +93,13 @@ def _is_element_wise(node: Node) -> bool:
 
 def _inputs(node: Node) -> dict[int, int]:
     """Return the bytes of every storage that a node reads and that is not the caller's, by key."""
-    values = [value_of(part) for part in node.all_input_nodes if not _is_callers(part)]
-    return {storage_key(value): storage_bytes(value) for value in values if isinstance(value, Tensor)}
+    values = [value for part in node.all_input_nodes if not _is_callers(part) for value in _tensors(part)]
+    return {storage_key(value): storage_bytes(value) for value in values}
+
+
+def _tensors(node: Node) -> list[Tensor]:
+    value = value_of(node)
+    return [value] if isinstance(value, Tensor) else []
 
 
 def _is_callers(node: Node) -> bool:

@@ -7,8 +7,10 @@ from lowtide.frameworks.torch.rewrites.batch_norm import SplitBatchNorm
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary
 from lowtide.frameworks.torch.rewrites.canonicalize import Canonicalize
 from lowtide.frameworks.torch.rewrites.checkpoints import RepeatCheckpointed
+from lowtide.frameworks.torch.rewrites.chunks.by_rows import ProductsByRows
 from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
 from lowtide.frameworks.torch.rewrites.chunks.loss_gradient import LossGradientByRows
+from lowtide.frameworks.torch.rewrites.chunks.row_losses import LossesOfRows
 from lowtide.frameworks.torch.rewrites.drop_dead_code import DropDeadCode
 from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
 from lowtide.frameworks.torch.rewrites.follow_views import FollowViews
@@ -29,6 +31,8 @@ REWRITES: dict[str, type[Rewrite[Any]]] = {
     "canonicalize": Canonicalize,
     "split-batch-norm": SplitBatchNorm,
     "write-out-of-place": WriteOutOfPlace,
+    "losses-of-rows": LossesOfRows,
+    "products-by-rows": ProductsByRows,
     "loss-gradient-by-rows": LossGradientByRows,
     "in-chunks": InChunks,
     "drop-dead-code": DropDeadCode,

@@ -13,7 +13,7 @@ from lowtide.frameworks.torch.compile.fusion.settings import settings
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.fake_tensors import new_fake_mode, tracing_in
-from lowtide.frameworks.torch.internals.inductor import compile_fx
+from lowtide.frameworks.torch.internals.inductor import compile_boxed
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.reading.captured import CaptureMismatchError
 
@@ -24,9 +24,9 @@ def compile_step(
     """Return a function of the graph's inputs that runs a step compiled; random draws are those of eager.
 
     `entries` are the settings that are the graph's last inputs, with their present values. Learning rates may change
-    from call to call; the function raises CaptureMismatchError where another setting has changed. What the graph runs
-    again stays apart: kernels are fused within what `peaks` leaves to them. Raises UnsupportedError for what Inductor
-    cannot compile, with what to do instead.
+    from call to call; what the caller gives away ends at its last use. The function raises CaptureMismatchError where
+    another setting has changed. What the graph runs again stays apart: kernels are fused within what `peaks` leaves to
+    them. Raises UnsupportedError for what Inductor cannot compile, with what to do instead.
     """
     graph, constants = _for_inductor(planned, entries, values)
     mode = new_fake_mode()
@@ -39,7 +39,7 @@ def compile_step(
     not_merged = {"cse": False, "enable_autograd_cache": False}
     try:
         with torch.no_grad(), tracing_in(mode), patched_autograd(not_merged):
-            compiled = compile_fx(module, inputs, changes)
+            compiled = compile_boxed(module, inputs, changes)
     except Exception as error:
         lines = str(error).strip().splitlines() or ["no message"]
         raise UnsupportedError(
@@ -54,7 +54,7 @@ def compile_step(
         ]
         sources.clear()
         with torch.no_grad():
-            return list(compiled(*given))
+            return list(compiled(given))
 
     return run
 

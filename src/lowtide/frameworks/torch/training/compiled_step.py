@@ -58,16 +58,21 @@ def _compile(model: TorchModel, result: Result, options: Options, allowed: int |
         module = run_rewrites(applied.module, [StoreEarlyValues()])
     settings = binding.state.scalars
     values = settings.live(binding.state.optimizer)
-    peaks = _StepPeaks(model.graph, result, allowed)
+    donated = [place for place, (_, lifetime) in enumerate(applied.captured.inputs) if lifetime is Lifetime.DONATED]
+    peaks = _StepPeaks(model.graph, result, allowed, donated)
     run = compile_step(module, settings.entries, values, options, peaks)
     return Applied(applied.captured, applied.module, run), peaks
 
 
 class _StepPeaks(FusedPeaks):
-    """What the budget leaves to the kernels of one step, beside its batch."""
+    """What the budget leaves to the kernels of one step, beside its batch.
 
-    def __init__(self, graph: Graph, result: Result, allowed: int | None) -> None:
+    The inputs at the places `donated` end at their last use: gradients of calls before, which the last one updates by.
+    """
+
+    def __init__(self, graph: Graph, result: Result, allowed: int | None, donated: Sequence[int]) -> None:
         super().__init__()
+        self._donated = donated
         self._left = None
         if allowed is not None:
             batch = (graph.buffer_spaces == 0) & (graph.lifetimes == Lifetime.INPUT)
@@ -76,6 +81,10 @@ class _StepPeaks(FusedPeaks):
     def left(self, input_names: Sequence[str]) -> int | None:
         """Return what the kernels may need, None where there is no budget."""
         return self._left
+
+    def copied_inputs(self, input_names: Sequence[str]) -> list[str]:
+        """Return the inputs that end at their last use."""
+        return [input_names[place] for place in self._donated]
 
     def check(self, input_names: Sequence[str], peak_bytes: int) -> None:
         """Note what the kernels need."""

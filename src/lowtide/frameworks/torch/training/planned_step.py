@@ -14,7 +14,6 @@ from lowtide.effort import EffortName
 from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.torch.capture.capture import capture
-from lowtide.frameworks.torch.capture.step.grad_scaling import active
 from lowtide.frameworks.torch.capture.step.training_step import GradientHook, LossFunction, ModelHook, TrainingStep
 from lowtide.frameworks.torch.compile.distributed.plan_folder import save_plans
 from lowtide.frameworks.torch.compile.options import DEFAULTS, allowed_techniques
@@ -203,7 +202,7 @@ def training_step(
     >>> step.result.peak_bytes["cpu"] <= 0.7 * step.result.baseline_peak_bytes["cpu"]
     True
     """
-    _check_compiler(compiler, accumulate, grad_scaler)
+    _check_compiler(compiler)
     if accumulate < 1:
         raise UsageError(f"accumulate is {accumulate}; give the number of calls that make a step, at least 1")
     allowed = allowed_techniques(allow, budget)
@@ -258,18 +257,9 @@ def training_step(
     return planned
 
 
-def _check_compiler(compiler: str, accumulate: int, grad_scaler: GradScaler | None) -> None:
+def _check_compiler(compiler: str) -> None:
     if compiler not in get_args(CompilerName):
         raise UsageError(f"unknown compiler {compiler!r}; choose one of {', '.join(get_args(CompilerName))}")
-    if compiler == "inductor" and accumulate > 1:
-        raise UnsupportedError(
-            "a step of several calls is not compiled, since gradients would stay until its end; use compiler='eager'"
-        )
-    if compiler == "inductor" and active(grad_scaler) is not None:
-        raise UnsupportedError(
-            "a GradScaler skips updates within fused kernels, which are not compiled; use compiler='eager', or train "
-            "in bfloat16 without a scaler"
-        )
 
 
 def _call_of(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:

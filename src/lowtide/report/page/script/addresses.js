@@ -14,11 +14,12 @@ function addressChart() {
   $("addresses-note").textContent = note;
   draw($("addresses"), {
     scales: { x: { time: false, range: (_, low, high) => [Math.max(0, low), Math.min(runsIn(), high)] },
-      y: { range: [0, arena / 2 ** 20] } },
-    axes: axes("address, MiB"), series: [{}, { stroke: "transparent", points: { show: false } }],
+      y: { range: [0, arena / UNIT] } },
+    axes: axes(`address, ${UNIT_NAME}`), series: [{}, { stroke: "transparent", points: { show: false } }],
     hooks: { setScale: [together], draw: [(chart) => paintRectangles(chart, rows)],
       setCursor: [(chart) => readAddress(chart, rows)] },
   }, [[0, runsIn()], [0, 0]]);
+  readAddress(charts.at(-1), rows);
 }
 
 function paintRectangles(chart, rows) {
@@ -26,7 +27,7 @@ function paintRectangles(chart, rows) {
   const { left, top, width, height } = chart.bbox;
   const { x, y } = chart.scales;
   const across = width / (x.max - x.min);
-  const up = height / (y.max - y.min) / 2 ** 20;
+  const up = height / (y.max - y.min) / UNIT;
   paint.save();
   paint.beginPath();
   paint.rect(left, top, width, height);
@@ -41,7 +42,6 @@ function paintRectangles(chart, rows) {
     });
   }
   const edge = ink("--back");
-  const text = dark ? "#101214" : "#101214";
   paint.lineWidth = devicePixelRatio * 0.6;
   paint.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
   paint.textBaseline = "middle";
@@ -69,7 +69,7 @@ function paintRectangles(chart, rows) {
     if (wide > room) continue;
     paint.fillStyle = dark ? "#e9eef2dd" : "#ffffffcc";
     paint.fillRect(from + 3, t + h / 2 - 7 * devicePixelRatio, wide + 4, 14 * devicePixelRatio);
-    paint.fillStyle = text;
+    paint.fillStyle = "#101214";
     paint.fillText(name, from + 5, t + h / 2);
   }
   paint.restore();
@@ -78,11 +78,11 @@ function paintRectangles(chart, rows) {
 function readAddress(chart, rows) {
   const out = $("addresses-readout");
   if (chart.cursor.left < 0) {
-    out.textContent = "";
+    out.textContent = "Point at a rectangle to read what lies there.";
     return;
   }
   const run = chart.posToVal(chart.cursor.left, "x");
-  const address = chart.posToVal(chart.cursor.top, "y") * 2 ** 20;
+  const address = chart.posToVal(chart.cursor.top, "y") * UNIT;
   const found = rows.first.findIndex((first, k) => first <= run && run < rows.last[k] && rows.offset[k] <= address
     && address < rows.offset[k] + rows.size[k]);
   out.textContent = found < 0 ? `run ${Math.floor(run)}, address ${bytes(address)}: nothing that is drawn one by one`

@@ -10,6 +10,7 @@ function refresh() {
   memoryChart();
   addressChart();
   curveChart();
+  streamsChart();
   if (kept) charts[0].setScale("x", { min: kept[0], max: kept[1] });
   for (const which of ["before", "after"]) $(`show-${which}`).setAttribute("aria-pressed", String(which === shown));
 }
@@ -47,7 +48,6 @@ function begin() {
   $("whole").onclick = () => charts[0].setScale("x", { min: 0, max: runsIn() });
   $("unmodeled").replaceChildren(...(facts.unmodeled.length ? facts.unmodeled : ["nothing"]).map((line) => make("li", {}, line)));
   actions();
-  streamsChart();
   setTheme(matchMedia("(prefers-color-scheme: dark)").matches);
   all();
   let was = false;

@@ -24,6 +24,6 @@ function headline() {
   }
   if (facts.extra_cost) boxes.push(box("extra time", share(facts.extra_cost, facts.base_cost), `priced by ${facts.costs}`));
   $("figures").replaceChildren(...boxes);
-  $("verdict").textContent = `status: ${facts.status}${facts.shortfall ? `; budget NOT met: ${facts.shortfall}` : ""}`;
+  $("verdict").textContent = `${facts.verdict}${facts.shortfall ? `; budget NOT met: ${facts.shortfall}` : ""}`;
   $("verdict").className = facts.shortfall || met === false ? "bad" : facts.status === "optimal" ? "good" : "faint";
 }

@@ -8,12 +8,14 @@ const COLUMNS = [["label", "buffer"], ["size_bytes", "together"], ["op", "made b
 
 function holdersTable() {
   const rows = facts.holders.filter((row) => row.space === spaceName());
-  const value = (row) => (sortBy === "kept_alive_by" ? row[sortBy].join(", ") : row[sortBy] ?? "");
+  const value = (row, key) => (key === "kept_alive_by" ? row[key].join(", ") : row[key] ?? "");
   rows.sort((one, other) => {
-    const order = sortBy === "size_bytes" ? value(one) - value(other) : String(value(one)).localeCompare(String(value(other)));
+    const order = sortBy === "size_bytes" ? one[sortBy] - other[sortBy]
+      : String(value(one, sortBy)).localeCompare(String(value(other, sortBy)));
     return falling ? -order : order;
   });
-  const head = COLUMNS.map(([key, caption]) => {
+  const columns = COLUMNS.filter(([key]) => rows.some((row) => value(row, key) !== ""));
+  const head = columns.map(([key, caption]) => {
     const button = make("button", { type: "button" }, caption + (key === sortBy ? (falling ? " \u25be" : " \u25b4") : ""));
     button.onclick = () => {
       falling = key === sortBy ? !falling : key === "size_bytes";
@@ -26,18 +28,23 @@ function holdersTable() {
   });
   const peak = facts.peak_bytes[spaceName()];
   const body = rows.map((row) => {
-    const first = make("td", {}, row.label);
+    const first = make("td", {}, ...name(row.label));
     if (row.count > 1) {
       const rest = row.count - row.members.length;
       const lines = row.members.map((member) => make("div", {}, `${member.name}${
         member.made_at ? `, ${member.made_at}` : ""} (kept alive by ${member.kept_alive_by.join(", ")})`));
       if (rest) lines.push(make("div", {}, `and ${rest} more`));
-      first.replaceChildren(make("details", {}, make("summary", {}, `${row.label}, ${bytes(row.size_bytes / row.count)} each`),
+      first.replaceChildren(make("details", {}, make("summary", {}, ...name(`${row.label}, ${bytes(Math.round(row.size_bytes / row.count))} each${
+        row.size_bytes % row.count ? " on average" : ""}`)),
         make("div", { className: "members" }, ...lines)));
     }
-    return make("tr", {}, first, make("td", { className: "n" }, `${bytes(row.size_bytes)} (${share(row.size_bytes, peak)})`),
-      make("td", {}, row.op || ""), make("td", {}, row.made_at || ""), make("td", { className: "s" }, row.lifetime),
-      make("td", {}, row.kept_alive_by.join(", ")), make("td", {}, row.freed_by));
+    const cells = {
+      label: () => first,
+      size_bytes: () => make("td", { className: "n" }, `${bytes(row.size_bytes)} (${share(row.size_bytes, peak)})`),
+      lifetime: () => make("td", { className: "s" }, row.lifetime),
+      freed_by: () => make("td", {}, row.freed_by),
+    };
+    return make("tr", {}, ...columns.map(([key]) => (cells[key] ? cells[key]() : make("td", {}, ...name(value(row, key))))));
   });
   const listed = rows.reduce((sum, row) => sum + row.size_bytes, 0);
   $("holders-note").textContent = `${bytes(listed)} of ${bytes(peak)} are listed.`;

@@ -17,7 +17,7 @@ function memoryChart() {
   let below = stacked.parts[0].map(() => 0);
   for (const part of visible) {
     below = below.map((value, at) => value + stacked.parts[part][at]);
-    heights.push([part, below.map((value) => value / 2 ** 20)]);
+    heights.push([part, below.map((value) => value / UNIT)]);
   }
   heights.reverse();
   const x = Array.from({ length: columns + 1 }, (_, at) => Math.min(at * grain, runsIn()));
@@ -25,13 +25,13 @@ function memoryChart() {
   const series = [{}, ...heights.map(([part]) => ({ label: pictures.parts[part], stroke: () => ink("--ink"), width: 0.4,
     fill: () => hatched[part], paths: step, points: { show: false } })),
     { label: "other", stroke: () => ink("--ink"), width: 1.6, dash: [5, 3], paths: step, points: { show: false } }];
-  const otherLive = live(other).map((value) => value / 2 ** 20);
-  const most = Math.max(1e-6, ...otherLive, ...(heights.length ? heights[0][1] : []), ...limit().map(([, level]) => level / 2 ** 20));
+  const otherLive = live(other).map((value) => value / UNIT);
+  const most = Math.max(1e-6, ...otherLive, ...(heights.length ? heights[0][1] : []), ...limit().map(([, level]) => level / UNIT));
   const holder = $("memory");
   draw(holder, {
     scales: { x: { time: false, range: (_, low, high) => [Math.max(0, low), Math.min(runsIn(), high)] },
       y: { range: [0, most * 1.06] } },
-    axes: axes("MiB"), series,
+    axes: axes(UNIT_NAME), series,
     hooks: { setScale: [together], draw: [levels], setCursor: [(chart) => readMemory(chart.cursor.left < 0 ? null
       : Math.floor(chart.posToVal(chart.cursor.left, "x") / grain))] },
   }, [x, ...heights.map(([, values]) => pad(values)), pad(otherLive)]);
@@ -43,25 +43,27 @@ function levels(chart) {
   const { left, top, width } = chart.bbox;
   paint.save();
   paint.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
-  limit().forEach(([name, level], number) => {
-    const y = chart.valToPos(level / 2 ** 20, "y", true);
-    paint.strokeStyle = paint.fillStyle = name === "budget" ? ink("--bad") : ink("--good");
+  const drawn = limit().map(([name, level]) => [name, level, chart.valToPos(level / UNIT, "y", true),
+    name === "budget" ? ink("--bad") : ink("--good")]);
+  for (const [name, , y, color] of drawn) {
+    paint.strokeStyle = color;
     paint.setLineDash(name === "budget" ? [10, 4] : [2, 3]);
     paint.lineWidth = 2 * devicePixelRatio;
     paint.beginPath();
     paint.moveTo(left, y);
     paint.lineTo(left + width, y);
     paint.stroke();
-    paint.setLineDash([]);
+  }
+  paint.setLineDash([]);
+  drawn.forEach(([name, level, y, color], number) => { // over all lines, so that none strikes a caption through
     paint.textAlign = number ? "right" : "left";
     const caption = `${name} ${bytes(level)}`;
     const at = number ? left + width - 6 : left + 6;
     const wide = paint.measureText(caption).width;
-    const ink2 = paint.fillStyle;
-    paint.fillStyle = ink("--back");
     const low = Math.max(top + 16 * devicePixelRatio, y - 4 * devicePixelRatio);
+    paint.fillStyle = ink("--back");
     paint.fillRect(number ? at - wide - 3 : at - 3, low - 12 * devicePixelRatio, wide + 6, 15 * devicePixelRatio);
-    paint.fillStyle = ink2;
+    paint.fillStyle = color;
     paint.fillText(caption, at, low);
   });
   paint.restore();

@@ -16,13 +16,16 @@ function make(tag, properties = {}, ...children) {
   return node;
 }
 
+/* One unit for the whole page, so that figures can be compared at a glance. */
+const largest = Math.max(...[facts.baseline_peak_bytes, facts.peak_bytes, facts.persistent_bytes].flatMap(Object.values));
+const [UNIT, UNIT_NAME] = largest >= 2 ** 20 ? [2 ** 20, "MiB"] : [1, "B"];
+
 function bytes(count) {
   if (count === null || count === undefined) return "-";
-  const mebibytes = count / 2 ** 20;
-  if (Math.abs(mebibytes) >= 1) {
-    return `${mebibytes.toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 })} MiB`;
-  }
-  return `${count.toLocaleString("en")} B`;
+  if (UNIT === 1) return `${count.toLocaleString("en")} B`;
+  if (count > 0 && count < 512) return "<0.001 MiB";
+  const digits = count > 0 && count < UNIT ? 3 : 1;
+  return `${(count / UNIT).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} MiB`;
 }
 
 function share(part, whole) {
@@ -34,8 +37,14 @@ function place(op) {
   return Object.hasOwn(pictures.sources, op) ? `${op} (${pictures.sources[op]})` : op;
 }
 
+/* A name that may be broken after a dot, a dash or an underscore, but not before a digit. */
+function name(text) {
+  const pieces = text.split(/(?<=[._:/-])(?!\d)/);
+  return pieces.flatMap((piece, k) => (k ? [document.createElement("wbr"), piece] : [piece]));
+}
+
 function table(header, rows) {
-  const cell = (tag, [text, kind]) => make(tag, kind ? { className: kind } : {}, text);
+  const cell = (tag, [text, kind]) => make(tag, kind ? { className: kind } : {}, ...name(text));
   const head = header.map((text, k) => cell("th", [text, rows.length ? rows[0][k][1] : ""]));
   return make("table", {}, make("thead", {}, make("tr", {}, ...head)),
     make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((each) => cell("td", each))))));

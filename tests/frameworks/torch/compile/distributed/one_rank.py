@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from regathering import regathered
 from torch import nn
 from torch.distributed._functional_collectives import all_reduce
 from torch.distributed.device_mesh import init_device_mesh
@@ -175,6 +176,7 @@ def main() -> None:
         lambda value: (value.sin().cos() if RANK else value.sin()).tanh(), same_on_all_ranks=False
     )
     found["alone"] = waiting_alone()
+    found["regathered"] = regathered()
     (FOLDER / f"{RANK}.json").write_text(json.dumps(found), encoding="utf-8")
     dist.destroy_process_group()
 

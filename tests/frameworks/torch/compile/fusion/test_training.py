@@ -152,6 +152,63 @@ def test_after_fusion_the_budget_still_holds(make: Callable[[], nn.Module], batc
     assert 0.9 * predicted <= peak + batch.nbytes <= 1.03 * predicted
 
 
+class Patches(nn.Module):
+    """Small images under many filters, whose weights weigh more than all else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Conv2d(32, 32, 5, padding=2) for _ in range(3))
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            value = nn.functional.gelu(layer(value))
+        return value.pow(2).mean()
+
+
+@pytest.mark.usefixtures("model")
+def test_weights_that_inductor_saves_in_a_layout_of_its_own_count() -> None:
+    """Inductor's copies of weights, made for convolutions, live until the backward pass has read them."""
+    model, batch = Patches(), torch.randn(2, 32, 6, 6)
+    _gradients(model, alone := torch.compile(model), batch)
+    model.zero_grad()
+    own, _ = peak_of_call(lambda: alone(batch).backward(), torch.device("cpu"))
+    torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+    compiled = torch.compile(model, backend="lowtide", options={"budget": "100%"})
+    _gradients(model, compiled, batch)
+    (program,) = planned_programs()
+    assert program.own_peak_bytes == pytest.approx(own + batch.nbytes, rel=0.06)
+    model.zero_grad()
+    peak, _ = peak_of_call(lambda: compiled(batch).backward(), torch.device("cpu"))
+    assert peak <= own
+
+
+class Vision(nn.Module):
+    """Wide patches, whose weights' gradient takes much at the very end, and blocks before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 64, 16, stride=16)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(2))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        value = self.patches(images).flatten(2).transpose(1, 2)
+        for block in self.blocks:
+            value = value + block(value)
+        return value.pow(2).mean()
+
+
+@pytest.mark.usefixtures("model")
+def test_runs_that_only_a_later_one_stands_in_for_save_nothing() -> None:
+    """Gradients that are made at the end leave nothing behind where they would have been made first."""
+    model, batch = Vision(), torch.randn(4, 3, 64, 64)
+    compiled = torch.compile(model, backend="lowtide", options={"budget": "75%"})
+    _gradients(model, compiled, batch)
+    (program,) = planned_programs()
+    model.zero_grad()
+    peak, _ = peak_of_call(lambda: compiled(batch).backward(), torch.device("cpu"))
+    assert peak + batch.nbytes <= program.predicted_peak_bytes["cpu"]
+
+
 def test_percent_is_of_what_inductor_needs_alone_and_an_impossible_budget_needs_no_more(model: nn.Module) -> None:
     """What Inductor needs alone is known to a percent, without a run; a budget that no plan meets is one warning."""
     batch = torch.randn(512, WIDTH)

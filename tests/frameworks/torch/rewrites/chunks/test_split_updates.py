@@ -1,6 +1,7 @@
 """Updates done in pieces change no bit and no state, and are taken where they lower the planned and measured peak."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from torch import nn
 import lowtide
 import lowtide.torch as lt
 from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_updates
-from lowtide.plan import Plan
+from lowtide.plan import Plan, write_plan_file
 from lowtide.planning.chunked import plan_model
+from lowtide.planning.plan_file import read_plan
 from lowtide.planning.settings import PlanSettings
 
 TOKENS, WIDTH = 4099, 70
@@ -148,13 +150,15 @@ def test_whatever_stands_around_the_update_bits_stay_equal(
     assert run(True) == run(False)
 
 
-def test_a_plan_for_the_program_in_pieces_is_applied_to_the_program_it_came_from() -> None:
+def test_a_plan_for_the_program_in_pieces_is_applied_to_the_program_it_came_from(tmp_path: Path) -> None:
     model, optimizer = make("adamw")
     program = (lt.TrainingStep(model, predict, optimizer), batch(0))
     opened = lt.TorchModel(program)
     graph, result = plan_model(opened, PlanSettings())
     assert graph is opened.in_chunks is not None
     assert graph.fingerprint != opened.graph.fingerprint
+    write_plan_file(result.plan, tmp_path / "p.plan.json", graph)
+    assert read_plan(tmp_path / "p.plan.json", opened)[0] is graph
     assert lt.apply(result.plan, program).captured.name == graph.name
     assert lt.apply(Plan.baseline(opened.graph), program).captured.name == opened.graph.name
 

@@ -11,7 +11,11 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, modes_of, modules_of
-from lowtide.frameworks.torch.capture.step.grad_scaling import refuse_unless_fused, scaled_step
+from lowtide.frameworks.torch.capture.step.grad_scaling import (
+    refuse_unless_fused,
+    scaled_step,
+    scaled_step_spelled_out,
+)
 from lowtide.frameworks.torch.capture.step.initial_state import initial_values
 from lowtide.frameworks.torch.capture.step.micro_batches import kept_gradients
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState, discover_state
@@ -21,8 +25,9 @@ from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBindi
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.capture.step.update_tracing import UpdateCalls, symbolic_choices
 from lowtide.frameworks.torch.capture.tracing import FakeInputs, trace
+from lowtide.frameworks.torch.internals.distributed_tensors import local_part
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
-from lowtide.frameworks.torch.internals.grad_scaler import found_infinities, scaling_by
+from lowtide.frameworks.torch.internals.grad_scaler import found_infinities, scaling_by, unscale_spelled_out
 from lowtide.frameworks.torch.internals.symbolic_scalars import new_scalar, silent_branches, symbol_name
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.rewrites.out_of_place import write_out_of_place
@@ -38,12 +43,12 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     """
     refuse_hooks(step.optimizer)
     scaler = step.grad_scaler
-    if scaler is not None:
+    if scaler is not None and not step.spells_out_fused:
         refuse_unless_fused(step.optimizer)
     roots = (step.model, step.loss_function, step.before_update, step.after_update)
     modules = ModuleTensors.of(modules_of(*roots))
     call = CallInputs.of(args, kwargs)
-    live = modules.live()
+    live, parts = modules.live(), modules.local()
     part = step.part
     position = {id(tensor): index for index, tensor in enumerate(live)}
     updated: list[int] = []
@@ -51,7 +56,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
         if id(parameter) not in position:
             raise UnsupportedError("the optimizer updates a tensor that is no parameter of the model or its loss")
         updated.append(position[id(parameter)])
-    fakes = FakeInputs([*live, *call.tensors])
+    fakes = FakeInputs([*parts, *call.tensors])
 
     receiving: list[int] = []
 
@@ -91,8 +96,8 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
             parameters = [sources[index] for index in updated]
             if step.before_update is not None:
                 if scaler is not None:
-                    with swapped(step.optimizer, parameters, {}):
-                        scaler.unscale_(step.optimizer)
+                    with swapped(step.optimizer, parameters, {}), torch.no_grad():
+                        (unscale_spelled_out if step.spells_out_fused else GradScaler.unscale_)(scaler, step.optimizer)
                 step.before_update(parameters)
             update(parameters)
             if step.after_update is not None:
@@ -121,7 +126,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     gradient_forms = [fakes.tensors[index] for index in received]
     scale_forms = [] if scaler is None else [fakes.mode.from_tensor(torch.ones(()))]
     inputs = fakes.extended_by([*state_forms, *gradient_forms, *scale_forms], before=len(live), scalars=scalars)
-    known = [*live, *_present_values(state)]
+    known = [*parts, *_present_values(state)]
     calls, followed = UpdateCalls(), ScalarValues(shape_env)
 
     def flat(given: list[Any]) -> list[Any]:
@@ -135,7 +140,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
                 if scaler is None:
                     raw_step(step.optimizer)
                 else:
-                    scaled_step(scaler, step.optimizer)
+                    (scaled_step_spelled_out if step.spells_out_fused else scaled_step)(scaler, step.optimizer)
 
         accumulated = tensors[held : held + len(received)]
         rest = tensors[held + len(received) + len(scale_forms) :]
@@ -204,5 +209,5 @@ def _present_values(state: OptimizerState) -> list[torch.Tensor | None]:
             is_small = form.numel() == 1
             found.append(torch.full(form.shape, numbers[position, key], dtype=form.dtype) if is_small else None)
         else:
-            found.append(state.optimizer.state[parameters[position]][key])
+            found.append(local_part(state.optimizer.state[parameters[position]][key]))
     return [*found, *(state.optimizer.param_groups[group][key] for group, key in state.settings)]

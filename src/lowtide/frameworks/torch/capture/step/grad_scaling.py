@@ -1,15 +1,18 @@
 """Gradient scaling in a captured step: the scale is an input of the graph, the fused kernel decides whether to skip.
 
+A compiler that fuses by itself is given the update spelled out, and what it changed put back where it is skipped.
 The scale itself is updated after the graph has run, by the scaler, from the graph's own finding of infinities.
 """
 
 from functools import partial
 
+import torch
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from lowtide.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.step.raw_step import raw_step
+from lowtide.frameworks.torch.internals.grad_scaler import unscale_spelled_out
 
 
 def active(scaler: GradScaler | None) -> GradScaler | None:
@@ -36,3 +39,20 @@ def scaled_step(scaler: GradScaler, optimizer: Optimizer) -> None:
         del vars(optimizer)["step"]
         if wrapped is not None:
             vars(optimizer)["step"] = wrapped
+
+
+def scaled_step_spelled_out(scaler: GradScaler, optimizer: Optimizer) -> None:
+    """Run any optimizer's update on unscaled gradients, and put back all of it where one of them was infinite."""
+    with torch.no_grad():
+        skips = unscale_spelled_out(scaler, optimizer) > 0
+        parameters = [each for group in optimizer.param_groups for each in group["params"]]
+        kept = [(each, each.clone()) for each in parameters]
+        states = [(entries, dict(entries)) for each in parameters if (entries := optimizer.state.get(each))]
+        for _, before in states:
+            before.update((key, value.clone()) for key, value in before.items() if isinstance(value, torch.Tensor))
+        raw_step(optimizer)
+        kept += [
+            (now[key], old) for now, before in states for key, old in before.items() if isinstance(old, torch.Tensor)
+        ]
+        for value, old in kept:
+            value.copy_(torch.where(skips, old, value))

@@ -13,6 +13,7 @@ from lowtide.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.step.initial_state import initial_values
 from lowtide.frameworks.torch.capture.step.raw_step import Groups, raw_step, settings_of, swapped
 from lowtide.frameworks.torch.capture.step.scalar_settings import ScalarSettings
+from lowtide.frameworks.torch.internals.distributed_tensors import distributed_as, local_part
 
 
 class StateEntry(NamedTuple):
@@ -70,7 +71,9 @@ class OptimizerState:
         for entry, number in zip(missing, numbers, strict=True):
             form, parameter = entry.form, parameters[entry.parameter]
             made = torch.empty_strided(form.shape, form.stride(), dtype=form.dtype, device=form.device)
-            self.optimizer.state[parameter][entry.key] = made.fill_(number)
+            made.fill_(number)
+            is_part = made.shape == local_part(parameter).shape
+            self.optimizer.state[parameter][entry.key] = distributed_as(made, parameter) if is_part else made
 
     def fixed_settings(self) -> list[dict[str, Any]]:
         """Return the settings that are constants of the graph, for comparison."""
@@ -127,7 +130,7 @@ def discover_state(
     state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
     for own, fake in zip(live, parameters, strict=True):
         for key, value in optimizer.state.get(own, {}).items():
-            state[fake][key] = _form_of(value) if _is_tensor(value) else value
+            state[fake][key] = _form_of(local_part(value)) if _is_tensor(value) else value
 
     def adjust(groups: Groups) -> None:
         for index, key in settings:

@@ -13,6 +13,7 @@ from lowtide.frameworks.torch.capture.step.decisions import Decisions
 from lowtide.frameworks.torch.capture.step.micro_batches import Part
 from lowtide.frameworks.torch.capture.step.optimizer_state import OptimizerState
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
+from lowtide.frameworks.torch.internals.distributed_tensors import distributed_as, local_part
 from lowtide.frameworks.torch.internals.grad_scaler import growth_of, live_scale, update_scale
 from lowtide.frameworks.torch.internals.optimizers import note_step
 from lowtide.frameworks.torch.reading.captured import Binding, CaptureMismatchError
@@ -53,7 +54,7 @@ class TrainingStepBinding(Binding):
         inputs = self.call.bind(args, kwargs)
         self.state.materialize()
         scalars = self.state.scalars.live(self.step.optimizer)
-        held = [*self.modules.live(), *self.state.live()]
+        held = [*self.modules.local(), *map(local_part, self.state.live())]
         if tuple(map(form_of, held)) != self.forms:
             raise CaptureMismatchError(
                 "a tensor of the model or the optimizer has another type, shape or layout than when the step was "
@@ -82,14 +83,14 @@ class TrainingStepBinding(Binding):
         if self.part.last:
             for position in self.received:
                 parameters[position].grad = None
-        return present
+        return list(map(local_part, present))
 
     def finish(self, outputs: list[Any], sources: list[Any]) -> Any:
         """Return the loss; gradients are consumed by the updates, or wait in `.grad` for the calls to come."""
         parameters = self.state.parameters()
         if self.part.first and not self.part.last:
             for position, gradient in zip(self.received, outputs[1:], strict=True):
-                parameters[position].grad = gradient
+                parameters[position].grad = distributed_as(gradient, parameters[position])
         if self.part.last:
             note_step(self.step.optimizer)
             if self.step.grad_scaler is not None:
@@ -101,7 +102,7 @@ class TrainingStepBinding(Binding):
         return self.step(*args, **kwargs)
 
     def persistent(self) -> list[torch.Tensor]:
-        held = [*self.modules.live(), *self.state.live(), *self._scale()]
+        held = [*self.modules.local(), *map(local_part, self.state.live()), *self._scale()]
         scaler = self.step.grad_scaler
         return held if scaler is None else [*held, growth_of(scaler)]
 

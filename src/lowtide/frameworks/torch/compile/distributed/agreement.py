@@ -5,6 +5,7 @@ rank compiles a graph that the others do not compile (again), it must not wait i
 waits for them for a while and then goes on, with a warning.
 """
 
+import hashlib
 import warnings
 from collections import Counter
 from datetime import timedelta
@@ -16,6 +17,7 @@ from lowtide.frameworks.torch.internals.operators import overload_of
 from lowtide.frameworks.torch.internals.process_groups import Rendezvous, compilation, ranks_of, rendezvous
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
 from lowtide.graph import Graph
+from lowtide.plan import Plan
 
 PATIENCE = timedelta(minutes=2)
 """How long a rank waits for what the others compile; they capture the same program at the same time."""
@@ -44,25 +46,54 @@ def require_agreement(
 
     Raises FingerprintError, on every rank, naming the ranks that differ.
     """
-    name = f"{compilation()}/{graph.name}"
-    _asked[name] += 1
-    key = f"{name}/{_asked[name]}"
-    mine = f"{graph.fingerprint} {settings}"
-    meeting.publish(key, mine)
-    theirs = meeting.collect(key, others, patience)
-    differing = [rank for rank, found in theirs.items() if found not in (None, mine)]
+    differing, silent = _compared(
+        f"{compilation()}/{graph.name}", f"{graph.fingerprint} {settings}", meeting, others, patience
+    )
     if differing:
         raise FingerprintError(
             f"rank {meeting.rank} is about to plan another {graph.name!r} than {_named(differing)}; give all ranks the "
             "same model, options, plans, and inputs of the same shapes, or set the option same_on_all_ranks to False"
         )
-    silent = [rank for rank, found in theirs.items() if found is None]
     if silent:
         warnings.warn(
             f"lowtide: {graph.name} is planned without comparing it: {_named(silent)} planned nothing for "
             f"{patience.total_seconds():.0f} s",
             stacklevel=2,
         )
+
+
+def require_one_order(
+    module: GraphModule, graph: Graph, plan: Plan, same_on_all_ranks: bool | None = None, patience: timedelta = PATIENCE
+) -> None:
+    """Check that all ranks are about to run collectives in one order, where the plan runs any of them again.
+
+    Raises FingerprintError, on every rank, for an order that differs, and where a rank says nothing of its own.
+    """
+    runs = plan.order()
+    order = runs[graph.ranks[runs] > 1].tolist()
+    together = partners(module, same_on_all_ranks) if len(set(order)) < len(order) else None
+    if together is None:
+        return
+    meeting, others = together
+    mine = hashlib.sha256(repr([(graph.op_names[op], graph.op_kinds[op]) for op in order]).encode()).hexdigest()
+    differing, silent = _compared(f"order/{compilation()}/{graph.name}", mine, meeting, others, patience)
+    if differing or silent:
+        raise FingerprintError(
+            f"rank {meeting.rank} is about to run the collectives of {graph.name!r} in another order than "
+            f"{_named([*differing, *silent])}; give all ranks the same plan"
+        )
+
+
+def _compared(
+    name: str, mine: str, meeting: Rendezvous, others: list[int], patience: timedelta
+) -> tuple[list[int], list[int]]:
+    """Return the ranks that say something else under a name, counted by how often it was asked; and the silent ones."""
+    _asked[name] += 1
+    key = f"{name}/{_asked[name]}"
+    meeting.publish(key, mine)
+    theirs = meeting.collect(key, others, patience)
+    differing = [rank for rank, found in theirs.items() if found not in (None, mine)]
+    return differing, [rank for rank, found in theirs.items() if found is None]
 
 
 def _groups_in(module: GraphModule) -> list[str]:

@@ -1,6 +1,6 @@
 """How kernels become functions on the CPU: those between two calls of PyTorch's own share one, and their memory."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,14 @@ class CpuFunctions:
     """The kernels after which a function must end, since with the next one it would need too much."""
 
     @classmethod
-    def of(cls, nodes: Sequence[KernelNode], most_bytes: int | None) -> "CpuFunctions":
-        """Put as many kernels into every function as Inductor does, but no more than fit into `most_bytes`."""
-        graph = graph_of_kernels(nodes)
+    def of(
+        cls, nodes: Sequence[KernelNode], most_bytes: int | None, given_away: Collection[str] = ()
+    ) -> "CpuFunctions":
+        """Put as many kernels into every function as Inductor does, but no more than fit into `most_bytes`.
+
+        `given_away` as in `graph_of_kernels`.
+        """
+        graph = graph_of_kernels(nodes, given_away)
         before, made, after = _memory(graph)
         peak, last = 0, list[KernelNode]()
         held = 0

@@ -1,13 +1,16 @@
 """What the kernels of planned graphs may need, and what they do need once Inductor has fused them."""
 
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch.fx import GraphModule
 
+from lowtide.frameworks.torch.compile.missed_budgets import warn_missed
 from lowtide.frameworks.torch.compile.planned_program import PlannedModule
+from lowtide.frameworks.torch.internals.kernels import input_strides
+from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.graph import Lifetime
 from lowtide.units import format_bytes
@@ -26,6 +29,8 @@ class _Pass:
     """What its caller holds meanwhile."""
     left_bytes: int | None
     """What is left to its kernels; None without a budget."""
+    strides: Mapping[str, tuple[int, ...]]
+    """How its inputs lie that the program is given."""
 
 
 class FusedPeaks:
@@ -66,12 +71,23 @@ class FusedPeaks:
         self.planned.append(planned)
         for module, bytes_held in kept.items():
             left = None if allowed is None else allowed - bytes_held
-            self._passes[_inputs_of(module)] = _Pass(planned, bytes_held, left)
+            self._passes[_inputs_of(module)] = _Pass(planned, bytes_held, left, _strides_of(module))
 
     def left(self, input_names: Sequence[str]) -> int | None:
         """Return what the kernels of a graph may need; None where there is no budget, or the graph was not planned."""
         expected = self._passes.get(tuple(input_names))
         return None if expected is None else expected.left_bytes
+
+    def copied_inputs(self, input_names: Sequence[str]) -> list[str]:
+        """Return the inputs of the graph in work that the forward pass saved as a copy, in a layout for convolutions.
+
+        They carry the names of what the caller keeps, but end at their last use.
+        """
+        expected = self._passes.get(tuple(input_names))
+        if expected is None:
+            return []
+        found = input_strides()
+        return [name for name, strides in expected.strides.items() if found.get(name, strides) != strides]
 
     def check(self, input_names: Sequence[str], peak_bytes: int) -> None:
         """Note what the kernels of a graph need; warns in one line where that is more than is left to them.
@@ -98,9 +114,15 @@ def warn_of_excess(
     """Warn in one line that the kernels of a program need more than its budget, and why."""
     alone = "" if own_peak_bytes is None else f" (Inductor alone needs {format_bytes(own_peak_bytes)})"
     why = "Inductor's kernels keep more alive than the plan" if shortfall is None else shortfall
-    warnings.warn(
-        f"lowtide: {name} may need {format_bytes(excess_bytes)} more than its budget{alone}: {why}", stacklevel=3
-    )
+    warn_missed(f"lowtide: {name} may need {format_bytes(excess_bytes)} more than its budget{alone}: {why}")
+
+
+def _strides_of(module: GraphModule) -> dict[str, tuple[int, ...]]:
+    """Return how the inputs lie whose strides are numbers."""
+    values = {node.name: value_of(node) for node in module.graph.find_nodes(op="placeholder")}
+    tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+    strides = {name: tuple(value.stride()) for name, value in tensors.items() if value.layout == torch.strided}
+    return {name: steps for name, steps in strides.items() if all(type(step) is int for step in steps)}
 
 
 def _inputs_of(module: GraphModule) -> tuple[str, ...]:

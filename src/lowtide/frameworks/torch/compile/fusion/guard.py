@@ -31,14 +31,15 @@ class FusionGuard(CustomSchedulerPass):
         if capacity is None:
             set_choices(outer)
             return nodes
-        graph = graph_of_kernels(nodes)
+        copies = self._peaks.copied_inputs(input_names())
+        graph = graph_of_kernels(nodes, copies)
         timeline = FusionTimeline(graph, capacity)
         ordered = nodes
         if timeline.peak_bytes > capacity:
             settings = PlanSettings(techniques=self._options.techniques & {"reorder"}, effort=self._options.effort)
             order = find_plan(graph, settings).plan.order()
             ordered = [nodes[place] for place in order.tolist()]
-            timeline = FusionTimeline(graph_of_kernels(ordered), capacity)
+            timeline = FusionTimeline(graph_of_kernels(ordered, copies), capacity)
         set_choices(_Choices(outer, scheduler(), ordered, timeline))
         return nodes
 

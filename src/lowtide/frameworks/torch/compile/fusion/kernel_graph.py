@@ -1,6 +1,6 @@
 """The graph of Inductor's kernels: what its scheduler is about to run, as a program over buffers."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch.fx import Node
@@ -27,18 +27,19 @@ from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.index_spaces import BufferId, OpId
 
 
-def graph_of_kernels(nodes: Sequence[KernelNode]) -> Graph:
+def graph_of_kernels(nodes: Sequence[KernelNode], given_away: Collection[str] = ()) -> Graph:
     """Return the graph of scheduler nodes: one op per kernel, one buffer per allocation, sizes as Inductor hints them.
 
-    Inputs that the caller keeps are left out; those that it gives away are donated. What lies on the host counts 0
-    bytes. A buffer that is overwritten keeps the name it was made with.
+    Inputs that the caller keeps are left out; those that it gives away are donated, and so are those named in
+    `given_away`, of which that cannot be told here. What lies on the host counts 0 bytes. A buffer that is overwritten
+    keeps the name it was made with.
     """
     real, sizes = names_before_overwriting(), sizes_of_buffers()
     outputs = {real.get(name, name) for name in output_names()}
     sizes.update(dict.fromkeys(on_host := names_on_host(nodes), (0, 0)))
     builder = GraphBuilder("kernels")
     buffers: dict[str, BufferId] = {}
-    for name in freeable_inputs(nodes):
+    for name in dict.fromkeys([*freeable_inputs(nodes), *given_away]):
         lifetime = Lifetime.INPUT if name in outputs else Lifetime.DONATED
         size = 0 if name in on_host else bytes_of_input(name)
         buffers[name] = builder.add_buffer(name, size, lifetime)

@@ -33,9 +33,10 @@ class MemoryOrder:
             return []
         techniques = frozenset({"share"}) | (self._options.techniques & {"reorder"})
         settings = PlanSettings(techniques=techniques, effort=self._options.effort)
-        order = find_plan(graph_of_kernels(nodes), settings).plan.order()
+        copies = self._peaks.copied_inputs(input_names())
+        order = find_plan(graph_of_kernels(nodes, copies), settings).plan.order()
         ordered = _with_parts_beside([nodes[place] for place in order.tolist()])
-        functions = CpuFunctions.of(ordered, self._peaks.left(input_names()))
+        functions = CpuFunctions.of(ordered, self._peaks.left(input_names()), copies)
         functions.end_where_full()
         self._peaks.check(input_names(), functions.peak_bytes)
         return ordered

@@ -79,6 +79,7 @@ class _Seen:
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
         """Raise KernelsKnownError."""
         if nodes:
-            self._peaks.check(input_names(), CpuFunctions.of(nodes, None).peak_bytes)
+            copies = self._peaks.copied_inputs(input_names())
+            self._peaks.check(input_names(), CpuFunctions.of(nodes, None, copies).peak_bytes)
         self._strides = output_strides()
         raise KernelsKnownError

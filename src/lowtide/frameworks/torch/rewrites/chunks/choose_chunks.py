@@ -1,19 +1,38 @@
 """Choosing what to do in chunks, and in how many: the fewest with which something else needs the most memory."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
+from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.lowering import Lowered, LoweredOp, lower
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
+from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes
+from lowtide.frameworks.torch.rewrites.chunks.parts import RowRole
+from lowtide.frameworks.torch.rewrites.chunks.pieces import looked_at, pieces_of
+from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, Refusal, find_products
 from lowtide.frameworks.torch.rewrites.chunks.regions import Region, find_regions
+from lowtide.frameworks.torch.rewrites.chunks.trial import first_equal
+from lowtide.frameworks.torch.rewrites.chunks.windows import sums_by_windows
 from lowtide.graph import Lifetime
 from lowtide.index_spaces import BufferId
 
 _CHUNKS = (2, 4, 8, 16)
+_CHUNKS_OF_ROWS = (*_CHUNKS, 32, 64)
+_PART_FOR_ROWS, _PART_FOR_WINDOWS = 8, 4
+"""Chunks of rows, and windows, are small enough where they need so small a part of what is held across the region."""
 _ELEMENTS = 64
 """Chunks have a multiple of so many elements, whole vector registers for every kernel."""
+_BLOCKS = (64, 192, 256, 384)
+"""Multiples of what BLAS libraries are known to sum at a time."""
+_LEAST_ROWS = (8, 64)
+"""Fewer rows may be multiplied by another kernel."""
+_AT_ONCE, _OF_AN_UPDATE = 2, 3
+"""How many tensors as large as a window, and as the part of a gradient, are needed at once."""
+_WORTH_A_WORD = 4
+"""Products that are left whole are named from so small a part of what the neediest op needs."""
 _MOST_GROWTH, _ALWAYS = 0.5, 500
 """How many ops chunks may add, for each op of the program, and in any case: planning must not take notably longer."""
 
@@ -34,6 +53,10 @@ def choose_chunks(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -
     for region in sorted(regions, key=lambda region: -needs.of(region, 1)):
         chunks = next((n for n in (1, *_CHUNKS) if needs.of(region, n) <= needs.outside), _CHUNKS[-1])
         added = chunks * len(region.nodes)
+        rows = _rows_of_a_piece(region)
+        if rows is not None:
+            rows_of[region] = rows
+            continue
         rows = _rows_of_a_chunk(region, chunks)
         if rows >= region.shape[0] or needs.of(region, chunks) >= needs.of(region, 1) or added > room:
             continue
@@ -42,33 +65,144 @@ def choose_chunks(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -
     return rows_of
 
 
+def choose_rows(
+    module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]
+) -> tuple[dict[ProductRegion, ChunkSizes], list[Refusal]]:
+    """Return the products that are worth doing in chunks with equal bits, each with the sizes of its chunks.
+
+    The others that need more than every op outside of them come with the reason why they are left whole.
+
+    As in `choose_chunks`, with up to 64 chunks where the rest of the program holds little meanwhile; and a trial must
+    show that such chunks give the bits of the whole. Sums over rows that others then take row by row are made by
+    windows of classes, if that can be, and added to by chunks otherwise. Windows can wait until less is held, so they
+    may need more.
+    """
+    products, refused = find_products(module.graph)
+    if not products and not refused:
+        return {}, []
+    updates = find_regions(module.graph)
+    dying = [region for region in products if _is_taken_by_rows(region, updates) and sums_by_windows(region)]
+    needs = _Needs(lower(module, inputs), updates, products, dying)
+    chosen: dict[ProductRegion, ChunkSizes] = {}
+    left = [refusal for refusal in refused if _bytes_of(refusal.product) * _WORTH_A_WORD > needs.outside]
+    for region in products:
+        if needs.of(region, 1) <= needs.outside:
+            continue
+        held = needs.held_across(region)
+        room = max(needs.outside, held // _PART_FOR_ROWS)
+        chunks = next((n for n in _CHUNKS_OF_ROWS if needs.of(region, n) <= room), _CHUNKS_OF_ROWS[-1])
+        for_windows = max(needs.outside, held // _PART_FOR_WINDOWS)
+        sizes = first_equal(region, _tried(region, chunks, for_windows, region in dying))
+        if sizes is None:
+            left.append(Refusal(region.product, "no chunks that were tried give equal bits"))
+        else:
+            chosen[region] = sizes
+    return chosen, left
+
+
+def _bytes_of(node: Node) -> int:
+    value: Any = value_of(node)
+    return value.numel() * value.element_size()
+
+
+def _is_taken_by_rows(region: ProductRegion, updates: Sequence[Region]) -> bool:
+    """Tell whether all sums of a region go into updates that are done by rows."""
+    sources = dict.fromkeys(source for update in updates for node in update.nodes for source in node.all_input_nodes)
+    taken = {looked_at(source)[-1] for source in sources}
+    return all(node in taken for node, part in region.parts.items() if part.role is RowRole.SUM)
+
+
+def _tried(region: ProductRegion, chunks: int, room: int, dies: bool) -> Iterator[ChunkSizes]:
+    """Yield the sizes of chunks to try, best first."""
+    by_windows = list(_by_windows(region, chunks, room))
+    if dies:
+        yield from by_windows
+    shortest = -(-region.rows.count // chunks)
+    share = value_of(region.product).shape[0] // region.rows.count
+    steps = (unit // math.gcd(unit, share) for unit in _BLOCKS)
+    lengths = {shortest, *(-(-shortest // step) * step for step in steps)}
+    yield from (ChunkSizes(length) for length in sorted(lengths) if length < region.rows.count)
+    if not dies:
+        yield from by_windows
+
+
+def _by_windows(region: ProductRegion, chunks: int, room: int) -> Iterator[ChunkSizes]:
+    if sums_by_windows(region) is None:
+        return
+    classes = _classes_of_a_window(region, room)
+    for unit in _LEAST_ROWS:
+        rows = -(-region.rows.count // (chunks * unit)) * unit
+        if rows < region.rows.count:
+            yield ChunkSizes(rows, classes)
+
+
+def _classes_of_a_window(region: ProductRegion, room: int) -> int:
+    """Return the classes of a window that needs no more than there is room for, or as few as may be."""
+    value = value_of(region.product)
+    width = sum(value_of(node).shape[1] for node, part in region.parts.items() if part.role is RowRole.SUM)
+    needed = value.shape[1] * value.element_size() * (_AT_ONCE * value.shape[0] + _OF_AN_UPDATE * width)
+    windows = next((n for n in _CHUNKS_OF_ROWS if needed // n <= room), _CHUNKS_OF_ROWS[-1])
+    return -(-value.shape[1] // (windows * _ELEMENTS)) * _ELEMENTS
+
+
 def _rows_of_a_chunk(region: Region, chunks: int) -> int:
     unit = _ELEMENTS // math.gcd(_ELEMENTS, math.prod(region.shape[1:]))
     return -(-region.shape[0] // (chunks * unit)) * unit
 
 
+def _rows_of_a_piece(region: Region) -> int | None:
+    """Return the rows of the pieces of which something is put together that a region reads, None without such."""
+    sources = dict.fromkeys(source for node in region.nodes for source in node.all_input_nodes)
+    found = [pieces_of(source)[0] for source in sources if pieces_of(source)]
+    rows = [value_of(piece).shape[0] for piece in found if value_of(piece).shape[1:] == region.shape[1:]]
+    return min(rows, default=None)
+
+
 class _Needs:
     """What ops need for themselves, in bytes."""
 
-    def __init__(self, lowered: Lowered, regions: list[Region]) -> None:
+    def __init__(
+        self,
+        lowered: Lowered,
+        updates: Sequence[Region],
+        products: Sequence[ProductRegion] = (),
+        dying: Sequence[ProductRegion] = (),
+    ) -> None:
+        """Take the ops of a program and its regions; of some products the sums die part by part."""
+        regions: list[Region | ProductRegion] = [*updates, *products]
         region_of = {node: region for region in regions for node in region.nodes}
+        kept = {node for region in products for node in region.kept}
+        kept -= {node for region in dying for node, part in region.parts.items() if part.role is RowRole.SUM}
+        self._lowered = lowered
         self.n_ops = len(lowered.ops)
         self.outside = 0
         """The most that any op outside of the regions needs."""
-        self._parts: dict[Region, list[tuple[int, int]]] = {region: [] for region in regions}
+        self._parts: dict[Region | ProductRegion, list[tuple[int, int]]] = {region: [] for region in regions}
         for op in lowered.ops:
             region = region_of.get(op.node)
             sizes = _transient(lowered, op)
             if region is None:
                 self.outside = max(self.outside, sum(sizes.values()) + scratch_bytes(op.node))
                 continue
-            inside = {buffer for node in region.nodes for buffer in lowered.buffers_of.get(node, ())}
+            made_here = (node for node in region.nodes if node not in kept)
+            inside = {buffer for node in made_here for buffer in lowered.buffers_of.get(node, ())}
             made = sum(size for buffer, size in sizes.items() if buffer in inside)
             self._parts[region].append((sum(sizes.values()) - made, made + scratch_bytes(op.node)))
 
-    def of(self, region: Region, chunks: int) -> int:
+    def of(self, region: Region | ProductRegion, chunks: int) -> int:
         """Return the most that an op of a region needs, done in so many chunks."""
         return max(kept + made // chunks for kept, made in self._parts[region])
+
+    def held_across(self, region: ProductRegion) -> int:
+        """Return the bytes that are there before a region and read after it, in the program's order."""
+        inside = set(region.nodes)
+        ops = self._lowered.ops
+        places = [place for place, op in enumerate(ops) if op.node in inside]
+        before = {buffer for op in ops[: places[0]] for buffer in (*op.writes, *op.mutates)}
+        after = {buffer for op in ops[places[-1] + 1 :] for buffer in (*op.reads, *op.mutates)}
+        buffers = self._lowered.buffers
+        held = (buffers[i] for i in before & after)
+        return sum(buffer.size_bytes for buffer in held if buffer.lifetime is not Lifetime.PERSISTENT)
 
 
 def _transient(lowered: Lowered, op: LoweredOp) -> Mapping[BufferId, int]:

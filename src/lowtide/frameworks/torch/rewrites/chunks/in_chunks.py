@@ -1,6 +1,6 @@
 """The updates of the largest tensors, done in chunks of rows: gradients and temporaries die chunk by chunk."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.reading.effects import arguments_by_name, mutated_arguments
 from lowtide.frameworks.torch.reading.lowering import nodes_in
+from lowtide.frameworks.torch.rewrites.chunks.pieces import looked_at, piece_of_rows, pieces_of
 from lowtide.frameworks.torch.rewrites.chunks.regions import Region
 from lowtide.frameworks.torch.rewrites.chunks.row_wise import EMBEDDING_BACKWARD, is_cut
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
@@ -42,6 +43,7 @@ class InChunks(Rewrite[tuple[Region, int]]):
                 made[node] = graph.node_copy(node, made.__getitem__)
             elif node is region.nodes[-1]:
                 _write(graph, region, rows_of[region], made)
+        _drop_unread(graph, made, rows_of)
         return GraphModule(module, graph)
 
 
@@ -55,6 +57,15 @@ def _write(graph: Graph, region: Region, count: int, made: dict[Node, Node]) -> 
         overwritten = nodes_in(mutated_arguments(node))
         if overwritten and overwritten[0] in made:
             made[node] = made[overwritten[0]]
+
+
+def _drop_unread(graph: Graph, made: Mapping[Node, Node], regions: Iterable[Region]) -> None:
+    """Erase what is put together of pieces, where all chunks take the pieces themselves."""
+    sources = dict.fromkeys(source for region in regions for node in region.nodes for source in node.all_input_nodes)
+    for source in sources:
+        for node in looked_at(made[source]) if source in made and pieces_of(made[source]) else ():
+            if not node.users:
+                graph.erase_node(node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +93,8 @@ class _Chunk:
         if not is_cut(value_of(node), self.shape):
             return whole
         if node not in self.cut:
-            self.cut[node] = self._rows_of(whole, self.first, self.last)
+            piece = piece_of_rows(whole, self.first, self.last)
+            self.cut[node] = self._rows_of(whole, self.first, self.last) if piece is None else piece
         return self.cut[node]
 
     def _rows_of(self, node: Node, first: int, last: int) -> Node:

@@ -10,7 +10,7 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
-from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 
 aten = torch.ops.aten
 _LOSS = aten.nll_loss_forward.default
@@ -112,13 +112,8 @@ def _write(graph: Graph, site: LossGradient, made: Mapping[Node, Node]) -> None:
     count = -(-rows // min(rows, _MOST_CHUNKS))
     _, _, dim, dtype = site.node.args
 
-    def call(like: Node, target: Any, *args: Any, **kwargs: Any) -> Node:
-        done = graph.create_node("call_function", target, args, kwargs)
-        done.meta = origin_of(like)
-        return done
-
     def rows_of(whole: Node, first: int) -> Node:
-        return call(whole, aten.slice.Tensor, made[whole], 0, first, min(first + count, rows))
+        return call_like(whole, graph, aten.slice.Tensor, made[whole], 0, first, min(first + count, rows))
 
     for first in range(0, rows, count):
         part = rows_of(site.logarithms, first)
@@ -126,5 +121,6 @@ def _write(graph: Graph, site: LossGradient, made: Mapping[Node, Node]) -> None:
         operands |= {"self": part, "target": rows_of(given["target"], first)}
         if value_of(given["grad_output"]).dim():
             operands["grad_output"] = rows_of(given["grad_output"], first)
-        gradient = call(site.of_loss, _OF_LOSS, *operands.values())
-        call(site.node, aten._log_softmax_backward_data.out, gradient, part, dim, dtype, out=part)
+        gradient = call_like(site.of_loss, graph, _OF_LOSS, *operands.values())
+        into = aten._log_softmax_backward_data.out
+        call_like(site.node, graph, into, gradient, part, dim, dtype, out=part)

@@ -1,21 +1,30 @@
-"""A captured program with its largest updates and the gradient of its loss in chunks, under a name that says so."""
+"""A captured program with its largest products, updates and loss gradient in chunks, under a name that says so."""
 
 from dataclasses import replace
 
 from lowtide.frameworks.torch.reading.captured import Captured
-from lowtide.frameworks.torch.rewrites.chunks.choose_chunks import choose_chunks
+from lowtide.frameworks.torch.rewrites.chunks.by_rows import ProductsByRows
+from lowtide.frameworks.torch.rewrites.chunks.choose_chunks import choose_chunks, choose_rows
 from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
 from lowtide.frameworks.torch.rewrites.chunks.loss_gradient import LossGradientByRows
+from lowtide.frameworks.torch.rewrites.chunks.row_losses import LossesOfRows
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
 
 def split_updates(captured: Captured) -> Captured | None:
-    """Return the program with its largest updates and the gradient of its loss in chunks of rows, or None.
+    """Return the program with its largest products, updates and the gradient of its loss in chunks, or None.
 
-    None where none is worth it. Results are equal bit for bit.
+    None where none is worth it. Results are equal bit for bit; products that are left whole all the same are named
+    in `unmodeled`.
     """
-    loss = LossGradientByRows()
     module, done = captured.graph_module, list[str]()
+    summed = run_rewrites(module, [LossesOfRows()])
+    rows, refused = choose_rows(summed, captured.inputs)
+    if rows:
+        module = run_rewrites(summed, [ProductsByRows(tuple(rows.items()))])
+        most = max(-(-region.rows.count // sizes.rows) for region, sizes in rows.items())
+        done.append(f"{'the largest product' if len(rows) == 1 else f'{len(rows)} products'} in {most} chunks")
+    loss = LossGradientByRows()
     if loss.sites(module):
         module = run_rewrites(module, [loss])
         done.append("the gradient of the loss by rows")
@@ -24,4 +33,8 @@ def split_updates(captured: Captured) -> Captured | None:
         module = run_rewrites(module, [InChunks(tuple(chosen.items()))])
         most = max(-(-region.shape[0] // rows) for region, rows in chosen.items())
         done.append(f"{'the largest update' if len(chosen) == 1 else f'{len(chosen)} updates'} in {most} chunks")
-    return replace(captured, name=", ".join([captured.name, *done]), graph_module=module) if done else None
+    if not done:
+        return None
+    notes = tuple(f"'{refusal.product.name}' is computed as a whole: {refusal.reason}" for refusal in refused)
+    name, unmodeled = ", ".join([captured.name, *done]), (*captured.unmodeled, *notes)
+    return replace(captured, name=name, graph_module=module, unmodeled=unmodeled)

@@ -1,0 +1,158 @@
+"""The native allocator, from Python: it counts, records runs and serves planned addresses."""
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide import _native
+from lowtide.errors import UnsupportedError
+
+OUTSIDE = -1
+"""The offset of what outlives its run outside of the arena; below it, pages are lent from place `OUTSIDE - 1 - offset`
+on."""
+
+DEVIATIONS = ("", "arena in use", "other size", "more allocations", "address in use")
+"""Why a run went on without its addresses, by the number the library gives; the first is none."""
+
+_POINTERS = (*("lowtide_allocate", "lowtide_arena_create", "lowtide_addresses_create", "lowtide_run_begin"),)
+_NUMBERS = (
+    *("lowtide_live_bytes", "lowtide_peak_bytes", "lowtide_block_bytes", "lowtide_whole_pages"),
+    *("lowtide_arena_bytes", "lowtide_arena_live_blocks", "lowtide_arena_trim"),
+)
+
+
+class NativeAllocator:
+    """The allocator; there is one per process, and it counts for all runtimes that were told to use it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.library = ctypes.CDLL(str(path))
+        for name in _POINTERS:
+            getattr(self.library, name).restype = ctypes.c_void_p
+        for name in _NUMBERS:
+            getattr(self.library, name).restype = ctypes.c_int64
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes allocated and not freed."""
+        return self.library.lowtide_live_bytes()
+
+    @property
+    def peak_bytes(self) -> int:
+        """The largest `live_bytes` since the last restart."""
+        return self.library.lowtide_peak_bytes()
+
+    def restart_peak(self) -> None:
+        """Begin a new peak at what is live now."""
+        self.library.lowtide_restart_peak()
+
+    def block_bytes(self, size: int) -> int:
+        """Return what a block with so much data takes of an arena."""
+        return self.library.lowtide_block_bytes(ctypes.c_int64(size))
+
+    def whole_pages(self, size: int) -> int:
+        """Return the bytes of the whole pages that so many bytes take."""
+        return self.library.lowtide_whole_pages(ctypes.c_int64(size))
+
+
+@cache
+def native_allocator() -> NativeAllocator:
+    """Return the allocator, which lies beside the native kernels; raises UnsupportedError where it was not built."""
+    path = Path(_native.__file__).with_name("arena_allocator.so")
+    if not path.is_file():
+        raise UnsupportedError(f"{path} was not built, so nothing is counted or placed; install lowtide again")
+    return NativeAllocator(path)
+
+
+class _Owned:
+    """Something of the library's, destroyed with this object."""
+
+    def __init__(self, allocator: NativeAllocator, handle: int, destroy: Callable[[Any], None]) -> None:
+        self.allocator = allocator
+        self.handle = ctypes.c_void_p(handle)
+        self._destroy = destroy
+
+    def __del__(self) -> None:
+        self._destroy(self.handle)
+
+
+class Arena(_Owned):
+    """One region of memory that runs lay their blocks in; it lives until the last of these is freed."""
+
+    def __init__(self, allocator: NativeAllocator) -> None:
+        library = allocator.library
+        super().__init__(allocator, library.lowtide_arena_create(), library.lowtide_arena_destroy)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the region: the largest that any run has asked for so far."""
+        return self.allocator.library.lowtide_arena_bytes(self.handle)
+
+    @property
+    def live_blocks(self) -> int:
+        """How many blocks lie in it now."""
+        return self.allocator.library.lowtide_arena_live_blocks(self.handle)
+
+    def trim(self) -> bool:
+        """Give its pages back to the system until the next run; return whether nobody needed them."""
+        return bool(self.allocator.library.lowtide_arena_trim(self.handle))
+
+
+class RunAddresses(_Owned):
+    """Where every allocation of a run lies in an arena, in the order in which they are made."""
+
+    def __init__(
+        self, allocator: NativeAllocator, sizes: NDArray[np.int64], offsets: NDArray[np.int64], arena_bytes: int
+    ) -> None:
+        """Take bytes and offsets, an entry per allocation; see `OUTSIDE` for those below 0."""
+        columns = [np.ascontiguousarray(column, np.int64) for column in (sizes, offsets)]
+        pointers = [column.ctypes.data_as(ctypes.c_void_p) for column in columns]
+        library = allocator.library
+        handle = library.lowtide_addresses_create(ctypes.c_int64(len(sizes)), *pointers, ctypes.c_int64(arena_bytes))
+        super().__init__(allocator, handle, library.lowtide_addresses_destroy)
+        self.sizes, self.offsets, self.arena_bytes = *columns, arena_bytes
+
+    @property
+    def outliving_bytes(self) -> int:
+        """What lies outside the arena because it outlives the run: results, apart from those in lent pages."""
+        return sum(self.allocator.block_bytes(size) for size in self.sizes[self.offsets == OUTSIDE].tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What became of one run's allocations."""
+
+    allocations: int
+    served: int
+    """Those that lay where they were planned."""
+    deviation: str
+    """Why the rest lay elsewhere, one of DEVIATIONS."""
+
+
+class ArenaRun(_Owned):
+    """The allocations of this thread between entering and leaving: recorded without addresses, served with them."""
+
+    def __init__(self, arena: Arena, addresses: RunAddresses | None) -> None:
+        self._library = arena.allocator.library
+        handle = self._library.lowtide_run_begin(arena.handle, None if addresses is None else addresses.handle)
+        super().__init__(arena.allocator, handle, self._library.lowtide_run_destroy)
+
+    def end(self) -> RunReport:
+        """Let this thread allocate as before, and say what happened; on the thread that began it."""
+        self._library.lowtide_run_end(self.handle)
+        report = (ctypes.c_int64 * 3)()
+        self._library.lowtide_run_report(self.handle, report)
+        allocations, served, deviation = (int(figure) for figure in report)
+        return RunReport(allocations, served, DEVIATIONS[deviation])
+
+    def recorded(self, n_allocations: int) -> NDArray[np.int64]:
+        """Return rows of bytes, and when they were made and freed, counted in events; -1 where they outlive the run."""
+        rows = np.empty((n_allocations, 3), np.int64)
+        self._library.lowtide_run_recorded(self.handle, rows.ctypes.data_as(ctypes.c_void_p))
+        return rows

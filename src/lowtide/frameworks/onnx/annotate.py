@@ -1,0 +1,86 @@
+"""What a plan says of each node, noted in the metadata of nodes, which viewers such as Netron show."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from lowtide.analysis import simulate
+from lowtide.frameworks.onnx.loading import fields as of
+from lowtide.frameworks.onnx.loading.reordered import NodeOrder, Pieces
+from lowtide.frameworks.onnx.reading.translation import Translation
+from lowtide.frameworks.wire import Content, encode_bytes, encode_size, fields
+from lowtide.plan import Plan, StepKind
+
+Notes = Mapping[str, str]
+
+
+def notes_of_model(plan: Plan) -> Notes:
+    """Return what a plan says of a model as a whole, each figure the sum over memory spaces."""
+    figures = {"peak": plan.peak_bytes, "lower_bound": plan.lower_bound_bytes, "arena": plan.arena_bytes}
+    return {f"lowtide.{name}_bytes": str(sum(bytes_.values())) for name, bytes_ in figures.items() if bytes_}
+
+
+def notes_of_nodes(translation: Translation, plan: Plan, order: NodeOrder) -> list[Notes]:
+    """Return what a plan says of every node, in the order of the file that follows it. O(steps + e).
+
+    A node that runs as an op has the number of its run, the bytes alive in it, where what it writes lies and what it
+    writes over, and, where it runs again, for which time; views and constants have nothing.
+    """
+    graph = translation.graph
+    live = simulate(graph, plan).live.sum(axis=1)
+    offsets = {(each.buffer, each.first_step): each.offset for each in plan.addresses}
+    steps = np.flatnonzero(plan.kinds == StepKind.RUN).tolist()
+    steps_of: dict[int, list[tuple[int, int]]] = {}
+    for place, step in enumerate(steps):
+        steps_of.setdefault(int(plan.targets[step]), []).append((place, step))
+    pairs = {place: taken for place, _, taken in plan.taken_pairs()}
+    op_of = {node: op for op, nodes in enumerate(translation.nodes_of_ops) for node in nodes}
+    seen: Counter[int] = Counter()
+
+    def note(node: int) -> Notes:
+        if node not in op_of:
+            return {}
+        op = op_of[node]
+        place, step = steps_of[op][seen[node]]
+        seen[node] += 1
+        found = {"lowtide.step": str(place), "lowtide.live_bytes": str(live[step + 1])}
+        lies = [
+            f"{graph.buffer_names[buffer]} at {offsets[buffer, step]}, {graph.sizes[buffer]} bytes"
+            for buffer in graph.writes[op].tolist()
+            if (buffer, step) in offsets
+        ]
+        over = [f"{graph.buffer_names[new]} over {graph.buffer_names[old]}" for old, new in pairs.get(place, ())]
+        found |= {"lowtide.addresses": "; ".join(lies)} if lies else {}
+        found |= {"lowtide.in_place": "; ".join(over)} if over else {}
+        return found | ({"lowtide.run_again": str(seen[node] - 1)} if seen[node] > 1 else {})
+
+    return [note(node) for node in order.nodes]
+
+
+def with_notes(content: Content, notes: Sequence[Notes]) -> Pieces:
+    """Return a model's bytes in pieces, with notes of its nodes, one each; nodes of inner graphs get none."""
+    view = memoryview(content)
+    pieces: Pieces = []
+    for number, _, begin, at, end in fields(view, 0, len(view)):
+        if number == of.GRAPH:
+            graph = _graph(view, at, end, notes)
+            pieces += [encode_size(number, sum(map(len, graph))), *graph]
+        else:
+            pieces.append(view[begin:end])
+    return pieces
+
+
+def _graph(view: memoryview, start: int, stop: int, notes: Sequence[Notes]) -> Pieces:
+    left = iter(notes)
+    pieces: Pieces = []
+    for number, _, begin, at, end in fields(view, start, stop):
+        if number != of.NODE:
+            pieces.append(view[begin:end])
+            continue
+        entries = b"".join(
+            encode_bytes(of.NODE_METADATA, encode_bytes(of.KEY, key.encode()) + encode_bytes(of.VALUE, value.encode()))
+            for key, value in next(left).items()
+        )
+        pieces += [encode_size(number, end - at + len(entries)), view[at:end], entries]
+    return pieces

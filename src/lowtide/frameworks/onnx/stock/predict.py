@@ -1,0 +1,80 @@
+"""What runs of the stock runtime, with its default settings and one thread, would add to resident memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.analysis import Problem
+from lowtide.frameworks.onnx.reading.translation import Translation
+from lowtide.frameworks.onnx.stock.arena import StockArena
+from lowtide.frameworks.onnx.stock.pattern import pattern_bytes
+from lowtide.frameworks.onnx.stock.reuse import Allocations, StockRole, stock_allocations
+
+_RUNS = 3
+"""After so many runs every further one finds what it needs: one without a pattern, and two with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StockBytes:
+    """Figures of the same runs, each with one more of the runtime's habits in it."""
+
+    order_bytes: int
+    """Peak of live bytes in the order, inputs included."""
+    reuse_bytes: int
+    """The most that is allocated at once where values take over storage of earlier ones."""
+    pattern_bytes: int
+    """The block that holds all values from the second run on; results and workspaces come on top."""
+    resident_bytes: int
+    """Pages of the arena that runs touch: what they add to resident memory."""
+
+
+def predict_stock(translation: Translation, nodes: Sequence[int]) -> StockBytes:
+    """Return what runs take that execute the nodes in an order, each op as soon as its first node comes.
+
+    The caller lets the results of a run go before the next one. What runs inside If, Loop and Scan counts at its peak.
+    Complexity: that of `stock_allocations`, `pattern_bytes` and `StockArena` for all blocks of a run.
+    """
+    problem = Problem(translation.graph)
+    order = _order_of_ops(translation, nodes)
+    run = stock_allocations(translation.graph, translation.forms, order.tolist(), problem.transient.sum(1))
+    pattern = pattern_bytes(run)
+    return StockBytes(
+        order_bytes=int(problem.evaluate(order).peaks.sum()),
+        reuse_bytes=run.peak_bytes,
+        pattern_bytes=pattern,
+        resident_bytes=_resident_bytes(run, pattern),
+    )
+
+
+def _order_of_ops(translation: Translation, nodes: Sequence[int]) -> NDArray[np.int32]:
+    place = {node: number for number, node in enumerate(nodes)}
+    members = translation.nodes_of_ops
+    first = [min((place[node] for node in nodes if node in place), default=-1) for nodes in members]
+    return np.argsort(np.array(first), kind="stable").astype(np.int32)
+
+
+def _resident_bytes(run: Allocations, pattern: int) -> int:
+    """Return the pages that stay: of one run without a pattern, then of runs with it."""
+    arena = StockArena()
+    _replay(run, arena, run.events)
+    others = [(block, made) for block, made in run.events if run.roles[block] is not StockRole.VALUE]
+    for _ in range(_RUNS - 1):
+        values = arena.allocate(pattern) if pattern else None
+        _replay(run, arena, others)
+        if values is not None:
+            arena.release(values)
+    return arena.resident_bytes
+
+
+def _replay(run: Allocations, arena: StockArena, events: list[tuple[int, bool]]) -> None:
+    chunks: dict[int, Any] = {}
+    for block, made in events:
+        if made:
+            chunks[block] = arena.allocate(run.sizes[block])
+        else:
+            arena.release(chunks.pop(block))
+    for chunk in chunks.values():
+        arena.release(chunk)

@@ -1,0 +1,146 @@
+"""What the stock runtime is said to take is what it takes: reuse and pattern to the byte, the arena by the page."""
+
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from lowtide.analysis import Problem
+from lowtide.frameworks.arena.allocator import Arena as RecordingArena
+from lowtide.frameworks.arena.allocator import ArenaRun, native_allocator
+from lowtide.frameworks.onnx.loading.load import load_model
+from lowtide.frameworks.onnx.read import read_model
+from lowtide.frameworks.onnx.reading.default_order import default_order_of
+from lowtide.frameworks.onnx.running.children import measure_in_child
+from lowtide.frameworks.onnx.running.inputs import random_inputs
+from lowtide.frameworks.onnx.running.levels import write_optimized
+from lowtide.frameworks.onnx.stock.arena import StockArena
+from lowtide.frameworks.onnx.stock.predict import StockBytes, predict_stock
+
+
+def _predicted(path: Path) -> StockBytes:
+    model = load_model(path)
+    return predict_stock(read_model(model, {}, path.name), default_order_of(model.graph))
+
+
+def _recorded(path: Path, *, pattern: bool) -> Any:
+    """Return rows of bytes, made and freed of the third run of a stock session, as it asks its allocator."""
+    allocator = native_allocator()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.enable_mem_pattern, options.enable_cpu_mem_arena = pattern, False
+    options.add_session_config_entry("session.use_env_allocators", "1")
+    options.register_custom_ops_library(str(allocator.path))
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    inputs = random_inputs(load_model(path), {})
+    for _ in range(2):
+        session.run(None, inputs)
+    run = ArenaRun(RecordingArena(allocator), None)
+    results = session.run(None, inputs)
+    report = run.end()
+    del results
+    return run.recorded(report.allocations)
+
+
+def _peak(rows: Any) -> int:
+    changes = [(made, size) for size, made, _ in rows.tolist()]
+    changes += [(freed, -size) for size, _, freed in rows.tolist() if freed >= 0]
+    return int(np.cumsum([change for _, change in sorted(changes)]).max(initial=0))
+
+
+def _net() -> onnx.ModelProto:
+    """Give a net of squares in four shapes, whose values die at different times, with a softmax that works in place."""
+    generator = np.random.default_rng(0)
+    nodes, weights = [helper.make_node("Exp", ["x"], ["v0"])], []
+    width = 256
+    for number in range(16):
+        wider = (256, 384, 512, 320)[number % 4]
+        weight = generator.normal(0, 0.1, (width, wider)).astype(np.float32)
+        weights.append(numpy_helper.from_array(weight, f"w{number}"))
+        kind = ("Sin", "Softmax", "Relu", "Sqrt")[number % 3]
+        nodes.append(helper.make_node("MatMul", [f"v{number}", f"w{number}"], [f"m{number}"]))
+        nodes.append(helper.make_node(kind, [f"m{number}"], [f"k{number}"]))
+        nodes.append(helper.make_node("Mul", [f"k{number}", f"k{number}"], [f"v{number + 1}"]))
+        width = wider
+    nodes.append(helper.make_node("Concat", ["v4", "v8", "v12", "v16"], ["all"], axis=1))
+    nodes.append(helper.make_node("Sin", ["all"], ["y"]))
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2048, 256])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "net", [x], [y], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("name", ["conv_net", "net"])
+def test_reuse_and_pattern_are_predicted_to_the_byte(name: str, cases: dict[str, Any], tmp_path: Path) -> None:
+    """The most that one run allocates, and the block of the next, are what the runtime asks an allocator for."""
+    path = tmp_path / "given.onnx"
+    onnx.save(_net() if name == "net" else cases[name].make(), path)
+    write_optimized(path, "none", tmp_path / "runs.onnx")
+    predicted = _predicted(tmp_path / "runs.onnx")
+    assert predicted.reuse_bytes == _peak(_recorded(tmp_path / "runs.onnx", pattern=False))
+    assert predicted.pattern_bytes in _recorded(tmp_path / "runs.onnx", pattern=True)[:, 0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read as Linux tells it")
+def test_the_stock_runtime_grows_as_predicted(tmp_path: Path) -> None:
+    """Pages of the arena, its table, and what a pattern adds are what resident memory grows by, within 2 %."""
+    onnx.save(_net(), tmp_path / "net.onnx")
+    write_optimized(tmp_path / "net.onnx", "none", tmp_path / "runs.onnx")
+    measured = measure_in_child(tmp_path / "runs.onnx", {}, planned=False, level="none", runs=4, threads=1)
+    assert measured.growth_bytes is not None
+    predicted = _predicted(tmp_path / "runs.onnx")
+    assert abs(predicted.resident_bytes - measured.growth_bytes) <= 0.02 * measured.growth_bytes
+    assert predicted.reuse_bytes < predicted.pattern_bytes + predicted.reuse_bytes // 4 < predicted.resident_bytes
+
+
+def test_the_pattern_and_the_arena_cost_more_than_the_order(tmp_path: Path) -> None:
+    """Live bytes in an order are a lower bound of all that the runtime allocates in it."""
+    onnx.save(_net(), tmp_path / "net.onnx")
+    model = load_model(tmp_path / "net.onnx")
+    translation = read_model(model, {}, "net")
+    predicted = predict_stock(translation, range(len(model.graph.node)))
+    inputs = 2048 * 256 * 4
+    given = Problem(translation.graph)
+    assert predicted.order_bytes == given.evaluate(given.given_order()).peaks.sum()
+    assert predicted.order_bytes - inputs <= predicted.reuse_bytes <= predicted.resident_bytes
+
+
+@given(st.lists(st.tuples(st.integers(1, 3 * 2**20), st.integers(0, 5)), max_size=40))
+def test_chunks_of_the_arena_never_overlap(steps: list[tuple[int, int]]) -> None:
+    """Whatever is taken and given back, live chunks lie apart, and all that they cover was touched."""
+    arena = StockArena()
+    live: list[Any] = []
+    pages = set[tuple[int, int]]()
+    for size, number in steps:
+        if number < len(live):
+            arena.release(live.pop(number))
+        chunk = arena.allocate(size)
+        live.append(chunk)
+        touched = range(chunk.offset // 4096, -(-(chunk.offset + size) // 4096))
+        pages.update((chunk.region, page) for page in touched)
+        assert arena.resident_bytes == 4096 * len(pages) + arena.reserved_bytes // 32
+        ends = sorted((chunk.region, chunk.offset, chunk.offset + chunk.size) for chunk in live)
+        assert all(one[0] != two[0] or one[2] <= two[1] for one, two in pairwise(ends))
+    for chunk in live:
+        arena.release(chunk)
+    assert arena.resident_bytes <= arena.reserved_bytes * 33 // 32 + 4096
+    before = arena.reserved_bytes
+    if before:
+        arena.release(arena.allocate(2**20))
+        assert arena.reserved_bytes == before  # all is in one piece again
+
+
+def test_blocks_that_no_machine_holds_are_modeled_like_others() -> None:
+    """The model itself needs no memory for the pages that it counts."""
+    arena = StockArena()
+    arena.release(arena.allocate(2**60))
+    assert arena.resident_bytes == 2**60 + 2**60 // 32

@@ -1,0 +1,37 @@
+"""The example of one rank of a large run: captured on fakes, and planned below what checkpointing of blocks costs."""
+
+from typing import Any
+
+import pytest
+
+import lowtide
+from lowtide.costs import price
+from lowtide.graph import Graph
+from tests.scripts import load_example
+
+PROFILE = "eager@h100"
+
+
+def _step(frontier: Any, policy: str) -> Graph:
+    return frontier.captured(frontier.MODELS["tiny"], data=4, tensor=2, length=512, policy=policy)
+
+
+@pytest.mark.parametrize("policy", ["full", "selective"])
+def test_a_plan_within_the_peak_of_checkpoints_by_hand_costs_no_more(policy: str) -> None:
+    """Checkpoints gather weights again with all else of a block; a plan only what pays, by the same prices."""
+    frontier = load_example("frontier")
+    plain, by_hand = _step(frontier, "none"), _step(frontier, policy)
+    space = plain.spaces[0].name
+    assert plain.persistent_bytes() == by_hand.persistent_bytes()
+    seconds, with_checkpoints = (float(price(graph, PROFILE).seconds.sum()) for graph in (plain, by_hand))
+    peak = lowtide.minimize(by_hand, allow=["share"], effort="fast").baseline_peak_bytes[space]
+    result = lowtide.minimize(
+        plain,
+        budget=peak + plain.persistent_bytes()[space],
+        allow=["reorder", "share", "recompute"],
+        costs=PROFILE,
+        effort="fast",
+    )
+    assert result.shortfall is None
+    assert seconds + result.extra_cost <= with_checkpoints
+    assert (by_hand.ranks > 1).sum() > (plain.ranks > 1).sum()

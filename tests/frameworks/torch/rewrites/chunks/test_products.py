@@ -1,0 +1,140 @@
+"""Losses over many classes in chunks: whatever stands between logits and loss, no bit changes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import lowtide.torch as lt
+from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows
+from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_updates
+from lowtide.graph import Graph
+from lowtide.plan import Plan
+
+CLASSES, WIDTH, LENGTH = 4099, 70, 192
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def plain(logits: torch.Tensor, wanted: torch.Tensor, **settings: Any) -> torch.Tensor:
+    """Return the mean cross entropy, some tokens ignored."""
+    return functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=3, **settings)
+
+
+def shifted(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Return the loss of telling the next token, by slices of every sequence."""
+    return plain(logits[:, :-1].contiguous(), wanted[:, 1:].contiguous())
+
+
+LOSSES: dict[str, Loss] = {
+    "plain": plain,
+    "summed": lambda logits, wanted: plain(logits, wanted, reduction="sum"),
+    "scaled": lambda logits, wanted: plain(logits, wanted) / 3,
+    "of rows": lambda logits, wanted: plain(logits, wanted, reduction="none").square().mean(),
+    "soft cap": lambda logits, wanted: plain(30 * torch.tanh(logits / 30), wanted),
+    "z-loss": lambda logits, wanted: plain(logits, wanted) + 1e-2 * logits.logsumexp(-1).square().mean(),
+    "smoothing": lambda logits, wanted: plain(logits, wanted, label_smoothing=0.1),
+    "weights": lambda logits, wanted: plain(logits, wanted, weight=torch.linspace(0.5, 2, CLASSES)),
+    "shifted": shifted,
+    "temperature": lambda logits, wanted: plain(logits * 1.7, wanted),
+    "mask of classes": lambda logits, wanted: plain(logits.masked_fill(torch.arange(CLASSES) % 7 == 2, -1e9), wanted),
+}
+"""What people make of logits."""
+
+
+class Head(nn.Module):
+    """A table of tokens and an output layer, which may be the same."""
+
+    def __init__(self, tied: bool, width: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(CLASSES, width)
+        self.head = nn.Linear(width, CLASSES, bias=False)
+        if tied:
+            self.head.weight = self.tokens.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.tanh(self.tokens(tokens)))
+
+
+def program(loss: Loss, tied: bool = True, length: int = LENGTH, width: int = WIDTH) -> Any:
+    """Return a whole training step and its batch."""
+    torch.manual_seed(0)
+    model = Head(tied, width)
+    tokens = torch.randint(0, CLASSES, (3, length))
+    tokens[0, :4] = 3
+    step = lt.TrainingStep(
+        model, lambda model, tokens: loss(model(tokens), tokens), torch.optim.AdamW(model.parameters())
+    )
+    return step, (tokens,)
+
+
+def sizes_of(graph: Graph) -> dict[str, int]:
+    """Return the bytes of all buffers of a graph, by name."""
+    buffers = (graph.buffer(index) for index in range(graph.n_buffers))
+    return {buffer.name: buffer.size_bytes for buffer in buffers}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_no_bit_of_a_step_changes_and_no_op_needs_all_logits(name: str) -> None:
+    opened = lt.TorchModel(program(LOSSES[name]))
+    assert opened.in_chunks is not None
+    logits = 3 * LENGTH * CLASSES * 4
+    assert max(sizes_of(opened.in_chunks).values()) < logits / 2
+    measured = opened.measure(Plan.baseline(opened.in_chunks))
+    assert measured.outputs_equal
+    assert measured.after_bytes < 0.7 * measured.before_bytes
+
+
+def test_the_gradient_of_the_head_is_never_whole_where_its_update_takes_it_row_by_row() -> None:
+    opened = lt.TorchModel(program(plain, tied=False))
+    assert opened.in_chunks is not None
+    own = [size for name, size in sizes_of(opened.in_chunks).items() if name.startswith("mm")]
+    assert max(own) < CLASSES * WIDTH * 4
+
+
+def test_a_head_that_is_larger_than_its_logits_is_found_by_their_product() -> None:
+    """The largest product is the head's gradient then: a sum over the rows of the one that counts."""
+    opened = lt.TorchModel(program(plain, length=64, width=500))
+    assert opened.in_chunks is not None
+    assert "largest product" in opened.in_chunks.name
+    assert opened.measure(Plan.baseline(opened.in_chunks)).outputs_equal
+
+
+@pytest.mark.parametrize(
+    ("loss", "reason"),
+    [
+        (
+            lambda logits, wanted: plain(logits, wanted) + logits.softmax(0).square().mean(),
+            "does not treat every row alone",
+        ),
+        (
+            lambda logits, wanted: plain(logits * plain(logits, wanted).detach(), wanted),
+            "needs what is computed of all",
+        ),
+    ],
+    ids=["softmax over rows", "scaled by its own loss"],
+)
+def test_what_mixes_rows_is_left_whole_and_named(loss: Loss, reason: str) -> None:
+    split = split_updates(lt.capture(program(loss)))
+    assert split is not None
+    assert any("is computed as a whole" in note and reason in note for note in split.unmodeled)
+
+
+def test_rows_lie_where_shapes_say() -> None:
+    rows = ProductRows(6)
+    assert [rows.leading(shape) for shape in ((6, 5), (2, 3, 5), (12, 5), (2, 3), (5,), (0, 6))] == [
+        1,
+        2,
+        1,
+        2,
+        None,
+        None,
+    ]
+    assert rows.of_chunk((2, 3, 5), 4) == [1, 4, 5]
+    assert rows.of_chunk((12, 5), 4) == [8, 5]
+    assert rows.lie_alike((2, 3, 1), (2, 3, 5))
+    assert not rows.lie_alike((3, 5), (2, 3, 5))
+    assert rows.are_shared((1, 1, 5), (2, 3, 5))
+    assert not rows.are_shared((3, 5), (2, 3, 5))
