@@ -29,3 +29,11 @@ def test_a_report_that_goes_nowhere_or_into_no_page_is_refused(lowtide: Command,
     assert nowhere.code == 2
     assert nowhere.complaints == ["lowtide: a report goes somewhere: give -o REPORT.html, --text or --json"]
     assert lowtide("report", graph_file, "-o", "report.txt").code == 2
+
+
+def test_the_curve_of_a_report_is_that_of_plan(lowtide: Command, graph_file: Path) -> None:
+    """Whatever the plan beside it is for, and with recomputation, which no budget has to ask for."""
+    alone = json.loads(lowtide("plan", graph_file, "--curve", "--json").stdout)
+    for more in ((), ("--budget", "90%"), ("--allow", "reorder,share,recompute")):
+        done = lowtide("report", graph_file, "--curve", "--json", *more)
+        assert (done.code, json.loads(done.stdout)["frontier"]["points"]) == (0, alone["points"]), more

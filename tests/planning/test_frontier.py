@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from lowtide import frontier, minimize
 from lowtide.analysis import simulate
 from lowtide.checkpointing import segment_plan
-from lowtide.graph import Graph
+from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.plan import Plan
 from lowtide.planning.chunked import model_frontier
 from lowtide.planning.frontier import find_frontier
 from lowtide.planning.settings import PlanSettings
@@ -73,6 +74,32 @@ def test_rows_of_a_model_take_its_form_in_chunks_where_that_is_better() -> None:
     found = model_frontier(Model(), PlanSettings(effort="fast"))
     assert any(point.rank < other.rank for point, other in zip(found.points, alone.points, strict=True))
     assert all(point.rank <= other.rank for point, other in zip(found.points, alone.points, strict=True))
+
+
+def test_a_curve_begins_where_an_order_of_the_form_in_chunks_ends() -> None:
+    """What an order alone reaches, in chunks, is no point of a curve any more."""
+
+    class Model:
+        graph, in_chunks = two_ops(large=4096), residual_chain(40)
+
+    found = model_frontier(Model(), PlanSettings(effort="fast"))
+    assert found.points[0].budget_bytes == minimize(Model.in_chunks, effort="fast").peak_bytes["device"]
+    assert found.points[-1].budget_bytes < found.points[0].budget_bytes
+    assert found.baseline_peak_bytes == simulate(Model.graph, Plan.baseline(Model.graph)).peak_bytes["device"]
+
+
+def two_ops(large: int) -> Graph:
+    """A buffer that one op makes and another one reads."""
+    builder = GraphBuilder("two ops")
+    given, made, kept = (
+        builder.add_buffer("x", 8),
+        builder.add_buffer("a", large),
+        builder.add_buffer("y", 8, Lifetime.OUTPUT),
+    )
+    builder.add_op("start", "f", writes=[given])
+    builder.add_op("make", "f", reads=[given], writes=[made])
+    builder.add_op("reduce", "f", reads=[made], writes=[kept])
+    return builder.build()
 
 
 @pytest.mark.parametrize("depth", [60, 120])

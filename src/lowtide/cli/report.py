@@ -1,5 +1,6 @@
 """`lowtide report`: a plan as one page to look at, or as text."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -11,7 +12,7 @@ from lowtide.cli.planned import Planned, plan_or_read
 from lowtide.cli.progress import Progress
 from lowtide.errors import UsageError
 from lowtide.files import check_writable, write_bytes
-from lowtide.planning.frontier import frontier
+from lowtide.planning.chunked import model_frontier
 from lowtide.planning.settings import PlanSettings
 from lowtide.report.page.facts import Facts
 from lowtide.report.page.figures import figures
@@ -25,7 +26,7 @@ from lowtide.report.page.write import page
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the page here (.html).")
 @click.option("--text", "as_text", is_flag=True, help="Print the same facts as text.")
 @click.option("--measure", is_flag=True, help="Run the program before and after, and show its real peaks.")
-@click.option("--curve", is_flag=True, help="Show what several budgets cost, too.")
+@click.option("--curve", is_flag=True, help="Show what several budgets cost, too, with recomputation.")
 @options.planning
 def command(
     model: str,
@@ -50,7 +51,7 @@ def command(
             raise UsageError(f"cannot write a report to {output.name!r}; give a name that ends in .html")
         check_writable(output)
     with Progress() as progress:
-        found = plan_or_read(model, plan_path, dims, settings, trust=trust, progress=progress)
+        found = plan_or_read(model, plan_path, dims, _of_a_plan(settings, curve=curve), trust=trust, progress=progress)
         facts = _facts(found, settings, measure, curve, progress)
         if output is not None:
             progress(f"writing {output}")
@@ -72,14 +73,7 @@ def _facts(found: Planned, settings: PlanSettings, measure: bool, curve: bool, p
         progress("measuring: running the program before and after")
         measured = found.model.measure(found.plan)
     if curve:
-        points = frontier(
-            found.graph,
-            reorder="reorder" in settings.techniques,
-            in_place=settings.takes_pairs,
-            costs=settings.prices(found.graph),
-            effort=settings.effort,
-            progress=progress,
-        )
+        points = model_frontier(found.model, _of_a_curve(settings), progress)
     return Facts.of(
         found.graph,
         found.plan,
@@ -89,3 +83,15 @@ def _facts(found: Planned, settings: PlanSettings, measure: bool, curve: bool, p
         frontier=points,
         untouched=found.model.graph,
     )
+
+
+def _of_a_plan(settings: PlanSettings, *, curve: bool) -> PlanSettings:
+    """Return the settings of the plan itself: recomputation may be allowed for the curve alone."""
+    for_nothing = {"recompute"} if curve and settings.budget is None else set[str]()
+    return replace(settings, techniques=settings.techniques - for_nothing)
+
+
+def _of_a_curve(settings: PlanSettings) -> PlanSettings:
+    """Return the settings of a curve, which makes plans for budgets of its own and copies nothing."""
+    techniques = settings.techniques - {"offload"}
+    return replace(settings, budget=None, transient=False, scheduler=None, host=None, techniques=techniques)

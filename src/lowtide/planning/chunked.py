@@ -5,8 +5,8 @@ from typing import Protocol
 
 from lowtide.analysis.problem import Problem
 from lowtide.graph import Graph
-from lowtide.planning.draft import Keep
-from lowtide.planning.frontier import Frontier, find_frontier
+from lowtide.planning.draft import Draft, Keep
+from lowtide.planning.frontier import Frontier, budgets_from, frontier_from, least_peak
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
@@ -61,18 +61,30 @@ def plan_model(
 
 def model_frontier(model: Chunkable, settings: PlanSettings, progress: Report | None = None) -> Frontier:
     """Return the frontier of a model: each budget's plan is for its own graph, or for that in chunks, as `plan_model`
-    would choose."""
-    found = find_frontier(model.graph, settings, progress=progress)
-    chunks = None
-    floor = least_possible(Problem(model.graph), 0).peak_bytes
-    may_gain = any(point.extra_cost > 0 and _is_near(point.peak_bytes, floor) for point in found.points)
-    if may_gain and _takes_chunks(settings, found.costs):
-        chunks = model.in_chunks
-    if chunks is None:
-        return found
-    other = find_frontier(chunks, settings, [point.budget_bytes for point in found.points], progress)
-    points = [min(pair, key=lambda point: point.rank) for pair in zip(found.points, other.points, strict=True)]
-    return replace(found, points=tuple(points), knee=knee_of(points))
+    would choose.
+
+    Seven budgets go from the least peak of an order down to the floor, those of the form whose floor is lower. A form
+    whose floor is above all of them is left out.
+    """
+    forms = [least_peak(model.graph, settings, progress)]
+    own = forms[0]
+    chunks = model.in_chunks if _takes_chunks(settings, own.prices.profile) else None
+    if chunks is not None:
+        forms.append(least_peak(chunks, settings, progress))
+    budgets = budgets_from(min(forms, key=_floor))
+    found = [frontier_from(form, settings, budgets, progress) for form in forms if _floor(form) <= budgets[0]]
+    points = [min(rows, key=lambda point: point.rank) for rows in zip(*(each.points for each in found), strict=True)]
+    return replace(
+        found[0],
+        baseline_peak_bytes=own.untouched_peak_bytes[found[0].space],
+        base_cost=float(own.prices.seconds.sum()),
+        points=tuple(points),
+        knee=knee_of(points),
+    )
+
+
+def _floor(draft: Draft) -> int:
+    return least_possible(draft.problem, 0).peak_bytes
 
 
 def _takes_chunks(settings: PlanSettings, costs: str) -> bool:

@@ -8,11 +8,12 @@ from lowtide.effort import EffortName
 from lowtide.graph import Graph
 from lowtide.notebook import html_table
 from lowtide.planning.baseline import baseline
+from lowtide.planning.draft import Draft
 from lowtide.planning.order import order
 from lowtide.planning.settings import PlanSettings
 from lowtide.planning.trade import with_reruns
 from lowtide.progress import Report, silent
-from lowtide.recompute import Program, RecomputeResult, curve_of, default_budgets
+from lowtide.recompute import Composed, Program, RecomputeResult, curve_of, default_budgets
 from lowtide.techniques import COST_NOTHING, NEED_BUDGET, Techniques
 from lowtide.units import ByteUnit
 
@@ -77,17 +78,39 @@ def find_frontier(
     graph: Graph, settings: PlanSettings, budgets: Sequence[int] | None = None, progress: Report | None = None
 ) -> Frontier:
     """Return the frontier of a graph by settings without a budget, for given budgets or seven of its own."""
+    least = least_peak(graph, settings, progress)
+    return frontier_from(least, settings, budgets_from(least) if budgets is None else budgets, progress)
+
+
+def least_peak(graph: Graph, settings: PlanSettings, progress: Report | None = None) -> Draft:
+    """Return a graph in its order of least peak, where a frontier begins."""
+    free = replace(settings, techniques=settings.techniques - NEED_BUDGET)
+    return order(baseline(graph, free), progress or silent)
+
+
+def budgets_from(least: Draft) -> list[int]:
+    """Return seven budgets from the peak of an order of least peak down to its floor."""
+    return default_budgets(Program(least.problem, least.plan.order(), least.prices.seconds))
+
+
+def frontier_from(
+    least: Draft, settings: PlanSettings, budgets: Sequence[int], progress: Report | None = None
+) -> Frontier:
+    """Return the frontier of the graph of an order of least peak, for given budgets."""
     report = progress or silent
-    least = order(baseline(graph, replace(settings, techniques=settings.techniques - NEED_BUDGET)), report)
     asked = settings.techniques | {"recompute"}
-    if budgets is None:
-        budgets = default_budgets(Program(least.problem, least.plan.order(), least.prices.seconds))
-    composed = [
-        with_reruns(order(baseline(graph, _within(settings, asked, budget)), report), budget, report)
-        for budget in sorted(set(budgets), reverse=True)
-    ]
+    composed: list[Composed] = []
+    too_large: Draft | None = None
+    for budget in sorted(set(budgets), reverse=True):
+        draft = baseline(least.graph, _within(settings, asked, budget))
+        if too_large is None:
+            draft = order(draft, report)
+            too_large = None if draft.fits else draft
+        else:  # what orders reach is known: a smaller budget changes nothing there
+            draft = replace(too_large, settings=draft.settings, budget=draft.budget)
+        composed.append(with_reruns(draft, budget, report))
     curve = curve_of(composed, least.prices.seconds)
-    space = graph.spaces[0].name
+    space = least.graph.spaces[0].name
     return Frontier(
         space=space,
         baseline_peak_bytes=least.untouched_peak_bytes[space],
