@@ -9,7 +9,7 @@ import torch
 from torch import Tag
 from torch._inductor import config
 from torch._inductor.dependencies import WeakDep
-from torch._inductor.ir import ExternKernel, IRNode, MultiOutput, MultiOutputLayout, RandomSeeds
+from torch._inductor.ir import ExternKernel, IRNode, MultiOutput, MultiOutputLayout, NonOwningLayout, RandomSeeds
 from torch._inductor.memory import compute_size_for_scheduler_buffer, get_freeable_input_buf
 from torch._inductor.scheduler import OutputNode
 from torch._inductor.utils import contains_collective, contains_wait
@@ -159,6 +159,15 @@ def allocated_with(buffer: KernelBuffer) -> list[KernelBuffer]:
         if isinstance(out.node, MultiOutput) and out.node.input_name(0) == buffer.get_name()
     ]
     return [part for element in elements if element.get_name() not in real for part in allocated_with(element)]
+
+
+def whole_of(buffer: KernelBuffer) -> str | None:
+    """Return the name of the buffer that a kernel's result is written into as a part; None where it has its own storage.
+
+    Parts of a concatenation are written in place: the first of them allocates the whole.
+    """
+    layout = buffer.node.get_output_spec()
+    return layout.view.get_name() if isinstance(layout, NonOwningLayout) else None
 
 
 def tuple_taken_from(node: KernelNode) -> str | None:

@@ -65,9 +65,11 @@ def _may_take_over(given: Any, buffer: Any, part: Any, node: Any) -> bool:
 
 
 def _is_last_and_alike(given: Any, part: Any, node: Any) -> bool:
-    """Tell whether, within a fused kernel, nothing reads a buffer after a part, or in another way than it."""
-    parts = list(node.get_nodes())
-    later = {each.get_name() for each in parts[parts.index(part) + 1 :]}
+    """Tell whether, within a fused kernel, a part needs whatever else reads a buffer, and nothing reads it in another way.
+
+    What comes before the part counts as done only there: nothing of the kernel is, while Inductor writes it.
+    """
+    others = {each.get_name() for each in node.get_nodes() if each is not part} - set(part.ancestors)
     return len(_accesses(given.get_name(), node)) == 1 and not any(
-        user.node.get_name() in later for user in given.users
+        user.node.get_name() in others for user in given.users
     )

@@ -20,6 +20,7 @@ from lowtide.frameworks.torch.internals.kernels import (
     pytorch_call,
     sizes_of_buffers,
     stays_within,
+    whole_of,
 )
 from lowtide.frameworks.torch.internals.kernels_in_place import pairs_in_place
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
@@ -32,9 +33,11 @@ def graph_of_kernels(nodes: Sequence[KernelNode], given_away: Collection[str] = 
 
     Inputs that the caller keeps are left out; those that it gives away are donated, and so are those named in
     `given_away`, of which that cannot be told here. What lies on the host counts 0 bytes. A buffer that is overwritten
-    keeps the name it was made with.
+    keeps the name it was made with, and one that is made in parts is there from the first of them on.
     """
-    real, sizes = names_before_overwriting(), sizes_of_buffers()
+    sizes = sizes_of_buffers()
+    wholes = _wholes(nodes)
+    real = {**names_before_overwriting(), **wholes}
     outputs = {real.get(name, name) for name in output_names()}
     sizes.update(dict.fromkeys(on_host := names_on_host(nodes), (0, 0)))
     builder = GraphBuilder("kernels")
@@ -48,8 +51,12 @@ def graph_of_kernels(nodes: Sequence[KernelNode], given_away: Collection[str] = 
         reads, after = _dependencies(node, real, buffers, makers)
         written: list[BufferId] = []
         for buffer in node.get_outputs():
-            name = buffer.get_name()
-            if name not in real and name not in buffers and not stays_within(buffer, node):
+            name = wholes.get(buffer.get_name(), buffer.get_name())
+            if name != buffer.get_name() and name in buffers:
+                reads.extend({buffers[name]}.difference(reads, written))
+            elif name != buffer.get_name():
+                written.append(_add(builder, buffers, name, sizes, outputs))
+            elif name not in real and name not in buffers and not stays_within(buffer, node):
                 parts = [part.get_name() for part in allocated_with(buffer)]
                 written.extend(_add(builder, buffers, part, sizes, outputs) for part in parts)
         op = builder.add_op(
@@ -64,6 +71,17 @@ def graph_of_kernels(nodes: Sequence[KernelNode], given_away: Collection[str] = 
         )
         makers.update(dict.fromkeys(node.get_buffer_names(), op))
     return builder.build()
+
+
+def _wholes(nodes: Sequence[KernelNode]) -> dict[str, str]:
+    """Return, per buffer that is a part of another one, the name of the largest that it is a part of."""
+    made = {buffer.get_name(): whole_of(buffer) for node in nodes for buffer in node.get_outputs()}
+    found: dict[str, str] = {}
+    for name, whole in made.items():
+        while whole is not None and whole in made:
+            found[name] = whole
+            whole = made[whole]
+    return found
 
 
 def _in_place(
