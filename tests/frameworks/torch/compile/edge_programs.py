@@ -58,7 +58,7 @@ def graph_break(compile_it: Compile) -> Any:
     class Broken(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first, self.second = Layers(rate=0.1), Layers()
+            self.first, self.second = Layers(2, rate=0.1), Layers(2)
 
         def forward(self, value: torch.Tensor) -> torch.Tensor:
             value = self.first(value)
@@ -76,7 +76,7 @@ def other_random_draws(compile_it: Compile) -> Any:
     class Noisy(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first, self.second = Layers(), Layers()
+            self.first, self.second = Layers(2), Layers(2)
 
         def forward(self, value: torch.Tensor) -> torch.Tensor:
             value = self.first(value)
@@ -320,7 +320,7 @@ def own_autograd_function(compile_it: Compile) -> Any:
     class Squared(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first, self.second = Layers(), Layers()
+            self.first, self.second = Layers(2), Layers(2)
 
         def forward(self, value: torch.Tensor) -> torch.Tensor:
             return self.second(OwnSquare.apply(self.first(value)))

@@ -34,14 +34,14 @@ def language_model(name: str, **sizes: Any) -> Family:
     logging.getLogger("transformers").setLevel(logging.ERROR)
     config = getattr(transformers, f"{name}Config")(vocab_size=VOCABULARY, use_cache=False, **sizes)
     kind = getattr(transformers, f"{name}LMHeadModel", None) or getattr(transformers, f"{name}ForCausalLM")
-    return kind(config), {"input_ids": torch.randint(0, VOCABULARY, (2, 16))}
+    return kind(config), {"input_ids": torch.randint(0, VOCABULARY, (2, 8))}
 
 
 def vision_model() -> Family:
     """Return a vision transformer of the library transformers, random and small."""
     from transformers import ViTConfig, ViTForImageClassification
 
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 128}
     model = ViTForImageClassification(ViTConfig(image_size=16, patch_size=4, num_labels=4, **sizes))
     return model, {"pixel_values": torch.randn(4, 3, 16, 16)}
 
@@ -49,12 +49,12 @@ def vision_model() -> Family:
 _LLAMA_LIKE = {
     "hidden_size": 32,
     "intermediate_size": 80,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 1,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
 }
 FAMILIES: dict[str, Callable[[], Family]] = {
-    "GPT-2": lambda: language_model("GPT2", n_layer=2, n_embd=32, n_head=2, n_positions=16),
+    "GPT-2": lambda: language_model("GPT2", n_layer=1, n_embd=32, n_head=2, n_positions=16),
     "Llama": lambda: language_model("Llama", **_LLAMA_LIKE),
     "Mixtral": lambda: language_model("Mixtral", num_local_experts=2, **_LLAMA_LIKE),
     "Mamba": lambda: language_model("Mamba", num_hidden_layers=1, hidden_size=16, state_size=4),

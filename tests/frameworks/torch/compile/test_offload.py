@@ -25,7 +25,7 @@ class Layers(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(8))
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(6))
         self.layers[-1].weight = self.layers[0].weight  # pyright: ignore[reportAttributeAccessIssue]
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
@@ -91,8 +91,7 @@ def _planned() -> Result:
 
 
 @pytest.mark.parametrize("kind", [Layers, Convolutions])
-@pytest.mark.parametrize("allow", [WITH_OFFLOAD, WITH_BOTH])
-@pytest.mark.parametrize("budget", ["75%", "60%"])
+@pytest.mark.parametrize(("allow", "budget"), [(WITH_OFFLOAD, "75%"), (WITH_BOTH, "60%")])
 def test_training_is_bit_equal_to_eager_within_the_budget(
     kind: type[nn.Module], allow: list[str], budget: str, digest: Callable[[Any], str]
 ) -> None:
@@ -114,14 +113,13 @@ def test_training_is_bit_equal_to_eager_within_the_budget(
     assert cpu_host.live_bytes == held
 
 
-@pytest.mark.parametrize("budget", ["60%", "50%"])
-def test_a_fast_host_costs_less_time_than_running_again(budget: str) -> None:
+def test_a_fast_host_costs_less_time_than_running_again() -> None:
     results: list[Result] = []
     for allow, speed in ((["reorder", "share", "recompute"], None), (WITH_BOTH, FAST_HOST)):
         torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
         forget_programs()
         model = Layers()
-        _compiled(model, budget, allow, host_bandwidth=speed)(_batch(model)).backward()
+        _compiled(model, "50%", allow, host_bandwidth=speed)(_batch(model)).backward()
         results.append(_planned())
     alone, both = results
     assert alone.shortfall is both.shortfall is None

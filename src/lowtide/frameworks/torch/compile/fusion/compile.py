@@ -74,9 +74,11 @@ class _Compiler:
     def compiled(self) -> _Run:
         """Return the graph compiled within the budget, or as close to it as is known."""
         if self._own.peak > self._allowed or self._others:
+            before = remembered()
             best = least_excess(self._attempt(self._allowed), self._attempt)
             if best.compiled is not None:
-                return best.compiled
+                return self._with_warning(*best.compiled)
+            put_back(before)
             if self._allowed + best.excess_bytes < self._own.peak:
                 return self._closest(best.goal)
         return self._alone()
@@ -85,13 +87,21 @@ class _Compiler:
         """Compile the plan for a goal whose kernels need more than the budget, and warn of that."""
         peaks = FusedPeaks(self._allowed, silent=True)
         run = self._compile(self._module, goal, peaks)
-        planned = peaks.planned[0]
-        warn_of_excess(planned.name, peaks.excess_bytes, planned.result.shortfall, self._own.peak)
+        return self._with_warning(run, peaks)
+
+    def _with_warning(self, run: _Run, peaks: FusedPeaks) -> _Run:
+        """Return what was compiled, and warn where its kernels need more than the budget."""
+        if peaks.excess_bytes:
+            planned = peaks.planned[0]
+            warn_of_excess(planned.name, peaks.excess_bytes, planned.result.shortfall, self._own.peak)
         return run
 
-    def _attempt(self, goal: int) -> Attempt[_Run | None]:
-        """Plan for so many bytes, and compile as long as the kernels fit."""
-        peaks, before = FusedPeaks(self._allowed, stops=True), remembered()
+    def _attempt(self, goal: int) -> Attempt[tuple[_Run, FusedPeaks] | None]:
+        """Plan for so many bytes, and compile as long as the kernels fit.
+
+        A plan for the least is compiled as long as its kernels need less than Inductor alone: nothing after it will.
+        """
+        peaks, before = FusedPeaks(self._allowed, stops_at=self._own.peak, silent=True), remembered()
         run = None
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -104,7 +114,7 @@ class _Compiler:
         for warning in said if run is not None else ():
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
         is_least = any(planned.result.shortfall is not None for planned in peaks.planned)
-        return Attempt(goal, run, peaks.excess_bytes, is_least)
+        return Attempt(goal, None if run is None else (run, peaks), peaks.excess_bytes, is_least)
 
     def _compile(self, module: GraphModule, goal: int, peaks: FusedPeaks) -> _Run:
         options = replace(self._options, budget=goal + self._own.persistent)

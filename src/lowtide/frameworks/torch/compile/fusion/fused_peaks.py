@@ -37,12 +37,13 @@ class FusedPeaks:
     """What the kernels of every planned graph may need, until they are compiled.
 
     `allowed` is the budget where programs are planned for less than that; left out, it is the one they are planned for.
-    With `stops`, kernels that need more end the compilation; with `silent`, whoever asked says so.
+    With `stops_at`, kernels that need more than is allowed end the compilation, unless the plan is one for the least
+    and they need less than `stops_at`. With `silent`, whoever asked says what is too much.
     """
 
-    def __init__(self, allowed: int | None = None, *, stops: bool = False, silent: bool = False) -> None:
+    def __init__(self, allowed: int | None = None, *, stops_at: int | None = None, silent: bool = False) -> None:
         self._allowed = allowed
-        self._stops = stops
+        self._stops_at = stops_at
         self._silent = silent
         self._passes: dict[tuple[str, ...], _Pass] = {}
         self.excess_bytes = 0
@@ -53,7 +54,7 @@ class FusedPeaks:
     @property
     def identity(self) -> str:
         """What tells compiled programs apart in Inductor's caches, beside the options."""
-        return f"{self._allowed} {self._stops}"
+        return f"{self._allowed} {self._stops_at}"
 
     def expect(self, planned: PlannedModule, forward: GraphModule, backward: GraphModule) -> None:
         """Note what the budget leaves to the kernels of both passes, beside what their caller holds meanwhile."""
@@ -98,11 +99,12 @@ class FusedPeaks:
         if expected is None:
             return
         planned = expected.planned
-        planned.kernel_peaks.append(expected.held_bytes + peak_bytes)
+        needed = expected.held_bytes + peak_bytes
+        planned.kernel_peaks.append(needed)
         excess = 0 if expected.left_bytes is None else max(0, peak_bytes - expected.left_bytes)
         more = excess > self.excess_bytes
         self.excess_bytes = max(excess, self.excess_bytes)
-        if excess and self._stops:
+        if excess and self._stops_at is not None and (planned.result.shortfall is None or needed >= self._stops_at):
             raise KernelsKnownError
         if more and not self._silent:
             warn_of_excess(planned.name, excess, planned.result.shortfall, planned.own_peak_bytes)
