@@ -162,7 +162,7 @@ def allocated_with(buffer: KernelBuffer) -> list[KernelBuffer]:
 
 
 def whole_of(buffer: KernelBuffer) -> str | None:
-    """Return the name of the buffer that a kernel's result is written into as a part; None where it has its own storage.
+    """Return the name of the buffer that a kernel's result is written into as a part; None for one with own storage.
 
     Parts of a concatenation are written in place: the first of them allocates the whole.
     """

@@ -65,7 +65,7 @@ def _may_take_over(given: Any, buffer: Any, part: Any, node: Any) -> bool:
 
 
 def _is_last_and_alike(given: Any, part: Any, node: Any) -> bool:
-    """Tell whether, within a fused kernel, a part needs whatever else reads a buffer, and nothing reads it in another way.
+    """Tell whether, within a fused kernel, a part needs all else that reads a buffer, and all read it alike.
 
     What comes before the part counts as done only there: nothing of the kernel is, while Inductor writes it.
     """

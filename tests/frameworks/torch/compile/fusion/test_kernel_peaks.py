@@ -1,0 +1,42 @@
+"""What Inductor's kernels are said to need is what they allocate."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lowtide.frameworks.torch.compile.programs import forget_programs
+from lowtide.torch import measure
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Dynamo detected")
+
+
+class Messages(nn.Module):
+    """Messages along edges: rows gathered from both ends lie side by side, and sums of them are normed."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.ModuleList([nn.Linear(2 * width, width), nn.Linear(width, width), nn.LayerNorm(width)]) for _ in range(2)
+        )
+
+    def forward(self, nodes: Tensor, edges: Tensor) -> Tensor:
+        source, target = edges
+        for message, update, norm in self.layers:  # type: ignore[misc]
+            sent = functional.gelu(message(torch.cat([nodes[source], nodes[target]], -1)))
+            nodes = nodes + functional.gelu(update(norm(torch.zeros_like(nodes).index_add(0, target, sent))))
+        return nodes.square().mean()
+
+
+@pytest.mark.usefixtures("quick_inductor")
+def test_parts_of_a_concatenation_and_operands_that_others_read_are_counted_as_they_lie() -> None:
+    """The first part allocates the whole; a kernel's part writes over nothing that another part reads."""
+    torch.manual_seed(0)
+    forget_programs()
+    model = Messages(32)
+    batch = torch.randn(64, 32), torch.randint(0, 64, (2, 512))
+    step = torch.compile(model, backend="lowtide", options={"budget": "70%"}, dynamic=False)
+    step(*batch).backward()
+    model.zero_grad(set_to_none=True)
+    found = measure(lambda *given: step(*given).backward(), *batch, state=[model], timed_calls=1)
+    assert found.measured_peak_bytes == pytest.approx(found.predicted_peak_bytes, rel=0.01)
