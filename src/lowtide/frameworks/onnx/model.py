@@ -35,6 +35,8 @@ from lowtide.frameworks.onnx.loading.load import (
 from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, PLANNED
 from lowtide.frameworks.onnx.loading.reordered import reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
+from lowtide.frameworks.onnx.operators.nodes import operator_of
+from lowtide.frameworks.onnx.operators.tables import CONSTANTS
 from lowtide.frameworks.onnx.read import read_model
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
@@ -60,6 +62,7 @@ class OnnxModel:
         self._folder = source_folder(source)
         self._dims = dict(dims or {})
         self._level: str | None = None
+        self._in_running_order = False
         self._translation = read_model(self._model, self._dims, self._name)
 
     @property
@@ -130,6 +133,7 @@ class OnnxModel:
             raise
         finalize(model, rmtree, folder, ignore_errors=True)
         model._level, model._given = found, self._source
+        model._in_running_order = _running_nodes(self._model.graph) != _running_nodes(model._model.graph)
         return model
 
     @property
@@ -166,7 +170,8 @@ class OnnxModel:
     def runtime_peaks(self, plan: Plan) -> RuntimePeaks:
         """Return what the file and the planned one take as the stock runtime would run them, on one thread.
 
-        A model that the runtime optimized stands in the order in which it runs the given one.
+        A model of which the runtime's optimizations changed anything was written in the order in which it runs; one
+        that they left alone stands as it was.
         """
         # Of nodes that stand twice the runtime keeps the first, unless its optimizations are off.
         planned = list(dict.fromkeys(planned_order(self._model, self._translation, plan).nodes))
@@ -185,7 +190,7 @@ class OnnxModel:
 
     def _stock_order(self) -> Sequence[int]:
         graph = self._model.graph
-        return default_order_of(graph) if self._level is None else range(len(graph.node))
+        return range(len(graph.node)) if self._in_running_order else default_order_of(graph)
 
     def runtime_runs(self, plan: Plan) -> list[RuntimeRun]:
         """Run the given file in the stock runtime, and the planned one in a session, each in a process of its own."""
@@ -226,6 +231,11 @@ class OnnxModel:
     def measure_costs(self) -> Prices:
         """Raise UnsupportedError: ONNX Runtime runs models, not single ops."""
         raise UnsupportedError("ops of ONNX models cannot be timed one by one; price them by --costs eager or fused")
+
+
+def _running_nodes(graph: GraphProto) -> list[tuple[str, ...]]:
+    """Return what each node writes that the runtime does not make a weight of when it loads the graph."""
+    return [tuple(node.output) for node in graph.node if operator_of(node) not in CONSTANTS]
 
 
 def _differ(model: ModelProto, light: bytes) -> bool:

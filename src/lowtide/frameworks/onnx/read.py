@@ -10,6 +10,7 @@ from lowtide.frameworks.onnx.reading.scope import Context, Scope
 from lowtide.frameworks.onnx.reading.translate import Translator
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.frameworks.onnx.shapes.infer import infer_types
+from lowtide.frameworks.onnx.shapes.known_forms import known_forms
 from lowtide.frameworks.onnx.shapes.short_tensors import is_short
 from lowtide.graph import Lifetime
 
@@ -28,7 +29,7 @@ def read_model(model: ModelProto, dims: Mapping[str, int], where: str) -> Transl
         opset=next((entry.version for entry in model.opset_import if not domain_of(entry.domain)), 1),
         short_weights={tensor.name: tensor for tensor in model.graph.initializer if is_short(tensor)},
     )
-    scope = Scope(context, "", typed)
+    scope = Scope(context, "", typed, known_forms(model))
     scope.add_weights(model.graph)
     for value in fed_inputs(model.graph):
         size = scope.bytes_of(value.name, "the inputs")

@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from lowtide import minimize
 from lowtide.analysis import Problem
 from lowtide.frameworks.arena.allocator import Arena as RecordingArena
 from lowtide.frameworks.arena.allocator import ArenaRun, native_allocator
 from lowtide.frameworks.onnx.loading.load import load_model
+from lowtide.frameworks.onnx.model import OnnxModel
 from lowtide.frameworks.onnx.read import read_model
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.running.children import measure_in_child
@@ -77,6 +79,52 @@ def _net() -> onnx.ModelProto:
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     graph = helper.make_graph(nodes, "net", [x], [y], weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _net_of_unknown_shapes() -> onnx.ModelProto:
+    """Give a net whose values get their shape from what another one's was, which the runtime learns as it runs."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Slice", ["shape", "start", "end"], ["rows"]),
+        helper.make_node("Concat", ["rows", "rest"], ["flat"], axis=0),
+        helper.make_node("Reshape", ["x", "flat"], ["v0"]),
+    ]
+    for number in range(6):
+        nodes.append(helper.make_node("Exp", [f"v{number}"], [f"e{number}"]))
+        nodes.append(helper.make_node("Relu", [f"e{number}"], [f"r{number}"]))
+        nodes.append(helper.make_node("Mul", [f"r{number}", f"v{number}"], [f"v{number + 1}"]))
+    nodes.append(helper.make_node("ReduceSum", ["v6"], ["y"], keepdims=0))
+    weights = [numpy_helper.from_array(np.array([value]), name) for name, value in (("start", 0), ("end", 1))]
+    weights.append(numpy_helper.from_array(np.array([-1]), "rest"))
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, 32, 32])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "unknown", [x], [y], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_a_file_that_the_runtime_leaves_alone_runs_in_its_default_order(tmp_path: Path) -> None:
+    """Optimizations write a file in the order in which it runs only where they change it."""
+    branches = range(8)
+    grow = [helper.make_node("Concat", ["x"] * 8, [f"large{k}"], axis=0) for k in branches]
+    shrink = [helper.make_node("ReduceMax", [f"large{k}"], [f"small{k}"], keepdims=0) for k in branches]
+    total = helper.make_node("Sum", [f"small{k}" for k in branches], ["y"])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, 1024])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [])
+    graph = helper.make_graph([*grow, *shrink, total], "branches", [x], [y])
+    given = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(given, tmp_path / "given.onnx")
+    model = OnnxModel(tmp_path / "given.onnx").optimized("none")
+    peaks = model.runtime_peaks(minimize(model.graph).plan)
+    assert model.graph.op_names[1].startswith("Concat")
+    assert peaks.before_bytes == peaks.after_bytes < 3 * 8 * 64 * 1024 * 4
+
+
+def test_a_value_whose_shape_only_a_run_tells_takes_over_no_storage(tmp_path: Path) -> None:
+    """The runtime plans reuse when it loads a model: what it does not know then has storage of its own."""
+    onnx.save(_net_of_unknown_shapes(), tmp_path / "given.onnx")
+    predicted = _predicted(tmp_path / "given.onnx")
+    assert predicted.reuse_bytes == _peak(_recorded(tmp_path / "given.onnx", pattern=False))
+    assert predicted.order_bytes == 4 * 64 * 32 * 32 * 4
 
 
 @pytest.mark.parametrize("name", ["conv_net", "net"])

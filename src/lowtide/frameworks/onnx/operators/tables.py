@@ -65,14 +65,13 @@ all others that are ready, so measuring expands them first, in place."""
 
 WORKSPACE_NOT_MODELED: frozenset[Operator] = frozenset(
     {
-        *(("", name) for name in ("ConvTranspose", "DeformConv", "Einsum", "LSTM", "GRU", "RNN", "Attention")),
+        *(("", name) for name in ("ConvTranspose", "DeformConv", "Einsum", "Attention")),
         *(
             ("", name)
             for name in (
                 "Resize",
                 "LRN",
                 "DFT",
-                "QLinearMatMul",
                 "QLinearConv",
                 "ConvInteger",
                 "MeanVarianceNormalization",

@@ -8,6 +8,7 @@ from onnx import GraphProto, NodeProto, TensorProto, TypeProto
 
 from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, ints_of, operator_of
 from lowtide.frameworks.onnx.operators.tables import KNOWN_DOMAINS, RANDOM
+from lowtide.frameworks.onnx.reading.recurrent import RECURRENT, recurrent_bytes
 from lowtide.frameworks.onnx.shapes.short_tensors import array_of, is_short
 from lowtide.frameworks.onnx.shapes.sizes import BITS, static_shape
 
@@ -21,6 +22,8 @@ _TRANSPOSING = frozenset({("", "Softmax"), ("", "LogSoftmax"), ("", "Hardmax")})
 _ADDING_A_BIAS = frozenset({("com.microsoft", "BiasGelu"), ("com.microsoft", "FastGelu")})
 """With two inputs: their sum is a value of its own."""
 _CONVOLUTIONS = frozenset({("", "Conv"), ("com.microsoft", "FusedConv")})
+_SUM_BYTES = 4
+"""Of an integer that adds up products of integers of one byte."""
 _SEGMENT_BYTES = 2**16
 """What a convolution copies its windows to, segment by segment; each thread has one, and one thread is counted."""
 
@@ -58,6 +61,10 @@ def workspace_bytes(node: NodeProto, types: Mapping[str, TypeProto], opset: int)
         return _broadcast_bytes(node.input[:-1], node.input[0], types)
     if operator in _TRANSPOSING and opset >= 13 and not _along_last_axis(node, types):
         return 2 * _broadcast_bytes(node.output[:1], node.output[0], types)
+    if operator in RECURRENT:
+        return recurrent_bytes(node, types)
+    if operator == ("", "QLinearMatMul"):
+        return _SUM_BYTES * _broadcast_bytes(node.output[:1], node.output[0], types)
     if operator == ("com.microsoft", "QLinearConv"):
         return _quantized_convolution_bytes(node, types)
     return _convolution_bytes(node, types) if operator in _CONVOLUTIONS else 0

@@ -8,7 +8,8 @@ from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, TypeProto
 
 from lowtide.errors import MalformedInputError
 from lowtide.frameworks.onnx.shapes.infer import value_types
-from lowtide.frameworks.onnx.shapes.sizes import dense_twin, initializer_bytes, static_shape, type_bytes
+from lowtide.frameworks.onnx.shapes.known_forms import Forms
+from lowtide.frameworks.onnx.shapes.sizes import dense_twin, initializer_bytes, type_bytes
 from lowtide.graph import GraphBuilder, Lifetime
 
 
@@ -43,12 +44,18 @@ class Context:
 class Scope:
     """Names to buffers, in one graph; unknown names are captured from the graph around it as persistent buffers."""
 
-    def __init__(self, context: Context, name: str, typed: GraphProto, outer: "Scope | None" = None) -> None:
-        """`typed` is the graph after shape inference, `name` its place in the model: "" for the main graph."""
+    def __init__(
+        self, context: Context, name: str, typed: GraphProto, known: Forms, outer: "Scope | None" = None
+    ) -> None:
+        """`typed` is the graph after shape inference, `name` its place in the model: "" for the main graph.
+
+        `known` is what the runtime itself infers.
+        """
         self.context = context
         self.name = name
         self.builder = GraphBuilder(name or typed.name or "onnx")
         self.types: dict[str, TypeProto] = value_types(typed)
+        self.known = known
         self.captured: list[str] = []
         self._outer = outer
         self._values: dict[str, Value] = {}
@@ -117,12 +124,15 @@ class Scope:
         return size or 0
 
     def forms(self) -> tuple[Hashable, ...]:
-        """Return by buffer the element type and the shape of what it was made for, None where they are not known."""
+        """Return by buffer what the runtime knows of the first value in it: its form, None where it knows none."""
         found: dict[int, Hashable] = {}
-        for value in self._values.values():
-            shape = static_shape(value.type)
-            found.setdefault(value.buffer, None if shape is None else (value.type.tensor_type.elem_type, *shape))
+        for name, value in self._values.items():
+            found.setdefault(value.buffer, self.known.get(name))
         return tuple(found.get(buffer) for buffer in range(len(self._sizes)))
+
+    def same_form(self, one: str, other: str) -> bool:
+        """Return whether the runtime knows that two values are of the same shape and of elements of the same size."""
+        return one in self.known and self.known[one] == self.known.get(other)
 
     def add_inner_weights(self) -> None:
         """Add the weights of all subgraphs to the main graph: they are loaded with it."""

@@ -12,6 +12,7 @@ from lowtide.frameworks.onnx.reading.kernels import draws_random, is_opaque, wor
 from lowtide.frameworks.onnx.reading.read_counts import ReadCounts
 from lowtide.frameworks.onnx.reading.scope import Scope
 from lowtide.frameworks.onnx.reading.translation import Body, OpDraft, Translation
+from lowtide.frameworks.onnx.shapes.known_forms import forms_in
 from lowtide.graph import Lifetime
 
 
@@ -165,15 +166,18 @@ class Translator:
             if target == position and source < len(node.input) and node.output[position] not in self._outputs:
                 name = node.input[source]
                 buffer = self.scope.value(name).buffer if name else -1
+                same = self.scope.same_form(name, node.output[position])
                 read_once = [self.scope.value(other).buffer for other in node.input if other].count(buffer) == 1
-                if read_once and self.scope.is_intermediate(buffer) and 0 < size == self.scope.size_of(buffer):
+                fits = same and 0 < size == self.scope.size_of(buffer)
+                if fits and read_once and self.scope.is_intermediate(buffer):
                     return name
         return None
 
 
 def translate_callee(callee: Callee, name: str, outer: Scope) -> tuple[Translation, bool]:
     """Translate a graph that a node calls; the flag says that it must neither run twice nor change places."""
-    scope = Scope(outer.context, name, callee.typed, outer)
+    known = outer.known if callee.in_file else forms_in(callee.typed)
+    scope = Scope(outer.context, name, callee.typed, known, outer)
     scope.add_weights(callee.graph)
     lifetimes = callee.input_lifetimes
     for position, value in enumerate(callee.graph.input):
