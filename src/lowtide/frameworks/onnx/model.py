@@ -41,9 +41,13 @@ from lowtide.frameworks.onnx.read import read_model
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
+from lowtide.frameworks.onnx.stock.frames import has_frames
 from lowtide.frameworks.onnx.stock.predict import predict_stock
 from lowtide.graph import Graph
 from lowtide.plan import Plan
+
+_CALLS = "what runs inside functions and unknown operators, which counts at its peak"
+_UNKNOWN = "values whose size only a run tells, which count as 0 bytes"
 
 
 class OnnxModel:
@@ -176,17 +180,22 @@ class OnnxModel:
         # Of nodes that stand twice the runtime keeps the first, unless its optimizations are off.
         planned = list(dict.fromkeys(planned_order(self._model, self._translation, plan).nodes))
         nodes = [self._model.graph.node[position] for position in planned]
-        after = predict_stock(self._translation, [planned[place] for place in default_order_of(GraphProto(node=nodes))])
-        before = predict_stock(self._translation, self._stock_order())
-        inside = ("reuse, pattern and arena inside If, Loop and Scan",) if self.graph.called else ()
+        order = [planned[place] for place in default_order_of(GraphProto(node=nodes))]
+        after = predict_stock(self._translation, self._model.graph, order)
+        before = predict_stock(self._translation, self._model.graph, self._stock_order())
         return RuntimePeaks(
             by="ONNX Runtime's default order",
             before_bytes=before.order_bytes,
             after_bytes=after.order_bytes,
             before_resident_bytes=before.resident_bytes,
             after_resident_bytes=after.resident_bytes,
-            unmodeled=inside,
+            unmodeled=self._unmodeled(),
         )
+
+    def _unmodeled(self) -> tuple[str, ...]:
+        calls = () if has_frames(self._translation) else (_CALLS,)
+        unknown = any("counts as 0 bytes" in note for note in self.graph.unmodeled)
+        return (*calls, *((_UNKNOWN,) if unknown else ()))
 
     def _stock_order(self) -> Sequence[int]:
         graph = self._model.graph
@@ -204,7 +213,7 @@ class OnnxModel:
                 link_weights(self._model, self._folder, Path(folder))
             self.save(plan, planned)
             level = self._level or "none"
-            predicted = predict_stock(self._translation, self._stock_order()).resident_bytes
+            predicted = predict_stock(self._translation, self._model.graph, self._stock_order()).resident_bytes
             modeled = measure_in_child(given, self._dims, planned=False, level=level, threads=1)
             ways = {"stock runtime, all optimizations": (given, False)}
             ways[f"lowtide's session, level {self._level or 'file'}"] = (planned, True)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,42 +14,20 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lowtide import minimize
 from lowtide.analysis import Problem
-from lowtide.frameworks.arena.allocator import Arena as RecordingArena
-from lowtide.frameworks.arena.allocator import ArenaRun, native_allocator
 from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.model import OnnxModel
 from lowtide.frameworks.onnx.read import read_model
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.running.children import measure_in_child
-from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.frameworks.onnx.running.levels import write_optimized
 from lowtide.frameworks.onnx.stock.arena import StockArena
 from lowtide.frameworks.onnx.stock.predict import StockBytes, predict_stock
+from tests.frameworks.onnx.stock.recorded import recorded
 
 
 def _predicted(path: Path) -> StockBytes:
     model = load_model(path)
-    return predict_stock(read_model(model, {}, path.name), default_order_of(model.graph))
-
-
-def _recorded(path: Path, *, pattern: bool) -> Any:
-    """Return rows of bytes, made and freed of the third run of a stock session, as it asks its allocator."""
-    allocator = native_allocator()
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = 1, 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.enable_mem_pattern, options.enable_cpu_mem_arena = pattern, False
-    options.add_session_config_entry("session.use_env_allocators", "1")
-    options.register_custom_ops_library(str(allocator.path))
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    inputs = random_inputs(load_model(path), {})
-    for _ in range(2):
-        session.run(None, inputs)
-    run = ArenaRun(RecordingArena(allocator), None)
-    results = session.run(None, inputs)
-    report = run.end()
-    del results
-    return run.recorded(report.allocations)
+    return predict_stock(read_model(model, {}, path.name), model.graph, default_order_of(model.graph))
 
 
 def _peak(rows: Any) -> int:
@@ -126,7 +103,7 @@ def test_a_value_whose_shape_only_a_run_tells_takes_over_no_storage(tmp_path: Pa
     """The runtime plans reuse when it loads a model: what it does not know then has storage of its own."""
     onnx.save(_net_of_unknown_shapes(), tmp_path / "given.onnx")
     predicted = _predicted(tmp_path / "given.onnx")
-    assert predicted.reuse_bytes == _peak(_recorded(tmp_path / "given.onnx", pattern=False))
+    assert predicted.reuse_bytes == _peak(recorded(tmp_path / "given.onnx", pattern=False)[-1])
 
 
 @pytest.mark.parametrize("name", ["conv_net", "net"])
@@ -136,8 +113,8 @@ def test_reuse_and_pattern_are_predicted_to_the_byte(name: str, cases: dict[str,
     onnx.save(_net() if name == "net" else cases[name].make(), path)
     write_optimized(path, "none", tmp_path / "runs.onnx")
     predicted = _predicted(tmp_path / "runs.onnx")
-    assert predicted.reuse_bytes == _peak(_recorded(tmp_path / "runs.onnx", pattern=False))
-    assert predicted.pattern_bytes in _recorded(tmp_path / "runs.onnx", pattern=True)[:, 0]
+    assert predicted.reuse_bytes == _peak(recorded(tmp_path / "runs.onnx", pattern=False)[-1])
+    assert predicted.pattern_bytes in recorded(tmp_path / "runs.onnx", pattern=True)[-1][:, 0]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read as Linux tells it")
@@ -157,7 +134,7 @@ def test_the_pattern_and_the_arena_cost_more_than_the_order(tmp_path: Path) -> N
     onnx.save(_net(), tmp_path / "net.onnx")
     model = load_model(tmp_path / "net.onnx")
     translation = read_model(model, {}, "net")
-    predicted = predict_stock(translation, range(len(model.graph.node)))
+    predicted = predict_stock(translation, model.graph, range(len(model.graph.node)))
     inputs = 2048 * 256 * 4
     given = Problem(translation.graph)
     assert predicted.order_bytes == given.evaluate(given.given_order()).peaks.sum()

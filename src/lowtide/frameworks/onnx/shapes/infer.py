@@ -9,6 +9,7 @@ from lowtide.errors import MalformedInputError, one_line
 from lowtide.frameworks.onnx.operators.nodes import operator_of, subgraphs_of
 from lowtide.frameworks.onnx.shapes.dimensions import bind_inputs, bind_rest, bind_type
 from lowtide.frameworks.onnx.shapes.fold import fold_shape_computations
+from lowtide.frameworks.onnx.shapes.loops import runs_of_loop
 from lowtide.frameworks.onnx.shapes.sizes import static_shape
 from lowtide.frameworks.onnx.shapes.skeleton import skeleton_of
 
@@ -130,5 +131,14 @@ def _give_loop_its_shapes(graph: GraphProto, node: NodeProto, body: GraphProto, 
         if name and keeps and not (name in types and _known(types[name])):
             _state(graph, name, result.type)
             types[name] = result.type
+            changed = True
+    n_runs = runs_of_loop(graph, node, body)
+    n_carried = len(body.input) - 2
+    pieces = zip(node.output[n_carried:], body.output[1 + n_carried :], strict=False) if n_runs is not None else ()
+    for name, piece in pieces:
+        shape = static_shape(piece.type)
+        if name and shape is not None and not (name in types and _known(types[name])):
+            types[name] = helper.make_tensor_type_proto(piece.type.tensor_type.elem_type, [n_runs, *shape])
+            _state(graph, name, types[name])
             changed = True
     return changed

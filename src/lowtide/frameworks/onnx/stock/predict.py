@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from onnx import GraphProto
 
 from lowtide.analysis import Problem
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.frameworks.onnx.stock.arena import StockArena
+from lowtide.frameworks.onnx.stock.frames import frame_allocations, order_of_ops
 from lowtide.frameworks.onnx.stock.pattern import pattern_bytes
-from lowtide.frameworks.onnx.stock.reuse import Allocations, StockRole, stock_allocations
+from lowtide.frameworks.onnx.stock.reuse import Allocations, StockRole
 
 _RUNS = 3
 """After so many runs every further one finds what it needs: one without a pattern, and two with it."""
@@ -31,15 +31,15 @@ class StockBytes:
     """Pages of the arena that runs touch: what they add to resident memory."""
 
 
-def predict_stock(translation: Translation, nodes: Sequence[int]) -> StockBytes:
-    """Return what runs take that execute the nodes in an order, each op as soon as its first node comes.
+def predict_stock(translation: Translation, graph: GraphProto, nodes: Sequence[int]) -> StockBytes:
+    """Return what runs take that execute the nodes of a graph in an order, each op as soon as its first node comes.
 
-    The caller lets the results of a run go before the next one. What runs inside If, Loop and Scan counts at its peak.
-    Complexity: that of `stock_allocations`, `pattern_bytes` and `StockArena` for all blocks of a run.
+    The caller lets the results of a run go before the next one.
+    Complexity: that of `frame_allocations`, `pattern_bytes` and `StockArena` for all blocks of a run.
     """
     problem = Problem(translation.graph)
-    order = _order_of_ops(translation, nodes)
-    run = stock_allocations(translation.graph, translation.forms, order.tolist(), problem.transient.sum(1))
+    order = order_of_ops(translation, nodes)
+    run = frame_allocations(translation, graph, nodes)
     pattern = pattern_bytes(run)
     return StockBytes(
         order_bytes=int(problem.evaluate(order).peaks.sum()),
@@ -47,13 +47,6 @@ def predict_stock(translation: Translation, nodes: Sequence[int]) -> StockBytes:
         pattern_bytes=pattern,
         resident_bytes=_resident_bytes(run, pattern),
     )
-
-
-def _order_of_ops(translation: Translation, nodes: Sequence[int]) -> NDArray[np.int32]:
-    place = {node: number for number, node in enumerate(nodes)}
-    members = translation.nodes_of_ops
-    first = [min((place[node] for node in nodes if node in place), default=-1) for nodes in members]
-    return np.argsort(np.array(first), kind="stable").astype(np.int32)
 
 
 def _resident_bytes(run: Allocations, pattern: int) -> int:

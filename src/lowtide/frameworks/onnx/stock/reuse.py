@@ -1,6 +1,6 @@
 """What the stock runtime allocates in an order of ops: which values share storage by its own rules, freed when."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -27,12 +27,22 @@ class Allocations:
     roles: list[StockRole] = field(default_factory=list[StockRole])
     events: list[tuple[int, bool]] = field(default_factory=list[tuple[int, bool]])
     """A block's number, and whether it is made; results are never freed."""
+    results: dict[int, int] = field(default_factory=dict[int, int])
+    """By buffer, the blocks of results."""
 
     def add(self, size: int, role: StockRole) -> int:
         """Add a block and return its number."""
         self.sizes.append(size)
         self.roles.append(role)
         return len(self.sizes) - 1
+
+    def splice(self, run: "Allocations") -> Mapping[int, int]:
+        """Add all that happens in a run of something that is called; return the blocks of its results, by buffer."""
+        first = len(self.sizes)
+        self.sizes += run.sizes
+        self.roles += [StockRole.WORKSPACE] * len(run.sizes)
+        self.events += [(first + block, made) for block, made in run.events]
+        return {buffer: first + block for buffer, block in run.results.items()}
 
     @property
     def peak_bytes(self) -> int:
@@ -41,13 +51,28 @@ class Allocations:
         return int(np.cumsum(changes).max(initial=0)) if changes else 0
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What happens while an op runs that calls others."""
+
+    run: Allocations
+    """Blocks that are not freed in it are when the op has ended."""
+    results_last: bool = False
+    """Whether the results of the op are made at its end."""
+
+
 def stock_allocations(
-    graph: Graph, forms: Sequence[Hashable], order: Sequence[int], workspaces: NDArray[np.int64]
+    graph: Graph,
+    forms: Sequence[Hashable],
+    order: Sequence[int],
+    workspaces: NDArray[np.int64],
+    calls: Mapping[int, Call],
 ) -> Allocations:
     """Return what the runtime allocates when it runs the ops in an order, with its memory reuse on.
 
     `forms` holds the type and shape of each buffer, None where unknown; `workspaces` the bytes each op needs while it
-    runs. Source: the allocation planner of ONNX Runtime 1.31. A result of the model has storage of its own. Another
+    runs, `calls` what happens in ops that have none.
+    Source: the allocation planner of ONNX Runtime 1.31. A result of the model has storage of its own. Another
     value takes over that of an input which dies there, where the kernel can do that; else the storage that died last
     among those of the same shape and size of elements; else new storage. Inputs and weights are never taken over.
     Complexity: O(reads + values that are dead at once, for each value).
@@ -61,12 +86,28 @@ def stock_allocations(
         if made.roles[block] is StockRole.VALUE:
             freed_at[place].append(block)
     for place, op in enumerate(order):
+        if op in calls:
+            _add_call(made, calls[op], made_at[place])
+            made.events += [(block, False) for block in freed_at[place]]
+            continue
         made.events += [(block, True) for block in made_at[place]]
         if workspaces[op]:
             block = made.add(int(workspaces[op]), StockRole.WORKSPACE)
             made.events += [(block, True), (block, False)]
         made.events += [(block, False) for block in freed_at[place]]
     return made
+
+
+def _add_call(made: Allocations, call: Call, results: Sequence[int]) -> None:
+    new = [(block, True) for block in results]
+    if not call.results_last:
+        made.events += new
+    first = len(made.sizes)
+    made.splice(call.run)
+    if call.results_last:
+        made.events += new
+    freed = {block for block, is_made in call.run.events if not is_made}
+    made.events += [(first + block, False) for block in range(len(call.run.sizes)) if block not in freed]
 
 
 class _Planner:
@@ -99,6 +140,8 @@ class _Planner:
                 block = self._made.add(
                     int(self._graph.sizes[buffer]), StockRole.RESULT if is_result else StockRole.VALUE
                 )
+                if is_result:
+                    self._made.results[buffer] = block
                 self._form_of[block] = self._forms[buffer]
                 new.append(block)
             self._block_of[buffer] = block

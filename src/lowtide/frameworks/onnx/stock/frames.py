@@ -1,0 +1,91 @@
+"""What the stock runtime allocates for a model: a frame for its graph, and one for each run of a body."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import GraphProto, NodeProto
+
+from lowtide.analysis import Problem
+from lowtide.frameworks.onnx.operators.nodes import subgraphs_of
+from lowtide.frameworks.onnx.reading.default_order import default_order_of
+from lowtide.frameworks.onnx.reading.translation import Translation
+from lowtide.frameworks.onnx.stock.reuse import Allocations, Call, stock_allocations
+from lowtide.graph import Graph
+
+_SOME_RUNS = 3
+"""Of a loop that does not tell how often it runs: from then on every further run finds what it needs."""
+_MOST_EVENTS = 10**5
+"""Further runs of a body that takes more are left out."""
+
+
+def frame_allocations(translation: Translation, graph: GraphProto, nodes: Sequence[int]) -> Allocations:
+    """Return what the runtime allocates when it runs the nodes in an order, each op as soon as its first node comes.
+
+    Source: If, Loop and Scan of ONNX Runtime 1.31. Their bodies run in the default order, each time in a frame of its
+    own, which reuses storage and has no pattern: of the branches of an If the one that takes more, a loop as often as
+    what it collects tells. Complexity: that of `stock_allocations` for every run.
+    """
+    order = order_of_ops(translation, nodes)
+    calls = dict(_calls(translation, graph))
+    workspaces = Problem(translation.graph).transient.sum(1)
+    return stock_allocations(translation.graph, translation.forms, order.tolist(), workspaces, calls)
+
+
+def has_frames(translation: Translation) -> bool:
+    """Return whether all that ops call runs in a frame; functions, and what unknown ops call, count at their peak."""
+    bodies = translation.bodies
+    return all(name in bodies and has_frames(bodies[name].translation) for name in translation.graph.called)
+
+
+def order_of_ops(translation: Translation, nodes: Sequence[int]) -> NDArray[np.int32]:
+    """Return the order in which ops run, each as soon as its first node comes."""
+    place = {node: number for number, node in enumerate(nodes)}
+    members = translation.nodes_of_ops
+    first = [min((place[node] for node in nodes if node in place), default=-1) for nodes in members]
+    return np.argsort(np.array(first), kind="stable").astype(np.int32)
+
+
+def _calls(translation: Translation, graph: GraphProto) -> Iterator[tuple[int, Call]]:
+    for op, names in enumerate(translation.graph.callees):
+        bodies = [translation.bodies[name] for name in names if name in translation.bodies]
+        if not bodies or len(bodies) < len(names):
+            continue
+        node = graph.node[bodies[0].node]
+        inner = dict(subgraphs_of(node))
+        runs = [_frame(body.translation, inner[body.label]) for body in bodies]
+        if node.op_type == "If":
+            yield op, Call(max(runs, key=lambda run: run.peak_bytes))
+        elif node.op_type == "Loop":
+            yield op, _loop(translation.graph, node, inner[bodies[0].label], bodies[0].translation.graph, runs[0])
+        elif node.op_type == "Scan":
+            yield op, _repeated(runs[0], _SOME_RUNS)
+
+
+def _frame(translation: Translation, graph: GraphProto) -> Allocations:
+    return frame_allocations(translation, graph, default_order_of(graph))
+
+
+def _loop(outer: Graph, node: NodeProto, body: GraphProto, graph: Graph, run: Allocations) -> Call:
+    """What a loop collects is kept in pieces until the results are made, at its end."""
+    n_carried = len(body.input) - 2
+    whole: Mapping[str, int] = dict(zip(outer.buffer_names, outer.sizes.tolist(), strict=True))
+    piece: Mapping[str, int] = dict(zip(graph.buffer_names, graph.sizes.tolist(), strict=True))
+    collected = {
+        value.name: name for value, name in zip(body.output[1 + n_carried :], node.output[n_carried:], strict=False)
+    }
+    told = [whole[name] // piece[inner] for inner, name in collected.items() if piece.get(inner) and name in whole]
+    kept = {buffer for buffer, name in enumerate(graph.buffer_names) if name in collected}
+    return replace(_repeated(run, max(told, default=0) or _SOME_RUNS, kept), results_last=True)
+
+
+def _repeated(run: Allocations, count: int, kept: Collection[int] = ()) -> Call:
+    """Run a body so often: what it hands on lives until the next run has ended, and what is `kept` to the last."""
+    made = Allocations()
+    handed_on: list[int] = []
+    for _ in range(min(count, max(_SOME_RUNS, _MOST_EVENTS // (1 + len(run.events))))):
+        results = made.splice(run)
+        made.events += [(block, False) for block in handed_on]
+        handed_on = [block for buffer, block in results.items() if buffer not in kept]
+    return Call(made)
