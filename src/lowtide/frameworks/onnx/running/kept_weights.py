@@ -1,12 +1,14 @@
 """Weights that the runtime wrote anew and left as they were: the optimized model refers to the given files again."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import eq
 from pathlib import Path
 
 from onnx import TensorProto
 
 from lowtide.errors import UnsupportedError
 from lowtide.files import write_bytes
-from lowtide.frameworks.onnx.loading.content import mapped
 from lowtide.frameworks.onnx.loading.load import load_model, load_whole_model
 from lowtide.units import format_bytes
 
@@ -23,18 +25,17 @@ def refer_to_given_weights(given: Path, optimized: Path, weights: Path) -> None:
     """
     before = {tensor.name: tensor for tensor in load_model(given).graph.initializer}
     model = load_whole_model(optimized)
-    files: dict[Path, memoryview] = {}
     embedded = 0
     for tensor in model.graph.initializer:
         if tensor.data_location != TensorProto.EXTERNAL:
             continue
-        content = _external(tensor, optimized.parent, files)
+        new = _Place.of(tensor, optimized.parent)
         old = before.get(tensor.name)
-        if old is not None and _may_be_same(old, tensor) and _equal(_external(old, given.parent, files), content):
+        if old is not None and _may_be_same(old, tensor) and new.holds_the_same_as(_Place.of(old, given.parent)):
             del tensor.external_data[:]
             tensor.external_data.extend(old.external_data)
             continue
-        embedded += len(content)
+        embedded += new.size
         if embedded > _MOST_EMBEDDED_BYTES:
             raise UnsupportedError(
                 f"the runtime changes more than {format_bytes(_MOST_EMBEDDED_BYTES)} of weights at this level; "
@@ -42,9 +43,8 @@ def refer_to_given_weights(given: Path, optimized: Path, weights: Path) -> None:
             )
         tensor.ClearField("external_data")
         tensor.data_location = TensorProto.DEFAULT
-        tensor.raw_data = bytes(content)
+        tensor.raw_data = b"".join(new.parts())
     write_bytes(optimized, model.SerializeToString())
-    files.clear()
     weights.unlink(missing_ok=True)
 
 
@@ -53,20 +53,27 @@ def _may_be_same(old: TensorProto, new: TensorProto) -> bool:
     return alike and old.data_location == TensorProto.EXTERNAL
 
 
-def _external(tensor: TensorProto, folder: Path, files: dict[Path, memoryview]) -> memoryview:
-    """Return the bytes of a tensor outside its model, without reading them."""
-    said = {entry.key: entry.value for entry in tensor.external_data}
-    path = folder / said["location"]
-    if path not in files:
-        files[path] = mapped(path)
-    start = int(said.get("offset", 0))
-    return files[path][start : start + int(said["length"])] if "length" in said else files[path][start:]
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the bytes of a tensor lie; they are read in parts, so that no more than that is ever resident."""
 
+    path: Path
+    start: int
+    size: int
 
-def _equal(one: memoryview, other: memoryview) -> bool:
-    if len(one) != len(other):
-        return False
-    return all(
-        one[start : start + _PART_BYTES] == other[start : start + _PART_BYTES]
-        for start in range(0, len(one), _PART_BYTES)
-    )
+    @staticmethod
+    def of(tensor: TensorProto, folder: Path) -> "_Place":
+        said = {entry.key: entry.value for entry in tensor.external_data}
+        path, start = folder / said["location"], int(said.get("offset", 0))
+        return _Place(path, start, int(said["length"]) if "length" in said else path.stat().st_size - start)
+
+    def parts(self) -> Iterator[bytes]:
+        with self.path.open("rb") as file:
+            file.seek(self.start)
+            left = self.size
+            while left > 0 and (part := file.read(min(left, _PART_BYTES))):
+                yield part
+                left -= len(part)
+
+    def holds_the_same_as(self, other: "_Place") -> bool:
+        return self.size == other.size and all(map(eq, self.parts(), other.parts()))
