@@ -8,10 +8,13 @@ import onnx
 import pytest
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from lowtide.analysis import Problem
 from lowtide.frameworks.onnx.loading.load import load_model
+from lowtide.frameworks.onnx.measure import measure_peak
 from lowtide.frameworks.onnx.model import OnnxModel
 from lowtide.frameworks.onnx.read import read_model
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
+from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.frameworks.onnx.stock.frames import has_frames
 from lowtide.frameworks.onnx.stock.predict import predict_stock
 from tests.frameworks.onnx.stock.recorded import recorded, resident_of
@@ -59,7 +62,7 @@ def _scanned() -> NodeProto:
     return helper.make_node("Scan", ["a", "rows"], ["b", "all"], body=body, num_scan_inputs=1)
 
 
-def _model(calling: NodeProto) -> ModelProto:
+def _model(calling: NodeProto, rows: int = 4) -> ModelProto:
     nodes = [helper.make_node("Exp", ["x"], ["a"]), calling]
     last = "b"
     if "all" in calling.output:
@@ -71,7 +74,7 @@ def _model(calling: NodeProto) -> ModelProto:
     weights += [numpy_helper.from_array(np.array(5), "five"), numpy_helper.from_array(np.array(True), "yes")]
     inputs = [_value("x")]
     if calling.op_type == "Scan":
-        inputs.append(_value("rows", [4, *SHAPE]))
+        inputs.append(_value("rows", [rows, *SHAPE]))
     graph = helper.make_graph(nodes, "calls", inputs, [_value("y")], weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
@@ -99,6 +102,15 @@ def test_what_runs_inside_is_predicted_as_the_runtime_allocates_it(name: str, tm
     assert has_frames(translation)
     assert any(abs(predicted.pattern_bytes - size) <= 512 for size in runs[-1][:, 0].tolist())
     assert predicted.resident_bytes == pytest.approx(resident_of(runs), abs=2 * 4096)
+
+
+@pytest.mark.parametrize(("name", "rows"), [*((name, 4) for name in CALLS), ("scan", 1), ("scan", 2)])
+def test_live_bytes_inside_are_predicted_to_some_counters(name: str, rows: int) -> None:
+    """States of a scan have as many buffers as its runs need; at the end of a loop its last two states are there."""
+    model = _model(CALLS[name](), rows)
+    problem = Problem(read_model(model, {}, name).graph)
+    measured = measure_peak(model, random_inputs(model, {})).peak_bytes
+    assert measured == pytest.approx(problem.evaluate(problem.given_order()).peaks.sum(), abs=16)
 
 
 def test_functions_are_said_to_count_at_their_peak(cases: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """What a node calls: branches, loop bodies and functions become graphs of their own.
 
 How ONNX Runtime runs them decides what counts where. A branch of an If, and what a Scan collects, is written straight
-into the node's outputs. A loop carries its values from body run to body run and copies them out at the end; what it
-collects is kept in pieces until then. A function is expanded in place.
+into the node's outputs, and the states of a Scan into two buffers in turn. A loop carries its values from body run to
+body run and copies them out at the end; what it collects is kept in pieces until then. A function is expanded in place.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +12,10 @@ from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 from onnx.inliner import inline_local_functions
 
 from lowtide.errors import MalformedInputError, one_line
-from lowtide.frameworks.onnx.operators.nodes import all_nodes, describe_node, int_of, operator_of, subgraphs_of
+from lowtide.frameworks.onnx.operators.nodes import all_nodes, describe_node, int_of, ints_of, operator_of, subgraphs_of
 from lowtide.frameworks.onnx.reading.scope import Scope
 from lowtide.frameworks.onnx.shapes.infer import infer_bound_types
+from lowtide.frameworks.onnx.shapes.sizes import static_shape, type_bytes
 from lowtide.graph import Lifetime
 
 
@@ -43,6 +44,10 @@ class Call:
     """The op's kind; "while" and "call" mean that its results are the roots of the body, counted once."""
     collected: Sequence[str] = ()
     """Outputs of which a second copy is held in pieces while the op runs."""
+    carried: Sequence[str] = ()
+    """Outputs that are copied, when the body has run for the last time, from what its last two runs hold."""
+    scratch_bytes: int = 0
+    """What the op holds from its beginning to its end."""
 
 
 def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> Call | None:
@@ -56,7 +61,7 @@ def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> C
     if not bodies:
         return None
     make = _CALLS.get(operator_of(node), _call_unknown)
-    call = make(node, bodies)
+    call = make(node, bodies, scope)
     for callee in call.callees:
         if len(callee.graph.input) < len(callee.input_lifetimes):
             raise MalformedInputError(f"{describe_node(node, position)}: its body has too few inputs; export it again")
@@ -64,9 +69,12 @@ def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> C
 
 
 _Bodies = Sequence[tuple[str, GraphProto, GraphProto]]
+_STATE_BUFFERS = 2
+"""Of each state of a Scan: its runs take turns to read the one and write the other; the last writes the result."""
+_FIRST_WITHOUT_BATCH = 9
 
 
-def _call_if(node: NodeProto, bodies: _Bodies) -> Call:
+def _call_if(node: NodeProto, bodies: _Bodies, scope: Scope) -> Call:
     callees = [
         Callee(label=label, graph=graph, typed=typed, outputs_in_caller=[value.name for value in graph.output])
         for label, graph, typed in bodies
@@ -74,17 +82,18 @@ def _call_if(node: NodeProto, bodies: _Bodies) -> Call:
     return Call(kind=node.op_type, callees=callees)
 
 
-def _call_loop(node: NodeProto, bodies: _Bodies) -> Call:
+def _call_loop(node: NodeProto, bodies: _Bodies, scope: Scope) -> Call:
     ((label, graph, typed),) = bodies
     n_carried = len(graph.input) - 2
     return Call(
         kind="while",
         callees=[Callee(label=label, graph=graph, typed=typed, input_lifetimes=[Lifetime.INPUT] * len(graph.input))],
         collected=[name for name in node.output[n_carried:] if name],
+        carried=[name for name in node.output[:n_carried] if name],
     )
 
 
-def _call_scan(node: NodeProto, bodies: _Bodies) -> Call:
+def _call_scan(node: NodeProto, bodies: _Bodies, scope: Scope) -> Call:
     ((label, graph, typed),) = bodies
     n_slices = int_of(node, "num_scan_inputs")
     n_states = len(graph.input) - n_slices
@@ -94,13 +103,25 @@ def _call_scan(node: NodeProto, bodies: _Bodies) -> Call:
         label=label,
         graph=graph,
         typed=typed,
-        input_lifetimes=[Lifetime.INPUT] * n_states + [Lifetime.PERSISTENT] * n_slices,
-        outputs_in_caller=[value.name for value in list(graph.output)[n_states:]],
+        input_lifetimes=[Lifetime.PERSISTENT] * len(graph.input),
+        outputs_in_caller=[value.name for value in graph.output],
     )
-    return Call(kind="Scan", callees=[callee])
+    states = sum(type_bytes(value.type, value.name) or 0 for value in typed.input[:n_states])
+    runs = _runs_of_scan(node, n_states, scope)
+    buffers = _STATE_BUFFERS if runs is None else min(_STATE_BUFFERS, max(runs - 1, 0))
+    return Call(kind="Scan", callees=[callee], scratch_bytes=buffers * states)
 
 
-def _call_unknown(node: NodeProto, bodies: _Bodies) -> Call:
+def _runs_of_scan(node: NodeProto, n_states: int, scope: Scope) -> int | None:
+    """Return how many slices a Scan runs over; before opset 9 a batch and its lengths came first."""
+    has_batch = scope.context.opset < _FIRST_WITHOUT_BATCH
+    name = node.input[n_states + has_batch] if len(node.input) > n_states + has_batch else ""
+    shape = static_shape(scope.types[name]) if name in scope.types else None
+    axis = 1 if has_batch else next(iter(ints_of(node, "scan_input_axes")), 0)
+    return shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
+
+
+def _call_unknown(node: NodeProto, bodies: _Bodies, scope: Scope) -> Call:
     callees = [
         Callee(label=label, graph=graph, typed=typed, input_lifetimes=[Lifetime.PERSISTENT] * len(graph.input))
         for label, graph, typed in bodies
@@ -108,7 +129,7 @@ def _call_unknown(node: NodeProto, bodies: _Bodies) -> Call:
     return Call(kind=node.op_type, callees=callees)
 
 
-_CALLS: dict[tuple[str, str], Callable[[NodeProto, _Bodies], Call]] = {
+_CALLS: dict[tuple[str, str], Callable[[NodeProto, _Bodies, Scope], Call]] = {
     ("", "If"): _call_if,
     ("", "Loop"): _call_loop,
     ("", "Scan"): _call_scan,

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 
 from onnx import GraphProto, NodeProto
 
+from lowtide.analysis import Problem
 from lowtide.frameworks.onnx.operators.nodes import describe_node, domain_of, input_names, operator_of
 from lowtide.frameworks.onnx.operators.tables import CONSTANTS, IN_PLACE, METADATA, VIEWS, WORKSPACE_NOT_MODELED
 from lowtide.frameworks.onnx.reading.callees import Callee, call_of
@@ -13,7 +14,7 @@ from lowtide.frameworks.onnx.reading.read_counts import ReadCounts
 from lowtide.frameworks.onnx.reading.scope import Scope
 from lowtide.frameworks.onnx.reading.translation import Body, OpDraft, Translation
 from lowtide.frameworks.onnx.shapes.known_forms import forms_in
-from lowtide.graph import Lifetime
+from lowtide.graph import Graph, Lifetime
 
 
 class Translator:
@@ -127,15 +128,24 @@ class Translator:
         if call is None:
             return
         draft.kind = call.kind
+        peak = 0
         for callee in call.callees:
             name = f"{self.scope.name}/{draft.name}/{callee.label}".lstrip("/")
             inner, fixed = translate_callee(callee, name, self.scope)
             self.scope.builder.add_subgraph(name, inner.graph)
             draft.callees.append(name)
             draft.fixed |= fixed
+            peak = max(peak, _given_peak(inner.graph))
             if callee.in_file:
                 self.bodies[name] = Body(position, callee.label, inner)
-        draft.scratch_bytes += sum(self.scope.size_of(self.scope.value(name).buffer) for name in call.collected)
+        draft.scratch_bytes += call.scratch_bytes + self._bytes_of(call.collected)
+        if call.carried:
+            # At the end the results are there beside what the last two runs hand on: that may be more than a run takes.
+            inside = peak - self._bytes_of([*call.carried, *call.collected])
+            draft.scratch_bytes += max(0, 2 * self._bytes_of(call.carried) - max(0, inside))
+
+    def _bytes_of(self, names: Sequence[str]) -> int:
+        return sum(self.scope.size_of(self.scope.value(name).buffer) for name in names)
 
     def _add_results(self, draft: OpDraft, node: NodeProto) -> None:
         for position, name in enumerate(node.output):
@@ -186,6 +196,11 @@ def translate_callee(callee: Callee, name: str, outer: Scope) -> tuple[Translati
     translator = Translator(scope, callee.graph, callee.typed, callee.outputs_in_caller)
     translator.collect()
     return translator.finish(keep_order=not callee.in_file), translator.fixed
+
+
+def _given_peak(graph: Graph) -> int:
+    problem = Problem(graph)
+    return int(problem.evaluate(problem.given_order()).peaks.sum())
 
 
 def _kind_of(node: NodeProto) -> str:

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from onnx import GraphProto, NodeProto
 
 from lowtide.analysis import Problem
-from lowtide.frameworks.onnx.operators.nodes import subgraphs_of
+from lowtide.frameworks.onnx.operators.nodes import int_of, subgraphs_of
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.reading.translation import Translation
-from lowtide.frameworks.onnx.stock.reuse import Allocations, Call, stock_allocations
+from lowtide.frameworks.onnx.stock.reuse import Allocations, Call, StockRole, stock_allocations
 from lowtide.graph import Graph
 
 _SOME_RUNS = 3
@@ -60,7 +60,8 @@ def _calls(translation: Translation, graph: GraphProto) -> Iterator[tuple[int, C
         elif node.op_type == "Loop":
             yield op, _loop(translation.graph, node, inner[bodies[0].label], bodies[0].translation.graph, runs[0])
         elif node.op_type == "Scan":
-            yield op, _repeated(runs[0], _SOME_RUNS)
+            body, held = inner[bodies[0].label], int(translation.graph.scratch[op])
+            yield op, _scan(node, body, bodies[0].translation.graph, runs[0], held)
 
 
 def _frame(translation: Translation, graph: GraphProto) -> Allocations:
@@ -78,6 +79,17 @@ def _loop(outer: Graph, node: NodeProto, body: GraphProto, graph: Graph, run: Al
     told = [whole[name] // piece[inner] for inner, name in collected.items() if piece.get(inner) and name in whole]
     kept = {buffer for buffer, name in enumerate(graph.buffer_names) if name in collected}
     return replace(_repeated(run, max(told, default=0) or _SOME_RUNS, kept), results_last=True)
+
+
+def _scan(node: NodeProto, body: GraphProto, graph: Graph, run: Allocations, held: int) -> Call:
+    """States have buffers of their own from beginning to end."""
+    sizes: Mapping[str, int] = dict(zip(graph.buffer_names, graph.sizes.tolist(), strict=True))
+    states = [sizes[value.name] for value in body.input[: len(body.input) - int_of(node, "num_scan_inputs")]]
+    made = Allocations()
+    for size in states * (held // max(1, sum(states))):
+        made.events.append((made.add(size, StockRole.WORKSPACE), True))
+    made.splice(_repeated(run, _SOME_RUNS).run)
+    return Call(made)
 
 
 def _repeated(run: Allocations, count: int, kept: Collection[int] = ()) -> Call:
