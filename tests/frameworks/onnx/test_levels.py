@@ -18,6 +18,7 @@ from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.onnx import OnnxModel, Session
 from lowtide.plan import Plan
+from tests.frameworks.onnx.stock.recorded import recorded, resident_of
 
 
 def _model(nodes: list[Any], inputs: list[Any], outputs: list[Any], weights: list[Any]) -> ModelProto:
@@ -123,6 +124,28 @@ def test_layouts_that_the_runtime_takes_are_planned(quantized: bool, tmp_path: P
     assert abs(predicted - measured.before_bytes) <= 0.02 * measured.before_bytes
     again = model.optimized("none")
     assert again.graph.n_ops == model.graph.n_ops  # what the runtime would copy when it loads the file is there already
+
+
+@pytest.mark.parametrize("level", ["none", "extended"])
+def test_the_stock_runtime_is_modeled_by_the_graph_of_one_pass(level: str, tmp_path: Path) -> None:
+    """Copies that only a second pass makes, for lowtide's session, are none that the stock runtime would run."""
+    onnx.save(_convolutions(20), tmp_path / "net.onnx")
+    path = tmp_path / "qdq.onnx"
+    quantize_static(tmp_path / "net.onnx", path, _Images(), quant_format=QuantFormat.QDQ)
+    model = OnnxModel(path).optimized(level)
+    peaks = model.runtime_peaks(Plan.baseline(model.graph))
+    measured = resident_of(recorded(path, pattern=True, level=level))
+    assert abs(peaks.before_resident_bytes - measured) <= 0.02 * measured
+    assert peaks.unmodeled == ()
+
+
+def test_an_order_that_differs_from_process_to_process_is_not_predicted(tmp_path: Path) -> None:
+    """The runtime leaves its blocked layout in several places, which it adds in any order."""
+    onnx.save(_convolutions(20), tmp_path / "net.onnx")
+    model = OnnxModel(tmp_path / "net.onnx").optimized("all")
+    plan = Plan.baseline(model.graph)
+    back = sum(node.op_type == "ReorderOutput" for node in model.apply(plan).graph.node)
+    assert bool(model.runtime_peaks(plan).unmodeled) == (back > 1)
 
 
 def test_a_sparse_weight_counts_as_the_dense_one_it_becomes() -> None:

@@ -1,7 +1,7 @@
 """An ONNX model as lowtide sees it: read once, planned, written back, measured."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
@@ -36,17 +36,19 @@ from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, PLANNED
 from lowtide.frameworks.onnx.loading.reordered import reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.operators.nodes import operator_of
-from lowtide.frameworks.onnx.operators.tables import CONSTANTS
+from lowtide.frameworks.onnx.operators.tables import CONSTANTS, FROM_BLOCKED
 from lowtide.frameworks.onnx.read import read_model
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
+from lowtide.frameworks.onnx.running.levels import first_pass
 from lowtide.frameworks.onnx.stock.frames import has_frames
-from lowtide.frameworks.onnx.stock.predict import predict_stock
+from lowtide.frameworks.onnx.stock.predict import StockBytes, predict_stock
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
 _CALLS = "what runs inside functions and unknown operators, which counts at its peak"
+_ORDER = "the order of the runtime at this level, which is another one in every process"
 _UNKNOWN = "values whose size only a run tells, which count as 0 bytes"
 
 
@@ -66,6 +68,8 @@ class OnnxModel:
         self._folder = source_folder(source)
         self._dims = dict(dims or {})
         self._level: str | None = None
+        self._first_pass: OnnxModel | None = None
+        """What the stock runtime runs, where this model was made from that for lowtide's session."""
         self._in_running_order = False
         self._translation = read_model(self._model, self._dims, self._name)
 
@@ -137,7 +141,10 @@ class OnnxModel:
             raise
         finalize(model, rmtree, folder, ignore_errors=True)
         model._level, model._given = found, self._source
-        model._in_running_order = _running_nodes(self._model.graph) != _running_nodes(model._model.graph)
+        first = first_pass(output)
+        model._first_pass = OnnxModel(first, self._dims) if first.exists() else None
+        runs = model._as_stock
+        runs._in_running_order = _running_nodes(self._model.graph) != _running_nodes(runs._model.graph)
         return model
 
     @property
@@ -182,24 +189,34 @@ class OnnxModel:
         nodes = [self._model.graph.node[position] for position in planned]
         order = [planned[place] for place in default_order_of(GraphProto(node=nodes))]
         after = predict_stock(self._translation, self._model.graph, order)
-        before = predict_stock(self._translation, self._model.graph, self._stock_order())
+        before = self._as_stock._stock_bytes()
         return RuntimePeaks(
             by="ONNX Runtime's default order",
             before_bytes=before.order_bytes,
             after_bytes=after.order_bytes,
             before_resident_bytes=before.resident_bytes,
             after_resident_bytes=after.resident_bytes,
-            unmodeled=self._unmodeled(),
+            unmodeled=self._as_stock._unmodeled(),
         )
+
+    @property
+    def _as_stock(self) -> "OnnxModel":
+        """What the stock runtime runs."""
+        return self._first_pass or self
 
     def _unmodeled(self) -> tuple[str, ...]:
         calls = () if has_frames(self._translation) else (_CALLS,)
         unknown = any("counts as 0 bytes" in note for note in self.graph.unmodeled)
-        return (*calls, *((_UNKNOWN,) if unknown else ()))
+        return (*calls, *((_UNKNOWN,) if unknown else ()), *((_ORDER,) if self._is_ordered_at_random() else ()))
 
-    def _stock_order(self) -> Sequence[int]:
+    def _is_ordered_at_random(self) -> bool:
+        """Tell whether the runtime went back from its blocked layout in several places, which it adds in any order."""
+        return sum(operator_of(node) == FROM_BLOCKED for node in self._model.graph.node) > 1
+
+    def _stock_bytes(self) -> StockBytes:
         graph = self._model.graph
-        return range(len(graph.node)) if self._in_running_order else default_order_of(graph)
+        order = range(len(graph.node)) if self._in_running_order else default_order_of(graph)
+        return predict_stock(self._translation, graph, order)
 
     def runtime_runs(self, plan: Plan) -> list[RuntimeRun]:
         """Run the given file in the stock runtime, and the planned one in a session, each in a process of its own."""
@@ -213,13 +230,14 @@ class OnnxModel:
                 link_weights(self._model, self._folder, Path(folder))
             self.save(plan, planned)
             level = self._level or "none"
-            predicted = predict_stock(self._translation, self._model.graph, self._stock_order()).resident_bytes
+            runs = self._as_stock
+            predicted = None if runs._is_ordered_at_random() else runs._stock_bytes().resident_bytes
             modeled = measure_in_child(given, self._dims, planned=False, level=level, threads=1)
             ways = {"stock runtime, all optimizations": (given, False)}
             ways[f"lowtide's session, level {self._level or 'file'}"] = (planned, True)
-            runs = [self._run(by, *way) for by, way in ways.items()]
+            others = [self._run(by, *way) for by, way in ways.items()]
         made = f"stock runtime, level {level}, one thread"
-        return [modeled.as_run(made, predicted_bytes=predicted), *runs]
+        return [modeled.as_run(made, predicted_bytes=predicted), *others]
 
     def _run(self, by: str, path: Path, planned: bool) -> RuntimeRun:
         figures = measure_in_child(path, self._dims, planned=planned)

@@ -9,15 +9,16 @@ import onnxruntime
 from lowtide.frameworks.arena.allocator import Arena, ArenaRun, native_allocator
 from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.running.inputs import random_inputs
+from lowtide.frameworks.onnx.running.levels import LEVELS
 from lowtide.frameworks.onnx.stock.arena import StockArena
 
 
-def recorded(path: Path, *, pattern: bool, runs: int = 3) -> list[Any]:
+def recorded(path: Path, *, pattern: bool, runs: int = 3, level: str = "none") -> list[Any]:
     """Return rows of bytes, made and freed of the blocks of each run of a stock session."""
     allocator = native_allocator()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[level])
     options.enable_mem_pattern, options.enable_cpu_mem_arena = pattern, False
     options.add_session_config_entry("session.use_env_allocators", "1")
     options.register_custom_ops_library(str(allocator.path))

@@ -35,6 +35,9 @@ IN_PLACE: Mapping[Operator, tuple[tuple[int, int], ...]] = {
 }
 """Pairs (input, output): the output may take over the storage of an input that dies and has the same size."""
 
+FROM_BLOCKED: Operator = ("com.microsoft.nchwc", "ReorderOutput")
+"""Goes back from the blocked layout of convolutions."""
+
 RANDOM: frozenset[Operator] = frozenset(
     {
         *(("", name) for name in ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")),

@@ -26,8 +26,11 @@ def write_optimized(model: Path, level: str, output: Path) -> None:
     """Let ONNX Runtime load a model at a level and write what it would run; it raises exceptions of its own.
 
     Weights in other files stay there, except for those that the runtime changes; `output` must lie where the same
-    places lead to the same files. Raises UnsupportedError where more than 1 GiB of such weights are changed.
+    places lead to the same files. Where one pass is not enough, what the runtime makes of the model in one stays beside
+    it, at `first_pass(output)`. Raises UnsupportedError where more than 1 GiB of such weights are changed.
     """
+    first = first_pass(output)
+    first.unlink(missing_ok=True)
     _write(model, level, output)
     # What optimization makes of a DequantizeLinear may have several readers again: the runtime copies it when it loads
     # the result, and the copies would run late.
@@ -37,9 +40,16 @@ def write_optimized(model: Path, level: str, output: Path) -> None:
             return
         again = output.with_name(f"{output.name}.again")
         _write(output, "none", again)
+        if not first.exists():
+            output.replace(first)
         again.replace(output)
         if len(load_model(output).graph.node) == len(nodes):
             return
+
+
+def first_pass(output: Path) -> Path:
+    """Return where the graph lies that the runtime runs itself, if the one at `output` is not it."""
+    return output.with_name(f"{output.stem}.first.onnx")
 
 
 def _write(model: Path, level: str, output: Path) -> None:

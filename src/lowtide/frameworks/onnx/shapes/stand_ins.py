@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto, defs, helper
 
 from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, operator_of
-from lowtide.frameworks.onnx.operators.tables import SAME_SHAPE, STAND_INS, Operator
+from lowtide.frameworks.onnx.operators.tables import FROM_BLOCKED, SAME_SHAPE, STAND_INS, Operator
 
 
 def use_stand_in(node: NodeProto, graph: GraphProto) -> None:
@@ -163,6 +163,6 @@ _SPECIAL: Mapping[Operator, Callable[[NodeProto, GraphProto], None]] = {
     ("com.microsoft", "QGemm"): _product_of_integers,
     ("com.microsoft", "DynamicQuantizeMatMul"): _operands("MatMul", 0, 1),
     ("com.microsoft.nchwc", "ReorderInput"): _reorder_input,
-    ("com.microsoft.nchwc", "ReorderOutput"): _reorder_output,
+    FROM_BLOCKED: _reorder_output,
     ("com.microsoft.nchwc", "Upsample"): _upsample,
 }
