@@ -11,7 +11,7 @@ from lowtide.analysis import Problem
 from lowtide.frameworks.onnx.operators.nodes import int_of, subgraphs_of
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.reading.translation import Translation
-from lowtide.frameworks.onnx.stock.reuse import Allocations, Call, StockRole, stock_allocations
+from lowtide.frameworks.onnx.stock.reuse import Allocations, CalledRuns, StockRole, stock_allocations
 from lowtide.graph import Graph
 
 _SOME_RUNS = 3
@@ -47,7 +47,7 @@ def order_of_ops(translation: Translation, nodes: Sequence[int]) -> NDArray[np.i
     return np.argsort(np.array(first), kind="stable").astype(np.int32)
 
 
-def _calls(translation: Translation, graph: GraphProto) -> Iterator[tuple[int, Call]]:
+def _calls(translation: Translation, graph: GraphProto) -> Iterator[tuple[int, CalledRuns]]:
     for op, names in enumerate(translation.graph.callees):
         bodies = [translation.bodies[name] for name in names if name in translation.bodies]
         if not bodies or len(bodies) < len(names):
@@ -56,7 +56,7 @@ def _calls(translation: Translation, graph: GraphProto) -> Iterator[tuple[int, C
         inner = dict(subgraphs_of(node))
         runs = [_frame(body.translation, inner[body.label]) for body in bodies]
         if node.op_type == "If":
-            yield op, Call(max(runs, key=lambda run: run.peak_bytes))
+            yield op, CalledRuns(max(runs, key=lambda run: run.peak_bytes))
         elif node.op_type == "Loop":
             yield op, _loop(translation.graph, node, inner[bodies[0].label], bodies[0].translation.graph, runs[0])
         elif node.op_type == "Scan":
@@ -68,7 +68,7 @@ def _frame(translation: Translation, graph: GraphProto) -> Allocations:
     return frame_allocations(translation, graph, default_order_of(graph))
 
 
-def _loop(outer: Graph, node: NodeProto, body: GraphProto, graph: Graph, run: Allocations) -> Call:
+def _loop(outer: Graph, node: NodeProto, body: GraphProto, graph: Graph, run: Allocations) -> CalledRuns:
     """What a loop collects is kept in pieces until the results are made, at its end."""
     n_carried = len(body.input) - 2
     whole: Mapping[str, int] = dict(zip(outer.buffer_names, outer.sizes.tolist(), strict=True))
@@ -81,7 +81,7 @@ def _loop(outer: Graph, node: NodeProto, body: GraphProto, graph: Graph, run: Al
     return replace(_repeated(run, max(told, default=0) or _SOME_RUNS, kept), results_last=True)
 
 
-def _scan(node: NodeProto, body: GraphProto, graph: Graph, run: Allocations, held: int) -> Call:
+def _scan(node: NodeProto, body: GraphProto, graph: Graph, run: Allocations, held: int) -> CalledRuns:
     """States have buffers of their own from beginning to end."""
     sizes: Mapping[str, int] = dict(zip(graph.buffer_names, graph.sizes.tolist(), strict=True))
     states = [sizes[value.name] for value in body.input[: len(body.input) - int_of(node, "num_scan_inputs")]]
@@ -89,10 +89,10 @@ def _scan(node: NodeProto, body: GraphProto, graph: Graph, run: Allocations, hel
     for size in states * (held // max(1, sum(states))):
         made.events.append((made.add(size, StockRole.WORKSPACE), True))
     made.splice(_repeated(run, _SOME_RUNS).run)
-    return Call(made)
+    return CalledRuns(made)
 
 
-def _repeated(run: Allocations, count: int, kept: Collection[int] = ()) -> Call:
+def _repeated(run: Allocations, count: int, kept: Collection[int] = ()) -> CalledRuns:
     """Run a body so often: what it hands on lives until the next run has ended, and what is `kept` to the last."""
     made = Allocations()
     handed_on: list[int] = []
@@ -100,4 +100,4 @@ def _repeated(run: Allocations, count: int, kept: Collection[int] = ()) -> Call:
         results = made.splice(run)
         made.events += [(block, False) for block in handed_on]
         handed_on = [block for buffer, block in results.items() if buffer not in kept]
-    return Call(made)
+    return CalledRuns(made)

@@ -52,7 +52,7 @@ class Allocations:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CalledRuns:
     """What happens while an op runs that calls others."""
 
     run: Allocations
@@ -66,7 +66,7 @@ def stock_allocations(
     forms: Sequence[Hashable],
     order: Sequence[int],
     workspaces: NDArray[np.int64],
-    calls: Mapping[int, Call],
+    calls: Mapping[int, CalledRuns],
 ) -> Allocations:
     """Return what the runtime allocates when it runs the ops in an order, with its memory reuse on.
 
@@ -98,7 +98,7 @@ def stock_allocations(
     return made
 
 
-def _add_call(made: Allocations, call: Call, results: Sequence[int]) -> None:
+def _add_call(made: Allocations, call: CalledRuns, results: Sequence[int]) -> None:
     new = [(block, True) for block in results]
     if not call.results_last:
         made.events += new
