@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tag
 from torch._inductor import config
+from torch._inductor.codegen.cpp import OuterLoopFusedSchedulerNode
 from torch._inductor.dependencies import WeakDep
 from torch._inductor.ir import ExternKernel, IRNode, MultiOutput, MultiOutputLayout, NonOwningLayout, RandomSeeds
 from torch._inductor.memory import compute_size_for_scheduler_buffer, get_freeable_input_buf
@@ -132,15 +133,41 @@ def operand_layouts(node: KernelNode) -> list[tuple[Form, torch.dtype, torch.dev
     return [(form_of(part), part.get_dtype(), part.get_device()) for part in tensors]
 
 
+def is_only_read_by(buffer: KernelBuffer, node: KernelNode) -> bool:
+    """Tell whether a kernel of several parts reads what one of them makes, and nothing else does."""
+    own = {part.get_name() for part in node.get_nodes()}
+    return len(own) > 1 and bool(buffer.users) and all(user.node.get_name() in own for user in buffer.users)
+
+
 def stays_within(buffer: KernelBuffer, node: KernelNode) -> bool:
     """Tell whether only the kernel itself uses a buffer, which is then never stored.
 
-    On the CPU a reduction's result is stored all the same, since another loop reads it.
+    On the CPU it is stored all the same where another loop reads it, as of a reduction's result, and of loops that
+    share their outer levels only.
     """
-    own = {part.get_name() for part in node.get_nodes()}
-    if len(own) == 1 or not buffer.users or any(user.node.get_name() not in own for user in buffer.users):
+    if not is_only_read_by(buffer, node):
         return False
-    return not (becomes_cpp(node) and buffer.defining_op.is_reduction())
+    if becomes_cpp(node) and buffer.defining_op.is_reduction():
+        return False
+    return not isinstance(node, OuterLoopFusedSchedulerNode) or _stays_within_loops(buffer, node)
+
+
+def _stays_within_loops(buffer: KernelBuffer, node: OuterLoopFusedSchedulerNode) -> bool:
+    """Tell whether a buffer stays within one of the loops that share outer levels, or a row of it goes between them.
+
+    Rows do so where all loops have one level more than they share, and what is kept of a row lies in it.
+    """
+    loops = [{part.get_name() for part in loop.get_nodes()} for loop in node.get_outer_nodes()]
+    own = next(loop for loop in loops if buffer.defining_op.get_name() in loop)
+    if all(user.node.get_name() in own for user in buffer.users):
+        return True
+    levels = [
+        max(len(part.group[1][0]) + len(part.group[1][1]) for part in loop.get_nodes())
+        for loop in node.get_outer_nodes()
+    ]
+    return (
+        all(level == node.outer_loop_fusion_depth + 1 for level in levels) and buffer.node.get_layout().is_contiguous()
+    )
 
 
 def allocated_with(buffer: KernelBuffer) -> list[KernelBuffer]:

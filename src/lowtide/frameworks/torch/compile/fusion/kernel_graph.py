@@ -1,6 +1,6 @@
 """The graph of Inductor's kernels: what its scheduler is about to run, as a program over buffers."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import torch
 from torch.fx import Node
@@ -13,6 +13,7 @@ from lowtide.frameworks.torch.internals.kernels import (
     bytes_of_input,
     freeable_inputs,
     has_effects,
+    is_only_read_by,
     keeps_alive,
     names_before_overwriting,
     operand_layouts,
@@ -50,13 +51,15 @@ def graph_of_kernels(nodes: Sequence[KernelNode], given_away: Collection[str] = 
     for node in nodes:
         reads, after = _dependencies(node, real, buffers, makers)
         written: list[BufferId] = []
+        pairs = list(pairs_in_place(node))
+        stored = _stored(node, pairs)
         for buffer in node.get_outputs():
             name = wholes.get(buffer.get_name(), buffer.get_name())
             if name != buffer.get_name() and name in buffers:
                 reads.extend({buffers[name]}.difference(reads, written))
             elif name != buffer.get_name():
                 written.append(_add(builder, buffers, name, sizes, outputs))
-            elif name not in real and name not in buffers and not stays_within(buffer, node):
+            elif name not in real and name not in buffers and name in stored:
                 parts = [part.get_name() for part in allocated_with(buffer)]
                 written.extend(_add(builder, buffers, part, sizes, outputs) for part in parts)
         op = builder.add_op(
@@ -65,7 +68,7 @@ def graph_of_kernels(nodes: Sequence[KernelNode], given_away: Collection[str] = 
             reads=reads,
             writes=written,
             after=after,
-            in_place=_in_place(node, buffers, reads, written),
+            in_place=_in_place(pairs, buffers, reads, written),
             scratch_bytes=_scratch_of(node),
             ordered=has_effects(node) or is_copy(node),
         )
@@ -84,11 +87,21 @@ def _wholes(nodes: Sequence[KernelNode]) -> dict[str, str]:
     return found
 
 
+def _stored(node: KernelNode, pairs: Iterable[tuple[str, str]]) -> set[str]:
+    """Return the results of a kernel that need storage of their own: not what it makes another result over."""
+    made = {buffer.get_name() for buffer in node.get_outputs() if not stays_within(buffer, node)}
+    ends = {buffer.get_name() for buffer in node.get_outputs() if is_only_read_by(buffer, node)}
+    return made - {given for given, over in pairs if given in ends and over in made}
+
+
 def _in_place(
-    node: KernelNode, buffers: dict[str, BufferId], reads: list[BufferId], written: list[BufferId]
+    pairs: Iterable[tuple[str, str]],
+    buffers: dict[str, BufferId],
+    reads: list[BufferId],
+    written: list[BufferId],
 ) -> list[tuple[BufferId, BufferId]]:
-    pairs = [(buffers.get(given, -1), buffers.get(made, -1)) for given, made in pairs_in_place(node)]
-    return [(given, made) for given, made in pairs if given in reads and made in written]
+    found = [(buffers.get(given, -1), buffers.get(made, -1)) for given, made in pairs]
+    return [(given, made) for given, made in found if given in reads and made in written]
 
 
 def _scratch_of(node: KernelNode) -> int:
