@@ -152,6 +152,32 @@ def test_after_fusion_the_budget_still_holds(make: Callable[[], nn.Module], batc
     assert 0.9 * predicted <= peak + batch.nbytes <= 1.03 * predicted
 
 
+class Scores(nn.Module):
+    """Rows normalized by their largest value and their sum: loops with inner levels and one without, in one kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 4 * WIDTH, bias=False)
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        scores = self.head(nn.functional.gelu(self.first(value)))
+        below = scores - scores.amax(-1, keepdim=True).detach()
+        logarithms = below - below.exp().sum(-1, keepdim=True).log()
+        return (logarithms.softmax(0) @ torch.ones(4 * WIDTH, 4)).sum()
+
+
+@pytest.mark.usefixtures("model")
+def test_what_goes_between_loops_that_share_outer_levels_counts() -> None:
+    """Inductor stores it where one of the loops has no inner level, and makes no result over what others read."""
+    model, batch = Scores(), torch.randn(256, WIDTH)
+    compiled = torch.compile(model, backend="lowtide", options={"budget": "95%"})
+    _gradients(model, compiled, batch)
+    model.zero_grad()
+    peak, _ = peak_of_call(lambda: compiled(batch).backward(), torch.device("cpu"))
+    (program,) = planned_programs()
+    assert program.predicted_peak_bytes["cpu"] == pytest.approx(peak + batch.nbytes, rel=0.01)
+
+
 class Patches(nn.Module):
     """Small images under many filters, whose weights weigh more than all else."""
 
