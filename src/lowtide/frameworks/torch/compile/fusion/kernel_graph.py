@@ -54,10 +54,11 @@ def graph_of_kernels(nodes: Sequence[KernelNode], given_away: Collection[str] = 
         pairs = list(pairs_in_place(node))
         stored = _stored(node, pairs)
         for buffer in node.get_outputs():
-            name = wholes.get(buffer.get_name(), buffer.get_name())
-            if name != buffer.get_name() and name in buffers:
+            own_name: str = buffer.get_name()
+            name = wholes.get(own_name, own_name)
+            if name != own_name and name in buffers:
                 reads.extend({buffers[name]}.difference(reads, written))
-            elif name != buffer.get_name():
+            elif name != own_name:
                 written.append(_add(builder, buffers, name, sizes, outputs))
             elif name not in real and name not in buffers and name in stored:
                 parts = [part.get_name() for part in allocated_with(buffer)]
