@@ -184,7 +184,7 @@ def row(model: MeasuredModel, share: float, *, timed: bool) -> tuple[str, dict[s
 def main() -> None:
     """Run one model's cells, or all that is missing and the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", help="the model of this name")
+    parser.add_argument("--only", help="the model of this name", choices=[each.name for each in EVERYDAY])
     parser.add_argument("--stage", choices=STAGES, help="run this stage alone; all of them by default")
     parser.add_argument("--cells", help="run the cells of this model and stage here", metavar="MODEL")
     given = parser.parse_args()

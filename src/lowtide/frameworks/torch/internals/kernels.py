@@ -12,7 +12,7 @@ from torch._inductor.codegen.cpp import OuterLoopFusedSchedulerNode
 from torch._inductor.dependencies import WeakDep
 from torch._inductor.ir import ExternKernel, IRNode, MultiOutput, MultiOutputLayout, NonOwningLayout, RandomSeeds
 from torch._inductor.memory import compute_size_for_scheduler_buffer, get_freeable_input_buf
-from torch._inductor.scheduler import OutputNode
+from torch._inductor.scheduler import NopKernelSchedulerNode, OutputNode
 from torch._inductor.utils import contains_collective, contains_wait
 from torch._inductor.virtualized import V
 from torch.fx import GraphModule, Node
@@ -117,6 +117,11 @@ def becomes_cpp(node: KernelNode) -> bool:
     device = node.get_device()
     on_cpu = device is not None and device.type == "cpu" and config.cpu_backend == "cpp"
     return on_cpu and not node.is_extern() and not node.is_template()
+
+
+def has_code(node: KernelNode) -> bool:
+    """Tell whether a kernel does something; that of a tensor whose parts others write does nothing."""
+    return not isinstance(node, NopKernelSchedulerNode)
 
 
 def pytorch_call(node: KernelNode) -> Node | None:

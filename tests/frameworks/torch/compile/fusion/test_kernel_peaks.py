@@ -40,3 +40,24 @@ def test_parts_of_a_concatenation_and_operands_that_others_read_are_counted_as_t
     model.zero_grad(set_to_none=True)
     found = measure(lambda *given: step(*given).backward(), *batch, state=[model], timed_calls=1)
     assert found.measured_peak_bytes == pytest.approx(found.predicted_peak_bytes, rel=0.01)
+
+
+class Doubling(nn.Module):
+    """Running sums by steps that double: concatenations one after the other, with nothing of PyTorch's own between."""
+
+    def forward(self, value: Tensor) -> Tensor:
+        for step in (1, 2, 4, 8, 16):
+            value = torch.cat([value[:step], value[step:] + value[:-step].sin()]).cos()
+        return value.sum()
+
+
+@pytest.mark.usefixtures("quick_inductor")
+def test_a_function_ends_where_it_is_full_behind_a_concatenation_too() -> None:
+    """Its kernel has no code, and Inductor looks whether to end a function behind kernels with code only."""
+    forget_programs()
+    value = torch.randn(32, 1024, requires_grad=True)
+    step = torch.compile(Doubling(), backend="lowtide", options={"budget": "60%"}, dynamic=False)
+    step(value).backward()
+    value.grad = None
+    found = measure(lambda given: step(given).backward(), value, timed_calls=1)
+    assert found.measured_peak_bytes == pytest.approx(found.predicted_peak_bytes, rel=0.01)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import graph_of_kernels
-from lowtide.frameworks.torch.internals.kernels import KernelNode, becomes_cpp, end_cpu_functions_after
+from lowtide.frameworks.torch.internals.kernels import KernelNode, becomes_cpp, end_cpu_functions_after, has_code
 from lowtide.graph import Graph
 from lowtide.index_spaces import BufferId
 
@@ -34,6 +34,8 @@ class CpuFunctions:
         peak, last = 0, list[KernelNode]()
         held = 0
         """What the function that is being filled needs, or 0 where none is."""
+        latest: KernelNode = None
+        """The kernel with code that came last: Inductor ends no function after another one."""
         for place, node in enumerate(nodes):
             alone = int(before[place] + made[place] + graph.scratch[place])
             joined = held + int(made[place])
@@ -41,9 +43,10 @@ class CpuFunctions:
                 if most_bytes is None or joined <= most_bytes or joined <= alone:
                     alone = joined
                 else:
-                    last.append(nodes[place - 1])
+                    last.append(latest)
             peak = max(peak, alone)
             held = alone if becomes_cpp(node) else 0
+            latest = node if has_code(node) else latest
         return cls(max([peak, *map(int, after)]), tuple(last))
 
     def end_where_full(self) -> None:
