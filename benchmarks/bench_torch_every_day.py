@@ -1,8 +1,8 @@
 """Fourteen everyday models within budgets under Inductor, beside what PyTorch itself can do: peaks, then times.
 
 Peaks do not depend on what else the machine does, and need no code of kernels: `--stage peaks` runs anywhere. Times
-need a quiet machine, and the peaks, which say what is worth timing. Every cell is kept in a file, and a model runs in a
-process of its own: started again, the script goes on where it was.
+need a quiet machine, and the peaks, which say what is worth timing; the table shows those that are there. Every cell is
+kept in a file, and a model runs in a process of its own: started again, the script goes on where it was.
 """
 
 import argparse
@@ -150,7 +150,12 @@ def run_cells(name: str, stage: str) -> None:
             print(f"{name}, {way}: {cell}", flush=True)
 
 
-def row(model: MeasuredModel, share: float, *, timed: bool) -> tuple[str, dict[str, bool]]:
+def is_timed(model: MeasuredModel) -> bool:
+    """Tell whether all times of a model are there."""
+    return all(path_of(model, way, "times").exists() for way in ways_timed(model))
+
+
+def row(model: MeasuredModel, share: float) -> tuple[str, dict[str, bool]]:
     """Return the line of a model and a share, and which promises hold there."""
     cells = {way: read(model, way, "peaks") for way in ways(model)}
     alone, ours = cells["inductor"]["peak"], cells[f"lowtide {share}"]["peak"]
@@ -168,7 +173,7 @@ def row(model: MeasuredModel, share: float, *, timed: bool) -> tuple[str, dict[s
         f"{peers[least] / alone:.1%} ({least})",
         "yes" if kept["within"] else "no, nor any other" if kept["within where a peer is"] else "**no**",
     ]
-    if timed and share != 1:
+    if share != 1 and is_timed(model):
         seconds = {way: read(model, way, "times")["seconds"] for way in ways_timed(model)}
         peer, own = torch_within(model, share), seconds[f"lowtide {share}"]
         figures.append(f"{own / seconds['inductor']:.2f}x")
@@ -176,7 +181,7 @@ def row(model: MeasuredModel, share: float, *, timed: bool) -> tuple[str, dict[s
         if peer is not None:
             kept["faster"] = own <= seconds[peer]
             kept["at most 5 % slower"] = own <= MOST_SLOWER * seconds[peer]
-    elif timed:
+    else:
         figures += ["", ""]
     return f"| {model.name} | {' | '.join(figures)} |", kept
 
@@ -202,14 +207,12 @@ def write_table(only: str | None, stages: list[str]) -> None:
     for stage in stages:
         for model in models:
             subprocess.run([sys.executable, __file__, "--stage", stage, "--cells", model.name], check=True)
-    timed = "times" in stages
-    head = ["budget", "Inductor alone", "peak", "least of the others", "within"]
-    head += ["step", "torch's budget"] if timed else []
+    head = ["budget", "Inductor alone", "peak", "least of the others", "within", "step", "torch's budget"]
     lines = [f"| model | {' | '.join(head)} |", f"|---|{'--:|' * len(head)}"]
     promises: list[dict[str, bool]] = []
     for model in models:
         for share in (1.0, *SHARES):
-            line, kept = row(model, share, timed=timed)
+            line, kept = row(model, share)
             lines.append(line)
             promises.append(kept)
     held = {
@@ -222,10 +225,11 @@ def write_table(only: str | None, stages: list[str]) -> None:
         f"Within the budget: {held['within']}; in every cell that aot_eager, Inductor with torch's "
         f"own budget, or checkpointing of each block meets: {held['within where a peer is']}."
     )
-    if timed:
+    n_timed = sum(map(is_timed, models))
+    if n_timed:
         lead += (
-            f" Step times are processor time of one thread, least of {TIMED}, beside Inductor alone; torch's budget: "
-            "its largest own whose measured peak fits there. At least as fast as that: "
+            f" Step times, of {n_timed} of the models, are processor time of one thread, least of {TIMED}, beside "
+            "Inductor alone; torch's budget: its largest own whose measured peak fits there. At least as fast as that: "
             f"{held.get('faster', 'none')} cells; at most 5 % slower: {held.get('at most 5 % slower', 'none')}."
         )
     print("\n".join([lead, "", *lines]))
