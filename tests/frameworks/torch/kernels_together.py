@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from ctypes import CDLL, c_int64, c_void_p
+from ctypes import CDLL, c_float, c_int64, c_void_p
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -10,6 +10,8 @@ import torch
 from torch._inductor.async_compile import AsyncCompile
 from torch._inductor.codecache import CppPythonBindingsCodeCache
 
+_NUMBERS = {"const float": c_float, "const int64_t": c_int64}
+"""What kernels are given beside tensors: scalars, and sizes."""
 _HEAD = 'extern "C"  void  kernel('
 
 
@@ -28,7 +30,7 @@ class _Kernel:
 
     def __init__(self, waiting: list["_Kernel"], types: Sequence[str], code: str) -> None:
         self._waiting = waiting
-        self._types = [c_void_p if kind.endswith("*") else c_int64 for kind in types]
+        self._types = [c_void_p if kind.endswith("*") else _NUMBERS[kind] for kind in types]
         self._code = code
         self._run: Callable[..., None] | None = None
         waiting.append(self)
