@@ -92,3 +92,24 @@ class PlannedRuns:
             while len(self._kinds) > _MOST_KINDS:
                 self._kinds.pop(next(iter(self._kinds)), None)
         return kind
+
+
+class RunsInArena:
+    """Something whose runs lie in one arena, and how it uses that."""
+
+    _runs: PlannedRuns
+
+    @property
+    def arena(self) -> Arena:
+        """Where what runs make lies."""
+        return self._runs.arena
+
+    @property
+    def use(self) -> ArenaUse:
+        """What became of the runs so far."""
+        return self._runs.use
+
+    @property
+    def reserved_bytes(self) -> int:
+        """The most that a run of any kind so far needs: its part of the arena, and its results outside of it."""
+        return self._runs.reserved_bytes

@@ -8,14 +8,14 @@ from typing import Any, cast
 from lowtide.errors import UsageError
 from lowtide.frameworks.arena.addresses import Key, addresses_from_text
 from lowtide.frameworks.arena.allocator import Arena, native_allocator
-from lowtide.frameworks.arena.runs import ArenaUse, PlannedRuns
+from lowtide.frameworks.arena.runs import PlannedRuns, RunsInArena
 from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, PLANNED, read_metadata
 from lowtide.frameworks.onnx.running.session import follow_file
 
 onnxruntime: Any = import_module("onnxruntime")  # it has no types
 
 
-class Session(onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBaseClass]
+class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBaseClass]
     """An `onnxruntime.InferenceSession` on the CPU that keeps all values of a run in one arena at planned addresses.
 
     The first run with inputs of given shapes is recorded and its blocks are packed, unless the file notes addresses for
@@ -73,21 +73,6 @@ class Session(onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBas
         """Compute what is bound as InferenceSession does; runs of all bindings count as one kind."""
         stock: Any = super()
         self._runs.within(("bound", self._threads), lambda: stock.run_with_iobinding(iobinding, run_options))
-
-    @property
-    def arena(self) -> Arena:
-        """Where the values of runs lie."""
-        return self._runs.arena
-
-    @property
-    def use(self) -> ArenaUse:
-        """What became of the runs so far."""
-        return self._runs.use
-
-    @property
-    def reserved_bytes(self) -> int:
-        """The most that a run of any kind so far needs: its part of the arena, and its results outside of it."""
-        return self._runs.reserved_bytes
 
     def noted_addresses(self) -> str | None:
         """Return the addresses that were learned last, as a file's metadata notes them; None where none were."""

@@ -1,6 +1,6 @@
 """How often a Loop runs, where the file tells."""
 
-from onnx import GraphProto, NodeProto, TensorProto
+from onnx import GraphProto, NodeProto
 
 from lowtide.frameworks.onnx.operators.nodes import attribute_of, operator_of
 from lowtide.frameworks.onnx.operators.tables import CONSTANTS
@@ -26,17 +26,9 @@ def _goes_on(body: GraphProto) -> bool:
 
 
 def _constant(graph: GraphProto, name: str) -> int | None:
-    found = next((tensor for tensor in _constants(graph) if tensor.name == name), None)
-    return None if found is None or not is_short(found) else int(array_of(found).reshape(-1)[0])
-
-
-def _constants(graph: GraphProto) -> list[TensorProto]:
-    made: list[TensorProto] = list(graph.initializer)
-    for node in graph.node:
-        value = attribute_of(node, "value") if operator_of(node) in CONSTANTS else None
-        if value is not None:
-            tensor = TensorProto()
-            tensor.CopyFrom(value.t)
-            tensor.name = node.output[0]
-            made.append(tensor)
-    return made
+    makers = [node for node in graph.node if operator_of(node) in CONSTANTS and node.output[0] == name]
+    values = [attribute_of(node, "value") for node in makers]
+    found = [tensor for tensor in graph.initializer if tensor.name == name] + [
+        value.t for value in values if value is not None
+    ]
+    return int(array_of(found[0]).reshape(-1)[0]) if found and is_short(found[0]) else None

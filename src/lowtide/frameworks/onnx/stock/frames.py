@@ -20,14 +20,13 @@ _MOST_EVENTS = 10**5
 """Further runs of a body that takes more are left out."""
 
 
-def frame_allocations(translation: Translation, graph: GraphProto, nodes: Sequence[int]) -> Allocations:
-    """Return what the runtime allocates when it runs the nodes in an order, each op as soon as its first node comes.
+def frame_allocations(translation: Translation, graph: GraphProto, order: NDArray[np.int32]) -> Allocations:
+    """Return what the runtime allocates when it runs the ops of a graph in an order.
 
     Source: If, Loop and Scan of ONNX Runtime 1.31. Their bodies run in the default order, each time in a frame of its
     own, which reuses storage and has no pattern: of the branches of an If the one that takes more, a loop as often as
     what it collects tells. Complexity: that of `stock_allocations` for every run.
     """
-    order = order_of_ops(translation, nodes)
     calls = dict(_calls(translation, graph))
     workspaces = Problem(translation.graph).transient.sum(1)
     return stock_allocations(translation.graph, translation.forms, order.tolist(), workspaces, calls)
@@ -65,7 +64,7 @@ def _calls(translation: Translation, graph: GraphProto) -> Iterator[tuple[int, C
 
 
 def _frame(translation: Translation, graph: GraphProto) -> Allocations:
-    return frame_allocations(translation, graph, default_order_of(graph))
+    return frame_allocations(translation, graph, order_of_ops(translation, default_order_of(graph)))
 
 
 def _loop(outer: Graph, node: NodeProto, body: GraphProto, graph: Graph, run: Allocations) -> CalledRuns:

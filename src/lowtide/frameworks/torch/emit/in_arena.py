@@ -7,12 +7,12 @@ import torch
 
 from lowtide.frameworks.arena.addresses import Key
 from lowtide.frameworks.arena.allocator import Arena
-from lowtide.frameworks.arena.runs import ArenaUse, PlannedRuns
+from lowtide.frameworks.arena.runs import PlannedRuns, RunsInArena
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.cpu_allocator import replace_cpu_allocator
 
 
-class InArena:
+class InArena(RunsInArena):
     """A function whose tensors on the CPU lie in one arena at planned addresses while it runs.
 
     The first call with inputs of given shapes is recorded and its blocks are packed; later calls find every block at
@@ -35,21 +35,6 @@ class InArena:
         leaves, structure = pytree.tree_flatten((args, kwargs))
         key = (torch.get_num_threads(), str(structure), *map(_form_of, leaves))
         return self._runs.within(key, lambda: self.function(*args, **kwargs))
-
-    @property
-    def arena(self) -> Arena:
-        """Where the tensors lie."""
-        return self._runs.arena
-
-    @property
-    def use(self) -> ArenaUse:
-        """What became of the calls so far."""
-        return self._runs.use
-
-    @property
-    def reserved_bytes(self) -> int:
-        """The most that a call of any kind so far needs: its part of the arena, and its results outside of it."""
-        return self._runs.reserved_bytes
 
 
 def in_arena(function: Callable[..., Any], arena: Arena | None = None) -> InArena:

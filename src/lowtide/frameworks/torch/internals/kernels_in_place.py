@@ -6,8 +6,10 @@ from typing import Any
 
 from torch._inductor.codegen.wrapper import can_match_buffer_size
 from torch._inductor.ir import CommBufferLayout, FallbackKernel, MultiOutput, MultiOutputLayout, NoneLayout
-from torch._inductor.scheduler import NopKernelSchedulerNode, SchedulerNode
+from torch._inductor.scheduler import SchedulerNode
 from torch._inductor.virtualized import V
+
+from lowtide.frameworks.torch.internals.kernels import has_code
 
 
 def pairs_in_place(node: Any) -> Iterator[tuple[str, str]]:
@@ -46,7 +48,7 @@ def _is_made_here(buffer: Any) -> bool:
 
 
 def _may_take_over(given: Any, buffer: Any, part: Any, node: Any) -> bool:
-    if given.node is None or isinstance(given.defining_op, NopKernelSchedulerNode):
+    if given.node is None or not has_code(given.defining_op):
         return False
     if isinstance(given.node.get_output_spec(), NoneLayout | MultiOutputLayout | CommBufferLayout):
         return False

@@ -70,6 +70,7 @@ class _Compiler:
         self._allowed = share.allowed
         self._others = share.others
         self._name = name
+        self._shortfall: str | None = None
 
     def compiled(self) -> _Run:
         """Return the graph compiled within the budget, or as close to it as is known."""
@@ -113,8 +114,9 @@ class _Compiler:
                 put_back(before)
         for warning in said if run is not None else ():
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-        is_least = any(planned.result.shortfall is not None for planned in peaks.planned)
-        return Attempt(goal, None if run is None else (run, peaks), peaks.excess_bytes, is_least)
+        shortfalls = [each.result.shortfall for each in peaks.planned if each.result.shortfall is not None]
+        self._shortfall = next(iter(shortfalls), self._shortfall)
+        return Attempt(goal, None if run is None else (run, peaks), peaks.excess_bytes, is_least=bool(shortfalls))
 
     def _compile(self, module: GraphModule, goal: int, peaks: FusedPeaks) -> _Run:
         options = replace(self._options, budget=goal + self._own.persistent)
@@ -132,7 +134,8 @@ class _Compiler:
         run = _compile(self._module, self._inputs, options, peaks, alone)
         excess = self._own.peak - self._allowed
         if excess > 0:
-            warn_of_excess(peaks.planned[0].name, excess, "no plan found needs less than Inductor alone")
+            why = "no plan found needs less than Inductor alone"
+            warn_of_excess(peaks.planned[0].name, excess, "; ".join(filter(None, (why, self._shortfall))))
         return run
 
 
