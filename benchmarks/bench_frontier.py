@@ -26,11 +26,19 @@ from lowtide.graph import Graph, read_graph_file, write_graph_file
 SECTION = "Large steps, planned for one rank"
 COMMAND = "python benchmarks/bench_frontier.py"
 GIB = 2**30
-CELLS = (("8b", 8, 1), ("70b", 8, 8), ("405b", 64, 8))
+CELLS = (
+    ("8b", 8, 1),
+    ("70b", 8, 8),
+    ("405b", 64, 8),
+    ("405b", 512, 8),
+    ("deepseek-v3", 32, 32),
+    ("deepseek-v3", 128, 32),
+)
 DEVICES = (80, 141)
 PARTS = ("capture", "by_hand", "plan")
 BY_HAND = ("full", "selective")
 FEW_LAYERS = (3, 4, 5)
+"""Beyond the first ones, where those differ from the rest."""
 PROFILE = "eager@h100"
 HEAD = (
     "| model | data x tensor | ops | collectives | capture | host memory | held "
@@ -38,14 +46,14 @@ HEAD = (
 )
 LEAD = (
     "The step of one rank of `examples/frontier.py`: bfloat16, AdamW, one sequence of 8,192 tokens, weights sharded "
-    "over the data-parallel ranks, layers split over the tensor-parallel ones. `full` and `selective` are programs "
-    "with `torch.utils.checkpoint` around blocks, in their own order; their figures are those of programs of three, "
-    "four and five layers, continued along the straight line on which the three lie. Plans are lowtide's, "
-    "`--effort fast`, of the whole program without checkpoints: within a device, and within the peak of each of the "
-    "two. All are priced for an H100 on a network of 400 Gbit/s by the peak figures of its maker, collectives as if "
-    "nothing ran meanwhile; "
-    "cost is time beyond the program without checkpoints, least cost its bound for plans in the same order. Peaks in "
-    "GiB with what is held throughout, times of one core."
+    "over the data-parallel ranks, layers split over the tensor-parallel ones (of `deepseek-v3` the experts, each "
+    "given an equal share of the tokens; these ranks have other data, and shards of all else). `full` and `selective` "
+    "are programs with `torch.utils.checkpoint` around blocks, in their own order; their figures are those of "
+    "programs of three, four and five like layers, continued along the straight line on which the three lie. Plans "
+    "are lowtide's, `--effort fast`, of the whole program without checkpoints: within a device, and within the peak "
+    "of each of the two. All are priced for an H100 on a network of 400 Gbit/s by the peak figures of its maker, "
+    "collectives as if nothing ran meanwhile; cost is time beyond the program without checkpoints, least cost its "
+    "bound for plans in the same order. Peaks in GiB with what is held throughout, times of one core."
 )
 
 
@@ -79,7 +87,8 @@ def by_hand(name: str, data: int, tensor: int, file: Path) -> dict[str, Any]:
 def _continued(name: str, data: int, tensor: int, policy: str) -> list[float]:
     """Return peak, seconds and collectives of a program from those of few layers; they must lie on a straight line."""
     rows: list[tuple[float, float, float]] = []
-    for layers in FEW_LAYERS:
+    few = [each + getattr(MODELS[name], "dense_layers", 0) for each in FEW_LAYERS]
+    for layers in few:
         graph = captured(replace(MODELS[name], layers=layers), data=data, tensor=tensor, policy=policy)
         seconds = float(price(graph, PROFILE).seconds.sum())
         rows.append((_peak(graph), seconds, float((graph.ranks > 1).sum())))
@@ -87,7 +96,7 @@ def _continued(name: str, data: int, tensor: int, policy: str) -> list[float]:
     for first, second, third in zip(*rows, strict=True):
         if abs(third - 2 * second + first) > 1e-6 * third:
             raise SystemExit(f"{name}, {policy}: {first}, {second}, {third} lie on no straight line")
-        found.append(third + (MODELS[name].layers - FEW_LAYERS[-1]) * (third - second))
+        found.append(third + (MODELS[name].layers - few[-1]) * (third - second))
     return found
 
 

@@ -1,209 +1,45 @@
 """What one rank of a large training run needs, planned on a laptop: nothing is allocated, no other rank exists.
 
-`python examples/frontier.py 8b --data 8 --tensor 1 --budget "80 GiB"` captures the step of one rank of a Llama-like
+`python -m examples.frontier 8b --data 8 --tensor 1 --budget "80 GiB"` captures the step of one rank of a Llama-like
 model, whose weights are sharded over the data-parallel ranks and split over the tensor-parallel ones, and plans it.
+`deepseek-v3` is a mixture of experts, which are spread over the tensor-parallel ranks; each of these has other tokens.
 """
 
 import argparse
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, cast
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.testing._internal.distributed.fake_pg import FakeStore
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 import lowtide
+from examples.one_rank.decoder import POLICIES, Decoder
+from examples.one_rank.dense import Dense
+from examples.one_rank.mesh import Mesh
+from examples.one_rank.mixture import Mixture
 from lowtide.graph import Graph
 from lowtide.torch import TrainingStep
 
-collectives = torch.ops._c10d_functional
-aten = torch.ops.aten
-
-
-@dataclass(frozen=True)
-class Model:
-    """The sizes of a Llama-like model."""
-
-    layers: int
-    width: int
-    heads: int
-    key_heads: int
-    hidden: int
-    vocabulary: int = 128256
-
-
+Model = Dense | Mixture
 GIB = 2**30
-PYTORCH_BYTES, BYTES_AN_OP, OPS_A_LAYER = 420_000_000, 21_000, 261
+PYTORCH_BYTES, BYTES_AN_OP = 420_000_000, 21_000
 """What a process with PyTorch takes of the host, and what captures of 8,000 to 33,000 ops took on top."""
+OPS_A_LAYER = {Dense: 261, Mixture: 600}
 
-MODELS = {
-    "tiny": Model(4, 256, 8, 4, 512, 1024),
-    "8b": Model(32, 4096, 32, 8, 14336),
-    "70b": Model(80, 8192, 64, 8, 28672),
-    "405b": Model(126, 16384, 128, 8, 53248),
+MODELS: dict[str, Model] = {
+    "tiny": Dense(4, 256, 8, 4, 512, 1024),
+    "8b": Dense(32, 4096, 32, 8, 14336),
+    "70b": Dense(80, 8192, 64, 8, 28672),
+    "405b": Dense(126, 16384, 128, 8, 53248),
+    "tiny-mixture": Mixture(4, 256, 4, 512, 1, 8, 2, 128, 1024, 64, 64, 32, 16),
+    "deepseek-v3": Mixture(61, 7168, 128, 18432, 3, 256, 8, 2048),
 }
-
-
-class Gathered(torch.autograd.Function):
-    """The whole of a weight of which every rank of a group holds some rows; its gradient is scattered."""
-
-    @staticmethod
-    def forward(context: Any, shard: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
-        context.group = group
-        return collectives.wait_tensor(
-            collectives.all_gather_into_tensor(shard, group.size(), group.group_name),
-        )
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor, None]:
-        (gradient,), group = grad_outputs, ctx.group
-        scattered = collectives.reduce_scatter_tensor(gradient.contiguous(), "sum", group.size(), group.group_name)
-        return collectives.wait_tensor(scattered), None
-
-
-class Copied(torch.autograd.Function):
-    """What goes into layers that are split over a group; its gradient is summed over the ranks."""
-
-    @staticmethod
-    def forward(context: Any, value: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
-        context.group = group
-        return value.view_as(value)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return _summed(grad_outputs[0], ctx.group), None
-
-
-class Summed(torch.autograd.Function):
-    """What comes out of layers that are split over a group, summed over the ranks."""
-
-    @staticmethod
-    def forward(_: Any, value: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
-        return _summed(value, group)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return grad_outputs[0], None
-
-
-def _summed(value: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
-    if group.size() == 1:
-        return value.view_as(value)
-    return collectives.wait_tensor(collectives.all_reduce(value.contiguous(), "sum", group.group_name))
-
-
-@dataclass(frozen=True)
-class Mesh:
-    """The groups of rank 0: of those that hold other data, and of those that hold other parts of every layer."""
-
-    data: dist.ProcessGroup
-    tensor: dist.ProcessGroup
-
-    @classmethod
-    def played(cls, data: int, tensor: int) -> "Mesh":
-        """Play rank 0 among data x tensor ranks that do not exist; tensor-parallel ones are neighbors."""
-        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=data * tensor)
-        groups = [dist.new_group(list(ranks)) for ranks in (range(0, data * tensor, tensor), range(tensor))]
-        return cls(*cast("list[dist.ProcessGroup]", groups))
-
-
-class Linear(nn.Module):
-    """A linear layer whose weight is gathered over the data-parallel ranks where it is used."""
-
-    def __init__(self, mesh: Mesh, inputs: int, outputs: int) -> None:
-        super().__init__()
-        self.mesh = mesh
-        self.shard = nn.Parameter(torch.empty(outputs // mesh.data.size(), inputs))
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        return nn.functional.linear(value, Gathered.apply(self.shard, self.mesh.data))
-
-
-def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Attend by the flash kernel; without a device, PyTorch would choose products with length x length scores."""
-    return aten._scaled_dot_product_flash_attention(query, key, value, 0.0, is_causal=True)[0]
-
-
-class Block(nn.Module):
-    """Attention and a gated layer, both split over the tensor-parallel ranks."""
-
-    def __init__(self, model: Model, mesh: Mesh) -> None:
-        super().__init__()
-        ranks = mesh.tensor.size()
-        self.mesh, self.head = mesh, model.width // model.heads
-        self.heads, self.key_heads = model.heads // ranks, model.key_heads // ranks
-        self.norm_attention, self.norm_gate = nn.RMSNorm(model.width), nn.RMSNorm(model.width)
-        self.query = Linear(mesh, model.width, self.heads * self.head)
-        self.key, self.value = (Linear(mesh, model.width, self.key_heads * self.head) for _ in range(2))
-        self.out = Linear(mesh, self.heads * self.head, model.width)
-        self.gate, self.up = (Linear(mesh, model.width, model.hidden // ranks) for _ in range(2))
-        self.down = Linear(mesh, model.hidden // ranks, model.width)
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        batch, length, _ = value.shape
-        given = Copied.apply(self.norm_attention(value), self.mesh.tensor)
-        query = self.query(given).view(batch, length, self.heads, self.head).transpose(1, 2)
-        key, content = (
-            layer(given).view(batch, length, self.key_heads, self.head).transpose(1, 2)
-            for layer in (self.key, self.value)
-        )
-        repeats = self.heads // self.key_heads
-        attended = attention(query, key.repeat_interleave(repeats, 1), content.repeat_interleave(repeats, 1))
-        value = value + Summed.apply(self.out(attended.transpose(1, 2).flatten(2)), self.mesh.tensor)
-        given = Copied.apply(self.norm_gate(value), self.mesh.tensor)
-        return value + Summed.apply(self.down(nn.functional.silu(self.gate(given)) * self.up(given)), self.mesh.tensor)
-
-
-def _saves_products(_: Any, op: Any, *__: Any, **___: Any) -> CheckpointPolicy:
-    saved = (
-        aten.mm.default,
-        aten._scaled_dot_product_flash_attention.default,
-        collectives.reduce_scatter_tensor.default,
-    )
-    return CheckpointPolicy.MUST_SAVE if op in saved else CheckpointPolicy.PREFER_RECOMPUTE
-
-
-POLICIES: dict[str, Callable[[nn.Module, torch.Tensor], torch.Tensor]] = {
-    "none": lambda block, value: block(value),
-    "full": lambda block, value: checkpoint(block, value, use_reentrant=False),
-    "selective": lambda block, value: checkpoint(
-        block,
-        value,
-        use_reentrant=False,
-        context_fn=partial(create_selective_checkpoint_contexts, _saves_products, allow_cache_entry_mutation=True),
-    ),
-}
-"""What blocks keep for the backward pass: all, their input, or products and attention, as in torchtitan."""
-
-
-class Decoder(nn.Module):
-    """Blocks between an embedding and a head; every rank holds the whole of both."""
-
-    def __init__(self, model: Model, mesh: Mesh, policy: str) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(model.vocabulary, model.width)
-        self.blocks = nn.ModuleList(Block(model, mesh) for _ in range(model.layers))
-        self.norm, self.head = nn.RMSNorm(model.width), Linear(mesh, model.width, model.vocabulary)
-        self.policy = policy
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        value = self.embedding(tokens)
-        for block in self.blocks:
-            value = POLICIES[self.policy](block, value)
-        scores = self.head(self.norm(value))[:, :-1].flatten(0, 1)
-        return nn.functional.cross_entropy(scores, tokens[:, 1:].flatten())
 
 
 def host_bytes(model: Model) -> int:
     """Return about what capturing a step takes of the host: so much an op, of which layers have so many."""
-    return PYTORCH_BYTES + BYTES_AN_OP * OPS_A_LAYER * model.layers
+    return PYTORCH_BYTES + BYTES_AN_OP * OPS_A_LAYER[type(model)] * model.layers
 
 
 def refuse_what_the_host_cannot_hold(model: Model) -> None:

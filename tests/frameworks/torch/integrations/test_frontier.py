@@ -12,15 +12,16 @@ from tests.scripts import load_example
 PROFILE = "eager@h100"
 
 
-def _step(frontier: Any, policy: str) -> Graph:
-    return frontier.captured(frontier.MODELS["tiny"], data=4, tensor=2, length=512, policy=policy)
+def _step(frontier: Any, model: str, policy: str) -> Graph:
+    return frontier.captured(frontier.MODELS[model], data=4, tensor=2, length=512, policy=policy)
 
 
+@pytest.mark.parametrize("model", ["tiny", "tiny-mixture"])
 @pytest.mark.parametrize("policy", ["full", "selective"])
-def test_a_plan_within_the_peak_of_checkpoints_by_hand_costs_no_more(policy: str) -> None:
+def test_a_plan_within_the_peak_of_checkpoints_by_hand_costs_no_more(model: str, policy: str) -> None:
     """Checkpoints gather weights again with all else of a block; a plan only what pays, by the same prices."""
     frontier = load_example("frontier")
-    plain, by_hand = _step(frontier, "none"), _step(frontier, policy)
+    plain, by_hand = _step(frontier, model, "none"), _step(frontier, model, policy)
     space = plain.spaces[0].name
     assert plain.persistent_bytes() == by_hand.persistent_bytes()
     seconds, with_checkpoints = (float(price(graph, PROFILE).seconds.sum()) for graph in (plain, by_hand))

@@ -61,3 +61,19 @@ def test_attention_counts_alike_on_the_cpu_and_on_other_devices() -> None:
     product = 2 * (2 * 3) * 8 * 16 * 8
     assert flops["_scaled_dot_product_flash_attention_for_cpu"] == 2 * product
     assert flops["_scaled_dot_product_flash_attention_for_cpu_backward"] == 5 * product
+
+
+def test_products_of_experts_count_as_the_one_product_that_their_groups_make_up() -> None:
+    """24 rows of 16 for three experts of 16 x 8: once forward, and once for each of the two gradients."""
+    rows, experts = (torch.randn(shape, dtype=torch.bfloat16) for shape in ((24, 16), (3, 16, 8)))
+    ends = torch.tensor([8, 16, 24], dtype=torch.int32)
+
+    def step(rows: torch.Tensor, experts: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        rows, experts = rows.detach().requires_grad_(), experts.detach().requires_grad_()
+        with torch.enable_grad():
+            loss = functional.grouped_mm(rows, experts, offs=ends).square().sum()
+        return torch.autograd.grad(loss, (rows, experts))
+
+    graph = lt.read((step, (rows, experts)))
+    products = [op for op, kind in enumerate(graph.op_kinds) if plain_kind(kind) == "_grouped_mm"]
+    assert graph.flops[products].tolist() == [2 * 24 * 16 * 8] * 3

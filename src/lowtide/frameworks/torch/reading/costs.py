@@ -17,8 +17,24 @@ aten = torch.ops.aten
 _COUNTED_AS = {
     aten._scaled_dot_product_flash_attention_for_cpu: aten._scaled_dot_product_flash_attention,
     aten._scaled_dot_product_flash_attention_for_cpu_backward: aten._scaled_dot_product_flash_attention_backward,
+    aten._int_mm: aten.mm,
+    aten._addmm_activation: aten.addmm,
+    aten._scaled_grouped_mm: aten._grouped_mm,
+    aten._scaled_grouped_mm_v2: aten._grouped_mm,
 }
 """Kernels without a formula of their own that compute what another one does, from the same first arguments."""
+
+
+def _grouped_product_flops(left: torch.Tensor, right: torch.Tensor, *_: Any, **__: Any) -> int:
+    """Count a product of which every group takes a slab of a 3-D operand, or some rows or columns of a 2-D one.
+
+    The groups share the rows or columns out among them: together they are one product, however they are shared.
+    """
+    slabs = left.shape[0] if left.dim() == right.dim() == 3 else 1
+    return 2 * int(slabs) * int(left.shape[-2]) * int(left.shape[-1]) * int(right.shape[-1])
+
+
+_FORMULAS: dict[Any, Any] = {**flop_registry, aten._grouped_mm: _grouped_product_flops}
 
 
 def seconds_of(node: Node, ranks: int = 1, rank_span: int = 1) -> float:
@@ -39,12 +55,13 @@ def traffic_of(node: Node) -> int:
 def flops_of(node: Node) -> int:
     """Return an op's floating-point operations, by PyTorch's own counter where that knows the op.
 
-    It knows products, convolutions and attention. Any other op counts as one operation per element of its result.
+    It knows products, convolutions and attention; products of experts in groups are counted here. Any other op counts
+    as one operation per element of its result.
     """
     result = hinted_value_of(node)
     overload = overload_of(node.target)
     packet: Any = None if overload is None else overload.overloadpacket
-    count: Any = None if packet is None else flop_registry.get(_COUNTED_AS.get(packet, packet))
+    count: Any = None if packet is None else _FORMULAS.get(_COUNTED_AS.get(packet, packet))
     if count is None:
         return sum(_elements_of(leaf) for leaf in _tensors(result))
     args, kwargs = map_nodes((node.args, dict(node.kwargs)), hinted_value_of)
