@@ -15,7 +15,6 @@ from examples.one_rank.mixture import Mixture
 aten = torch.ops.aten
 _SAVED = (
     aten.mm.default,
-    aten._grouped_mm.default,
     aten._scaled_dot_product_flash_attention.default,
     collectives.reduce_scatter_tensor.default,
     collectives.all_to_all_single.default,

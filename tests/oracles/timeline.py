@@ -1,4 +1,4 @@
-"""The oracle of the event simulation: compares every step with every earlier one and keeps no state of copies."""
+"""The oracle of the event simulation: compares every step with every earlier one and keeps no state of streams."""
 
 from dataclasses import dataclass
 
@@ -16,13 +16,23 @@ class Instants:
     end: float
 
 
-def instants(graph: Graph, steps: list[Step]) -> list[Instants]:
+def instants(graph: Graph, steps: list[Step], *, collectives_apart: bool = False) -> list[Instants]:
     """Return the instants of every step, by the rules of the event simulation taken one pair of steps at a time."""
     result: list[Instants] = []
+
+    def is_apart(step: Step) -> bool:
+        return collectives_apart and isinstance(step, Run) and op_of(graph, step.op).ranks > 1
+
     for step in steps:
         earlier = list(zip(steps, result, strict=False))
-        reached = max((_passed(other, when) for other, when in earlier), default=0.0)
-        start = max([reached, *(when.end for other, when in earlier if _waits(graph, step, other))])
+        goes_on = [is_apart(other) or isinstance(other, CopyIn | CopyOut) for other, _ in earlier]
+        passed = (when.reached if on else when.end for on, (_, when) in zip(goes_on, earlier, strict=True))
+        reached = max(passed, default=0.0)
+        held = (
+            _is_held(graph, step, other, in_turn=is_apart(step)) if is_apart(other) else _waits(graph, step, other)
+            for other, _ in earlier
+        )
+        start = max([reached, *(when.end for wait, (_, when) in zip(held, earlier, strict=True) if wait)])
         result.append(Instants(reached, start, start + _seconds(graph, step)))
     return result
 
@@ -36,9 +46,25 @@ def route(graph: Graph, step: Step) -> tuple[int, int] | None:
     return None
 
 
-def _passed(step: Step, when: Instants) -> float:
-    """Return when the program goes on after a step."""
-    return when.reached if isinstance(step, CopyIn | CopyOut) else when.end
+def _is_held(graph: Graph, step: Step, earlier: Step, *, in_turn: bool) -> bool:
+    """Say whether a step's work must wait for the end of an earlier collective on a stream of its own."""
+    assert isinstance(earlier, Run)
+    op = op_of(graph, earlier.op)
+    wrote, touched = _overwrites(graph, earlier), {*op.reads, *op.mutates, *op.writes}
+    if isinstance(step, Run):
+        mine = op_of(graph, step.op)
+        return in_turn or bool(touched & _overwrites(graph, step) or wrote & {*mine.reads, *mine.mutates, *mine.writes})
+    home = buffer_of(graph, step.buffer).space
+    if isinstance(step, Free):
+        return step.buffer in touched and step.space in (None, home)
+    mine = route(graph, step)
+    assert mine is not None
+    return step.buffer in wrote and mine[0] == home
+
+
+def _overwrites(graph: Graph, run: Run) -> set[int]:
+    op = op_of(graph, run.op)
+    return {*op.writes, *op.mutates, *(read for read, _ in run.pairs)}
 
 
 def _waits(graph: Graph, step: Step, earlier: Step) -> bool:
@@ -48,9 +74,8 @@ def _waits(graph: Graph, step: Step, earlier: Step) -> bool:
         return False
     assert isinstance(earlier, CopyIn | CopyOut)
     if isinstance(step, Run):
-        op = op_of(graph, step.op)
-        overwrites = {*op.writes, *op.mutates, *(read for read, _ in step.pairs)}
-        return earlier.buffer in overwrites or (isinstance(earlier, CopyIn) and earlier.buffer in op.reads)
+        reads = op_of(graph, step.op).reads
+        return earlier.buffer in _overwrites(graph, step) or (isinstance(earlier, CopyIn) and earlier.buffer in reads)
     home = buffer_of(graph, step.buffer).space
     if isinstance(step, Free):
         return earlier.buffer == step.buffer and (home if step.space is None else step.space) in other

@@ -134,33 +134,36 @@ def test_another_order_without_copies_takes_exactly_as_long_as_the_program(graph
 
 
 @settings(max_examples=300)
-@given(graphs(12), _seeds)
-def test_every_step_happens_when_the_naive_simulation_says(graph: Graph, seed: int) -> None:
+@given(graphs(12), _seeds, st.booleans())
+def test_every_step_happens_when_the_naive_simulation_says(graph: Graph, seed: int, apart: bool) -> None:
     plan = random_plan(graph, Random(seed))
     verify(graph, plan, check_capacity=False)
     steps = list(plan.steps())
-    naive = instants(graph, steps)
-    timeline = play_timeline(graph, plan)
+    naive = instants(graph, steps, collectives_apart=apart)
+    timeline = play_timeline(graph, plan, collectives_apart=apart)
     np.testing.assert_allclose(timeline.starts, [when.start for when in naive], rtol=1e-12)
     np.testing.assert_allclose(timeline.ends, [when.end for when in naive], rtol=1e-12)
-    blocking = [0.0 if isinstance(step, CopyIn | CopyOut) else 1.0 for step in steps]
+    blocking = (timeline.step_streams <= COMPUTE).tolist()
     waits = [(when.start - when.reached) * counts for when, counts in zip(naive, blocking, strict=True)]
     np.testing.assert_allclose(timeline.stalls, waits, rtol=1e-12, atol=1e-12)
     assert timeline.seconds == pytest.approx(max((when.end for when in naive), default=0.0))
 
 
 @settings(max_examples=300)
-@given(graphs(12), _seeds)
-def test_streams_never_do_two_things_at_once_and_add_up(graph: Graph, seed: int) -> None:
-    timeline = play_timeline(graph, random_plan(graph, Random(seed)))
+@given(graphs(12), _seeds, st.booleans())
+def test_streams_never_do_two_things_at_once_and_add_up(graph: Graph, seed: int, apart: bool) -> None:
+    timeline = play_timeline(graph, random_plan(graph, Random(seed)), collectives_apart=apart)
     for stream in range(len(timeline.streams)):
         here = timeline.step_streams == stream
         assert (timeline.starts[here][1:] >= timeline.ends[here][:-1]).all()
-    copies = sum(busy for name, busy in timeline.busy_seconds.items() if name != timeline.streams[COMPUTE])
+    beside = sum(busy for name, busy in timeline.busy_seconds.items() if name != timeline.streams[COMPUTE])
+    copies = beside - timeline.collective_seconds
     assert -1e-9 <= timeline.hidden_seconds <= copies + 1e-9
+    assert -1e-9 <= timeline.exposed_seconds <= timeline.collective_seconds + 1e-9
     assert timeline.seconds == pytest.approx(timeline.compute_seconds + timeline.stall_seconds)
-    # what is not hidden keeps the program waiting, unless copies in both directions keep it waiting together
-    assert timeline.stall_seconds <= copies - timeline.hidden_seconds + 1e-9
+    # what is not hidden keeps the program waiting, unless two streams keep it waiting together
+    assert timeline.stall_seconds <= copies - timeline.hidden_seconds + timeline.exposed_seconds + 1e-9
+    assert timeline.stall_seconds >= timeline.exposed_seconds - 1e-9
 
 
 @settings(max_examples=300)

@@ -1,4 +1,4 @@
-"""From a graph to a verified plan, never worse than doing nothing: six stages over one record."""
+"""From a graph to a verified plan, never worse than doing nothing: seven stages over one record."""
 
 import time
 from dataclasses import replace
@@ -9,6 +9,7 @@ from lowtide.planning.baseline import baseline
 from lowtide.planning.draft import Draft, Keep, stage
 from lowtide.planning.judge import judge
 from lowtide.planning.order import order
+from lowtide.planning.overlap import overlap
 from lowtide.planning.place import place
 from lowtide.planning.result import Result, result_of
 from lowtide.planning.settings import PlanSettings
@@ -34,6 +35,7 @@ def find_plan(
     draft = order(draft, report)
     draft = trade(draft, report)
     draft = judge(draft, report)
+    draft = overlap(draft, report)
     draft = place(draft, report)
     draft = verified(draft, report)
     return result_of(draft, time.perf_counter() - started)

@@ -1,4 +1,4 @@
-"""The fifth stage: an address for every buffer."""
+"""The sixth stage: an address for every buffer."""
 
 from dataclasses import replace
 

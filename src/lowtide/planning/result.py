@@ -10,6 +10,7 @@ import numpy as np
 from lowtide.analysis.budget import Budget
 from lowtide.graph import Graph
 from lowtide.notebook import html_table
+from lowtide.overlap import Communication, communication_of
 from lowtide.plan import Plan, Status
 from lowtide.plan.claim import Claim
 from lowtide.planning.draft import Draft
@@ -64,6 +65,8 @@ class Result:
     """How many runs are repeated ones."""
     transfers: Transfers
     """What is copied to other memory spaces and back, and what waits for it."""
+    communication: Communication
+    """What collectives take, and what of that computation does not hide; costs count it as if nothing ran meanwhile."""
     claims: tuple[Claim, ...]
     """What is known of how good the plan is: every bound with the class of plans it holds for. The bounds above are
     the figures of these."""
@@ -143,6 +146,7 @@ def result_of(draft: Draft, seconds: float) -> Result:
         costs=draft.prices.profile,
         reruns=len(order) - graph.n_ops,
         transfers=transfers_of(graph, plan, draft.prices),
+        communication=communication_of(graph, plan, draft.prices),
         claims=plan.claims,
         seconds=seconds,
         shortfall=None if draft.shortfall is None else f"{draft.shortfall}; {_least_reached(draft)}",

@@ -107,6 +107,8 @@ class PlanFields(TypedDict):
     offloaded_bytes: int
     stall_seconds: float
     hidden_seconds: float
+    collective_seconds: float
+    exposed_seconds: float
     claims: Sequence[ClaimFields]
     seconds: float
     shortfall: str | None

@@ -32,6 +32,8 @@ def result_to_json(result: Result, offer: NextTechnique | None = None) -> PlanFi
         "offloaded_bytes": result.transfers.bytes_out,
         "stall_seconds": result.transfers.stall_seconds,
         "hidden_seconds": result.transfers.hidden_seconds,
+        "collective_seconds": result.communication.seconds,
+        "exposed_seconds": result.communication.exposed_seconds,
         "claims": claims_to_json(result.claims),
         "seconds": result.seconds,
         "shortfall": result.shortfall,
@@ -82,6 +84,8 @@ def result_to_text(
         lines.append(f"  extra cost       {_extra(result)}")
     if result.transfers.bytes_out:
         lines.append(f"  to the host      {_transfers(result, unit)}")
+    if result.communication.seconds:
+        lines.append(f"  communication    {_communication(result)}")
     if measured is not None:
         lines += [
             f"  measured before  {unit.write(measured.before_bytes)}",
@@ -152,3 +156,10 @@ def _transfers(result: Result, unit: ByteUnit) -> str:
         f"{unit.write(transfers.bytes_out)} and back; copies take {transfers.hidden_seconds / base:.2%} behind "
         f"compute, which waits {transfers.stall_seconds / base:.2%}"
     )
+
+
+def _communication(result: Result) -> str:
+    """Say what collectives take, and what of that computation hides."""
+    base, taken = result.base_cost or 1.0, result.communication
+    hidden = 1 - taken.exposed_seconds / taken.seconds
+    return f"{taken.seconds / base:.2%} of the program's run time, {hidden:.0%} of it behind computation"

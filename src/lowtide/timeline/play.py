@@ -4,13 +4,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lowtide.costs import Prices, given_prices
 from lowtide.errors import GraphError
 from lowtide.graph import Graph
 from lowtide.index_spaces import BufferId, OpId, SpaceId, StepIndex
 from lowtide.plan import HOME, Plan, StepKind
-from lowtide.timeline.timeline import COMPUTE, NO_STREAM, Timeline
+from lowtide.timeline.timeline import COLLECTIVES, COMPUTE, NO_STREAM, Timeline
 
 _Copy = tuple[BufferId, SpaceId]
 """A buffer and the memory space that holds a copy of it."""
@@ -18,25 +19,30 @@ _Extra = dict[tuple[int, int], float]
 """Seconds that plans of callees add, by the identity of their graph and plan."""
 
 
-def play_timeline(graph: Graph, plan: Plan, prices: Prices | None = None) -> Timeline:
+def play_timeline(
+    graph: Graph, plan: Plan, prices: Prices | None = None, *, collectives_apart: bool = False
+) -> Timeline:
     """Play a plan and record when every step starts and ends. O(steps + e).
 
-    Ops run one after the other on one stream. Copies between two memory spaces have a stream per direction, and run on
-    it one after the other. The program issues steps in plan order, and goes on at once after it issues a copy. A copy
-    starts when it is issued, its stream is free and its source is complete. A run waits for copies to what it touches,
-    and for copies from what it overwrites or takes over. A free waits for every copy that reads or writes what it
-    frees. So memory over time is what the order of the steps says: an offloaded buffer stays until its copy is done, a
-    prefetched one is live from the start of its copy.
+    Ops run one after the other on one stream. Copies between two memory spaces have a stream per direction, and
+    `collectives_apart` one for all; on it they run one after the other. The program issues steps in plan order, and
+    goes on at once after it issues something for another stream. That starts when it is issued, its stream is free and
+    its source is complete. A run waits for what writes what it touches, and for what reads what it overwrites or takes
+    over. A free waits for all that reads or writes what it frees. So memory over time is what the order of the steps
+    says: an offloaded buffer stays until its copy is done, a prefetched or gathered one is live from the start of that.
+
+    What plans cost, and bounds of that, are of collectives on the stream of all ops, as if nothing ran meanwhile.
 
     An op takes what `prices` say (by default the graph's own costs), plus what a plan for its callees adds to them.
     Copies take bytes / `bandwidth_bytes_per_s` of the source space. Raises GraphError where that is missing. The plan
     is trusted: check it with `verify`.
     """
-    return _play(graph, plan, prices or given_prices(graph), {})
+    return _play(graph, plan, prices or given_prices(graph), {}, collectives_apart)
 
 
-def _play(graph: Graph, plan: Plan, prices: Prices, known: _Extra) -> Timeline:
-    player = _Player(graph, plan, _run_seconds(graph, plan, prices, known))
+def _play(graph: Graph, plan: Plan, prices: Prices, known: _Extra, apart: bool) -> Timeline:
+    is_apart = graph.ranks > 1 if apart else np.zeros(graph.n_ops, np.bool_)
+    player = _Player(graph, plan.n_steps, _run_seconds(graph, plan, prices, known), is_apart)
     writes = _overwritten(graph)
     touches = list(graph.structure.touches)
     pairs = list(plan.pairs)
@@ -60,37 +66,57 @@ def _play(graph: Graph, plan: Plan, prices: Prices, known: _Extra) -> Timeline:
         durations=np.asarray(player.durations, np.float64),
         stalls=np.asarray(player.stalls, np.float64),
         final_stall=player.final_stall(),
-        base_seconds=math.fsum(prices.seconds.tolist()),
+        base_seconds=_seconds_as_given(graph, prices, is_apart),
     )
 
 
-class _Player:
-    """The clocks of all streams and what is still being copied, after the steps so far."""
+def _seconds_as_given(graph: Graph, prices: Prices, is_apart: NDArray[np.bool_]) -> float:
+    """Return what the program takes in its own order, everything run once and nothing copied."""
+    if not is_apart.any():
+        return math.fsum(prices.seconds.tolist())
+    player = _Player(graph, graph.n_ops, prices.seconds.tolist(), is_apart)
+    for op, (touches, overwrites) in enumerate(zip(graph.structure.touches, _overwritten(graph), strict=True)):
+        player.run(op, op, touches, overwrites)
+    return player.seconds()
 
-    def __init__(self, graph: Graph, plan: Plan, run_seconds: Sequence[float]) -> None:
+
+class _Player:
+    """The clocks of all streams and what is still being copied or sent, after the steps so far."""
+
+    def __init__(self, graph: Graph, n_steps: int, run_seconds: Sequence[float], is_apart: NDArray[np.bool_]) -> None:
         self._graph = graph
+        self._is_apart: list[bool] = is_apart.tolist()
         self._sizes = graph.sizes.tolist()
         self._homes = graph.buffer_spaces.tolist()
         self._run_seconds = run_seconds
         self._now = 0.0  # when the program reaches the next step
-        self._ready: dict[_Copy, float] = {}  # when a copy that is being written is complete
-        self._in_use: dict[_Copy, float] = {}  # until when copies read or write a residency
-        self._stream_of: dict[tuple[SpaceId, SpaceId], int] = {}
+        self._ready: dict[_Copy, float] = {}  # when a residency that is being written is complete
+        self._in_use: dict[_Copy, float] = {}  # until when copies and collectives read or write a residency
+        self._stream_of: dict[str, int] = {}
         self._free_at = [0.0]
         self.streams = ["compute"]
-        self.step_streams = [NO_STREAM] * plan.n_steps
-        self.starts = [0.0] * plan.n_steps
-        self.durations = [0.0] * plan.n_steps
-        self.stalls = [0.0] * plan.n_steps
+        self.step_streams = [NO_STREAM] * n_steps
+        self.starts = [0.0] * n_steps
+        self.durations = [0.0] * n_steps
+        self.stalls = [0.0] * n_steps
 
     def run(self, step: StepIndex, op: OpId, touches: Sequence[BufferId], overwrites: Sequence[BufferId]) -> None:
-        """Run an op once what it touches is there and nobody copies what it overwrites."""
+        """Run an op once what it touches is there and nobody reads what it overwrites; what is apart on its stream."""
         start = self._now
         if self._in_use:
             for buffer in touches:
                 start = max(start, self._ready.get((buffer, self._homes[buffer]), 0.0))
             for buffer in overwrites:
                 start = max(start, self._in_use.pop((buffer, self._homes[buffer]), 0.0))
+        if self._is_apart[op]:
+            stream = self._stream(COLLECTIVES)
+            end = self._occupy(step, stream, max(start, self._free_at[stream]), self._run_seconds[op])
+            for buffer in (*touches, *overwrites):
+                copy = (buffer, self._homes[buffer])
+                self._in_use[copy] = max(end, self._in_use.get(copy, 0.0))
+            for buffer in overwrites:
+                self._ready[buffer, self._homes[buffer]] = end
+            return
         self.step_streams[step] = COMPUTE
         self.starts[step] = start
         self.durations[step] = self._run_seconds[op]
@@ -114,32 +140,44 @@ class _Player:
         self._copy(step, buffer, space, self._homes[buffer])
 
     def final_stall(self) -> float:
-        """Return how long copies are still under way after the last step."""
-        return max(self._now, *self._free_at) - self._now
+        """Return how long copies and collectives are still under way after the last step."""
+        return self.seconds() - self._now
+
+    def seconds(self) -> float:
+        """Return when all is done."""
+        return max(self._now, *self._free_at)
 
     def _copy(self, step: StepIndex, buffer: BufferId, source: SpaceId, target: SpaceId) -> None:
-        stream = self._stream(source, target, step)
+        stream = self._stream(f"{self._name(source)} -> {self._name(target)}")
         start = max(self._now, self._free_at[stream], self._ready.get((buffer, source), 0.0))
-        seconds = self._sizes[buffer] / self._graph.spaces[source].bandwidth_bytes_per_s[self._name(target)]
-        end = start + seconds
+        end = self._occupy(step, stream, start, self._sizes[buffer] / self._bandwidth(source, target, step))
+        self._ready[buffer, target] = self._in_use[buffer, target] = end
+        self._in_use[buffer, source] = max(end, self._in_use.get((buffer, source), 0.0))
+
+    def _occupy(self, step: StepIndex, stream: int, start: float, seconds: float) -> float:
+        """Note that a step keeps a stream busy from a moment on; returns until when."""
         self.step_streams[step] = stream
         self.starts[step] = start
         self.durations[step] = seconds
-        self._free_at[stream] = self._ready[buffer, target] = self._in_use[buffer, target] = end
-        self._in_use[buffer, source] = max(end, self._in_use.get((buffer, source), 0.0))
+        self._free_at[stream] = start + seconds
+        return start + seconds
 
-    def _stream(self, source: SpaceId, target: SpaceId, step: StepIndex) -> int:
-        stream = self._stream_of.get((source, target))
+    def _stream(self, name: str) -> int:
+        stream = self._stream_of.get(name)
         if stream is None:
-            if self._name(target) not in self._graph.spaces[source].bandwidth_bytes_per_s:
-                raise GraphError(
-                    f"graph {self._graph.name!r}: memory space {self._name(source)!r} has no bandwidth_bytes_per_s to "
-                    f"{self._name(target)!r}, where step {step} copies a buffer; add it to the space"
-                )
-            stream = self._stream_of[source, target] = len(self.streams)
-            self.streams.append(f"{self._name(source)} -> {self._name(target)}")
+            stream = self._stream_of[name] = len(self.streams)
+            self.streams.append(name)
             self._free_at.append(0.0)
         return stream
+
+    def _bandwidth(self, source: SpaceId, target: SpaceId, step: StepIndex) -> float:
+        bandwidths = self._graph.spaces[source].bandwidth_bytes_per_s
+        if self._name(target) not in bandwidths:
+            raise GraphError(
+                f"graph {self._graph.name!r}: memory space {self._name(source)!r} has no bandwidth_bytes_per_s to "
+                f"{self._name(target)!r}, where step {step} copies a buffer; add it to the space"
+            )
+        return bandwidths[self._name(target)]
 
     def _name(self, space: SpaceId) -> str:
         return self._graph.spaces[space].name
@@ -159,6 +197,6 @@ def _run_seconds(graph: Graph, plan: Plan, prices: Prices, known: _Extra) -> lis
                 subgraph, callee = graph.subgraphs[name], plan.callees[name]
                 key = (id(subgraph), id(callee))  # both stay alive through graph and plan
                 if key not in known:
-                    known[key] = _play(subgraph, callee, prices.of_callee(name, subgraph), known).extra_seconds
+                    known[key] = _play(subgraph, callee, prices.of_callee(name, subgraph), known, False).extra_seconds
                 seconds[op] += known[key]
     return seconds

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 COMPUTE = 0
-"""The stream that runs ops; every other stream copies in one direction."""
+"""The stream that runs ops; every other stream copies in one direction, or runs collectives."""
+COLLECTIVES = "collectives"
+"""The name of the stream that runs ops of several ranks, where these are apart."""
 NO_STREAM = -1
 """Stored for steps that take no time on any stream: frees."""
 
@@ -25,7 +27,8 @@ class Timeline:
     profile: str
     """The cost profile that priced the ops."""
     streams: tuple[str, ...]
-    """"compute", then one "source -> destination" per pair of memory spaces that the plan copies between."""
+    """"compute", then one "source -> destination" per pair of memory spaces that the plan copies between, and
+    "collectives", as they come."""
     step_streams: NDArray[np.int8]
     """The stream of every step, a position in `streams`, or NO_STREAM."""
     starts: NDArray[np.float64]
@@ -35,9 +38,9 @@ class Timeline:
     """How long the compute stream stands still before the step: a run that waits for data, a free that waits for a
     copy of what it frees."""
     final_stall: float
-    """How long the plan waits after its last step for copies still under way."""
+    """How long the plan waits after its last step for what is still under way."""
     base_seconds: float
-    """What running every op once takes without any wait."""
+    """What the program takes in its own order, every op run once: nothing waits there but for what is apart."""
 
     @property
     def ends(self) -> NDArray[np.float64]:
@@ -46,7 +49,7 @@ class Timeline:
 
     @cached_property
     def compute_seconds(self) -> float:
-        """What all runs take, repeated ones included."""
+        """What all runs take but for collectives that are apart, repeated ones included."""
         return self._busy(COMPUTE)
 
     @cached_property
@@ -61,7 +64,7 @@ class Timeline:
 
     @property
     def extra_seconds(self) -> float:
-        """The slow-down of the plan: what it takes beyond running every op once."""
+        """The slow-down of the plan: what it takes beyond the program in its own order."""
         return self.compute_seconds - self.base_seconds + self.stall_seconds
 
     @cached_property
@@ -72,7 +75,25 @@ class Timeline:
     @cached_property
     def hidden_seconds(self) -> float:
         """Transfer time during which the compute stream is busy too, summed over all copies. O(steps)."""
-        computes, copies = self.step_streams == COMPUTE, self.step_streams > COMPUTE
+        return self._beside_compute((self.step_streams > COMPUTE) & (self.step_streams != self._of_collectives))
+
+    @cached_property
+    def collective_seconds(self) -> float:
+        """What collectives that are apart take, repeated ones included."""
+        return self._busy(self._of_collectives)
+
+    @cached_property
+    def exposed_seconds(self) -> float:
+        """How long collectives run while compute stands still. O(steps)."""
+        return self.collective_seconds - self._beside_compute(self.step_streams == self._of_collectives)
+
+    @property
+    def _of_collectives(self) -> int:
+        return self.streams.index(COLLECTIVES) if COLLECTIVES in self.streams else len(self.streams)
+
+    def _beside_compute(self, steps: NDArray[np.bool_]) -> float:
+        """Return the time of some steps during which the compute stream is busy too."""
+        computes = self.step_streams == COMPUTE
         if not computes.any():
             return 0.0
         starts, durations = self.starts[computes], self.durations[computes]
@@ -80,7 +101,7 @@ class Timeline:
         instants = np.column_stack([starts, starts + durations]).ravel()
         passed = np.concatenate([[0.0], np.cumsum(durations)])
         passed = np.column_stack([passed[:-1], passed[1:]]).ravel()
-        overlap = np.interp(self.ends[copies], instants, passed) - np.interp(self.starts[copies], instants, passed)
+        overlap = np.interp(self.ends[steps], instants, passed) - np.interp(self.starts[steps], instants, passed)
         return math.fsum(overlap.tolist())
 
     def _busy(self, stream: int) -> float:

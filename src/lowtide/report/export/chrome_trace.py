@@ -20,7 +20,7 @@ _MOST_LIVES = 5_000
 def chrome_trace(graph: Graph, plan: Plan, prices: Prices) -> bytes:
     """Return a trace: a thread for every stream, a counter of live bytes and a process of buffers per memory space."""
     plan = with_addresses(graph, plan)
-    timeline = play_timeline(graph, plan, prices)
+    timeline = play_timeline(graph, plan, prices, collectives_apart=True)
     starts = [round(start * _MICROSECONDS, 3) for start in timeline.starts.tolist()]
     lengths = [round(length * _MICROSECONDS, 3) for length in timeline.durations.tolist()]
     end = round(timeline.seconds * _MICROSECONDS, 3)

@@ -126,13 +126,14 @@ def _copied(graph: Graph, plan: Plan) -> tuple[Copied, ...]:
 
 
 def stream_bars(graph: Graph, plan: Plan, prices: Prices) -> tuple[list[Bar], int]:
-    """Return what every stream does and when, and how many bars are left out; none for a plan that copies nothing.
+    """Return what every stream does and when, and how many bars are left out; none where there is one stream only.
 
     The longest bars are kept.
     """
-    if not ((plan.kinds == StepKind.COPY_OUT) | (plan.kinds == StepKind.COPY_IN)).any():
+    is_copy = (plan.kinds == StepKind.COPY_OUT) | (plan.kinds == StepKind.COPY_IN)
+    if not is_copy.any() and not (graph.ranks > 1).any():
         return [], 0
-    timeline = play_timeline(graph, plan, prices)
+    timeline = play_timeline(graph, plan, prices, collectives_apart=True)
     busy = np.flatnonzero((timeline.step_streams >= 0) & (timeline.durations > 0))
     longest = np.sort(busy[np.argsort(-timeline.durations[busy], kind="stable")[:_MOST_BARS]])
     bars = [

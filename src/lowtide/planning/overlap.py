@@ -1,0 +1,29 @@
+"""The fifth stage: collectives beside computation, where order may change and memory allows."""
+
+from dataclasses import replace
+
+from lowtide.overlap import hide_collectives
+from lowtide.planning.draft import Draft, stage
+from lowtide.progress import Report
+
+
+@stage
+def overlap(draft: Draft, report: Report) -> Draft:
+    """Return the draft with collectives that start earlier and inputs of theirs that are freed later.
+
+    A budget that was given bounds what that takes; else, or where it is not met, the plan's own peak does. What runs,
+    and in which order but for collectives, stays: so does what is known of the cost.
+    """
+    graph, plan = draft.graph, draft.plan
+    if draft.interrupted or not draft.settings.chooses_order or not (graph.ranks > 1).any():
+        return draft
+    report("hiding collectives behind computation")
+    allowed = dict(plan.peak_bytes)
+    if draft.settings.budget is not None:
+        allowed = {space: max(peak, draft.budget.allowed[space] or 0) for space, peak in allowed.items()}
+    hidden = hide_collectives(graph, plan, draft.prices, allowed)
+    if hidden is plan:
+        return draft
+    is_least_peak = draft.status == "optimal" and draft.base_order is None
+    loses_that = is_least_peak and dict(hidden.peak_bytes) != dict(plan.peak_bytes)
+    return replace(draft.taking(hidden), status="feasible" if loses_that else draft.status)
