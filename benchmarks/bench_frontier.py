@@ -22,6 +22,8 @@ from examples.frontier import MODELS, captured
 from lowtide.costs import price
 from lowtide.errors import LowtideError
 from lowtide.graph import Graph, read_graph_file, write_graph_file
+from lowtide.overlap import communication_of
+from lowtide.plan import Plan
 
 SECTION = "Large steps, planned for one rank"
 COMMAND = "python benchmarks/bench_frontier.py"
@@ -42,7 +44,7 @@ FEW_LAYERS = (3, 4, 5)
 PROFILE = "eager@h100"
 HEAD = (
     "| model | data x tensor | ops | collectives | capture | host memory | held "
-    "| program | plan | peak | bound | cost | least cost | regathered | time |"
+    "| program | plan | peak | bound | cost | least cost | regathered | communication | exposed | time |"
 )
 LEAD = (
     "The step of one rank of `examples/frontier.py`: bfloat16, AdamW, one sequence of 8,192 tokens, weights sharded "
@@ -53,7 +55,8 @@ LEAD = (
     "are lowtide's, `--effort fast`, of the whole program without checkpoints: within a device, and within the peak "
     "of each of the two. All are priced for an H100 on a network of 400 Gbit/s by the peak figures of its maker, "
     "collectives as if nothing ran meanwhile; cost is time beyond the program without checkpoints, least cost its "
-    "bound for plans in the same order. Peaks in GiB with what is held throughout, times of one core."
+    "bound for plans in the same order. Exposed is how long computation waits for communication, which runs beside it "
+    "on a stream of its own. Peaks in GiB with what is held throughout, times of one core."
 )
 
 
@@ -108,8 +111,19 @@ def plan(file: Path, facts: dict[str, Any], checkpoints: dict[str, Any]) -> list
     """Return the rows of one captured model: without a plan, by hand, and as planned."""
     graph, held = read_graph_file(file), facts["held"]
     space, base = graph.spaces[0].name, float(price(graph, PROFILE).seconds.sum())
-    nothing = {"plan": "none", "bound": None, "least": None, "took": None}
-    rows = [{**nothing, "program": "as it is", "peak": _peak(graph) + held, "cost": 0.0, "again": 0}]
+    nothing = {"plan": "none", "bound": None, "least": None, "took": None, "exposed": None}
+    given = communication_of(graph, Plan.baseline(graph), price(graph, PROFILE))
+    rows = [
+        {
+            **nothing,
+            "program": "as it is",
+            "peak": _peak(graph) + held,
+            "cost": 0.0,
+            "again": 0,
+            "exposed": given.exposed_seconds,
+            "communication": given.seconds,
+        }
+    ]
     budgets = [(f"{device} GiB", device * GIB) for device in DEVICES]
     for policy, known in checkpoints.items():
         rows.append({**nothing, "program": policy, **known, "peak": known["peak"] + held})
@@ -135,6 +149,8 @@ def plan(file: Path, facts: dict[str, Any], checkpoints: dict[str, Any]) -> list
                 "cost": result.extra_cost / base,
                 "least": None if least is None else least / base,
                 "again": int((graph.ranks[again] > 1).sum()) - facts["collectives"],
+                "communication": result.communication.seconds,
+                "exposed": result.communication.exposed_seconds,
                 "took": took,
             }
         )
@@ -148,12 +164,13 @@ def _lines(model: str, data: int, tensor: int, facts: dict[str, Any], rows: list
         about += [f"{facts['capture']:.0f} s", f"{facts['memory'] / GIB:.1f} GiB", f"{facts['held'] / GIB:.1f}"]
         told = about if not lines else [""] * len(about)
         if row["peak"] is None:
-            lines.append(f"| {' | '.join([*told, row['program'], row['plan'], *[''] * 6])} |")
+            lines.append(f"| {' | '.join([*told, row['program'], row['plan'], *[''] * 8])} |")
             continue
         bound = "" if row["bound"] is None else f"{row['bound'] / GIB:.1f}"
         least = "" if row["least"] is None else f"{row['least']:+.2%}"
         took = "" if row["took"] is None else f"{row['took']:.1f} s"
-        figures = [f"{row['peak'] / GIB:.1f}", bound, f"{row['cost']:+.2%}", least, str(row["again"]), took]
+        sent = ["", ""] if row["exposed"] is None else [f"{row[name]:.2f} s" for name in ("communication", "exposed")]
+        figures = [f"{row['peak'] / GIB:.1f}", bound, f"{row['cost']:+.2%}", least, str(row["again"]), *sent, took]
         lines.append(f"| {' | '.join([*told, row['program'], row['plan'], *figures])} |")
     return lines
 
