@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch.fx import GraphModule
 
 from lowtide.errors import UsageError
@@ -16,6 +17,7 @@ from lowtide.frameworks.torch.compile.planned_program import PlannedModule
 from lowtide.frameworks.torch.compile.program_step import Again, note_skipped, program_of
 from lowtide.frameworks.torch.compile.programs import forget, noting_runs, programs_planned
 from lowtide.frameworks.torch.internals.dynamo import aot_autograd, captured_now, watch_skipped_frames
+from lowtide.frameworks.torch.internals.sizes import hint
 
 
 def lowtide(
@@ -36,7 +38,8 @@ def lowtide(
     again = _again(module, chosen)
     with programs_planned() as programs, missed_held_back() as missed:
         compiled = _compile(module, example_inputs, chosen)
-    graph = program_of(options, chosen).add(programs, compiled, again, missed)
+    sizes = {place: hint(each) for place, each in enumerate(example_inputs) if isinstance(each, torch.SymInt)}
+    graph = program_of(options, chosen).add(programs, compiled, again, missed, sizes)
     return noting_runs(graph, lambda: graph.planned)
 
 

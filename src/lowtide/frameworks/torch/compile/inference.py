@@ -14,6 +14,7 @@ from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.planned_program import plan_module
 from lowtide.frameworks.torch.compile.programs import remember
 from lowtide.frameworks.torch.internals.aot_autograd import static_inputs
+from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import INFERENCE
 
@@ -36,7 +37,7 @@ class InferenceCompiler:
     def _plan(self, name: str, module: GraphModule) -> GraphModule:
         module = run_rewrites(module, INFERENCE)
         if self.options.budget is not None:
-            keep_to_bucket(module)
+            keep_to_bucket(map(value_of, module.graph.find_nodes(op="placeholder")))
         planned = plan_module(name, module, static_inputs(), self.options)
         remember(planned)
         return planned.module

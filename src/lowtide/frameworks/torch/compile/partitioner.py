@@ -17,6 +17,7 @@ from lowtide.frameworks.torch.compile.programs import remember
 from lowtide.frameworks.torch.compile.rejoin import rejoin
 from lowtide.frameworks.torch.compile.split import split
 from lowtide.frameworks.torch.internals.aot_autograd import partition_as_pytorch_does, patched_autograd
+from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
 from lowtide.frameworks.torch.rewrites.drop_dead_code import DropDeadCode
 from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
@@ -129,7 +130,7 @@ class Partitioner:
         if len(inputs) != sum(not is_tangent(node) for node in joint.graph.find_nodes(op="placeholder")):
             raise UnsupportedError("its backward pass takes inputs of its own, such as random seeds")
         if self.options.budget is not None:
-            keep_to_bucket(whole)
+            keep_to_bucket(map(value_of, inputs))
         planned = plan_module(name, whole, set(static), self.options, own, self._own_peak_bytes, self._share)
         remember(planned)
         return planned

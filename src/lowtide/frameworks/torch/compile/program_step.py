@@ -4,6 +4,7 @@ import logging
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 from weakref import WeakSet
 
@@ -53,6 +54,8 @@ class ProgramGraph:
     """Plans and compiles the graph once more; None where it cannot be."""
     missed: list[str]
     """What there is to say of the whole budget, which it misses, once it is known that no other graph shares it."""
+    sizes: dict[int, int] = field(default_factory=dict[int, int])
+    """Per place of an input that is a size: the one that the graph is planned at."""
     before: tuple[Run, list[PlannedModule]] | None = None
     """What ran before it was planned anew, as long as it is not known whether that was better."""
 
@@ -68,6 +71,10 @@ class ProgramGraph:
         missed, self.missed = self.missed, []
         for message in missed:
             warnings.warn(message, stacklevel=3)
+
+    def growth(self, inputs: Sequence[Any]) -> float:
+        """Return how many times as much as for these inputs the graph keeps at the sizes that it is planned at."""
+        return prod(size / max(inputs[place], 1) for place, size in self.sizes.items())
 
     def go_back(self) -> None:
         """Run what ran before the graph was planned anew."""
@@ -101,10 +108,15 @@ class ProgramStep:
     """What all graphs needed together before they were planned anew."""
 
     def add(
-        self, planned: list[PlannedModule], compiled: Run, again: Again | None, missed: list[str]
+        self,
+        planned: list[PlannedModule],
+        compiled: Run,
+        again: Again | None,
+        missed: list[str],
+        sizes: dict[int, int],
     ) -> "ProgramGraph":
         """Return a graph that was compiled, as one of the program; `missed` is what to say where it is the only one."""
-        graph = ProgramGraph(self, planned, compiled, again, missed)
+        graph = ProgramGraph(self, planned, compiled, again, missed, sizes)
         self.graphs.add(graph)
         self.had_graphs = True
         return graph
@@ -130,7 +142,8 @@ class ProgramStep:
         if node is None or len(graph.planned) != 1:
             graph.say_missed()
             return result
-        kept = {key: size for key, size in _storages(saved_by(node)).items() if key not in self._parameters}
+        saved, growth = _storages(saved_by(node)), graph.growth(inputs)
+        kept = {key: int(size * growth) for key, size in saved.items() if key not in self._parameters}
         gradients = sum(_storages([each for each in inputs if isinstance(each, torch.nn.Parameter)]).values())
         call = _Call(graph, held, kept, sum(kept.values()) + graph.planned[0].own_keeps_more, gradients)
         self._calls.append(call)

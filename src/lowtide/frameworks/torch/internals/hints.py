@@ -1,6 +1,6 @@
-"""Sizes of symbolic shapes as they were traced, for planning; asking specializes nothing.
+"""What stands for symbolic values in planning; asking specializes nothing.
 
-A graph with dynamic shapes is planned for the sizes that it was traced with. What is right only for those sizes must
+A graph with dynamic shapes is planned for the sizes that `sizes.hint` gives. What is right only for those sizes must
 not get into the program: for that there is `is_always`.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -12,15 +12,16 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, optimization_hint, statically_known_true
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.internals.sizes import hint
 from lowtide.frameworks.torch.internals.tensors import plain_number
 
 
 def hinted_value_of(node: Node) -> Any:
-    """Return what a node stands for, every symbolic number and shape replaced by the value it was traced with."""
+    """Return what a node stands for, every symbolic number and shape replaced by the value it is planned at."""
     return pytree.tree_map(_hinted, value_of(node))
 
 
@@ -28,11 +29,6 @@ def stand_in(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, d
     """Return a tensor without memory."""
     with _static_shapes():
         return torch.empty_strided(shape, strides, dtype=dtype, device=device)
-
-
-def hint(size: Any) -> int:
-    """Return the value that a symbolic integer was traced with; an integer as it is."""
-    return optimization_hint(size)
 
 
 def is_symbolic(tensor: torch.Tensor) -> bool:

@@ -18,6 +18,8 @@ from torch._inductor.virtualized import V
 from torch.fx import GraphModule, Node
 from torch.utils._ordered_set import OrderedSet
 
+from lowtide.frameworks.torch.internals.sizes import at_largest
+
 KernelNode = Any
 """Inductor's `BaseSchedulerNode`: one kernel, before or after fusion."""
 
@@ -53,10 +55,12 @@ def output_names() -> list[str]:
 
 
 def output_strides() -> Strides:
-    """Return how the results of the graph that is being compiled lie."""
+    """Return how the results of the graph that is being compiled lie, at the sizes that it was traced with."""
     values: list[Any] = V.graph.graph_outputs
     return [
-        tuple(form_of(value)[1]) if isinstance(value, IRNode) and value.has_tensor_output() else None
+        V.graph.sizevars.optimization_hints(value.get_stride())
+        if isinstance(value, IRNode) and value.has_tensor_output()
+        else None
         for value in values
     ]
 
@@ -79,7 +83,8 @@ def names_before_overwriting() -> dict[str, str]:
 
 def sizes_of_buffers() -> dict[str, tuple[int, int]]:
     """Return, per buffer, the bytes that its kernel allocates and those that are freed with it."""
-    return compute_size_for_scheduler_buffer(scheduler().name_to_buf)
+    with at_largest(V.graph.sizevars.shape_env):
+        return compute_size_for_scheduler_buffer(scheduler().name_to_buf)
 
 
 def bytes_of_input(name: str) -> int:
@@ -91,9 +96,12 @@ def bytes_of_input(name: str) -> int:
 
 
 def form_of(value: Any) -> Form:
-    """Return what a value's sizes and strides were traced with."""
-    shape, strides = (V.graph.sizevars.optimization_hints(each) for each in (value.get_size(), value.get_stride()))
-    return list(shape), list(strides)
+    """Return the sizes and strides that a value is planned at."""
+    sizevars = V.graph.sizevars
+    with at_largest(sizevars.shape_env):
+        return list(sizevars.optimization_hints(value.get_size())), list(
+            sizevars.optimization_hints(value.get_stride())
+        )
 
 
 def has_effects(node: KernelNode) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.fx.experimental.symbolic_shapes import optimization_hint
+
+from lowtide.frameworks.torch.internals.sizes import hint
 
 
 def storage_key(tensor: torch.Tensor) -> int:
@@ -18,8 +19,8 @@ def storage_key(tensor: torch.Tensor) -> int:
 
 
 def storage_bytes(tensor: torch.Tensor) -> int:
-    """Return the size of a tensor's storage; of a symbolic one the value it was traced with."""
-    return optimization_hint(tensor.untyped_storage().nbytes())
+    """Return the size of a tensor's storage; of a symbolic one the value it is planned at."""
+    return hint(tensor.untyped_storage().nbytes())
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
@@ -33,14 +34,14 @@ def another_like(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def plain_number(value: Any) -> Any:
-    """Return what a symbolic number was traced with; anything else as it is.
+    """Return the value that a symbolic number is planned at; anything else as it is.
 
     Where only running the program would tell the number, it is 1, or a half.
     """
     if not isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
         return value
     if value.node.has_hint():
-        return value.node.hint
+        return hint(value) if isinstance(value, torch.SymInt) else value.node.hint
     return 0.5 if isinstance(value, torch.SymFloat) else 1
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from lowtide.frameworks.torch.compile.buckets import keep_to_bucket
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, warn_of_excess
 from lowtide.frameworks.torch.compile.fusion.own_kernels import BOTH_PASSES, OwnNeed, own_need
@@ -43,6 +44,7 @@ def compile_with_inductor(
     )
     if options.budget is None or options.plans is not None or not needs_gradients or takes_hooks(example_inputs):
         return _compile(module, example_inputs, options, FusedPeaks())
+    keep_to_bucket(example_inputs)
     own = own_need(module, example_inputs, options)
     if own is None:
         return _compile(module, example_inputs, options, FusedPeaks(), Partitioner(options, share=share, name=name))
