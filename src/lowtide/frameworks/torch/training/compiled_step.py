@@ -32,7 +32,7 @@ def compiled_step(
     space = graph.spaces[0].name
     allowed = result.budget.allowed[space]
     applied, peaks = _compile(model, result, options, allowed)
-    least = Attempt(allowed or 0, (applied, result), peaks.excess_bytes, not result.reruns)
+    least = Attempt(allowed or 0, (applied, result), peaks.excess_bytes, not _trades_time(result))
     if allowed is not None:
 
         def attempt(goal: int) -> Attempt[tuple[Applied, Result]] | None:
@@ -54,7 +54,7 @@ def _compile(model: TorchModel, result: Result, options: Options, allowed: int |
     if not isinstance(binding, TrainingStepBinding):
         raise UsageError("only a training step is compiled here")
     module = applied.captured.graph_module
-    if options.budget is not None and (result.reruns or result.moved_ops):
+    if options.budget is not None and (_trades_time(result) or result.moved_ops):
         module = run_rewrites(applied.module, [StoreEarlyValues()])
     settings = binding.state.scalars
     values = settings.live(binding.state.optimizer)
@@ -62,6 +62,11 @@ def _compile(model: TorchModel, result: Result, options: Options, allowed: int |
     peaks = _StepPeaks(model.graph, result, allowed, donated)
     run = compile_step(module, settings.entries, values, options, peaks)
     return Applied(applied.captured, applied.module, run), peaks
+
+
+def _trades_time(result: Result) -> bool:
+    """Tell whether a plan runs ops again or copies, so that one for less may need less."""
+    return bool(result.reruns or result.transfers.bytes_out)
 
 
 class _StepPeaks(FusedPeaks):

@@ -30,7 +30,7 @@ from lowtide.planning.budget import GivenBudget
 from lowtide.planning.chunked import plan_model
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
-from lowtide.techniques import refuse_ignored
+from lowtide.techniques import NEED_BUDGET
 
 CompilerName = Literal["eager", "inductor"]
 _MOST_FORMS = 8
@@ -208,8 +208,6 @@ def training_step(
     allowed = allowed_techniques(allow, budget)
     if compiler == "inductor" and plan is not None:
         raise UsageError("a compiled step is planned with its kernels; leave the plan out, or use compiler='eager'")
-    if compiler == "inductor":
-        refuse_ignored(allowed, {"offload"}, "a compiled step copies nothing to the host", "use compiler='eager'")
     check_host(allowed, host_bandwidth, host_capacity)
     hooks = [hook for hook in (_clipping(clip_grad_norm, clip_grad_value), before_update) if hook is not None]
 
@@ -230,7 +228,7 @@ def training_step(
 
     settings = replace(DEFAULTS, budget=budget, techniques=allowed, effort=effort)
     if compiler == "inductor":
-        by_itself = frozenset({"share"} if "recompute" in allowed else ())
+        by_itself = frozenset({"share"} if allowed & NEED_BUDGET else ())
         settings = replace(settings, techniques=allowed - by_itself, costs="fused")
 
     def find(model: TorchModel, within: GivenBudget = budget) -> Result:
