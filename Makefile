@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 NATIVE := CMakeLists.txt $(shell find native -type f)
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all sanitize check lint types layers import-budget plans results docs wheel format bench clean
+.PHONY: help setup demo test test-all test-older-torch sanitize check lint types layers import-budget plans results docs wheel format bench clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.created:
 	@echo "==> creating a virtual environment in $(VENV)"
@@ -42,6 +42,19 @@ test-all: $(VENV)/.test  ## run all tests, with TensorFlow too (about a gigabyte
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test,tensorflow]'
 	@echo "==> running the tests"
 	@$(BIN)/python -m pytest -n $(WORKERS)
+
+OLDER_TORCH := .venv-older-torch
+
+$(OLDER_TORCH)/.made: pyproject.toml constraints.txt $(NATIVE)
+	@echo "==> building lowtide and installing the oldest PyTorch that is supported (gigabytes, where it comes with CUDA)"
+	@test -d $(OLDER_TORCH) || $(PYTHON) -m venv $(OLDER_TORCH)
+	@sed 's/^torch==.*/torch==2.12.1/' constraints.txt > $(OLDER_TORCH)/constraints.txt
+	@$(OLDER_TORCH)/bin/python -m pip install -qq --disable-pip-version-check -c $(OLDER_TORCH)/constraints.txt -e '.[test]'
+	@touch $@
+
+test-older-torch: $(OLDER_TORCH)/.made  ## run the tests of PyTorch with the oldest release that is supported
+	@echo "==> running the tests of PyTorch"
+	@$(OLDER_TORCH)/bin/python -m pytest -n $(WORKERS) -p no:cacheprovider tests/frameworks/torch
 
 SANITIZED := .venv-sanitized
 # What needs the native core and no framework.
@@ -105,4 +118,4 @@ bench: $(VENV)/.test  ## run the benchmarks and write benchmarks/RESULTS.md
 	@for script in benchmarks/bench_*.py; do echo "==> $$script"; $(BIN)/python $$script || exit 1; done
 
 clean:  ## remove everything that was built or installed
-	rm -rf $(VENV) $(SANITIZED) build docs/_build out src/lowtide/_native.pyi
+	rm -rf $(VENV) $(OLDER_TORCH) $(SANITIZED) build docs/_build out src/lowtide/_native.pyi

@@ -10,7 +10,7 @@ import torch
 from lowtide.errors import UnsupportedError
 from lowtide.frameworks.arena.allocator import NativeAllocator, native_allocator
 
-_VERSIONS = ("2.13.",)
+_VERSIONS = ("2.12.", "2.13.")
 """Of these, `native/torch/registration.cpp` declares the classes that pass between PyTorch and an allocator."""
 _FUNCTIONS = (
     "_ZN3c1015SetCPUAllocatorEPNS_9AllocatorEh",
@@ -31,7 +31,7 @@ def replace_cpu_allocator() -> NativeAllocator:
     allocator = native_allocator()
     if not torch.__version__.startswith(_VERSIONS):
         raise UnsupportedError(
-            f"the CPU allocator of PyTorch {torch.__version__} is not known; an arena needs {_VERSIONS[0]}x"
+            f"the CPU allocator of PyTorch {torch.__version__} is not known; an arena needs {'x or '.join(_VERSIONS)}x"
         )
     functions = [ctypes.cast(function, ctypes.c_void_p) for function in _find_functions()]
     allocator.library.lowtide_register_with_torch(*functions)

@@ -9,16 +9,16 @@ import torch
 from torch._dynamo.utils import GmWrapper
 from torch._guards import TracingContext
 from torch._inductor import config
-from torch._inductor.custom_graph_pass import (
-    CustomKnapsackSolver,
-    CustomPartitionerFn,
-    CustomRuntimeEstimator,
-    CustomSchedulerPass,
-)
+from torch._inductor.custom_graph_pass import CustomKnapsackSolver, CustomPartitionerFn, CustomRuntimeEstimator
 from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.internals.aot_autograd import is_graph_retained, take_overwritten_saves
 from lowtide.frameworks.torch.internals.boxed import marked_boxed
+
+try:
+    from torch._inductor.custom_graph_pass import CustomSchedulerPass
+except ImportError:  # before PyTorch 2.13, passes over kernels are told apart as those over graphs are
+    from torch._inductor.custom_graph_pass import CustomGraphPass as CustomSchedulerPass
 
 __all__ = [
     "CustomKnapsackSolver",

@@ -1,5 +1,5 @@
 """Symbolic sizes: the value that a size is planned at, by default the one it was traced with."""
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from collections.abc import Generator
 from contextlib import contextmanager
