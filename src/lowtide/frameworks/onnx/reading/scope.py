@@ -7,21 +7,11 @@ from dataclasses import dataclass, field
 from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, TypeProto
 
 from lowtide.errors import MalformedInputError
+from lowtide.frameworks.onnx.reading.translation import Value
 from lowtide.frameworks.onnx.shapes.infer import value_types
 from lowtide.frameworks.onnx.shapes.known_forms import Forms
 from lowtide.frameworks.onnx.shapes.sizes import dense_twin, initializer_bytes, type_bytes
 from lowtide.graph import GraphBuilder, Lifetime
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """One named value of an ONNX graph."""
-
-    buffer: int
-    """The buffer its data lies in; a view's is its base's."""
-    type: TypeProto
-    keeps: tuple[int, ...] = ()
-    """Buffers that must stay until the value can be made: the target shape of a view that has not run yet."""
 
 
 @dataclass(slots=True)
@@ -122,6 +112,11 @@ class Scope:
             where = f" in {self.name}" if self.name else ""
             self.context.notes.append(f"value {name!r} of {origin}{where} counts as 0 bytes: {reason}")
         return size or 0
+
+    @property
+    def values(self) -> Mapping[str, Value]:
+        """All values that were defined so far, by name."""
+        return self._values
 
     def forms(self) -> tuple[Hashable, ...]:
         """Return by buffer what the runtime knows of the first value in it: its form, None where it knows none."""

@@ -1,0 +1,106 @@
+"""Which parts of a graph are worth computing in chunks, and in how many."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lowtide.frameworks.onnx.chunks.order import order_in_one_go
+from lowtide.frameworks.onnx.chunks.region import Growing, Region
+from lowtide.frameworks.onnx.chunks.values import Values
+
+_MOST_CHUNKS = 64
+_MOST_TRIES = 50_000
+"""Of adding a node to a region, over all regions."""
+_TRIED_CHUNKS = 4
+"""So many numbers of chunks are tried for equal bits at most."""
+_LEAST_SAVED = 2**20
+"""Bytes; a Scan holds some for itself, and starts its body for every chunk."""
+_WORTH = 3 / 4
+"""A region in chunks needs at most so much of what its neediest node did."""
+_SHARES = (2, 4, 8, 16, 64)
+"""What is at the edge of a region may be such shares of what a node needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A region, and the numbers of chunks with which it does, best first."""
+
+    region: Region
+    chunks: Sequence[int]
+
+
+def choose_regions(values: Values) -> list[Chosen]:
+    """Return the regions to compute in chunks, those of the neediest nodes first; none where that lowers no peak.
+
+    What counts is what a node needs for itself: all that it reads, writes and works in, weights apart. Around the
+    neediest node a region grows until what is at its edge is small; then comes the neediest of the others, until one
+    cannot be cut. Regions are cut into as few chunks as need no more than any node outside.
+    Complexity: O(nodes) for each of at most 50,000 tries to add one to a region.
+    """
+    needed = {place: values.needed(place) for place in range(len(values.nodes))}
+    before = max(needed.values(), default=0)
+    regions: list[Region] = []
+    tries = 0
+    while needed:
+        seed = max(needed, key=lambda place: (needed[place], -place))
+        if needed[seed] < max((region.needed(_most_chunks(region)) for region in regions), default=0):
+            break
+        found = _Search(values, frozenset(place for region in regions for place in region.nodes), tries)
+        region = found.around(seed, needed[seed])
+        tries = found.tries
+        if region is None or region.needed(_most_chunks(region)) > needed[seed] * _WORTH:
+            break
+        if order_in_one_go(values, [*regions, region]) is None:
+            break
+        regions.append(region)
+        for place in region.nodes:
+            needed.pop(place, None)
+    outside = max(needed.values(), default=0)
+    chosen = [Chosen(region, _numbers_of_chunks(region, outside)) for region in regions]
+    after = max([outside, *(each.region.needed(each.chunks[0]) for each in chosen)])
+    return chosen if before - after >= _LEAST_SAVED else []
+
+
+class _Search:
+    """The search for the region around a node that needs least."""
+
+    def __init__(self, values: Values, taken: frozenset[int], tries: int) -> None:
+        self.tries = tries
+        self._values = values
+        self._taken = taken
+
+    def around(self, seed: int, needed: int) -> Region | None:
+        """Return the region around a node that needs least, the smallest of those; None where there is none."""
+        found = list(self._regions(seed, needed))
+        return min(found, key=lambda region: (region.needed(_most_chunks(region)), len(region.nodes)), default=None)
+
+    def _regions(self, seed: int, needed: int) -> Iterator[Region]:
+        name = next(filter(None, self._values.nodes[seed].output), "")
+        for axis in range(len(self._values.shape(name) or ())):
+            for share in _SHARES:
+                if self.tries > _MOST_TRIES:
+                    return
+                growing = Growing(self._values, self._taken)
+                if growing.join(seed, axis):
+                    growing.grow(needed // share)
+                    region = growing.finish()
+                    if region is not None and _most_chunks(region) > 1:
+                        yield region
+                self.tries += growing.tries
+
+
+def _divisors(region: Region) -> list[int]:
+    return [number for number in range(2, _MOST_CHUNKS + 1) if region.length % number == 0]
+
+
+def _most_chunks(region: Region) -> int:
+    return max(_divisors(region), default=1)
+
+
+def _numbers_of_chunks(region: Region, outside: int) -> list[int]:
+    """Return how many chunks to try: the fewest that need little enough, then fewer, then more."""
+    divisors = _divisors(region)
+    room = max(outside, region.fixed_bytes + region.fixed_bytes // 8)
+    best = next((number for number in divisors if region.needed(number) <= room), divisors[-1])
+    fewer = [number for number in reversed(divisors) if number < best]
+    more = [number for number in divisors if number > best]
+    return [best, *fewer, *more][:_TRIED_CHUNKS]
