@@ -99,13 +99,13 @@ class OnnxModel:
 
     @property
     def left_whole(self) -> Sequence[str]:
-        """What `in_chunks` could not compute in chunks, and why, a sentence each."""
-        return self._chunked[1]
+        """What `in_chunks` could not compute in chunks, and why, a sentence each; none where nobody asked for it."""
+        return self._chunked[1] if "_chunked" in self.__dict__ else ()
 
     @cached_property
-    def _chunked(self) -> tuple["OnnxModel | None", Sequence[str]]:
+    def _chunked(self) -> tuple["OnnxModel | None", tuple[str, ...]]:
         if self._dims:
-            return None, ["the whole model: only its file with fixed sizes could be cut"]
+            return None, ("the whole model: only one of fixed sizes can be cut",)
         folder = Path(mkdtemp(prefix="lowtide.", dir=place_for_copies(self._model, self._folder)))
         model = None
         try:
@@ -121,7 +121,7 @@ class OnnxModel:
                     model._translation, graph=replace(model.graph, name=f"{self.graph.name}, {found.done}")
                 )
         except UnsupportedError as error:
-            return None, [f"the whole model: chunks cannot be tried: {error}"]
+            return None, (f"the whole model: chunks cannot be tried: {error}",)
         finally:
             if model is None:
                 rmtree(folder, ignore_errors=True)

@@ -14,6 +14,8 @@ _TRIED_CHUNKS = 4
 """So many numbers of chunks are tried for equal bits at most."""
 _LEAST_SAVED = 2**20
 """Bytes; a Scan holds some for itself, and starts its body for every chunk."""
+_SMALL = 8
+"""A region is small enough where it needs such a part of what the neediest node did: small products take longer."""
 _WORTH = 3 / 4
 """A region in chunks needs at most so much of what its neediest node did."""
 _SHARES = (2, 4, 8, 16, 64)
@@ -33,7 +35,8 @@ def choose_regions(values: Values) -> list[Chosen]:
 
     What counts is what a node needs for itself: all that it reads, writes and works in, weights apart. Around the
     neediest node a region grows until what is at its edge is small; then comes the neediest of the others, until one
-    cannot be cut. Regions are cut into as few chunks as need no more than any node outside.
+    cannot be cut. Regions are cut into as few chunks as need no more than any node outside, or an eighth of what was
+    needed before.
     Complexity: O(nodes) for each of at most 50,000 tries to add one to a region.
     """
     needed = {place: values.needed(place) for place in range(len(values.nodes))}
@@ -55,7 +58,8 @@ def choose_regions(values: Values) -> list[Chosen]:
         for place in region.nodes:
             needed.pop(place, None)
     outside = max(needed.values(), default=0)
-    chosen = [Chosen(region, _numbers_of_chunks(region, outside)) for region in regions]
+    room = max(outside, before // _SMALL)
+    chosen = [Chosen(region, _numbers_of_chunks(region, room)) for region in regions]
     after = max([outside, *(each.region.needed(each.chunks[0]) for each in chosen)])
     return chosen if before - after >= _LEAST_SAVED else []
 
@@ -96,10 +100,10 @@ def _most_chunks(region: Region) -> int:
     return max(_divisors(region), default=1)
 
 
-def _numbers_of_chunks(region: Region, outside: int) -> list[int]:
+def _numbers_of_chunks(region: Region, room: int) -> list[int]:
     """Return how many chunks to try: the fewest that need little enough, then fewer, then more."""
     divisors = _divisors(region)
-    room = max(outside, region.fixed_bytes + region.fixed_bytes // 8)
+    room = max(room, region.fixed_bytes + region.fixed_bytes // 8)
     best = next((number for number in divisors if region.needed(number) <= room), divisors[-1])
     fewer = [number for number in reversed(divisors) if number < best]
     more = [number for number in divisors if number > best]

@@ -1,7 +1,7 @@
 """Parts of a graph that can be computed chunk by chunk, grown around a node."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lowtide.frameworks.onnx.chunks.axes import axes_read
@@ -79,7 +79,7 @@ class Growing:
         return True
 
     def grow(self, least: int) -> None:
-        """Take in what reads or writes values at the edge that have more than `least` bytes, or that cannot be an edge."""
+        """Take in what reads or writes values at the edge of more than `least` bytes, or that cannot be an edge."""
         refused: set[str] = set()
         while True:
             edge = [name for name in self._edge() if name not in refused and self._is_to_go(name, least)]
@@ -108,7 +108,9 @@ class Growing:
         """Return what is read chunk by chunk and written elsewhere."""
         names = (name for place in sorted(self.nodes) for name in self.values.reads[place])
         return [
-            name for name in dict.fromkeys(names) if name in self.axes and self.values.writer.get(name) not in self.nodes
+            name
+            for name in dict.fromkeys(names)
+            if name in self.axes and self.values.writer.get(name) not in self.nodes
         ]
 
     def results(self) -> list[str]:
@@ -123,7 +125,7 @@ class Growing:
     def close(self) -> bool:
         """Take in what lies between the nodes; return whether that was possible."""
         while between := self._between():
-            if not all([self.join(place) for place in between]):
+            if not all(self.join(place) for place in between):
                 return False
         return True
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from lowtide.frameworks.onnx.operators.nodes import domain_of, input_names
+from lowtide.frameworks.onnx.operators.nodes import attribute_of, domain_of, input_names
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.frameworks.onnx.shapes.short_tensors import array_of, is_short
 from lowtide.frameworks.onnx.shapes.sizes import static_shape
@@ -72,7 +72,9 @@ def _short_integers(graph: GraphProto) -> Mapping[str, list[int]]:
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant" and not domain_of(node.domain):
-            tensors |= {node.output[0]: attribute.t for attribute in node.attribute if attribute.name == "value"}
+            content = attribute_of(node, "value")
+            if content is not None:
+                tensors[node.output[0]] = content.t
     found: dict[str, list[int]] = {}
     for name, tensor in tensors.items():
         if is_short(tensor):

@@ -26,7 +26,7 @@ class InChunks:
 
     done: str | None
     """What is computed in chunks, in words; None where nothing is, and nothing was written."""
-    left_whole: Sequence[str]
+    left_whole: tuple[str, ...]
     """What could have been, and why it is not, a sentence each."""
 
 
@@ -42,11 +42,11 @@ def write_in_chunks(content: Content, model: ModelProto, translation: Translatio
     if not chosen:
         return InChunks(None, ())
     equal = _tried(content, model, values, chosen, path.with_name(f"{path.stem}.trial.onnx"))
-    left_whole = [
+    left_whole = tuple(
         f"{_name(values, each.region)}: no number of chunks that was tried gives equal bits"
         for each in chosen
         if each.region not in equal
-    ]
+    )
     if not equal:
         return InChunks(None, left_whole)
     write_pieces(path, drained(in_chunks(content, model.graph, values, equal)))
@@ -65,7 +65,8 @@ def _tried(
     found: dict[Region, int] = {}
     for each, of_region in zip(chosen, pairs, strict=True):
         for chunks, of_chunks in zip(each.chunks, of_region, strict=True):
-            if all([next(equal) for _ in of_chunks]):
+            agree = [next(equal) for _ in of_chunks]
+            if all(agree):
                 found.setdefault(each.region, chunks)
     return found
 
