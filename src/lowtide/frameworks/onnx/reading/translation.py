@@ -1,10 +1,11 @@
 """What reading a model gives: the graph, and which nodes of the model its ops stand for."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from onnx import TypeProto
 
+from lowtide.frameworks.onnx.shapes.known_forms import Form
 from lowtide.graph import Graph
 
 
@@ -59,5 +60,5 @@ class Translation:
     """Subgraphs of this graph's nodes by callee name; function bodies are left out, their nodes stand elsewhere."""
     values: Mapping[str, Value]
     """The values of this graph by name; those of functions and subgraphs are not among them."""
-    forms: tuple[Hashable, ...]
+    forms: tuple[Form | None, ...]
     """Per buffer, the element type and shape of what it was made for; None where they are not known."""
