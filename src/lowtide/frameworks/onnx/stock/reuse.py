@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from lowtide.frameworks.onnx.shapes.known_forms import Form
 from lowtide.graph import Graph, Lifetime
 
-
 _OF_A_SCALAR = 1
 """Members of its form."""
 
@@ -89,8 +88,9 @@ def stock_allocations(
     `forms` holds the type and shape of each buffer, None where unknown; `workspaces` the bytes each op needs while it
     runs, `calls` what happens in ops that have none.
     Source: the allocation planner of ONNX Runtime 1.31. A result of the model has storage of its own. Another
-    value takes over that of an input which dies there, where the kernel can do that; else the storage that died last
-    among those of the same shape and size of elements, unless it is a scalar; else new storage. Inputs and weights are never taken over.
+    value takes over that of an input which dies there, where the kernel can do that; else, unless it is a scalar, the
+    storage that died last among those of the same shape and size of elements; else it has new storage. Inputs and
+    weights are never taken over.
     Complexity: O(reads + values that are dead at once, for each value).
     """
     made = Allocations()
