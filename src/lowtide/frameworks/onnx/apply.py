@@ -6,7 +6,7 @@ from onnx import GraphProto, ModelProto
 
 from lowtide.errors import FingerprintError, UnsupportedError
 from lowtide.frameworks.onnx.loading.reordered import NodeOrder
-from lowtide.frameworks.onnx.operators.names import Names
+from lowtide.frameworks.onnx.operators.names import NewNames
 from lowtide.frameworks.onnx.operators.nodes import input_names, subgraphs_of
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.index_spaces import OpId
@@ -65,7 +65,7 @@ class _Placing:
         self._lazy = sorted(set(range(len(graph.node))).difference(*nodes_of_ops))
         self._makers = {name: position for position in self._lazy for name in graph.node[position].output if name}
         self._outputs = frozenset(value.name for value in graph.output)
-        self._new_names = Names(graph)
+        self._new_names = NewNames(graph)
         self._has_run: set[int] = set()
         self._reruns = 0
         self._made_from: dict[int, tuple[str, ...]] = {}

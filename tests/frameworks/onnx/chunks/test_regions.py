@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
-from lowtide.frameworks.onnx.chunks.region import Growing, Region
+from lowtide.frameworks.onnx.chunks.region import ChunkedRegion, Growing
 from lowtide.frameworks.onnx.chunks.rewrite import in_chunks
-from lowtide.frameworks.onnx.chunks.values import Values
+from lowtide.frameworks.onnx.chunks.values import MainValues
 from lowtide.frameworks.onnx.read import read_model
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from tests.frameworks.onnx.conftest import integers, model_of, node, value, weight
@@ -79,9 +79,9 @@ def models(draw: Callable[..., Any]) -> ModelProto:
     return model_of(helper.make_graph(nodes, "drawn", inputs, [value(name, SHAPE) for name in results], WEIGHTS))
 
 
-def regions(model: ModelProto) -> Iterator[tuple[Values, Region]]:
+def regions(model: ModelProto) -> Iterator[tuple[MainValues, ChunkedRegion]]:
     """Iterate the regions around all nodes, along all axes, as small and as large as they become."""
-    values = Values(model, read_model(model, {}, "drawn"))
+    values = MainValues(model, read_model(model, {}, "drawn"))
     for place in range(len(values.nodes)):
         for axis in range(len(SHAPE)):
             for least in (0, 10**9):

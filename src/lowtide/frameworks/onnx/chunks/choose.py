@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lowtide.frameworks.onnx.chunks.order import order_in_one_go
-from lowtide.frameworks.onnx.chunks.region import Growing, Region
-from lowtide.frameworks.onnx.chunks.values import Values
+from lowtide.frameworks.onnx.chunks.region import ChunkedRegion, Growing
+from lowtide.frameworks.onnx.chunks.values import MainValues
 
 _MOST_CHUNKS = 64
 _MOST_TRIES = 50_000
@@ -26,11 +26,11 @@ _SHARES = (2, 4, 8, 16, 64)
 class Chosen:
     """A region, and the numbers of chunks with which it does, best first."""
 
-    region: Region
+    region: ChunkedRegion
     chunks: Sequence[int]
 
 
-def choose_regions(values: Values) -> list[Chosen]:
+def choose_regions(values: MainValues) -> list[Chosen]:
     """Return the regions to compute in chunks, those of the neediest nodes first; none where that lowers no peak.
 
     What counts is what a node needs for itself: all that it reads, writes and works in, weights apart. Around the
@@ -41,13 +41,13 @@ def choose_regions(values: Values) -> list[Chosen]:
     """
     needed = {place: values.needed(place) for place in range(len(values.nodes))}
     before = max(needed.values(), default=0)
-    regions: list[Region] = []
+    regions: list[ChunkedRegion] = []
     tries = 0
     while needed:
         seed = max(needed, key=lambda place: (needed[place], -place))
         if needed[seed] < max((region.needed(_most_chunks(region)) for region in regions), default=0):
             break
-        found = _Search(values, frozenset(place for region in regions for place in region.nodes), tries)
+        found = _AroundNodes(values, frozenset(place for region in regions for place in region.nodes), tries)
         region = found.around(seed, needed[seed])
         tries = found.tries
         if region is None or region.needed(_most_chunks(region)) > needed[seed] * _WORTH:
@@ -64,20 +64,20 @@ def choose_regions(values: Values) -> list[Chosen]:
     return chosen if before - after >= _LEAST_SAVED else []
 
 
-class _Search:
+class _AroundNodes:
     """The search for the region around a node that needs least."""
 
-    def __init__(self, values: Values, taken: frozenset[int], tries: int) -> None:
+    def __init__(self, values: MainValues, taken: frozenset[int], tries: int) -> None:
         self.tries = tries
         self._values = values
         self._taken = taken
 
-    def around(self, seed: int, needed: int) -> Region | None:
+    def around(self, seed: int, needed: int) -> ChunkedRegion | None:
         """Return the region around a node that needs least, the smallest of those; None where there is none."""
         found = list(self._regions(seed, needed))
         return min(found, key=lambda region: (region.needed(_most_chunks(region)), len(region.nodes)), default=None)
 
-    def _regions(self, seed: int, needed: int) -> Iterator[Region]:
+    def _regions(self, seed: int, needed: int) -> Iterator[ChunkedRegion]:
         name = next(filter(None, self._values.nodes[seed].output), "")
         for axis in range(len(self._values.shape(name) or ())):
             for share in _SHARES:
@@ -92,15 +92,15 @@ class _Search:
                 self.tries += growing.tries
 
 
-def _divisors(region: Region) -> list[int]:
+def _divisors(region: ChunkedRegion) -> list[int]:
     return [number for number in range(2, _MOST_CHUNKS + 1) if region.length % number == 0]
 
 
-def _most_chunks(region: Region) -> int:
+def _most_chunks(region: ChunkedRegion) -> int:
     return max(_divisors(region), default=1)
 
 
-def _numbers_of_chunks(region: Region, room: int) -> list[int]:
+def _numbers_of_chunks(region: ChunkedRegion, room: int) -> list[int]:
     """Return how many chunks to try: the fewest that need little enough, then fewer, then more."""
     divisors = _divisors(region)
     room = max(room, region.fixed_bytes + region.fixed_bytes // 8)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
-from lowtide.frameworks.onnx.chunks.region import Region
-from lowtide.frameworks.onnx.chunks.values import Values
+from lowtide.frameworks.onnx.chunks.region import ChunkedRegion
+from lowtide.frameworks.onnx.chunks.values import MainValues
 
 
-def order_in_one_go(values: Values, regions: Sequence[Region]) -> list[int | Region] | None:
+def order_in_one_go(values: MainValues, regions: Sequence[ChunkedRegion]) -> list[int | ChunkedRegion] | None:
     """Return nodes by their places, and regions in place of theirs, all behind what they read.
 
     None where regions read one another's results in a circle. Complexity: O((nodes + reads) log nodes).
@@ -26,7 +26,7 @@ def order_in_one_go(values: Values, regions: Sequence[Region]) -> list[int | Reg
     left = {group: len(others) for group, others in waits.items()}
     ready = [group for group, count in left.items() if not count]
     heapify(ready)
-    order: list[int | Region] = []
+    order: list[int | ChunkedRegion] = []
     while ready:
         group = heappop(ready)
         order.append(region_of.get(group, group))

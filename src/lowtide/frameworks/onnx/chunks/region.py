@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lowtide.frameworks.onnx.chunks.axes import axes_read
-from lowtide.frameworks.onnx.chunks.values import Values
+from lowtide.frameworks.onnx.chunks.values import MainValues
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Region:
+class ChunkedRegion:
     """Nodes that run chunk by chunk, all on the same part of what they read and write."""
 
     nodes: Sequence[int]
@@ -36,7 +36,7 @@ class Region:
 class Growing:
     """A region in the making: nodes join where they agree with those that are there about the axes of values."""
 
-    values: Values
+    values: MainValues
     taken: frozenset[int]
     """Nodes of other regions."""
     nodes: set[int] = field(default_factory=set[int])
@@ -144,7 +144,7 @@ class Growing:
                 before.add(place)
         return sorted((after & before) - self.nodes)
 
-    def finish(self) -> Region | None:
+    def finish(self) -> ChunkedRegion | None:
         """Return the region, None where some value at its edge cannot be cut or two nodes cannot run in one go."""
         sliced, results = self.sliced(), self.results()
         if not self.close() or not sliced or not all(map(self._may_be_edge, (*sliced, *results))):
@@ -158,7 +158,7 @@ class Growing:
         # What is returned is copied once more: its storage has another shape until then.
         returned = values.bytes_of([name for name in results if name in values.outputs])
         edge = {values.buffer_of(name) for name in (*read, *results)}
-        return Region(
+        return ChunkedRegion(
             nodes=nodes,
             axes=dict(self.axes),
             sliced=sliced,
@@ -169,7 +169,7 @@ class Growing:
         )
 
 
-def _most_inside(values: Values, nodes: Sequence[int], edge: set[int]) -> int:
+def _most_inside(values: MainValues, nodes: Sequence[int], edge: set[int]) -> int:
     """Return the most bytes that nodes hold at once, in their order, without the buffers at the edge."""
     touched: list[set[int]] = []
     names_of: dict[int, str] = {}

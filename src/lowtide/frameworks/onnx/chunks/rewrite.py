@@ -6,20 +6,20 @@ from onnx import GraphProto, NodeProto, ValueInfoProto, helper
 
 from lowtide.frameworks.onnx.chunks.choose import Chosen
 from lowtide.frameworks.onnx.chunks.order import order_in_one_go
-from lowtide.frameworks.onnx.chunks.region import Region
+from lowtide.frameworks.onnx.chunks.region import ChunkedRegion
 from lowtide.frameworks.onnx.chunks.scans import scan_of
-from lowtide.frameworks.onnx.chunks.values import Values
+from lowtide.frameworks.onnx.chunks.values import MainValues
 from lowtide.frameworks.onnx.loading.rewritten import Pieces, rewritten_model
-from lowtide.frameworks.onnx.operators.names import Names
+from lowtide.frameworks.onnx.operators.names import NewNames
 from lowtide.frameworks.wire import Content
 
 Pairs = Sequence[tuple[str, str]]
-"""Names of outputs that are to agree."""
+"""NewNames of outputs that are to agree."""
 
 
-def in_chunks(content: Content, graph: GraphProto, values: Values, chosen: Mapping[Region, int]) -> Pieces:
+def in_chunks(content: Content, graph: GraphProto, values: MainValues, chosen: Mapping[ChunkedRegion, int]) -> Pieces:
     """Return a model's bytes with regions in chunks, each in a number of them."""
-    names = Names(graph)
+    names = NewNames(graph)
     nodes: list[int | NodeProto] = []
     for each in order_in_one_go(values, list(chosen)) or ():
         nodes += [each] if isinstance(each, int) else scan_of(values, each, chosen[each], names.new, each.results)
@@ -28,13 +28,13 @@ def in_chunks(content: Content, graph: GraphProto, values: Values, chosen: Mappi
 
 
 def both_ways(
-    content: Content, graph: GraphProto, values: Values, chosen: Sequence[Chosen]
+    content: Content, graph: GraphProto, values: MainValues, chosen: Sequence[Chosen]
 ) -> tuple[Pieces, list[list[Pairs]]]:
     """Return a model's bytes with all that was computed before, and regions in chunks beside it.
 
     Also by region, and by number of chunks of it, the outputs that are to agree. The model returns nothing else.
     """
-    names = Names(graph)
+    names = NewNames(graph)
     nodes: list[int | NodeProto] = list(range(len(graph.node)))
     outputs: dict[str, ValueInfoProto] = {}
     pairs: list[list[Pairs]] = []

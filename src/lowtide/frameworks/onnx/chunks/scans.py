@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper
 
-from lowtide.frameworks.onnx.chunks.region import Region
-from lowtide.frameworks.onnx.chunks.values import Values
+from lowtide.frameworks.onnx.chunks.region import ChunkedRegion
+from lowtide.frameworks.onnx.chunks.values import MainValues
 from lowtide.frameworks.onnx.loading.renamed import renamed
 from lowtide.frameworks.onnx.operators.nodes import operator_of
 from lowtide.frameworks.onnx.operators.tables import VIEWS
@@ -17,7 +17,9 @@ from lowtide.frameworks.onnx.operators.tables import VIEWS
 Naming = Callable[[str], str]
 
 
-def scan_of(values: Values, region: Region, chunks: int, new_name: Naming, results: Sequence[str]) -> list[NodeProto]:
+def scan_of(
+    values: MainValues, region: ChunkedRegion, chunks: int, new_name: Naming, results: Sequence[str]
+) -> list[NodeProto]:
     """Return the nodes that compute a region in so many chunks, and write its results under the given names.
 
     `new_name` returns a name that nothing has yet and that begins as its argument.
@@ -43,7 +45,7 @@ def scan_of(values: Values, region: Region, chunks: int, new_name: Naming, resul
 
 
 def _chunk_of(
-    values: Values, region: Region, place: int, chunks: int, inside: dict[str, str], new_name: Naming
+    values: MainValues, region: ChunkedRegion, place: int, chunks: int, inside: dict[str, str], new_name: Naming
 ) -> list[NodeProto]:
     """Return what computes a chunk of the results of a node."""
     node = values.nodes[place]
@@ -66,16 +68,16 @@ def _reshape(source: str, result: str, shape: Sequence[int], new_name: Naming) -
     ]
 
 
-def _of_a_chunk(values: Values, region: Region, name: str, chunks: int) -> list[int]:
+def _of_a_chunk(values: MainValues, region: ChunkedRegion, name: str, chunks: int) -> list[int]:
     shape = list(values.shape(name) or ())
     shape[region.axes[name]] //= chunks
     return shape
 
 
-def _in_chunks(values: Values, region: Region, name: str, chunks: int) -> list[int]:
+def _in_chunks(values: MainValues, region: ChunkedRegion, name: str, chunks: int) -> list[int]:
     return [chunks, *_of_a_chunk(values, region, name, chunks)]
 
 
-def _value(values: Values, region: Region, name: str, chunks: int, inside: str) -> ValueInfoProto:
+def _value(values: MainValues, region: ChunkedRegion, name: str, chunks: int, inside: str) -> ValueInfoProto:
     shape = _of_a_chunk(values, region, name, chunks)
     return helper.make_tensor_value_info(inside, values.element_type(name), shape)

@@ -10,7 +10,7 @@ from lowtide.frameworks.onnx.shapes.short_tensors import array_of, is_short
 from lowtide.frameworks.onnx.shapes.sizes import static_shape
 
 
-class Values:
+class MainValues:
     """The values of a model's main graph by name, and the nodes around them by place."""
 
     def __init__(self, model: ModelProto, translation: Translation) -> None:

@@ -1,12 +1,12 @@
-"""Names that a graph has, and new ones beside them."""
+"""NewNames that a graph has, and new ones beside them."""
 
 from onnx import GraphProto
 
 from lowtide.frameworks.onnx.operators.nodes import all_nodes, weight_names
 
 
-class Names:
-    """Names that no value, weight or node of a graph has yet, nor of a graph inside."""
+class NewNames:
+    """NewNames that no value, weight or node of a graph has yet, nor of a graph inside."""
 
     def __init__(self, graph: GraphProto) -> None:
         """Take the names that are there."""

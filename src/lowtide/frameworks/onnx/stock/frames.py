@@ -12,7 +12,7 @@ from lowtide.frameworks.onnx.operators.nodes import int_of, operator_of, subgrap
 from lowtide.frameworks.onnx.operators.tables import METADATA
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.reading.translation import Translation
-from lowtide.frameworks.onnx.stock.reuse import Allocations, CalledRuns, Step, StockRole, stock_allocations
+from lowtide.frameworks.onnx.stock.reuse import Allocations, CalledRuns, StockRole, StockStep, stock_allocations
 from lowtide.graph import Graph
 
 _SOME_RUNS = 3
@@ -34,7 +34,7 @@ def frame_allocations(translation: Translation, graph: GraphProto, nodes: Sequen
     return stock_allocations(translation.graph, translation.forms, steps, workspaces, calls)
 
 
-def _steps(translation: Translation, nodes_of: GraphProto, nodes: Sequence[int]) -> Iterator[Step]:
+def _steps(translation: Translation, nodes_of: GraphProto, nodes: Sequence[int]) -> Iterator[StockStep]:
     """Yield the nodes that run: ops as soon as their first one comes, and each that takes a shape where it stands."""
     values, ops = translation.values, translation.graph
     op_of = {node: op for op, members in enumerate(translation.nodes_of_ops) for node in members}
@@ -46,11 +46,11 @@ def _steps(translation: Translation, nodes_of: GraphProto, nodes: Sequence[int])
         if op is None:
             continue
         if place in shapes:
-            yield Step(op, [values[node.input[0]].buffer], [values[node.output[0]].buffer], is_op=False)
+            yield StockStep(op, [values[node.input[0]].buffer], [values[node.output[0]].buffer], is_op=False)
         elif op not in begun:
             begun.add(op)
             reads = [*ops.reads[op].tolist(), *ops.mutates[op].tolist()]
-            yield Step(op, reads, [buffer for buffer in ops.writes[op].tolist() if buffer not in results])
+            yield StockStep(op, reads, [buffer for buffer in ops.writes[op].tolist() if buffer not in results])
 
 
 def has_frames(translation: Translation) -> bool:

@@ -56,7 +56,7 @@ class Allocations:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StockStep:
     """A node that runs: that of an op, or one that takes the shape of a value, which the graph counts to its writer."""
 
     op: int
@@ -79,7 +79,7 @@ class CalledRuns:
 def stock_allocations(
     graph: Graph,
     forms: Sequence[Form | None],
-    steps: Sequence[Step],
+    steps: Sequence[StockStep],
     workspaces: NDArray[np.int64],
     calls: Mapping[int, CalledRuns],
 ) -> Allocations:
@@ -129,7 +129,9 @@ def _add_call(made: Allocations, call: CalledRuns, results: Sequence[int]) -> No
 class _Planner:
     """Gives every buffer a block, step by step."""
 
-    def __init__(self, graph: Graph, forms: Sequence[Form | None], made: Allocations, steps: Sequence[Step]) -> None:
+    def __init__(
+        self, graph: Graph, forms: Sequence[Form | None], made: Allocations, steps: Sequence[StockStep]
+    ) -> None:
         self._graph = graph
         self._forms = forms
         self._made = made
@@ -144,7 +146,7 @@ class _Planner:
         for step in steps:
             self._uses[list(dict.fromkeys(step.reads))] += 1
 
-    def plan(self, step: Step) -> list[int]:
+    def plan(self, step: StockStep) -> list[int]:
         """Place what a step writes, and return the blocks that are new."""
         new: list[int] = []
         for buffer in step.writes:
@@ -168,12 +170,12 @@ class _Planner:
                 self._dead.insert(0, block)
         return new
 
-    def blocks_of(self, step: Step) -> Iterator[int]:
+    def blocks_of(self, step: StockStep) -> Iterator[int]:
         """Iterate the blocks that a step reads or writes, once all are placed."""
         yield from self._blocks_read(step)
         yield from (self._block_of[buffer] for buffer in step.writes)
 
-    def _blocks_read(self, step: Step) -> Iterator[int]:
+    def _blocks_read(self, step: StockStep) -> Iterator[int]:
         return (self._block_of[buffer] for buffer in dict.fromkeys(step.reads) if buffer in self._block_of)
 
     def _in_place(self, op: int, buffer: int) -> int | None:
