@@ -18,7 +18,7 @@ Axes = Sequence[int | None]
 """By input, the axis along which a part of it does; None where all of it is read."""
 
 
-class Known(Protocol):
+class KnownValues(Protocol):
     """What is known of the values that nodes read and write."""
 
     @property
@@ -35,7 +35,7 @@ class Known(Protocol):
         ...
 
 
-def axes_read(node: NodeProto, axis: int, known: Known) -> Axes | None:
+def axes_read(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     """Return along which axes of its inputs a node may be cut where all its results are cut along `axis`.
 
     None where a part of a result is not made of parts of the inputs, or where that is not known.
@@ -49,15 +49,15 @@ def axes_read(node: NodeProto, axis: int, known: Known) -> Axes | None:
     return rule(node, axis, known)
 
 
-def _shape(known: Known, name: str) -> Sequence[int]:
+def _shape(known: KnownValues, name: str) -> Sequence[int]:
     return known.shape(name) or ()
 
 
-def _result(node: NodeProto, known: Known) -> Sequence[int]:
+def _result(node: NodeProto, known: KnownValues) -> Sequence[int]:
     return _shape(known, node.output[0])
 
 
-def _operand(name: str, axis: int, result: Sequence[int], known: Known) -> int | None:
+def _operand(name: str, axis: int, result: Sequence[int], known: KnownValues) -> int | None:
     """Return the axis of an operand that is broadcast to a result."""
     if not name:
         return None
@@ -66,12 +66,12 @@ def _operand(name: str, axis: int, result: Sequence[int], known: Known) -> int |
     return own if own >= 0 and shape[own] != 1 else None
 
 
-def _broadcast(node: NodeProto, axis: int, known: Known) -> Axes | None:
+def _broadcast(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     result = _result(node, known)
     return [_operand(name, axis, result, known) for name in node.input]
 
 
-def _quantized(node: NodeProto, axis: int, known: Known) -> Axes | None:
+def _quantized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     """Scales and zero points stand for the tensor, or for an axis which is none that is cut."""
     rank = len(_result(node, known))
     per_axis = any(_shape(known, name) not in ([], [1]) for name in node.input[1:] if name)
@@ -80,14 +80,14 @@ def _quantized(node: NodeProto, axis: int, known: Known) -> Axes | None:
     return [axis, *[None] * (len(node.input) - 1)]
 
 
-def _softmax(node: NodeProto, axis: int, known: Known) -> Axes | None:
+def _softmax(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     rank = len(_result(node, known))
     if known.opset < _SINCE_SOFTMAX_ALONG_ONE_AXIS:
         return [axis] if axis < int_of(node, "axis", 1) % rank else None
     return [axis] if axis != int_of(node, "axis", -1) % rank else None
 
 
-def _normalized(node: NodeProto, axis: int, known: Known) -> Axes | None:
+def _normalized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     """Axes from one on are normalized together; what scales and shifts them has those alone."""
     rank = len(_shape(known, node.input[0]))
     if axis >= int_of(node, "axis", -1) % rank:
@@ -95,7 +95,7 @@ def _normalized(node: NodeProto, axis: int, known: Known) -> Axes | None:
     return [axis, *[None] * (len(node.input) - 1)]
 
 
-def _added_and_normalized(node: NodeProto, axis: int, known: Known) -> Axes | None:
+def _added_and_normalized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     """The last axis is normalized, after two values were added; all results but the first are of that form, too."""
     shape = _shape(known, node.input[0])
     if axis >= len(shape) - 1 or _shape(known, node.input[1]) != shape or any(node.output[1:3]):
@@ -103,7 +103,7 @@ def _added_and_normalized(node: NodeProto, axis: int, known: Known) -> Axes | No
     return [axis, axis, *[None] * (len(node.input) - 2)]
 
 
-def _reduced(node: NodeProto, axis: int, known: Known) -> Axes | None:
+def _reduced(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     rank = len(_shape(known, node.input[0]))
     if node.op_type in ("ArgMax", "ArgMin"):
         given: list[int] | None = [int_of(node, "axis", 0)]
@@ -122,7 +122,7 @@ def _reduced(node: NodeProto, axis: int, known: Known) -> Axes | None:
 def _along_one_axis(default: int) -> "Rule":
     """Operators that work along one axis; what says how is read whole."""
 
-    def rule(node: NodeProto, axis: int, known: Known) -> Axes | None:
+    def rule(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
         rank = len(_shape(known, node.input[0]))
         if axis == int_of(node, "axis", default) % rank:
             return None
@@ -131,12 +131,12 @@ def _along_one_axis(default: int) -> "Rule":
     return rule
 
 
-def _joined(node: NodeProto, axis: int, known: Known) -> Axes | None:
+def _joined(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     rank = len(_result(node, known))
     return None if axis == int_of(node, "axis", 0) % rank else [axis] * len(node.input)
 
 
-def _sliced(node: NodeProto, axis: int, known: Known) -> Axes | None:
+def _sliced(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     rank = len(_result(node, known))
     named = known.numbers(node.input[3]) if len(node.input) > 3 and node.input[3] else None
     if named is None or axis in {number % rank for number in named}:
@@ -144,7 +144,7 @@ def _sliced(node: NodeProto, axis: int, known: Known) -> Axes | None:
     return [axis, *[None] * (len(node.input) - 1)]
 
 
-def _gathered(node: NodeProto, axis: int, known: Known) -> Axes | None:
+def _gathered(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     data, indices = (len(_shape(known, name)) for name in node.input)
     along = int_of(node, "axis", 0) % data
     if axis < along:
@@ -152,12 +152,12 @@ def _gathered(node: NodeProto, axis: int, known: Known) -> Axes | None:
     return [None, axis - along] if axis < along + indices else [axis - indices + 1, None]
 
 
-def _transposed(node: NodeProto, axis: int, known: Known) -> Axes | None:
+def _transposed(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     order = ints_of(node, "perm") or range(len(_result(node, known)))[::-1]
     return [order[axis]]
 
 
-def _viewed(node: NodeProto, axis: int, known: Known) -> Axes | None:
+def _viewed(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     """What lies before an axis must be as much before and after, so that parts are the same stretches of storage."""
     before, after = _shape(known, node.input[0]), _result(node, known)
     wanted = _product(after[:axis])
@@ -172,7 +172,7 @@ def _product(sizes: Sequence[int]) -> int:
     return made
 
 
-def _multiplied(node: NodeProto, axis: int, known: Known) -> Axes | None:
+def _multiplied(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     """Rows of a product are of rows of the left operand; in a batch every product is alone."""
     one, other = (_shape(known, name) for name in node.input[:2])
     result = _result(node, known)
@@ -184,7 +184,7 @@ def _multiplied(node: NodeProto, axis: int, known: Known) -> Axes | None:
     return [_operand(name, axis, result, known) for name in node.input[:2]]
 
 
-def _affine(node: NodeProto, axis: int, known: Known) -> Axes | None:
+def _affine(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     if axis != 0:
         return None
     result = _result(node, known)
@@ -198,7 +198,7 @@ def _per_image(*images: int) -> "Rule":
     What they tell beside their result counts through the batch, or is of all of it.
     """
 
-    def rule(node: NodeProto, axis: int, known: Known) -> Axes | None:
+    def rule(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
         if axis or any(node.output[1:]) or int_of(node, "training_mode"):
             return None
         return [0 if place in images and name else None for place, name in enumerate(node.input)]
@@ -206,13 +206,13 @@ def _per_image(*images: int) -> "Rule":
     return rule
 
 
-def _resized(node: NodeProto, axis: int, known: Known) -> Axes | None:
+def _resized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     """A result of given sizes has the size of the batch among them."""
     has_sizes = len(node.input) > 3 and bool(node.input[3])
     return None if axis or has_sizes or attribute_of(node, "axes") else [0, *[None] * (len(node.input) - 1)]
 
 
-Rule = Callable[[NodeProto, int, Known], Axes | None]
+Rule = Callable[[NodeProto, int, KnownValues], Axes | None]
 
 
 def _all(rule: Rule, names: str, domain: str = "") -> Mapping[Operator, Rule]:
