@@ -184,6 +184,14 @@ class RunByRuntime(Model, Protocol):
         """How far the runtime's optimizations are part of the program already; None for a program as it was given."""
         ...
 
+    @property
+    def left_whole(self) -> Sequence[str]:
+        """What is not computed in chunks because that failed when it was tried, a sentence each.
+
+        Only the search for chunks tells; where nobody asked for `in_chunks`, nothing is said.
+        """
+        ...
+
     def optimized(self, level: str | None) -> "RunByRuntime":
         """Return the program as the runtime would run it at a level, by default the highest that keeps all bits.
 

@@ -122,6 +122,7 @@ class RuntimeFields(TypedDict, total=False):
     runtime_peaks: RuntimePeaks
     runtime_runs: Sequence[RuntimeRun]
     unmodeled: Sequence[str]
+    left_whole: Sequence[str]
     doubts: Sequence[str]
 
 

@@ -63,6 +63,20 @@ def test_a_nameless_dimension_can_be_measured() -> None:
     assert model.measure(Plan.baseline(model.graph)).after_bytes == 2 * 3 * 4 * 4
 
 
+def test_an_input_that_is_the_size_of_a_grid_is_what_the_file_says_of_the_grid() -> None:
+    """A model that is told the size of its result runs on inputs that are made up."""
+    node = onnx.helper.make_node("AffineGrid", ["theta", "size"], ["grid"])
+    theta = onnx.helper.make_tensor_value_info("theta", onnx.TensorProto.FLOAT, [2, 2, 3])
+    size = onnx.helper.make_tensor_value_info("size", onnx.TensorProto.INT64, [4])
+    grid = onnx.helper.make_tensor_value_info("grid", onnx.TensorProto.FLOAT, [2, 5, 6, 2])
+    graph = onnx.helper.make_graph([node], "grids", [theta, size], [grid])
+    opsets = [onnx.helper.make_opsetid("", 20)]
+    model = OnnxModel(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9))
+    measured = model.measure(Plan.baseline(model.graph))
+    assert measured.outputs_equal
+    assert measured.after_bytes == 2 * 6 * 4 + 4 * 8 + 2 * 5 * 6 * 2 * 4
+
+
 def test_inputs_are_the_same_every_time(cases: dict[str, Any]) -> None:
     """Made-up inputs come from a seed."""
     case = cases["attention"]

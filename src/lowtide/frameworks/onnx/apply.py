@@ -6,7 +6,8 @@ from onnx import GraphProto, ModelProto
 
 from lowtide.errors import FingerprintError, UnsupportedError
 from lowtide.frameworks.onnx.loading.reordered import NodeOrder
-from lowtide.frameworks.onnx.operators.nodes import all_nodes, input_names, subgraphs_of, weight_names
+from lowtide.frameworks.onnx.operators.names import NewNames
+from lowtide.frameworks.onnx.operators.nodes import input_names, subgraphs_of
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.index_spaces import OpId
 from lowtide.plan import Plan, StepKind, verify
@@ -64,7 +65,7 @@ class _Placing:
         self._lazy = sorted(set(range(len(graph.node))).difference(*nodes_of_ops))
         self._makers = {name: position for position in self._lazy for name in graph.node[position].output if name}
         self._outputs = frozenset(value.name for value in graph.output)
-        self._taken = _all_names(graph)
+        self._new_names = NewNames(graph)
         self._has_run: set[int] = set()
         self._reruns = 0
         self._made_from: dict[int, tuple[str, ...]] = {}
@@ -118,19 +119,7 @@ class _Placing:
             is_new = not last if name in self._outputs else again
             self._now.pop(name, None)
             if is_new:
-                names[name] = self._now[name] = self._new_name(name)
+                names[name] = self._now[name] = self._new_names.new(name)
         if names:
             self._names[len(self._order)] = names
         self._order.append(position)
-
-    def _new_name(self, name: str) -> str:
-        number = 2
-        while f"{name}/{number}" in self._taken:
-            number += 1
-        self._taken.add(f"{name}/{number}")
-        return f"{name}/{number}"
-
-
-def _all_names(graph: GraphProto) -> set[str]:
-    inside = {name for node in all_nodes(graph) for name in (*node.input, *node.output)}
-    return inside | {value.name for value in (*graph.input, *graph.output)} | set(weight_names(graph))

@@ -1,7 +1,9 @@
 """An ONNX model as lowtide sees it: read once, planned, written back, measured."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
@@ -16,6 +18,7 @@ from lowtide.frameworks.arena.addresses import joined_texts
 from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
 from lowtide.frameworks.onnx.annotate import notes_of_model, notes_of_nodes, with_notes
 from lowtide.frameworks.onnx.apply import planned_order
+from lowtide.frameworks.onnx.chunks.write import write_in_chunks
 from lowtide.frameworks.onnx.loading.content import drained
 from lowtide.frameworks.onnx.loading.external_data import (
     check_weights_reachable,
@@ -44,6 +47,7 @@ from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.frameworks.onnx.running.levels import first_pass
 from lowtide.frameworks.onnx.stock.frames import has_frames
 from lowtide.frameworks.onnx.stock.predict import StockBytes, predict_stock
+from lowtide.frameworks.wire import Content
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
@@ -84,9 +88,52 @@ class OnnxModel:
         return self._translation.graph
 
     @property
-    def in_chunks(self) -> None:
-        """None: only the order of an ONNX model changes."""
-        return None
+    def in_chunks(self) -> Graph | None:
+        """The model with its largest values computed in chunks with equal bits; see `write_in_chunks`.
+
+        None where that cannot lower the peak, or a model cannot be tried: one without fixed sizes, one that ONNX
+        Runtime does not run.
+        """
+        model, _ = self._chunked
+        return None if model is None else model.graph
+
+    @property
+    def left_whole(self) -> Sequence[str]:
+        """What `in_chunks` could not compute in chunks, and why, a sentence each; none where nobody asked for it."""
+        return self._chunked[1] if "_chunked" in self.__dict__ else ()
+
+    @cached_property
+    def _chunked(self) -> tuple["OnnxModel | None", tuple[str, ...]]:
+        if self._dims:
+            return None, ("the whole model: only one of fixed sizes can be cut",)
+        folder = Path(mkdtemp(prefix="lowtide.", dir=place_for_copies(self._model, self._folder)))
+        model = None
+        try:
+            if self._folder is not None:
+                link_weights(self._model, self._folder, folder)
+            path = folder / "in_chunks.onnx"
+            found = write_in_chunks(self._content(), self._model, self._translation, path)
+            if found.done is not None:
+                model = OnnxModel(path)
+                finalize(model, rmtree, folder, ignore_errors=True)
+                model._level = self._level
+                model._translation = replace(
+                    model._translation, graph=replace(model.graph, name=f"{self.graph.name}, {found.done}")
+                )
+        except UnsupportedError as error:
+            return None, (f"the whole model: chunks cannot be tried: {error}",)
+        finally:
+            if model is None:
+                rmtree(folder, ignore_errors=True)
+        return model, found.left_whole
+
+    def _planned_by(self, plan: Plan) -> "OnnxModel":
+        """Return the model that a plan is for: in chunks, or as it stands, also where it is for neither."""
+        if plan.graph_fingerprint != self.graph.fingerprint:
+            model, _ = self._chunked
+            if model is not None and plan.graph_fingerprint == model.graph.fingerprint:
+                return model
+        return self
 
     def apply(self, plan: Plan) -> ModelProto:
         """Return the model with its nodes in the plan's order and nothing else changed; the original stays.
@@ -95,7 +142,7 @@ class OnnxModel:
         for a plan of another graph, UnsupportedError for one that copies, VerificationError for one that breaks the
         program.
         """
-        return ModelProto.FromString(b"".join(self._reordered(plan, {})))
+        return ModelProto.FromString(b"".join(self._planned_by(plan)._reordered(plan, {})))
 
     def save(self, plan: Plan, path: Path) -> None:
         """Write the reordered model, whole or not at all; weights in other files stay where they are.
@@ -103,17 +150,19 @@ class OnnxModel:
         Its metadata says that its order is planned; nothing else changes. Raises UnsupportedError when the new place
         cannot reach those files, UsageError when it cannot be written.
         """
-        write_pieces(path, drained(self._planned(plan, path)))
+        check_weights_reachable(self._model, self._folder, path.parent)
+        write_pieces(path, drained(self._planned_by(plan)._planned(plan)))
 
     def save_annotated(self, plan: Plan, path: Path) -> None:
         """Write what `save` does, with what the plan says of each node in its metadata, which viewers show."""
-        order = planned_order(self._model, self._translation, plan)
-        content = b"".join(self._planned(plan, path, notes_of_model(plan)))
-        write_pieces(path, with_notes(content, notes_of_nodes(self._translation, plan, order)))
-
-    def _planned(self, plan: Plan, path: Path, notes: Mapping[str, str] | None = None) -> list[bytes | memoryview]:
-        """Return the reordered model for a place that reaches its weights; its metadata says how it is planned."""
         check_weights_reachable(self._model, self._folder, path.parent)
+        model = self._planned_by(plan)
+        order = planned_order(model._model, model._translation, plan)
+        content = b"".join(model._planned(plan, notes_of_model(plan)))
+        write_pieces(path, with_notes(content, notes_of_nodes(model._translation, plan, order)))
+
+    def _planned(self, plan: Plan, notes: Mapping[str, str] | None = None) -> list[bytes | memoryview]:
+        """Return the reordered model; its metadata says how it is planned."""
         metadata = {PLANNED: self._level or "file"}
         if self._level is not None:
             metadata |= self._addresses(plan, metadata)
@@ -173,10 +222,14 @@ class OnnxModel:
 
     def _reordered(self, plan: Plan, metadata: Mapping[str, str]) -> list[bytes | memoryview]:
         order = planned_order(self._model, self._translation, plan)
+        return reordered_model(self._content(), order, metadata)
+
+    def _content(self) -> Content:
+        """Return the bytes of what was read; raises InputError where they have changed since."""
         content = whole_content(self._source)
         if not isinstance(self._source, ModelProto) and _differ(self._model, light_model(content)):
             raise InputError(f"{self._name} has changed since it was read; plan it again")
-        return reordered_model(content, order, metadata)
+        return content
 
     def runtime_peaks(self, plan: Plan) -> RuntimePeaks:
         """Return what the file and the planned one take as the stock runtime would run them, on one thread.
@@ -184,11 +237,7 @@ class OnnxModel:
         A model of which the runtime's optimizations changed anything was written in the order in which it runs; one
         that they left alone stands as it was.
         """
-        # Of nodes that stand twice the runtime keeps the first, unless its optimizations are off.
-        planned = list(dict.fromkeys(planned_order(self._model, self._translation, plan).nodes))
-        nodes = [self._model.graph.node[position] for position in planned]
-        order = [planned[place] for place in default_order_of(GraphProto(node=nodes))]
-        after = predict_stock(self._translation, self._model.graph, order)
+        after = self._planned_by(plan)._stock_bytes_of(plan)
         before = self._as_stock._stock_bytes()
         return RuntimePeaks(
             by="ONNX Runtime's default order",
@@ -198,6 +247,13 @@ class OnnxModel:
             after_resident_bytes=after.resident_bytes,
             unmodeled=self._as_stock._unmodeled(),
         )
+
+    def _stock_bytes_of(self, plan: Plan) -> StockBytes:
+        # Of nodes that stand twice the runtime keeps the first, unless its optimizations are off.
+        planned = list(dict.fromkeys(planned_order(self._model, self._translation, plan).nodes))
+        nodes = [self._model.graph.node[position] for position in planned]
+        order = [planned[place] for place in default_order_of(GraphProto(node=nodes))]
+        return predict_stock(self._translation, self._model.graph, order)
 
     @property
     def _as_stock(self) -> "OnnxModel":

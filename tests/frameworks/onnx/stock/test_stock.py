@@ -21,6 +21,7 @@ from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.running.children import measure_in_child
 from lowtide.frameworks.onnx.running.levels import write_optimized
 from lowtide.frameworks.onnx.stock.arena import StockArena
+from lowtide.frameworks.onnx.stock.frames import frame_allocations
 from lowtide.frameworks.onnx.stock.predict import StockBytes, predict_stock
 from tests.frameworks.onnx.stock.recorded import recorded
 
@@ -171,3 +172,41 @@ def test_blocks_that_no_machine_holds_are_modeled_like_others() -> None:
     arena = StockArena()
     arena.release(arena.allocate(2**60))
     assert arena.resident_bytes == 2**60 + 2**60 // 32
+
+
+def _net_of_scalars() -> onnx.ModelProto:
+    """Give a net that resizes by the sizes of others, which are taken out of shapes number by number."""
+    nodes: list[onnx.NodeProto] = []
+    for number in range(3):
+        source = f"v{number}"
+        nodes += [
+            helper.make_node("Exp", [source], [f"e{number}"]),
+            helper.make_node("Shape", [f"e{number}"], [f"one{number}"]),
+            helper.make_node("Shape", [source], [f"other{number}"]),
+            helper.make_node("Gather", [f"one{number}", "zero"], [f"rows{number}"]),
+            helper.make_node("Gather", [f"other{number}", "zero"], [f"again{number}"]),
+            helper.make_node("Add", [f"rows{number}", f"again{number}"], [f"both{number}"]),
+            helper.make_node("Unsqueeze", [f"both{number}", "axis"], [f"first{number}"]),
+            helper.make_node("Concat", [f"first{number}", "rest"], [f"flat{number}"], axis=0),
+            helper.make_node("Concat", [f"e{number}", source], [f"all{number}"], axis=0),
+            helper.make_node("Reshape", [f"all{number}", f"flat{number}"], [f"v{number + 1}"]),
+        ]
+    nodes.append(helper.make_node("Neg", ["v3"], ["y"]))
+    numbers = {"zero": np.array(0), "axis": np.array([0]), "rest": np.array([32])}
+    weights = [numpy_helper.from_array(array, name) for name, array in numbers.items()]
+    x = helper.make_tensor_value_info("v0", TensorProto.FLOAT, [64, 32])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "scalars", [x], [y], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_shapes_are_taken_where_they_stand_and_scalars_take_over_nothing(tmp_path: Path) -> None:
+    """The blocks that a run makes are those of the runtime, one after the other, down to single numbers."""
+    path = tmp_path / "given.onnx"
+    onnx.save(_net_of_scalars(), path)
+    model = load_model(path)
+    translation = read_model(model, {}, path.name)
+    run = frame_allocations(translation, model.graph, default_order_of(model.graph))
+    predicted = [run.sizes[block] for block, made in run.events if made]
+    rows = recorded(path, pattern=False)[-1].tolist()
+    assert predicted == [size for size, _, _ in sorted(rows, key=lambda row: row[1])]

@@ -1,27 +1,17 @@
 """The values of one ONNX graph and the buffers they lie in."""
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, TypeProto
 
 from lowtide.errors import MalformedInputError
+from lowtide.frameworks.onnx.reading.translation import Value
 from lowtide.frameworks.onnx.shapes.infer import value_types
-from lowtide.frameworks.onnx.shapes.known_forms import Forms
+from lowtide.frameworks.onnx.shapes.known_forms import Form, Forms
 from lowtide.frameworks.onnx.shapes.sizes import dense_twin, initializer_bytes, type_bytes
 from lowtide.graph import GraphBuilder, Lifetime
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """One named value of an ONNX graph."""
-
-    buffer: int
-    """The buffer its data lies in; a view's is its base's."""
-    type: TypeProto
-    keeps: tuple[int, ...] = ()
-    """Buffers that must stay until the value can be made: the target shape of a view that has not run yet."""
 
 
 @dataclass(slots=True)
@@ -123,9 +113,14 @@ class Scope:
             self.context.notes.append(f"value {name!r} of {origin}{where} counts as 0 bytes: {reason}")
         return size or 0
 
-    def forms(self) -> tuple[Hashable, ...]:
+    @property
+    def values(self) -> Mapping[str, Value]:
+        """All values that were defined so far, by name."""
+        return self._values
+
+    def forms(self) -> tuple[Form | None, ...]:
         """Return by buffer what the runtime knows of the first value in it: its form, None where it knows none."""
-        found: dict[int, Hashable] = {}
+        found: dict[int, Form | None] = {}
         for name, value in self._values.items():
             found.setdefault(value.buffer, self.known.get(name))
         return tuple(found.get(buffer) for buffer in range(len(self._sizes)))

@@ -63,7 +63,7 @@ class Translator:
             )
         graph = self.scope.builder.build()
         nodes = tuple(tuple(draft.nodes) for draft in self.drafts)
-        return Translation(graph, nodes, self.bodies, self.scope.forms())
+        return Translation(graph, nodes, self.bodies, self.scope.values, self.scope.forms())
 
     @property
     def fixed(self) -> bool:

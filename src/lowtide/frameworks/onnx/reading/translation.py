@@ -1,9 +1,23 @@
 """What reading a model gives: the graph, and which nodes of the model its ops stand for."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from onnx import TypeProto
+
+from lowtide.frameworks.onnx.shapes.known_forms import Form
 from lowtide.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One named value of an ONNX graph."""
+
+    buffer: int
+    """The buffer its data lies in; a view's is its base's."""
+    type: TypeProto
+    keeps: tuple[int, ...] = ()
+    """Buffers that must stay until the value can be made: the target shape of a view that has not run yet."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,5 +58,7 @@ class Translation:
     """Per op, the positions of its nodes; nodes in none of them are views and constants."""
     bodies: Mapping[str, Body]
     """Subgraphs of this graph's nodes by callee name; function bodies are left out, their nodes stand elsewhere."""
-    forms: tuple[Hashable, ...]
+    values: Mapping[str, Value]
+    """The values of this graph by name; those of functions and subgraphs are not among them."""
+    forms: tuple[Form | None, ...]
     """Per buffer, the element type and shape of what it was made for; None where they are not known."""

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -31,14 +31,28 @@ def _optimize(request: Mapping[str, Any]) -> dict[str, Any]:
     raise AssertionError("the last level is none")
 
 
+def _compare(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a model once and say of pairs of its outputs which have the same bits."""
+    model = Path(request["model"])
+    inputs = random_inputs(load_model(model), {}, otherwise="plan without chunks")
+    pairs = [tuple(pair) for pair in request["pairs"]]
+    names = list(dict.fromkeys(name for pair in pairs for name in pair))
+    found = dict(zip(names, _outputs(model, inputs, names), strict=True))
+    return {"equal": [digest([found[one]]) == digest([found[other]]) for one, other in pairs]}
+
+
 def _results(model: Path, inputs: Mapping[str, Any]) -> str:
+    return digest(_outputs(model, inputs, None))
+
+
+def _outputs(model: Path, inputs: Mapping[str, Any], names: Sequence[str] | None) -> Sequence[Any]:
     onnxruntime: Any = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     onnxruntime.set_seed(0)
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    return digest(session.run(None, inputs))
+    return session.run(names, inputs)
 
 
 def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,7 +87,7 @@ def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_DO = {"optimize": _optimize, "measure": _measure}
+_DO = {"optimize": _optimize, "compare": _compare, "measure": _measure}
 
 if __name__ == "__main__":
     given = json.loads(sys.stdin.read())

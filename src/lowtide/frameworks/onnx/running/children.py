@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,14 @@ def optimize_offline(model: Path, level: str | None, output: Path, dims: Mapping
         raise UsageError(unknown("level of ONNX Runtime", level, LEVELS))
     answer = _ask({"do": "optimize", "model": str(model), "level": level, "output": str(output), "dims": dict(dims)})
     return answer["level"]
+
+
+def equal_in_child(model: Path, pairs: Sequence[tuple[str, str]]) -> list[bool]:
+    """Run a model on random inputs, nothing of it optimized, and return which pairs of its outputs have equal bits.
+
+    Raises UnsupportedError for a model that ONNX Runtime does not load or run.
+    """
+    return _ask({"do": "compare", "model": str(model), "pairs": list(pairs)})["equal"]
 
 
 def measure_in_child(

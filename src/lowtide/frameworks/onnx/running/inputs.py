@@ -11,9 +11,13 @@ from onnx import ModelProto, NodeProto, TensorShapeProto, helper
 from lowtide.errors import UnsupportedError
 from lowtide.frameworks.onnx.operators.nodes import all_nodes, attribute_of, fed_inputs, operator_of
 from lowtide.frameworks.onnx.operators.tables import RANDOM
+from lowtide.frameworks.onnx.shapes.infer import value_types
+from lowtide.frameworks.onnx.shapes.sizes import static_shape
 
 Array = NDArray[Any]
 
+_SIZED_BY = {("", "Reshape"): 1, ("", "Expand"): 1, ("", "ConstantOfShape"): 0, ("", "AffineGrid"): 1}
+"""Operators with an input that says how large the result is, and its place."""
 _INTEGER_SEEDS = frozenset({"Dropout", "BiasDropout", "BitmaskDropout", "BitmaskBiasDropout", "Sampling"})
 
 
@@ -22,11 +26,14 @@ def random_inputs(
 ) -> dict[str, Array]:
     """Return inputs by name: normal floats, integers 0 and 1 (safe as indices), random booleans.
 
+    An input that is the shape of a result is what the file says of that result.
+
     `otherwise` is what a message says to do without inputs. Raises UnsupportedError for inputs that are no dense
     tensors of numbers numpy knows, or too large for this machine.
     """
     generator = np.random.default_rng(seed)
     inputs: dict[str, Array] = {}
+    targets = _targets(model)
     for value in fed_inputs(model.graph):
         if not value.type.HasField("tensor_type"):
             raise UnsupportedError(f"input {value.name!r} is no tensor, so it cannot be made up; {otherwise}")
@@ -43,8 +50,22 @@ def random_inputs(
             raise UnsupportedError(
                 f"input {value.name!r} has elements of type {kind}, which cannot be made up; {otherwise}"
             )
-        inputs[value.name] = made
+        target = targets.get(value.name, ())
+        inputs[value.name] = np.asarray(target, made.dtype) if made.shape == (len(target),) else made
     return inputs
+
+
+def _targets(model: ModelProto) -> Mapping[str, Sequence[int]]:
+    """Return by name of an input the sizes of what nodes make of it, where the file states them."""
+    stated = value_types(model.graph)
+    found: dict[str, Sequence[int]] = {}
+    for node in model.graph.node:
+        place = _SIZED_BY.get(operator_of(node))
+        shape = static_shape(stated[node.output[0]]) if node.output[0] in stated else None
+        if place is not None and shape is not None and place < len(node.input):
+            is_grid = node.op_type == "AffineGrid"  # of images, whose channels are the second axis of their size
+            found[node.input[place]] = [shape[0], 1, *shape[1:-1]] if is_grid else shape
+    return found
 
 
 def _size(dim: TensorShapeProto.Dimension, place: str, dims: Mapping[str, int]) -> int:

@@ -9,8 +9,11 @@ from lowtide.frameworks.onnx.operators.nodes import subgraphs_of
 from lowtide.frameworks.onnx.shapes.sizes import BITS
 from lowtide.frameworks.onnx.shapes.skeleton import skeleton_of
 
-Forms = Mapping[str, Hashable]
-"""By value, the bits of an element and the shape; without those whose shape is not known."""
+Form = tuple[Hashable, ...]
+"""The bits of an element, then the shape."""
+
+Forms = Mapping[str, Form]
+"""By value, its form; without those whose shape is not known."""
 
 
 def known_forms(model: ModelProto) -> Forms:
@@ -31,7 +34,7 @@ def known_forms(model: ModelProto) -> Forms:
         return forms_in(infer_shapes(light).graph, names)
 
 
-def forms_in(graph: GraphProto, names: Collection[str] = ()) -> dict[str, Hashable]:
+def forms_in(graph: GraphProto, names: Collection[str] = ()) -> dict[str, Form]:
     """Return the forms that a graph and its subgraphs state; dimensions may have one of some names."""
     found = dict(_forms([*graph.value_info, *graph.input], names))
     for node in graph.node:
@@ -40,7 +43,7 @@ def forms_in(graph: GraphProto, names: Collection[str] = ()) -> dict[str, Hashab
     return found
 
 
-def _forms(values: Collection[ValueInfoProto], names: Collection[str]) -> Iterator[tuple[str, Hashable]]:
+def _forms(values: Collection[ValueInfoProto], names: Collection[str]) -> Iterator[tuple[str, Form]]:
     for value in values:
         tensor = value.type.tensor_type
         dims = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim]

@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 from onnx import GraphProto, NodeProto
 
 from lowtide.analysis import Problem
-from lowtide.frameworks.onnx.operators.nodes import int_of, subgraphs_of
+from lowtide.frameworks.onnx.operators.nodes import int_of, operator_of, subgraphs_of
+from lowtide.frameworks.onnx.operators.tables import METADATA
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.reading.translation import Translation
-from lowtide.frameworks.onnx.stock.reuse import Allocations, CalledRuns, StockRole, stock_allocations
+from lowtide.frameworks.onnx.stock.reuse import Allocations, CalledRuns, StockRole, StockStep, stock_allocations
 from lowtide.graph import Graph
 
 _SOME_RUNS = 3
@@ -20,8 +21,8 @@ _MOST_EVENTS = 10**5
 """Further runs of a body that takes more are left out."""
 
 
-def frame_allocations(translation: Translation, graph: GraphProto, order: NDArray[np.int32]) -> Allocations:
-    """Return what the runtime allocates when it runs the ops of a graph in an order.
+def frame_allocations(translation: Translation, graph: GraphProto, nodes: Sequence[int]) -> Allocations:
+    """Return what the runtime allocates when it runs the nodes of a graph in an order.
 
     Source: If, Loop and Scan of ONNX Runtime 1.31. Their bodies run in the default order, each time in a frame of its
     own, which reuses storage and has no pattern: of the branches of an If the one that takes more, a loop as often as
@@ -29,7 +30,27 @@ def frame_allocations(translation: Translation, graph: GraphProto, order: NDArra
     """
     calls = dict(_calls(translation, graph))
     workspaces = Problem(translation.graph).transient.sum(1)
-    return stock_allocations(translation.graph, translation.forms, order.tolist(), workspaces, calls)
+    steps = list(_steps(translation, graph, nodes))
+    return stock_allocations(translation.graph, translation.forms, steps, workspaces, calls)
+
+
+def _steps(translation: Translation, nodes_of: GraphProto, nodes: Sequence[int]) -> Iterator[StockStep]:
+    """Yield the nodes that run: ops as soon as their first one comes, and each that takes a shape where it stands."""
+    values, ops = translation.values, translation.graph
+    op_of = {node: op for op, members in enumerate(translation.nodes_of_ops) for node in members}
+    shapes = {node for node in op_of if operator_of(nodes_of.node[node]) in METADATA}
+    results = {values[nodes_of.node[node].output[0]].buffer for node in shapes}
+    begun: set[int] = set()
+    for place in nodes:
+        node, op = nodes_of.node[place], op_of.get(place)
+        if op is None:
+            continue
+        if place in shapes:
+            yield StockStep(op, [values[node.input[0]].buffer], [values[node.output[0]].buffer], is_op=False)
+        elif op not in begun:
+            begun.add(op)
+            reads = [*ops.reads[op].tolist(), *ops.mutates[op].tolist()]
+            yield StockStep(op, reads, [buffer for buffer in ops.writes[op].tolist() if buffer not in results])
 
 
 def has_frames(translation: Translation) -> bool:
@@ -64,7 +85,7 @@ def _calls(translation: Translation, graph: GraphProto) -> Iterator[tuple[int, C
 
 
 def _frame(translation: Translation, graph: GraphProto) -> Allocations:
-    return frame_allocations(translation, graph, order_of_ops(translation, default_order_of(graph)))
+    return frame_allocations(translation, graph, default_order_of(graph))
 
 
 def _loop(outer: Graph, node: NodeProto, body: GraphProto, graph: Graph, run: Allocations) -> CalledRuns:

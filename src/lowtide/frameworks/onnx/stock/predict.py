@@ -39,7 +39,7 @@ def predict_stock(translation: Translation, graph: GraphProto, nodes: Sequence[i
     """
     problem = Problem(translation.graph)
     order = order_of_ops(translation, nodes)
-    run = frame_allocations(translation, graph, order)
+    run = frame_allocations(translation, graph, nodes)
     pattern = pattern_bytes(run)
     return StockBytes(
         order_bytes=int(problem.evaluate(order).peaks.sum()),

@@ -1,13 +1,17 @@
 """What the stock runtime allocates in an order of ops: which values share storage by its own rules, freed when."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.frameworks.onnx.shapes.known_forms import Form
 from lowtide.graph import Graph, Lifetime
+
+_OF_A_SCALAR = 1
+"""Members of its form."""
 
 
 class StockRole(Enum):
@@ -52,6 +56,17 @@ class Allocations:
 
 
 @dataclass(frozen=True, slots=True)
+class StockStep:
+    """A node that runs: that of an op, or one that takes the shape of a value, which the graph counts to its writer."""
+
+    op: int
+    reads: Sequence[int]
+    """Buffers."""
+    writes: Sequence[int]
+    is_op: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class CalledRuns:
     """What happens while an op runs that calls others."""
 
@@ -63,36 +78,37 @@ class CalledRuns:
 
 def stock_allocations(
     graph: Graph,
-    forms: Sequence[Hashable],
-    order: Sequence[int],
+    forms: Sequence[Form | None],
+    steps: Sequence[StockStep],
     workspaces: NDArray[np.int64],
     calls: Mapping[int, CalledRuns],
 ) -> Allocations:
-    """Return what the runtime allocates when it runs the ops in an order, with its memory reuse on.
+    """Return what the runtime allocates when it runs the steps of a graph, with its memory reuse on.
 
     `forms` holds the type and shape of each buffer, None where unknown; `workspaces` the bytes each op needs while it
     runs, `calls` what happens in ops that have none.
     Source: the allocation planner of ONNX Runtime 1.31. A result of the model has storage of its own. Another
-    value takes over that of an input which dies there, where the kernel can do that; else the storage that died last
-    among those of the same shape and size of elements; else new storage. Inputs and weights are never taken over.
+    value takes over that of an input which dies there, where the kernel can do that; else, unless it is a scalar, the
+    storage that died last among those of the same shape and size of elements; else it has new storage. Inputs and
+    weights are never taken over.
     Complexity: O(reads + values that are dead at once, for each value).
     """
     made = Allocations()
-    planner = _Planner(graph, forms, made)
-    made_at = [planner.plan(op) for op in order]
-    last = {block: place for place, op in enumerate(order) for block in planner.blocks_of(op)}
-    freed_at: list[list[int]] = [[] for _ in order]
+    planner = _Planner(graph, forms, made, steps)
+    made_at = [planner.plan(step) for step in steps]
+    last = {block: place for place, step in enumerate(steps) for block in planner.blocks_of(step)}
+    freed_at: list[list[int]] = [[] for _ in steps]
     for block, place in last.items():
         if made.roles[block] is StockRole.VALUE:
             freed_at[place].append(block)
-    for place, op in enumerate(order):
-        if op in calls:
-            _add_call(made, calls[op], made_at[place])
+    for place, step in enumerate(steps):
+        if step.is_op and step.op in calls:
+            _add_call(made, calls[step.op], made_at[place])
             made.events += [(block, False) for block in freed_at[place]]
             continue
         made.events += [(block, True) for block in made_at[place]]
-        if workspaces[op]:
-            block = made.add(int(workspaces[op]), StockRole.WORKSPACE)
+        if step.is_op and workspaces[step.op]:
+            block = made.add(int(workspaces[step.op]), StockRole.WORKSPACE)
             made.events += [(block, True), (block, False)]
         made.events += [(block, False) for block in freed_at[place]]
     return made
@@ -111,28 +127,30 @@ def _add_call(made: Allocations, call: CalledRuns, results: Sequence[int]) -> No
 
 
 class _Planner:
-    """Gives every buffer a block, op by op."""
+    """Gives every buffer a block, step by step."""
 
-    def __init__(self, graph: Graph, forms: Sequence[Hashable], made: Allocations) -> None:
+    def __init__(
+        self, graph: Graph, forms: Sequence[Form | None], made: Allocations, steps: Sequence[StockStep]
+    ) -> None:
         self._graph = graph
         self._forms = forms
         self._made = made
         self._block_of: dict[int, int] = {}
-        self._form_of: dict[int, Hashable] = {}
+        self._form_of: dict[int, Form | None] = {}
         """By block, what it was made for."""
         self._left: dict[int, int] = {}
-        """By block, how many ops will still read what lies in it."""
+        """By block, how many steps will still read what lies in it."""
         self._dead: list[int] = []
         """Blocks to take over, the one that died last first."""
         self._uses = np.zeros(graph.n_buffers, np.int64)
-        for op in range(graph.n_ops):
-            self._uses[self._used(op)] += 1
+        for step in steps:
+            self._uses[list(dict.fromkeys(step.reads))] += 1
 
-    def plan(self, op: int) -> list[int]:
-        """Place what an op writes, and return the blocks that are new."""
+    def plan(self, step: StockStep) -> list[int]:
+        """Place what a step writes, and return the blocks that are new."""
         new: list[int] = []
-        for buffer in self._graph.writes[op].tolist():
-            block = self._in_place(op, buffer)
+        for buffer in step.writes:
+            block = self._in_place(step.op, buffer) if step.is_op else None
             if block is None:
                 block = self._taken_over(buffer)
             if block is None:
@@ -146,22 +164,19 @@ class _Planner:
                 new.append(block)
             self._block_of[buffer] = block
             self._left[block] = self._left.get(block, 0) + int(self._uses[buffer])
-        for block in dict.fromkeys(self._blocks_read(op)):
+        for block in dict.fromkeys(self._blocks_read(step)):
             self._left[block] -= 1
             if not self._left[block] and self._made.roles[block] is StockRole.VALUE:
                 self._dead.insert(0, block)
         return new
 
-    def blocks_of(self, op: int) -> Iterator[int]:
-        """Iterate the blocks that an op reads or writes, once all are placed."""
-        yield from self._blocks_read(op)
-        yield from (self._block_of[buffer] for buffer in self._graph.writes[op].tolist())
+    def blocks_of(self, step: StockStep) -> Iterator[int]:
+        """Iterate the blocks that a step reads or writes, once all are placed."""
+        yield from self._blocks_read(step)
+        yield from (self._block_of[buffer] for buffer in step.writes)
 
-    def _used(self, op: int) -> list[int]:
-        return list(dict.fromkeys([*self._graph.reads[op].tolist(), *self._graph.mutates[op].tolist()]))
-
-    def _blocks_read(self, op: int) -> Iterator[int]:
-        return (self._block_of[buffer] for buffer in self._used(op) if buffer in self._block_of)
+    def _blocks_read(self, step: StockStep) -> Iterator[int]:
+        return (self._block_of[buffer] for buffer in dict.fromkeys(step.reads) if buffer in self._block_of)
 
     def _in_place(self, op: int, buffer: int) -> int | None:
         for source, target in self._graph.in_place[op].reshape(-1, 2).tolist():
@@ -171,9 +186,10 @@ class _Planner:
         return None
 
     def _taken_over(self, buffer: int) -> int | None:
-        if self._graph.lifetimes[buffer] == Lifetime.OUTPUT or self._forms[buffer] is None:
+        form = self._forms[buffer]
+        if self._graph.lifetimes[buffer] == Lifetime.OUTPUT or form is None or len(form) == _OF_A_SCALAR:
             return None
-        fitting = (block for block in self._dead if self._form_of[block] == self._forms[buffer])
+        fitting = (block for block in self._dead if self._form_of[block] == form)
         block = next(fitting, None)
         if block is not None:
             self._dead.remove(block)

@@ -1,0 +1,259 @@
+"""Which operators leave an axis alone: what a part of their result along it is computed from.
+
+In real numbers, that is: whether the bits agree is tried, so the rules need not know kernels. An operator that is not
+here mixes all axes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from onnx import NodeProto
+
+from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, ints_of, operator_of
+from lowtide.frameworks.onnx.operators.tables import VIEWS, Operator
+
+_SINCE_SOFTMAX_ALONG_ONE_AXIS = 13
+
+Axes = Sequence[int | None]
+"""By input, the axis along which a part of it does; None where all of it is read."""
+
+
+class KnownValues(Protocol):
+    """What is known of the values that nodes read and write."""
+
+    @property
+    def opset(self) -> int:
+        """The version of the default operator set."""
+        ...
+
+    def shape(self, name: str) -> Sequence[int] | None:
+        """Return the sizes of a value, None where they are not known."""
+        ...
+
+    def numbers(self, name: str) -> list[int] | None:
+        """Return the whole numbers of a short constant, None for any other value."""
+        ...
+
+
+def axes_read(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    """Return along which axes of its inputs a node may be cut where all its results are cut along `axis`.
+
+    None where a part of a result is not made of parts of the inputs, or where that is not known.
+    """
+    rule = _RULES.get(operator_of(node))
+    if rule is None or any(attribute.HasField("t") or attribute.HasField("g") for attribute in node.attribute):
+        return None
+    shapes = [known.shape(name) for name in (*node.input, *node.output) if name]
+    if any(shape is None or 0 in shape for shape in shapes):
+        return None
+    return rule(node, axis, known)
+
+
+def _shape(known: KnownValues, name: str) -> Sequence[int]:
+    return known.shape(name) or ()
+
+
+def _result(node: NodeProto, known: KnownValues) -> Sequence[int]:
+    return _shape(known, node.output[0])
+
+
+def _operand(name: str, axis: int, result: Sequence[int], known: KnownValues) -> int | None:
+    """Return the axis of an operand that is broadcast to a result."""
+    if not name:
+        return None
+    shape = _shape(known, name)
+    own = axis - (len(result) - len(shape))
+    return own if own >= 0 and shape[own] != 1 else None
+
+
+def _broadcast(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    result = _result(node, known)
+    return [_operand(name, axis, result, known) for name in node.input]
+
+
+def _quantized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    """Scales and zero points stand for the tensor, or for an axis which is none that is cut."""
+    rank = len(_result(node, known))
+    per_axis = any(_shape(known, name) not in ([], [1]) for name in node.input[1:] if name)
+    if per_axis and (int_of(node, "axis", 1) % rank == axis or int_of(node, "block_size")):
+        return None
+    return [axis, *[None] * (len(node.input) - 1)]
+
+
+def _softmax(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    rank = len(_result(node, known))
+    if known.opset < _SINCE_SOFTMAX_ALONG_ONE_AXIS:
+        return [axis] if axis < int_of(node, "axis", 1) % rank else None
+    return [axis] if axis != int_of(node, "axis", -1) % rank else None
+
+
+def _normalized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    """Axes from one on are normalized together; what scales and shifts them has those alone."""
+    rank = len(_shape(known, node.input[0]))
+    if axis >= int_of(node, "axis", -1) % rank:
+        return None
+    return [axis, *[None] * (len(node.input) - 1)]
+
+
+def _added_and_normalized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    """The last axis is normalized, after two values were added; all results but the first are of that form, too."""
+    shape = _shape(known, node.input[0])
+    if axis >= len(shape) - 1 or _shape(known, node.input[1]) != shape or any(node.output[1:3]):
+        return None
+    return [axis, axis, *[None] * (len(node.input) - 2)]
+
+
+def _reduced(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    rank = len(_shape(known, node.input[0]))
+    if node.op_type in ("ArgMax", "ArgMin"):
+        given: list[int] | None = [int_of(node, "axis", 0)]
+    elif len(node.input) > 1 and node.input[1]:
+        given = known.numbers(node.input[1])
+    else:
+        given = ints_of(node, "axes")
+    if not given:  # all axes, or unknown ones
+        return None
+    gone = {number % rank for number in given}
+    kept = [number for number in range(rank) if int_of(node, "keepdims", 1) or number not in gone]
+    source = kept[axis]
+    return None if source in gone else [source, *[None] * (len(node.input) - 1)]
+
+
+def _along_one_axis(default: int) -> "Rule":
+    """Operators that work along one axis; what says how is read whole."""
+
+    def rule(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+        rank = len(_shape(known, node.input[0]))
+        if axis == int_of(node, "axis", default) % rank:
+            return None
+        return [axis, *[None] * (len(node.input) - 1)]
+
+    return rule
+
+
+def _joined(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    rank = len(_result(node, known))
+    return None if axis == int_of(node, "axis", 0) % rank else [axis] * len(node.input)
+
+
+def _sliced(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    rank = len(_result(node, known))
+    named = known.numbers(node.input[3]) if len(node.input) > 3 and node.input[3] else None
+    if named is None or axis in {number % rank for number in named}:
+        return None
+    return [axis, *[None] * (len(node.input) - 1)]
+
+
+def _gathered(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    data, indices = (len(_shape(known, name)) for name in node.input)
+    along = int_of(node, "axis", 0) % data
+    if axis < along:
+        return [axis, None]
+    return [None, axis - along] if axis < along + indices else [axis - indices + 1, None]
+
+
+def _transposed(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    order = ints_of(node, "perm") or range(len(_result(node, known)))[::-1]
+    return [order[axis]]
+
+
+def _viewed(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    """What lies before an axis must be as much before and after, so that parts are the same stretches of storage."""
+    before, after = _shape(known, node.input[0]), _result(node, known)
+    wanted = _product(after[:axis])
+    found = [own for own, size in enumerate(before) if _product(before[:own]) == wanted and size > 1]
+    return [found[0], *[None] * (len(node.input) - 1)] if found else None
+
+
+def _product(sizes: Sequence[int]) -> int:
+    made = 1
+    for size in sizes:
+        made *= size
+    return made
+
+
+def _multiplied(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    """Rows of a product are of rows of the left operand; in a batch every product is alone."""
+    one, other = (_shape(known, name) for name in node.input[:2])
+    result = _result(node, known)
+    rank = len(result)
+    if len(one) < 2 or len(other) < 2 or axis == rank - 1 or int_of(node, "transBatchA") or int_of(node, "transBatchB"):
+        return None
+    if axis == rank - 2:
+        return [len(one) - (1 if int_of(node, "transA") else 2), None]
+    return [_operand(name, axis, result, known) for name in node.input[:2]]
+
+
+def _affine(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    if axis != 0:
+        return None
+    result = _result(node, known)
+    added = [_operand(name, 0, result, known) for name in node.input[2:]]
+    return [1 if int_of(node, "transA") else 0, None, *added]
+
+
+def _per_image(*images: int) -> "Rule":
+    """Operators on a batch of images or signals, which are at some places among the inputs; all else is read whole.
+
+    What they tell beside their result counts through the batch, or is of all of it.
+    """
+
+    def rule(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+        if axis or any(node.output[1:]) or int_of(node, "training_mode"):
+            return None
+        return [0 if place in images and name else None for place, name in enumerate(node.input)]
+
+    return rule
+
+
+def _resized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    """A result of given sizes has the size of the batch among them."""
+    has_sizes = len(node.input) > 3 and bool(node.input[3])
+    return None if axis or has_sizes or attribute_of(node, "axes") else [0, *[None] * (len(node.input) - 1)]
+
+
+Rule = Callable[[NodeProto, int, KnownValues], Axes | None]
+
+
+def _all(rule: Rule, names: str, domain: str = "") -> Mapping[Operator, Rule]:
+    return {(domain, name): rule for name in names.split()}
+
+
+_ELEMENT_WISE = """
+    Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu Clip
+    Cos Cosh Div Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN
+    LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Shrink
+    Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Tan Tanh ThresholdedRelu Where Xor
+"""
+_REDUCED = """
+    ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
+    ReduceSumSquare
+"""
+_POOLED = "MaxPool AveragePool LpPool GlobalMaxPool GlobalAveragePool GlobalLpPool"
+_IMAGES = f"Conv ConvTranspose BatchNormalization InstanceNormalization LRN DepthToSpace SpaceToDepth {_POOLED}"
+
+_RULES: Mapping[Operator, Rule] = {
+    **_all(_broadcast, _ELEMENT_WISE),
+    **_all(_broadcast, "Gelu QuickGelu FastGelu BiasGelu", "com.microsoft"),
+    **_all(_quantized, "QuantizeLinear DequantizeLinear"),
+    **_all(_softmax, "Softmax LogSoftmax Hardmax"),
+    **_all(_normalized, "LayerNormalization RMSNormalization SimplifiedLayerNormalization"),
+    **_all(_added_and_normalized, "SkipLayerNormalization SkipSimplifiedLayerNormalization", "com.microsoft"),
+    **_all(_reduced, _REDUCED),
+    **_all(_along_one_axis(-1), "TopK"),
+    **_all(_along_one_axis(0), "Split"),
+    **_all(_joined, "Concat GatherElements"),
+    **_all(_sliced, "Slice"),
+    **_all(_gathered, "Gather"),
+    **_all(_transposed, "Transpose"),
+    **dict.fromkeys(VIEWS - {("", "Identity")}, _viewed),
+    **_all(_multiplied, "MatMul"),
+    **_all(_multiplied, "FusedMatMul", "com.microsoft"),
+    **_all(_affine, "Gemm"),
+    **_all(_affine, "FusedGemm", "com.microsoft"),
+    **_all(_per_image(0), _IMAGES),
+    **_all(_per_image(0, 3), "FusedConv", "com.microsoft"),
+    **_all(_per_image(0, 3), "Conv", "com.microsoft.nchwc"),
+    **_all(_per_image(0), f"{_POOLED} ReorderInput ReorderOutput Upsample", "com.microsoft.nchwc"),
+    **_all(_resized, "Resize"),
+}

@@ -1,0 +1,76 @@
+"""A model with its largest values computed in chunks, as a file: regions are chosen, tried, and written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from onnx import ModelProto
+
+from lowtide.files import write_pieces
+from lowtide.frameworks.onnx.chunks.choose import Chosen, choose_regions
+from lowtide.frameworks.onnx.chunks.region import ChunkedRegion
+from lowtide.frameworks.onnx.chunks.rewrite import both_ways, in_chunks
+from lowtide.frameworks.onnx.chunks.values import MainValues
+from lowtide.frameworks.onnx.loading.content import drained
+from lowtide.frameworks.onnx.operators.nodes import describe_node
+from lowtide.frameworks.onnx.reading.translation import Translation
+from lowtide.frameworks.onnx.running.children import equal_in_child
+from lowtide.frameworks.wire import Content
+
+_FIRST_SCAN_WITHOUT_BATCH = 9
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenChunks:
+    """What was written, if anything was."""
+
+    done: str | None
+    """What is computed in chunks, in words; None where nothing is, and nothing was written."""
+    left_whole: tuple[str, ...]
+    """What could have been, and why it is not, a sentence each."""
+
+
+def write_in_chunks(content: Content, model: ModelProto, translation: Translation, path: Path) -> WrittenChunks:
+    """Write a model of fixed sizes with regions in chunks that `choose_regions` finds and that give the same bits.
+
+    They are tried in a process of its own: the model runs once on random inputs and computes all regions both ways.
+    Weights outside of `content` must be reachable from the folder of `path`. Raises UnsupportedError where the model
+    cannot run.
+    """
+    values = MainValues(model, translation)
+    chosen = choose_regions(values) if values.opset >= _FIRST_SCAN_WITHOUT_BATCH else []
+    if not chosen:
+        return WrittenChunks(None, ())
+    equal = _tried(content, model, values, chosen, path.with_name(f"{path.stem}.trial.onnx"))
+    left_whole = tuple(
+        f"{_name(values, each.region)}: no number of chunks that was tried gives equal bits"
+        for each in chosen
+        if each.region not in equal
+    )
+    if not equal:
+        return WrittenChunks(None, left_whole)
+    write_pieces(path, drained(in_chunks(content, model.graph, values, equal)))
+    parts = "1 part" if len(equal) == 1 else f"{len(equal)} parts"
+    return WrittenChunks(f"{parts} in up to {max(equal.values())} chunks", left_whole)
+
+
+def _tried(
+    content: Content, model: ModelProto, values: MainValues, chosen: Sequence[Chosen], path: Path
+) -> dict[ChunkedRegion, int]:
+    """Return the first number of chunks with which a region gives the bits that it gives as a whole, if any does."""
+    pieces, pairs = both_ways(content, model.graph, values, chosen)
+    write_pieces(path, drained(pieces))
+    equal = iter(equal_in_child(path, [pair for of_region in pairs for of_chunks in of_region for pair in of_chunks]))
+    path.unlink()
+    found: dict[ChunkedRegion, int] = {}
+    for each, of_region in zip(chosen, pairs, strict=True):
+        for chunks, of_chunks in zip(each.chunks, of_region, strict=True):
+            agree = [next(equal) for _ in of_chunks]
+            if all(agree):
+                found.setdefault(each.region, chunks)
+    return found
+
+
+def _name(values: MainValues, region: ChunkedRegion) -> str:
+    neediest = max(region.nodes, key=values.needed)
+    return describe_node(values.nodes[neediest], neediest)
