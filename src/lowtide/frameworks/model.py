@@ -73,6 +73,11 @@ class Model(Protocol):
         """
         ...
 
+    @property
+    def chunks_take_time(self) -> bool:
+        """Whether chunks may make the program slower, so that only a budget asks for them."""
+        ...
+
     def apply(self, plan: Plan) -> Any:
         """Return the framework's own kind of program that follows the plan; raises PlanError or UnsupportedError."""
         ...

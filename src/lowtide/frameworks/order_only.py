@@ -28,6 +28,11 @@ class OrderOnly:
         """None: nothing here says how to compute a part of a tensor."""
         return None
 
+    @property
+    def chunks_take_time(self) -> bool:
+        """False: there are none."""
+        return False
+
     def measure(self, plan: Plan) -> Measurement:
         """Raise UnsupportedError: there are no kernels to run."""
         raise UnsupportedError(f"{self._program} cannot be run, so there is nothing to measure; leave out --measure")

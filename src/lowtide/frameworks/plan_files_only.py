@@ -30,6 +30,11 @@ class PlanFilesOnly:
         """None: tensors are copied to a host whole."""
         return None
 
+    @property
+    def chunks_take_time(self) -> bool:
+        """False: there are none."""
+        return False
+
     def apply(self, plan: Plan) -> NoReturn:
         """Raise UnsupportedError: this framework cannot copy to a host by a plan."""
         raise UnsupportedError("this framework cannot copy to a host by a plan; write a plan (.plan.json)")

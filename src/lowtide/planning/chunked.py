@@ -30,6 +30,11 @@ class Chunkable(Protocol):
         """The program with its largest tensors computed in chunks, None where that could not lower any peak."""
         ...
 
+    @property
+    def chunks_take_time(self) -> bool:
+        """Whether chunks may make the program slower, so that only a budget asks for them."""
+        ...
+
 
 def plan_model(
     model: Chunkable, settings: PlanSettings, progress: Report | None = None, keep: Keep | None = None
@@ -37,13 +42,13 @@ def plan_model(
     """Return what `find_plan` finds for a model, and the graph it is for: the model's own, or that in chunks.
 
     The program in chunks is planned too where an order alone does not do and what an op needs in any plan sets the
-    peak; it is taken where it fits and the other does not, or costs less, or at equal cost needs less. Measured costs
-    are for the model's own graph alone. Percentages are of the program as it stands in any case. `keep` is handed the
-    best plan so far, and the graph it is for.
+    peak; it is taken where it fits and the other does not, or costs less, or at equal cost needs less. Chunks that take
+    time are for budgets alone, measured costs for the model's own graph. Percentages are of the program as it stands in
+    any case. `keep` is handed the best plan so far, and the graph it is for.
     """
     graph = model.graph
     result = find_plan(graph, settings, progress=progress, keep=keep)
-    is_searched = _takes_chunks(settings, result.costs)
+    is_searched = _takes_chunks(settings, result.costs) and (settings.budget is not None or not model.chunks_take_time)
     fits_for_nothing = settings.budget is not None and result.shortfall is None and result.extra_cost == 0
     floor = least_possible(Problem(graph, result.plan.callees), 0)
     is_near = _is_near(result.peak_bytes[floor.space], floor.peak_bytes)

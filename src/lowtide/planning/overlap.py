@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from lowtide.overlap import hide_collectives
 from lowtide.planning.draft import Draft, stage
 from lowtide.progress import Report
@@ -26,4 +28,8 @@ def overlap(draft: Draft, report: Report) -> Draft:
         return draft
     is_least_peak = draft.status == "optimal" and draft.base_order is None
     loses_that = is_least_peak and dict(hidden.peak_bytes) != dict(plan.peak_bytes)
-    return replace(draft.taking(hidden), status="feasible" if loses_that else draft.status)
+    return replace(
+        draft.taking(hidden),
+        status="feasible" if loses_that else draft.status,
+        scheduler="overlap" if np.array_equal(plan.order(), draft.problem.given_order()) else draft.scheduler,
+    )

@@ -34,7 +34,8 @@ class Result:
     """Optimal where a claim for the widest class that the settings allow is met: of the peak, or within a budget of the
     extra cost."""
     scheduler: str
-    """The order that was chosen, by name; "fit" for one made to fit the budget, "baseline" for the program as it is."""
+    """The order that was chosen, by name; "fit" for one made to fit the budget, "baseline" for the program as it is,
+    "overlap" for that but for its collectives."""
     moved_ops: int
     """How many ops left their places, in called graphs too: those outside a longest common subsequence with the program
     order."""

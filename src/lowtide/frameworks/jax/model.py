@@ -96,6 +96,11 @@ class JaxModel:
         """None: scans are cut into chunks by `lowtide.jax.fit`, not by plans."""
         return None
 
+    @property
+    def chunks_take_time(self) -> bool:
+        """False: there are none."""
+        return False
+
     def apply(self, plan: Plan) -> Callable[..., Any]:
         """Return a jitted function of the same signature that runs the plan's kernels; ties keep what runs again.
 

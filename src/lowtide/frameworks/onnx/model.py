@@ -98,6 +98,11 @@ class OnnxModel:
         return None if model is None else model.graph
 
     @property
+    def chunks_take_time(self) -> bool:
+        """True: a Scan starts its body for every chunk, and small products take longer."""
+        return True
+
+    @property
     def left_whole(self) -> Sequence[str]:
         """What `in_chunks` could not compute in chunks, and why, a sentence each; none where nobody asked for it."""
         return self._chunked[1] if "_chunked" in self.__dict__ else ()

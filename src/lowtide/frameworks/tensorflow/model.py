@@ -91,6 +91,11 @@ class TensorflowModel:
         """None: only the order and the runs of nodes change."""
         return None
 
+    @property
+    def chunks_take_time(self) -> bool:
+        """False: there are none."""
+        return False
+
     def with_host(self, host: Host) -> "TensorflowModel":
         """Return the same graph with a host that its plans may copy to."""
         other = copy(self)

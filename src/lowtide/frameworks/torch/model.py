@@ -65,6 +65,11 @@ class TorchModel:
         """The program with the updates of its largest tensors done in chunks of rows; see `split_updates`."""
         return self._graph_in_chunks
 
+    @property
+    def chunks_take_time(self) -> bool:
+        """False: chunks of a step take no more time than it does whole."""
+        return False
+
     def with_host(self, host: Host) -> "TorchModel":
         """Return the same program with a host that its plans may copy to."""
         other = TorchModel(self.captured, host=host)

@@ -16,6 +16,7 @@ from lowtide.planning.settings import PlanSettings
 from tests.frameworks.onnx.conftest import integers, model_of, node, value, weight
 
 MIB = 2**20
+TIGHT = "30%"
 TOKENS, WIDTH, WORDS = 256, 64, 8000
 
 
@@ -78,12 +79,18 @@ def images() -> ModelProto:
     return model_of(graph)
 
 
+def test_chunks_take_time_and_are_for_budgets_alone() -> None:
+    model = OnnxModel(language_model())
+    assert plan_model(model, PlanSettings())[0] is model.graph
+    assert plan_model(model, PlanSettings(budget=TIGHT))[0] is model.in_chunks
+
+
 @pytest.mark.parametrize(("make", "most"), [(language_model, 0.2), (attention, 0.4), (images, 0.3)])
 def test_regions_at_the_peak_are_computed_in_chunks_with_equal_bits(
     make: Callable[[], ModelProto], most: float
 ) -> None:
     model = OnnxModel(make())
-    graph, result = plan_model(model, PlanSettings())
+    graph, result = plan_model(model, PlanSettings(budget=TIGHT))
     assert graph is model.in_chunks
     assert sum(result.peak_bytes.values()) < most * sum(result.baseline_peak_bytes.values())
     measured = model.measure(result.plan)
@@ -97,7 +104,7 @@ def test_a_session_of_a_planned_language_model_grows_by_less(tmp_path: Path) -> 
     given, planned = tmp_path / "given.onnx", tmp_path / "planned.onnx"
     onnx.save(language_model(), given)
     model = OnnxModel(given).optimized("basic")
-    _, result = plan_model(model, PlanSettings())
+    _, result = plan_model(model, PlanSettings(budget=TIGHT))
     model.save(result.plan, planned)
     stock = measure_in_child(given, {}, planned=False, threads=1)
     ours = measure_in_child(planned, {}, planned=True, threads=1)
@@ -120,7 +127,7 @@ def test_what_gives_other_bits_is_left_whole_and_named() -> None:
     model = OnnxModel(
         model_of(helper.make_graph(nodes, "rows", [value("x", [2, 1])], [value("end", [2, 64])], weights))
     )
-    graph, _ = plan_model(model, PlanSettings())
+    graph, _ = plan_model(model, PlanSettings(budget=TIGHT))
     assert graph is model.graph
     assert model.left_whole == ("node 'end' (Slice): no number of chunks that was tried gives equal bits",)
 
@@ -130,7 +137,7 @@ def test_a_model_of_dynamic_sizes_is_left_whole_and_says_so() -> None:
     for described in (*dynamic.graph.input, *dynamic.graph.output):
         described.type.tensor_type.shape.dim[1].dim_param = "tokens"
     model = OnnxModel(dynamic, {"tokens": TOKENS})
-    assert plan_model(model, PlanSettings())[0] is model.graph
+    assert plan_model(model, PlanSettings(budget=TIGHT))[0] is model.graph
     assert "fixed sizes" in model.left_whole[0]
 
 
@@ -138,7 +145,7 @@ def test_weights_in_other_files_stay_there(tmp_path: Path) -> None:
     path, planned = tmp_path / "given.onnx", tmp_path / "planned.onnx"
     onnx.save(language_model(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
     model = OnnxModel(path)
-    graph, result = plan_model(model, PlanSettings())
+    graph, result = plan_model(model, PlanSettings(budget=TIGHT))
     assert graph is model.in_chunks
     model.save(result.plan, planned)
     assert planned.stat().st_size < MIB
@@ -148,7 +155,7 @@ def test_weights_in_other_files_stay_there(tmp_path: Path) -> None:
 
 def test_a_plan_for_chunks_is_one_of_the_program_in_chunks() -> None:
     model = OnnxModel(language_model())
-    graph, result = plan_model(model, PlanSettings())
+    graph, result = plan_model(model, PlanSettings(budget=TIGHT))
     verify(graph, result.plan)
     assert all(claim.in_chunks for claim in result.plan.claims)
     written = model.apply(result.plan)
