@@ -63,6 +63,9 @@ class _Steps:
     """Bytes that each op takes while it runs, by memory space."""
     is_apart: list[bool]
     """By op, whether it is a collective."""
+    reads: list[list[BufferId]]
+    changes: list[list[BufferId]]
+    """By op, what it gives other contents."""
     touches: list[list[BufferId]]
     """By op, all that it reads or writes."""
 
@@ -71,6 +74,8 @@ class _Steps:
         is_run = plan.kinds == StepKind.RUN
         beside = np.where(graph.ranks > 1, 0.0, prices.seconds)
         busy = np.where(is_run, beside[np.where(is_run, plan.targets, 0)], 0.0)
+        reads = list(graph.reads)
+        changes = [mutates + writes for mutates, writes in zip(graph.mutates, graph.writes, strict=True)]
         most = np.asarray([allowed_bytes[space.name] for space in graph.spaces], np.int64)
         return cls(
             graph=graph,
@@ -80,10 +85,9 @@ class _Steps:
             room=most - simulate(graph, plan).live[1:],
             transient=transient_bytes(graph, callee_peaks(graph, plan.callees)),
             is_apart=(graph.ranks > 1).tolist(),
-            touches=[
-                sorted({*reads, *mutates, *writes})
-                for reads, mutates, writes in zip(graph.reads, graph.mutates, graph.writes, strict=True)
-            ],
+            reads=reads,
+            changes=changes,
+            touches=[sorted({*read, *changed}) for read, changed in zip(reads, changes, strict=True)],
         )
 
     def buffers_of(self, step: Step) -> Sequence[BufferId]:
@@ -109,8 +113,8 @@ def _start_early(plan: _Steps) -> Plan:
         stands = step
         if isinstance(this, Run):
             if step in wanted and not this.pairs:
-                after = [touched.get(buffer, -1) for buffer in _ends_of(graph, this)]
-                after += [changed.get(buffer, -1) for buffer in graph.reads[this.op].tolist()]
+                after = [touched.get(buffer, -1) for buffer in plan.changes[this.op]]
+                after += [changed.get(buffer, -1) for buffer in plan.reads[this.op]]
                 after += [ran.get(op, -1) for op in graph.structure.predecessors[this.op].tolist()]
                 first = max(earliest, 1 + max(after, default=-1), bisect_right(plan.clock, wanted[step]) - 1)
                 place = _with_room(plan, this, min(first, step), step)
@@ -122,13 +126,8 @@ def _start_early(plan: _Steps) -> Plan:
             ran[this.op] = stands
         buffers = plan.buffers_of(this)
         touched.update({buffer: max(stands, touched.get(buffer, -1)) for buffer in buffers})
-        changed.update(dict.fromkeys(_ends_of(graph, this) if isinstance(this, Run) else buffers, stands))
+        changed.update(dict.fromkeys(plan.changes[this.op] if isinstance(this, Run) else buffers, stands))
     return plan.moved(places)
-
-
-def _ends_of(graph: Graph, run: Run) -> list[BufferId]:
-    """Return what a run gives other contents."""
-    return [*graph.mutates[run.op].tolist(), *graph.writes[run.op].tolist()]
 
 
 def _latest_starts(plan: _Steps) -> dict[StepIndex, float]:
@@ -139,7 +138,7 @@ def _latest_starts(plan: _Steps) -> dict[StepIndex, float]:
     for step in range(len(plan.steps) - 1, -1, -1):
         this = plan.steps[step]
         if isinstance(this, Run) and plan.is_apart[this.op]:
-            needed = (needed_at.get(buffer, before) for buffer in _ends_of(plan.graph, this))
+            needed = (needed_at.get(buffer, before) for buffer in plan.changes[this.op])
             before = wanted[step] = min([before, *needed]) - plan.seconds[this.op]
         needed_at.update(dict.fromkeys(plan.buffers_of(this), plan.clock[step]))
     return wanted
