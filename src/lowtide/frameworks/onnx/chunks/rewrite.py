@@ -14,7 +14,7 @@ from lowtide.frameworks.onnx.operators.names import NewNames
 from lowtide.frameworks.wire import Content
 
 Pairs = Sequence[tuple[str, str]]
-"""NewNames of outputs that are to agree."""
+"""Names of outputs that are to agree."""
 
 
 def in_chunks(content: Content, graph: GraphProto, values: MainValues, chosen: Mapping[ChunkedRegion, int]) -> Pieces:
