@@ -1,4 +1,4 @@
-"""NewNames that a graph has, and new ones beside them."""
+"""Names that a graph has, and new ones beside them."""
 
 from onnx import GraphProto
 
@@ -6,7 +6,7 @@ from lowtide.frameworks.onnx.operators.nodes import all_nodes, weight_names
 
 
 class NewNames:
-    """NewNames that no value, weight or node of a graph has yet, nor of a graph inside."""
+    """Names that no value, weight or node of a graph has yet, nor of a graph inside."""
 
     def __init__(self, graph: GraphProto) -> None:
         """Take the names that are there."""
