@@ -8,6 +8,9 @@ from lowtide.overlap import hide_collectives
 from lowtide.planning.draft import Draft, stage
 from lowtide.progress import Report
 
+_WAITS_AT_ONCE = "cpu"
+"""The memory space of PyTorch's CPU, where a collective is waited for where it starts: nothing would hide."""
+
 
 @stage
 def overlap(draft: Draft, report: Report) -> Draft:
@@ -17,7 +20,8 @@ def overlap(draft: Draft, report: Report) -> Draft:
     and in which order but for collectives, stays: so does what is known of the cost.
     """
     graph, plan = draft.graph, draft.plan
-    if draft.interrupted or not draft.settings.chooses_order or not (graph.ranks > 1).any():
+    waits_at_once = graph.spaces[0].name == _WAITS_AT_ONCE
+    if draft.interrupted or not draft.settings.chooses_order or waits_at_once or not (graph.ranks > 1).any():
         return draft
     report("hiding collectives behind computation")
     allowed = dict(plan.peak_bytes)

@@ -89,6 +89,11 @@ class Caffe2Model:
         """None: only order, names and frees of a NetDef change."""
         return None
 
+    @property
+    def chunks_take_time(self) -> bool:
+        """False: there are none."""
+        return False
+
     def apply(self, plan: Plan) -> Any:
         """Return a net that does what the plan says, of the kind that was read; the original stays.
 
