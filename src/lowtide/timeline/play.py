@@ -66,18 +66,8 @@ def _play(graph: Graph, plan: Plan, prices: Prices, known: _Extra, apart: bool) 
         durations=np.asarray(player.durations, np.float64),
         stalls=np.asarray(player.stalls, np.float64),
         final_stall=player.final_stall(),
-        base_seconds=_seconds_as_given(graph, prices, is_apart),
+        base_seconds=math.fsum(prices.seconds.tolist()),
     )
-
-
-def _seconds_as_given(graph: Graph, prices: Prices, is_apart: NDArray[np.bool_]) -> float:
-    """Return what the program takes in its own order, everything run once and nothing copied."""
-    if not is_apart.any():
-        return math.fsum(prices.seconds.tolist())
-    player = _Player(graph, graph.n_ops, prices.seconds.tolist(), is_apart)
-    for op, (touches, overwrites) in enumerate(zip(graph.structure.touches, _overwritten(graph), strict=True)):
-        player.run(op, op, touches, overwrites)
-    return player.seconds()
 
 
 class _Player:

@@ -40,7 +40,7 @@ class Timeline:
     final_stall: float
     """How long the plan waits after its last step for what is still under way."""
     base_seconds: float
-    """What the program takes in its own order, every op run once: nothing waits there but for what is apart."""
+    """What running every op once takes, one after the other and without any wait."""
 
     @property
     def ends(self) -> NDArray[np.float64]:
@@ -64,7 +64,7 @@ class Timeline:
 
     @property
     def extra_seconds(self) -> float:
-        """The slow-down of the plan: what it takes beyond the program in its own order."""
+        """What the plan takes beyond running every op once; what runs apart beside compute is not in it."""
         return self.compute_seconds - self.base_seconds + self.stall_seconds
 
     @cached_property
