@@ -16,6 +16,7 @@ from lowtide.progress import Report
 from lowtide.recompute.budget_search import NO_GAP, BudgetSearch
 from lowtide.recompute.found import Found
 from lowtide.recompute.frees_early import frees_early
+from lowtide.recompute.lower_sections import lower_sections
 from lowtide.recompute.program import Ints, Program
 from lowtide.recompute.result import RecomputeResult
 from lowtide.recompute.unrolled import first_runs, unroll
@@ -66,16 +67,18 @@ def plan_over_base_orders(
 ) -> tuple[RecomputeResult, str, Order]:
     """Return the cheapest plan that starts from one of the named base orders, with bounds for its own order.
 
-    With `reorder`, orders that free early are a family beside the given ones. In each, plans of drops are made for all
-    orders, plans of runs for those that are near the cheapest; the best order goes through the exact part, unless the
-    other family has found something much cheaper. Then the plan's runs become a graph in which reruns are ordinary ops,
+    With `reorder`, orders that free early are a family beside the given ones, which then come with their sections
+    lowered too. In each, plans of drops are made for all orders, plans of runs for those that are near the cheapest;
+    the best order goes through the exact part, unless the other family has found something much cheaper.
+    Then the plan's runs become a graph in which reruns are ordinary ops,
     and the order search orders that graph. Its order of first runs is the next base, as long as that lowers the cost.
     Returns the result with the name of its base order, which says how often it was ordered anew, and that order. `keep`
     is handed the best plan so far wherever a better one was found.
     """
     search = _OrderSearch(problem, budget_bytes, cost, space, reorder, effort, exact, report, keep)
     best: _Attempt | None = None
-    for family in [*([_freeing_early(problem, orders)] if reorder else []), orders]:
+    families = [_freeing_early(problem, orders), search.with_lower_sections(orders)] if reorder else [orders]
+    for family in families:
         if family and not (best is not None and (best.found.is_within(NO_GAP) or best.found.is_of_layers)):
             best = search.best_of(family, best)
     if best is None:
@@ -99,6 +102,14 @@ class _OrderSearch:
     keep: Callable[[Plan], None] | None
     _kept: list[tuple[int, float, int]] = field(default_factory=list[tuple[int, float, int]])
     """The rank of the plan that was kept last."""
+
+    def with_lower_sections(self, orders: Sequence[tuple[str, Order]]) -> list[tuple[str, Order]]:
+        """Return some named orders, and those of them that need less in some section above the budget."""
+        lower: list[tuple[str, Order]] = []
+        for name, order in orders:
+            program = Program(self.problem, order, self.cost, self.space)
+            lower.append((f"{name} + lower sections", lower_sections(program, self.budget, SEARCH_EFFORTS["fast"])))
+        return _distinct([*orders, *lower])
 
     def best_of(self, orders: Sequence[tuple[str, Order]], known: _Attempt | None) -> _Attempt:
         """Return the best attempt at some orders, or the one known so far where that is better."""
@@ -173,14 +184,17 @@ class _OrderSearch:
 
 def _freeing_early(problem: Problem, orders: Sequence[tuple[str, Order]]) -> list[tuple[str, Order]]:
     """Return the orders that free early from each of some named ones, without what is there already."""
-    known = [order for _, order in orders]
-    early: list[tuple[str, Order]] = []
-    for name, given in orders:
-        order = frees_early(problem, given)
-        if not any(np.array_equal(order, other) for other in known):
-            known.append(order)
-            early.append((f"{name} + early frees", order))
-    return early
+    early = [(f"{name} + early frees", frees_early(problem, given)) for name, given in orders]
+    given = {name for name, _ in orders}
+    return [(name, order) for name, order in _distinct([*orders, *early]) if name not in given]
+
+
+def _distinct(orders: Sequence[tuple[str, Order]]) -> list[tuple[str, Order]]:
+    """Return named orders, each once, by its first name."""
+    known: dict[bytes, tuple[str, Order]] = {}
+    for name, order in orders:
+        known.setdefault(order.tobytes(), (name, order))
+    return list(known.values())
 
 
 def _reordered(known: _Attempt, effort: EffortName, budget: int) -> Ints:
