@@ -68,12 +68,11 @@ all others that are ready, so measuring expands them first, in place."""
 
 WORKSPACE_NOT_MODELED: frozenset[Operator] = frozenset(
     {
-        *(("", name) for name in ("ConvTranspose", "DeformConv", "Einsum", "Attention")),
+        *(("", name) for name in ("DeformConv", "Einsum")),
         *(
             ("", name)
             for name in (
                 "Resize",
-                "LRN",
                 "DFT",
                 "QLinearConv",
                 "ConvInteger",

@@ -4,10 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, TypeProto
+from onnx import GraphProto, NodeProto, TypeProto
 
-from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, ints_of, operator_of
+from lowtide.frameworks.onnx.operators.nodes import int_of, operator_of
 from lowtide.frameworks.onnx.operators.tables import KNOWN_DOMAINS, RANDOM
+from lowtide.frameworks.onnx.reading.attention import attention_bytes
+from lowtide.frameworks.onnx.reading.convolutions import CONVOLUTIONS
 from lowtide.frameworks.onnx.reading.recurrent import RECURRENT, recurrent_bytes
 from lowtide.frameworks.onnx.shapes.short_tensors import array_of, is_short
 from lowtide.frameworks.onnx.shapes.sizes import BITS, static_shape
@@ -21,11 +23,8 @@ _TRANSPOSING = frozenset({("", "Softmax"), ("", "LogSoftmax"), ("", "Hardmax")})
 
 _ADDING_A_BIAS = frozenset({("com.microsoft", "BiasGelu"), ("com.microsoft", "FastGelu")})
 """With two inputs: their sum is a value of its own."""
-_CONVOLUTIONS = frozenset({("", "Conv"), ("com.microsoft", "FusedConv")})
 _SUM_BYTES = 4
 """Of an integer that adds up products of integers of one byte."""
-_SEGMENT_BYTES = 2**16
-"""What a convolution copies its windows to, segment by segment; each thread has one, and one thread is counted."""
 
 
 def is_opaque(node: NodeProto) -> bool:
@@ -65,45 +64,20 @@ def workspace_bytes(node: NodeProto, types: Mapping[str, TypeProto], opset: int)
         return recurrent_bytes(node, types)
     if operator == ("", "QLinearMatMul"):
         return _SUM_BYTES * _broadcast_bytes(node.output[:1], node.output[0], types)
-    if operator == ("com.microsoft", "QLinearConv"):
-        return _quantized_convolution_bytes(node, types)
-    return _convolution_bytes(node, types) if operator in _CONVOLUTIONS else 0
+    if operator in CONVOLUTIONS:
+        return CONVOLUTIONS[operator](node, types)
+    if operator == ("", "Attention"):
+        return attention_bytes(node, types)
+    return _neighbors_bytes(node, types) if operator == ("", "LRN") else 0
 
 
-def _convolution_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
-    """Return the workspace of a convolution of floats: all windows where there are fewer places than filters, else a
-    segment of them; nothing for points without stride and padding."""
-    result = static_shape(types[node.output[0]]) if node.output[0] in types else None
-    filters = static_shape(types[node.input[1]]) if node.input[1] in types else None
-    if result is None or filters is None or types[node.output[0]].tensor_type.elem_type != TensorProto.FLOAT:
+def _neighbors_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
+    """Return the workspace of a norm over neighboring channels: a scale for every element, the squares of an image."""
+    shape = static_shape(types.get(node.input[0], TypeProto()))
+    if shape is None or len(shape) < 2:
         return 0
-    window, places = math.prod(filters[2:]), math.prod(result[2:])
-    auto_pad = attribute_of(node, "auto_pad")
-    moves = [*ints_of(node, "pads"), *(stride - 1 for stride in ints_of(node, "strides"))]
-    if window == 1 and not any(moves) and (auto_pad is None or auto_pad.s in (b"NOTSET", b"VALID")):
-        return 0
-    if filters[0] // int_of(node, "group", 1) > places:
-        return 4 * places * window * filters[1]
-    return _SEGMENT_BYTES
-
-
-def _quantized_convolution_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
-    """Return the workspace of a convolution of integers with channels last, as kernels on x86 take it.
-
-    Depthwise ones hold a pointer for every element of a window, others the windows themselves and sums of 32 bits;
-    those of a single element take nothing.
-    """
-    result = static_shape(types[node.output[0]]) if node.output[0] in types else None
-    filters = static_shape(types[node.input[3]]) if node.input[3] in types else None
-    if result is None or filters is None or len(result) < 3 or len(filters) < 3 or not int_of(node, "channels_last"):
-        return 0
-    group = int_of(node, "group", 1)
-    window, places = math.prod(filters[2:]), math.prod(result[1:-1])
-    if window == 1:
-        return 0
-    if group > 1 and filters[1] == 1 and filters[0] == group:
-        return 8 * window * places
-    return places * (4 * filters[0] + window * filters[1])
+    squares = (shape[1] + int_of(node, "size") - 1) * math.prod(shape[2:])
+    return (math.prod(shape) + squares) * BITS.get(types[node.input[0]].tensor_type.elem_type, 0) // 8
 
 
 def _broadcast_bytes(names: Sequence[str], element: str, types: Mapping[str, TypeProto]) -> int:

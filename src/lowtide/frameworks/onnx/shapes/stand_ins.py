@@ -33,13 +33,15 @@ def _become(node: NodeProto, name: str, n_inputs: int) -> None:
 
 
 def _fused_matmul(node: NodeProto, graph: GraphProto) -> None:
-    """Multiply matrices of which one or both may come transposed."""
-    turned = {name for name in ("transA", "transB", "transBatchA", "transBatchB") if int_of(node, name)}
-    if turned & {"transBatchA", "transBatchB"}:
-        return
-    left, right = "ji" if "transA" in turned else "ij", "kj" if "transB" in turned else "jk"
+    """Multiply matrices of which one or both may come transposed, or with their rows before the batch."""
+    left, right = _matrix(node, "A", "ij"), _matrix(node, "B", "jk")
     _become(node, "Einsum", 2)
-    node.attribute.append(helper.make_attribute("equation", f"...{left},...{right}->...ik"))
+    node.attribute.append(helper.make_attribute("equation", f"{left},{right}->...ik"))
+
+
+def _matrix(node: NodeProto, operand: str, axes: str) -> str:
+    rows, columns = reversed(axes) if int_of(node, f"trans{operand}") else axes
+    return f"{rows}...{columns}" if int_of(node, f"transBatch{operand}") else f"...{rows}{columns}"
 
 
 def _reorder_output(node: NodeProto, graph: GraphProto) -> None:

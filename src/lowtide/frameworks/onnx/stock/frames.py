@@ -113,11 +113,16 @@ def _scan(node: NodeProto, body: GraphProto, graph: Graph, run: Allocations, hel
 
 
 def _repeated(run: Allocations, count: int, kept: Collection[int] = ()) -> CalledRuns:
-    """Run a body so often: what it hands on lives until the next run has ended, and what is `kept` to the last."""
+    """Run a body so often: what it hands on lives until the next run has ended, and what is `kept` to the last.
+
+    What goes into the last run lives until all has ended.
+    """
     made = Allocations()
     handed_on: list[int] = []
-    for _ in range(min(count, max(_SOME_RUNS, _MOST_EVENTS // (1 + len(run.events))))):
+    runs = min(count, max(_SOME_RUNS, _MOST_EVENTS // (1 + len(run.events))))
+    for number in range(runs):
         results = made.splice(run)
-        made.events += [(block, False) for block in handed_on]
+        if number < runs - 1:
+            made.events += [(block, False) for block in handed_on]
         handed_on = [block for buffer, block in results.items() if buffer not in kept]
     return CalledRuns(made)

@@ -1,0 +1,88 @@
+"""The workspaces of convolutions: windows copied out, pointers to them, and sums of integers."""
+
+import math
+from collections.abc import Callable, Mapping
+
+from onnx import NodeProto, TensorProto, TypeProto
+
+from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, ints_of
+from lowtide.frameworks.onnx.operators.tables import Operator
+from lowtide.frameworks.onnx.shapes.sizes import BITS, static_shape
+
+Types = Mapping[str, TypeProto]
+
+_SEGMENT_BYTES = 2**16
+"""What a convolution copies its windows to, segment by segment; each thread has one, and one thread is counted."""
+_POINTER = 8
+_SUM = 4
+"""Bytes of an integer that adds up products of integers of one byte."""
+_PACKED_INPUTS, _LEAST_PACKED_FILTERS, _PACKED_GROUPS = 4, 16, 16
+"""Channels that the kernels for symmetric weights take at once."""
+
+
+def _of_floats(node: NodeProto, types: Types) -> int:
+    """Return all windows where there are fewer places than filters, else a segment of them; nothing for points without
+    stride and padding."""
+    result, filters = _shape(node.output[0], types), _shape(node.input[1], types)
+    if result is None or filters is None or types[node.output[0]].tensor_type.elem_type != TensorProto.FLOAT:
+        return 0
+    window, places = math.prod(filters[2:]), math.prod(result[2:])
+    auto_pad = attribute_of(node, "auto_pad")
+    is_plain = auto_pad is None or auto_pad.s in (b"NOTSET", b"VALID")
+    if window == 1 and is_plain and not any(ints_of(node, "pads")) and not _strides(node):
+        return 0
+    if filters[0] // int_of(node, "group", 1) > places:
+        return 4 * places * window * filters[1]
+    return _SEGMENT_BYTES
+
+
+def _transposed(node: NodeProto, types: Types) -> int:
+    """Return what a group makes of an image, window by window, before they are added up."""
+    image, filters = _shape(node.input[0], types), _shape(node.input[1], types)
+    if image is None or filters is None:
+        return 0
+    elements = math.prod(filters[1:]) * math.prod(image[2:])
+    return elements * BITS.get(types[node.input[0]].tensor_type.elem_type, 0) // 8
+
+
+def _of_integers(node: NodeProto, types: Types) -> int:
+    """Return what kernels on x86 take for channels last: for each place, pointers to a window or the window itself.
+
+    Sums of 32 bits stand beside it but where the input has no sign and weights have one: those are symmetric, as the
+    runtime's quantization makes them, and whole blocks of their channels go through registers.
+    """
+    result, filters = _shape(node.output[0], types), _shape(node.input[3], types)
+    if result is None or filters is None or len(result) < 3 or len(filters) < 3 or not int_of(node, "channels_last"):
+        return 0
+    group, window = int_of(node, "group", 1), math.prod(filters[2:])
+    is_depthwise = group > 1 and filters[1] == 1 and filters[0] == group
+    if is_depthwise:
+        fits = group % _PACKED_GROUPS == 0
+    else:
+        packs = filters[0] % _PACKED_INPUTS == 0 and filters[0] >= _LEAST_PACKED_FILTERS
+        fits = group == 1 and filters[1] % _PACKED_INPUTS == 0 and packs
+    kinds = types[node.input[0]].tensor_type.elem_type, types[node.input[3]].tensor_type.elem_type
+    is_symmetric = fits and kinds == (TensorProto.UINT8, TensorProto.INT8)
+    is_point = window == 1 and not _strides(node)
+    if is_depthwise or is_symmetric:
+        windows = 0 if is_point and not is_depthwise else _POINTER * window
+    else:
+        windows = 0 if is_point else window * filters[1]
+    return math.prod(result[1:-1]) * (windows + (0 if is_symmetric else _SUM * filters[0]))
+
+
+def _shape(name: str, types: Types) -> list[int] | None:
+    return static_shape(types.get(name, TypeProto()))
+
+
+def _strides(node: NodeProto) -> bool:
+    return any(stride > 1 for stride in ints_of(node, "strides"))
+
+
+CONVOLUTIONS: Mapping[Operator, Callable[[NodeProto, Types], int]] = {
+    ("", "Conv"): _of_floats,
+    ("com.microsoft", "FusedConv"): _of_floats,
+    ("", "ConvTranspose"): _transposed,
+    ("com.microsoft", "QLinearConv"): _of_integers,
+}
+"""What returns the bytes of a node's workspace, 0 where a shape is not known; counted over shapes in ONNX Runtime 1.31."""
