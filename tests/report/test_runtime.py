@@ -1,5 +1,7 @@
 """Doubts about a plan: where figures of its runtime disagree with what was predicted."""
 
+from dataclasses import replace
+
 import pytest
 
 from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
@@ -43,3 +45,9 @@ def test_what_is_not_modeled_may_add_to_what_is_measured(measured: int, growth: 
     report = _report(measured=measured, growth=growth, unmodeled=("sizes that only a run tells",))
     assert len(report.doubts) == count
     assert "not modeled: sizes that only a run tells" in report.to_text()
+
+
+@pytest.mark.parametrize(("promised", "count"), [(1, 0), (MEBI // 8, 1)])
+def test_a_promised_gain_that_does_not_come_is_a_doubt_but_for_some_counters(promised: int, count: int) -> None:
+    report = replace(_report(measured=10, growth=10, unmodeled=()), planned_bytes=10 * MEBI - promised)
+    assert len(report.doubts) == count

@@ -46,10 +46,11 @@ def _transposed(node: NodeProto, types: Types) -> int:
 
 
 def _of_integers(node: NodeProto, types: Types) -> int:
-    """Return what kernels on x86 take for channels last: for each place, pointers to a window or the window itself.
+    """Return what kernels on x86 take for channels last: for each place of an image the window, or pointers to it, and
+    sums of 32 bits.
 
-    Sums of 32 bits stand beside it but where the input has no sign and weights have one: those are symmetric, as the
-    runtime's quantization makes them, and whole blocks of their channels go through registers.
+    There are no sums, but pointers for all images, where the input has no sign and weights have one: those are
+    symmetric, as the runtime's quantization makes them, and whole blocks of their channels go through registers.
     """
     result, filters = _shape(node.output[0], types), _shape(node.input[3], types)
     if result is None or filters is None or len(result) < 3 or len(filters) < 3 or not int_of(node, "channels_last"):
@@ -63,12 +64,11 @@ def _of_integers(node: NodeProto, types: Types) -> int:
         fits = group == 1 and filters[1] % _PACKED_INPUTS == 0 and packs
     kinds = types[node.input[0]].tensor_type.elem_type, types[node.input[3]].tensor_type.elem_type
     is_symmetric = fits and kinds == (TensorProto.UINT8, TensorProto.INT8)
-    is_point = window == 1 and not _strides(node)
-    if is_depthwise or is_symmetric:
-        windows = 0 if is_point and not is_depthwise else _POINTER * window
-    else:
-        windows = 0 if is_point else window * filters[1]
-    return math.prod(result[1:-1]) * (windows + (0 if is_symmetric else _SUM * filters[0]))
+    is_point = window == 1 and not is_depthwise and not _strides(node)
+    if is_symmetric:
+        return 0 if is_point else math.prod(result[:-1]) * _POINTER * window
+    windows = _POINTER * window if is_depthwise else 0 if is_point else window * filters[1]
+    return math.prod(result[1:-1]) * (windows + _SUM * filters[0])
 
 
 def _shape(name: str, types: Types) -> list[int] | None:
