@@ -17,6 +17,7 @@ from lowtide.frameworks.table import FRAMEWORKS, Framework, framework_of, framew
 from lowtide.graph import Graph
 from lowtide.offload import Host
 from lowtide.plan import Plan, write_plan_file
+from lowtide.planning.chunked import forms_of
 
 ModelKind = TypeVar("ModelKind", bound=Model)
 _PLAN_FILES = (".plan.json", ".plan.json.gz")
@@ -152,13 +153,11 @@ def save_applied(model: Model, plan: Plan, path: Path, *, annotate: bool = False
 
 
 def _graph_of(plan: Plan, model: Model) -> Graph:
-    """Return the graph of a model that a plan is for; raises FingerprintError where it is for neither of the two."""
-    if plan.graph_fingerprint == model.graph.fingerprint:
-        return model.graph
-    chunks = model.in_chunks
-    if chunks is None or plan.graph_fingerprint != chunks.fingerprint:
-        raise FingerprintError(f"the plan was made for another graph than {model.graph.name!r}; make a new plan for it")
-    return chunks
+    """Return the graph of a model that a plan is for; raises FingerprintError where it is for none of its forms."""
+    for graph in forms_of(model):
+        if plan.graph_fingerprint == graph.fingerprint:
+            return graph
+    raise FingerprintError(f"the plan was made for another graph than {model.graph.name!r}; make a new plan for it")
 
 
 def _open_name(name: str, dims: Mapping[str, int], trust: bool, output: Path | None) -> Model:

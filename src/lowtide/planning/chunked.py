@@ -1,7 +1,9 @@
 """Planning a model: its program as it stands, or with its largest tensors computed in chunks where that pays."""
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Protocol
+from itertools import islice
+from typing import Protocol, runtime_checkable
 
 from lowtide.analysis.problem import Problem
 from lowtide.graph import Graph
@@ -36,6 +38,27 @@ class Chunkable(Protocol):
         ...
 
 
+@runtime_checkable
+class FinelyChunkable(Chunkable, Protocol):
+    """A program that may have a third form, in more chunks, which needs less yet and takes longer."""
+
+    @property
+    def in_finer_chunks(self) -> Graph | None:
+        """The program in as many chunks as still help, None where `in_chunks` has as many."""
+        ...
+
+
+def forms_of(model: Chunkable) -> Iterator[Graph]:
+    """Yield the graphs of a model: its own, that in chunks, that in more chunks, each made when it is asked for."""
+    yield model.graph
+    chunks = model.in_chunks
+    if chunks is not None:
+        yield chunks
+        finer = model.in_finer_chunks if isinstance(model, FinelyChunkable) else None
+        if finer is not None:
+            yield finer
+
+
 def plan_model(
     model: Chunkable, settings: PlanSettings, progress: Report | None = None, keep: Keep | None = None
 ) -> tuple[Graph, Result]:
@@ -43,8 +66,9 @@ def plan_model(
 
     The program in chunks is planned too where an order alone does not do and what an op needs in any plan sets the
     peak; it is taken where it fits and the other does not, or costs less, or at equal cost needs less. Chunks that take
-    time are for budgets alone, measured costs for the model's own graph. Percentages are of the program as it stands in
-    any case. `keep` is handed the best plan so far, and the graph it is for.
+    time are for budgets alone, more of them for budgets that those do not meet, and measured costs for the model's own
+    graph. Percentages are of the program as it stands in any case. `keep` is handed the best plan so far, and the graph
+    it is for.
     """
     graph = model.graph
     result = find_plan(graph, settings, progress=progress, keep=keep)
@@ -54,14 +78,15 @@ def plan_model(
     is_near = _is_near(result.peak_bytes[floor.space], floor.peak_bytes)
     if not is_searched or fits_for_nothing or result.status == "interrupted" or not is_near:
         return graph, result
-    chunks = model.in_chunks
-    if chunks is None:
-        return graph, result
     if keep is not None:
         keep(graph, result.plan)
-    other = find_plan(chunks, settings, graph, progress)
-    graph, better = (chunks, other) if _rank(other) < _rank(result) else (graph, result)
-    return graph, replace(better, seconds=result.seconds + other.seconds)
+    found = [(graph, result)]
+    for form in islice(forms_of(model), 1, None):
+        found.append((form, find_plan(form, settings, graph, progress)))
+        if found[-1][1].shortfall is None or found[-1][1].status == "interrupted":
+            break
+    best, better = min(found, key=lambda each: _rank(each[1]))
+    return best, replace(better, seconds=sum(each.seconds for _, each in found))
 
 
 def model_frontier(model: Chunkable, settings: PlanSettings, progress: Report | None = None) -> Frontier:
@@ -73,9 +98,8 @@ def model_frontier(model: Chunkable, settings: PlanSettings, progress: Report | 
     """
     forms = [least_peak(model.graph, settings, progress)]
     own = forms[0]
-    chunks = model.in_chunks if _takes_chunks(settings, own.prices.profile) else None
-    if chunks is not None:
-        forms.append(least_peak(chunks, settings, progress))
+    if _takes_chunks(settings, own.prices.profile):
+        forms += [least_peak(form, settings, progress) for form in islice(forms_of(model), 1, None)]
     budgets = budgets_from(min(forms, key=_floor))
     found = [frontier_from(form, settings, budgets, progress) for form in forms if _floor(form) <= budgets[0]]
     points = [min(rows, key=lambda point: point.rank) for rows in zip(*(each.points for each in found), strict=True)]

@@ -1,5 +1,6 @@
 """Plans from files in the place of plans made now: read for a program, verified, and priced by its settings."""
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from lowtide.errors import FingerprintError, VerificationError
 from lowtide.graph import Graph
 from lowtide.plan import Plan, read_plan_file
 from lowtide.planning.baseline import baseline
-from lowtide.planning.chunked import Chunkable
+from lowtide.planning.chunked import Chunkable, forms_of
 from lowtide.planning.result import Result, result_of
 from lowtide.planning.settings import PlanSettings
 
@@ -15,10 +16,10 @@ _FROM_FILE = "plan file"
 
 
 def read_plan(path: Path, model: Chunkable, *, over_budget: bool = False) -> tuple[Graph, Plan]:
-    """Read and verify a plan file; return the plan, and the graph that it is for: the model's own or that in chunks.
+    """Read and verify a plan file; return the plan, and the graph that it is for: the model's own or one in chunks.
 
-    Raises FingerprintError for a plan of neither, VerificationError for one that claims something of the other, and
-    unless `over_budget` for one that says itself that it does not fit; and what `lowtide.plan.read_plan_file` raises.
+    Raises FingerprintError for a plan of none of them, VerificationError for one that claims something of another,
+    and unless `over_budget` for one that says itself that it does not fit; and what `lowtide.plan.read_plan_file` raises.
     """
     graph, plan = _read_plan(path, model)
     in_chunks = graph is not model.graph
@@ -40,12 +41,11 @@ def _form(in_chunks: bool) -> str:
 
 
 def _read_plan(path: Path, model: Chunkable) -> tuple[Graph, Plan]:
-    try:
-        return model.graph, read_plan_file(path, model.graph)
-    except FingerprintError:
-        if model.in_chunks is None:
-            raise
-    return model.in_chunks, read_plan_file(path, model.in_chunks)
+    graph = model.graph
+    for graph in forms_of(model):
+        with suppress(FingerprintError):
+            return graph, read_plan_file(path, graph)
+    return graph, read_plan_file(path, graph)
 
 
 def result_of_file(path: Path, model: Chunkable, settings: PlanSettings) -> Result:

@@ -18,6 +18,7 @@ from lowtide.frameworks.arena.addresses import joined_texts
 from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
 from lowtide.frameworks.onnx.annotate import notes_of_model, notes_of_nodes, with_notes
 from lowtide.frameworks.onnx.apply import planned_order
+from lowtide.frameworks.onnx.chunks.choose import COARSE, FINE, Fineness
 from lowtide.frameworks.onnx.chunks.write import write_in_chunks
 from lowtide.frameworks.onnx.loading.content import drained
 from lowtide.frameworks.onnx.loading.external_data import (
@@ -72,6 +73,7 @@ class OnnxModel:
         self._folder = source_folder(source)
         self._dims = dict(dims or {})
         self._level: str | None = None
+        self._left_whole: tuple[str, ...] = ()
         self._first_pass: OnnxModel | None = None
         """What the stock runtime runs, where this model was made from that for lowtide's session."""
         self._in_running_order = False
@@ -94,8 +96,12 @@ class OnnxModel:
         None where that cannot lower the peak, or a model cannot be tried: one without fixed sizes, one that ONNX
         Runtime does not run.
         """
-        model, _ = self._chunked
-        return None if model is None else model.graph
+        return None if self._coarse is None else self._coarse.graph
+
+    @property
+    def in_finer_chunks(self) -> Graph | None:
+        """The same in as many chunks as still help, None where `in_chunks` has as many."""
+        return None if self._fine is None else self._fine.graph
 
     @property
     def chunks_take_time(self) -> bool:
@@ -104,40 +110,42 @@ class OnnxModel:
 
     @property
     def left_whole(self) -> Sequence[str]:
-        """What `in_chunks` could not compute in chunks, and why, a sentence each; none where nobody asked for it."""
-        return self._chunked[1] if "_chunked" in self.__dict__ else ()
+        """What could not be computed in chunks, and why, a sentence each; none where nobody asked for it."""
+        return self._left_whole
 
     @cached_property
-    def _chunked(self) -> tuple["OnnxModel | None", tuple[str, ...]]:
+    def _coarse(self) -> "OnnxModel | None":
+        return self._cut(COARSE)
+
+    @cached_property
+    def _fine(self) -> "OnnxModel | None":
+        found = None if self._coarse is None else self._cut(FINE)
+        same = found is None or self._coarse is None or found.graph.fingerprint == self._coarse.graph.fingerprint
+        return None if same else found
+
+    def _cut(self, fineness: Fineness) -> "OnnxModel | None":
         if self._dims:
-            return None, ("the whole model: only one of fixed sizes can be cut",)
-        folder = Path(mkdtemp(prefix="lowtide.", dir=place_for_copies(self._model, self._folder)))
-        model = None
-        try:
-            if self._folder is not None:
-                link_weights(self._model, self._folder, folder)
-            path = folder / "in_chunks.onnx"
-            found = write_in_chunks(self._content(), self._model, self._translation, path)
-            if found.done is not None:
-                model = OnnxModel(path)
-                finalize(model, rmtree, folder, ignore_errors=True)
-                model._level = self._level
-                model._translation = replace(
-                    model._translation, graph=replace(model.graph, name=f"{self.graph.name}, {found.done}")
-                )
-        except UnsupportedError as error:
-            return None, (f"the whole model: chunks cannot be tried: {error}",)
-        finally:
-            if model is None:
-                rmtree(folder, ignore_errors=True)
-        return model, found.left_whole
+            self._left_whole = ("the whole model: only one of fixed sizes can be cut",)
+            return None
+        found = write_in_chunks(self._content(), self._model, self._translation, self._folder, fineness)
+        self._left_whole = found.left_whole
+        if found.path is None:
+            return None
+        model = OnnxModel(found.path)
+        finalize(model, rmtree, found.path.parent, ignore_errors=True)
+        model._level = self._level
+        graph = replace(model.graph, name=f"{self.graph.name}, {found.done}")
+        model._translation = replace(model._translation, graph=graph)
+        return model
 
     def _planned_by(self, plan: Plan) -> "OnnxModel":
-        """Return the model that a plan is for: in chunks, or as it stands, also where it is for neither."""
-        if plan.graph_fingerprint != self.graph.fingerprint:
-            model, _ = self._chunked
-            if model is not None and plan.graph_fingerprint == model.graph.fingerprint:
-                return model
+        """Return the model that a plan is for: in chunks, or as it stands, also where it is for none of these."""
+        if plan.graph_fingerprint == self.graph.fingerprint:
+            return self
+        if self._coarse is not None and plan.graph_fingerprint == self._coarse.graph.fingerprint:
+            return self._coarse
+        if self._fine is not None and plan.graph_fingerprint == self._fine.graph.fingerprint:
+            return self._fine
         return self
 
     def apply(self, plan: Plan) -> ModelProto:

@@ -8,10 +8,13 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+import lowtide
 from lowtide.frameworks.onnx.running.children import measure_in_child
+from lowtide.graph import Graph
 from lowtide.onnx import OnnxModel
-from lowtide.plan import verify
+from lowtide.plan import verify, write_plan_file
 from lowtide.planning.chunked import plan_model
+from lowtide.planning.plan_file import read_plan
 from lowtide.planning.settings import PlanSettings
 from tests.frameworks.onnx.conftest import integers, model_of, node, value, weight
 
@@ -79,6 +82,11 @@ def images() -> ModelProto:
     return model_of(graph)
 
 
+def least_peak_bytes(graph: Graph) -> int:
+    """Return what the best order of a graph needs."""
+    return sum(lowtide.minimize(graph).peak_bytes.values())
+
+
 def test_chunks_take_time_and_are_for_budgets_alone() -> None:
     model = OnnxModel(language_model())
     assert plan_model(model, PlanSettings())[0] is model.graph
@@ -98,6 +106,28 @@ def test_regions_at_the_peak_are_computed_in_chunks_with_equal_bits(
     assert measured.before_bytes == sum(result.baseline_peak_bytes.values())
     assert measured.after_bytes == sum(result.peak_bytes.values())
     assert model.left_whole == ()
+
+
+def test_a_budget_that_only_more_chunks_meet_is_met_and_its_plan_read_again(tmp_path: Path) -> None:
+    model = OnnxModel(language_model())
+    assert model.in_chunks is not None
+    asked = least_peak_bytes(model.in_chunks) // 2
+    graph, result = plan_model(model, PlanSettings(budget=asked, transient=True))
+    assert result.shortfall is None
+    assert graph is model.in_finer_chunks
+    assert model.measure(result.plan).after_bytes == sum(result.peak_bytes.values()) <= asked
+    write_plan_file(result.plan, tmp_path / "p.plan.json", graph)
+    again = OnnxModel(language_model())
+    assert read_plan(tmp_path / "p.plan.json", again)[0].fingerprint == graph.fingerprint
+
+
+def test_where_no_number_of_chunks_meets_a_budget_the_least_of_all_forms_is_said() -> None:
+    model = OnnxModel(language_model())
+    graph, result = plan_model(model, PlanSettings(budget=1000, transient=True))
+    assert graph is model.in_finer_chunks
+    assert model.in_chunks is not None
+    assert result.shortfall is not None
+    assert sum(result.peak_bytes.values()) < least_peak_bytes(model.in_chunks)
 
 
 def test_a_session_of_a_planned_language_model_grows_by_less(tmp_path: Path) -> None:

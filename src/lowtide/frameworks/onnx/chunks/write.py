@@ -3,15 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 
 from onnx import ModelProto
 
+from lowtide.errors import UnsupportedError
 from lowtide.files import write_pieces
-from lowtide.frameworks.onnx.chunks.choose import Chosen, choose_regions
+from lowtide.frameworks.onnx.chunks.choose import Chosen, Fineness, choose_regions
 from lowtide.frameworks.onnx.chunks.region import ChunkedRegion
 from lowtide.frameworks.onnx.chunks.rewrite import both_ways, in_chunks
 from lowtide.frameworks.onnx.chunks.values import MainValues
 from lowtide.frameworks.onnx.loading.content import drained
+from lowtide.frameworks.onnx.loading.external_data import link_weights, place_for_copies
 from lowtide.frameworks.onnx.operators.nodes import describe_node
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.frameworks.onnx.running.children import equal_in_child
@@ -22,36 +26,56 @@ _FIRST_SCAN_WITHOUT_BATCH = 9
 
 @dataclass(frozen=True, slots=True)
 class WrittenChunks:
-    """What was written, if anything was."""
+    """What came of writing a model in chunks."""
 
-    done: str | None
-    """What is computed in chunks, in words; None where nothing is, and nothing was written."""
     left_whole: tuple[str, ...]
-    """What could have been, and why it is not, a sentence each."""
+    """What could have been computed in chunks, and why it is not, a sentence each."""
+    path: Path | None = None
+    """The file, alone in a folder that is the caller's to delete; None where nothing was written."""
+    done: str = ""
+    """What is computed in chunks, in words."""
 
 
-def write_in_chunks(content: Content, model: ModelProto, translation: Translation, path: Path) -> WrittenChunks:
+def write_in_chunks(
+    content: Content, model: ModelProto, translation: Translation, folder: Path | None, fineness: Fineness
+) -> WrittenChunks:
     """Write a model of fixed sizes with regions in chunks that `choose_regions` finds and that give the same bits.
 
     They are tried in a process of its own: the model runs once on random inputs and computes all regions both ways.
-    Weights outside of `content` must be reachable from the folder of `path`. Raises UnsupportedError where the model
-    cannot run.
+    `folder` is where weights in other files lie; one that cannot run stays whole.
     """
     values = MainValues(model, translation)
-    chosen = choose_regions(values) if values.opset >= _FIRST_SCAN_WITHOUT_BATCH else []
+    chosen = choose_regions(values, fineness) if values.opset >= _FIRST_SCAN_WITHOUT_BATCH else []
     if not chosen:
-        return WrittenChunks(None, ())
-    equal = _tried(content, model, values, chosen, path.with_name(f"{path.stem}.trial.onnx"))
+        return WrittenChunks(())
+    own = Path(mkdtemp(prefix="lowtide.", dir=place_for_copies(model, folder)))
+    found = WrittenChunks(())
+    try:
+        if folder is not None:
+            link_weights(model, folder, own)
+        found = _write_equal(content, model, values, chosen, own / "in_chunks.onnx")
+    except UnsupportedError as error:
+        found = WrittenChunks((f"the whole model: chunks cannot be tried: {error}",))
+    finally:
+        if found.path is None:
+            rmtree(own, ignore_errors=True)
+    return found
+
+
+def _write_equal(
+    content: Content, model: ModelProto, values: MainValues, chosen: Sequence[Chosen], path: Path
+) -> WrittenChunks:
+    equal = _tried(content, model, values, chosen, path.with_name("trial.onnx"))
     left_whole = tuple(
         f"{_name(values, each.region)}: no number of chunks that was tried gives equal bits"
         for each in chosen
         if each.region not in equal
     )
     if not equal:
-        return WrittenChunks(None, left_whole)
+        return WrittenChunks(left_whole)
     write_pieces(path, drained(in_chunks(content, model.graph, values, equal)))
     parts = "1 part" if len(equal) == 1 else f"{len(equal)} parts"
-    return WrittenChunks(f"{parts} in up to {max(equal.values())} chunks", left_whole)
+    return WrittenChunks(left_whole, path, f"{parts} in up to {max(equal.values())} chunks")
 
 
 def _tried(

@@ -85,4 +85,4 @@ CONVOLUTIONS: Mapping[Operator, Callable[[NodeProto, Types], int]] = {
     ("", "ConvTranspose"): _transposed,
     ("com.microsoft", "QLinearConv"): _of_integers,
 }
-"""What returns the bytes of a node's workspace, 0 where a shape is not known; counted over shapes in ONNX Runtime 1.31."""
+"""What returns the bytes of a node's workspace, 0 where a shape is not known; counted in ONNX Runtime 1.31."""
