@@ -18,8 +18,8 @@ _FROM_FILE = "plan file"
 def read_plan(path: Path, model: Chunkable, *, over_budget: bool = False) -> tuple[Graph, Plan]:
     """Read and verify a plan file; return the plan, and the graph that it is for: the model's own or one in chunks.
 
-    Raises FingerprintError for a plan of none of them, VerificationError for one that claims something of another,
-    and unless `over_budget` for one that says itself that it does not fit; and what `lowtide.plan.read_plan_file` raises.
+    Raises FingerprintError for a plan of none of them, VerificationError for one that claims something of another, and
+    for one that says itself that it does not fit, unless `over_budget`; and what `lowtide.plan.read_plan_file` raises.
     """
     graph, plan = _read_plan(path, model)
     in_chunks = graph is not model.graph
