@@ -25,7 +25,7 @@ class Fineness:
 
     most_chunks: int
     enough: int
-    """A region is small enough where it needs such a part of what the neediest node did, or as much as nodes outside."""
+    """A region is small enough that needs such a part of what the neediest node did, or as much as nodes outside."""
 
 
 COARSE = Fineness(most_chunks=64, enough=8)
