@@ -10,6 +10,7 @@ from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.torch.compile.distributed.agreement import partners, require_agreement, require_one_order
 from lowtide.frameworks.torch.compile.distributed.plan_folder import digest_of, load_plan
 from lowtide.frameworks.torch.compile.identity import identity
+from lowtide.frameworks.torch.compile.missed_budgets import reason
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.read_program import ReadProgram
 from lowtide.graph import Graph
@@ -170,5 +171,5 @@ def _closest_to_budget(graph: Graph, settings: PlanSettings) -> Result:
         return result
     known = result.plan
     plan = replace(closer.plan, claims=known.claims, lower_bound_bytes=known.lower_bound_bytes, status=known.status)
-    why = result.shortfall.rpartition("; ")[0]  # what was reached is said anew
+    why = reason(result.shortfall)  # what was reached is said anew
     return result_with(graph, plan, settings, closer.scheduler, why, seconds=result.seconds + closer.seconds)

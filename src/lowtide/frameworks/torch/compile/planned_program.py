@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from torch.fx import GraphModule
 
-from lowtide.frameworks.torch.compile.missed_budgets import warn_missed
+from lowtide.frameworks.torch.compile.missed_budgets import least_reached, reason, warn_missed
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.plan_program import Share, plan_program
 from lowtide.frameworks.torch.compile.read_program import ReadProgram, read_program
@@ -74,7 +74,10 @@ def plan_module(
     _report(name, read.graph, result, peak)
     if result.shortfall is not None and options.compiler == "eager" and not _is_minor(read, result, options):
         more = _what_would_help(read.graph, result, options)
-        warn_missed(f"lowtide: {name} does not fit its budget: {result.shortfall}{more}")
+        space = read.graph.spaces[0].name
+        reached, alone = result.peak_bytes[space], result.baseline_peak_bytes[space] if peak is None else peak
+        why = f"{reason(result.shortfall)}; {least_reached(reached, alone, result.persistent_bytes[space])}"
+        warn_missed(f"lowtide: {name} does not fit its budget: {why}{more}")
     emitted = emit(read.module, read.lowered, result.plan, boxed=False)
     return PlannedModule(name, read.module, read.graph, result, emitted, peak, found.own_keeps_more)
 

@@ -1,4 +1,7 @@
-"""One budget for a program of several graphs: what others keep is known once a step ran, then all are planned anew."""
+"""One budget for a program of several graphs: what others keep is known once a step ran, then all are planned anew.
+
+So it is where another graph joins later, for a batch of another shape for instance.
+"""
 
 import logging
 import warnings
@@ -10,14 +13,15 @@ from weakref import WeakSet
 
 import torch
 
+from lowtide.frameworks.torch.compile.missed_budgets import least_reached
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.plan_program import Share
 from lowtide.frameworks.torch.compile.planned_program import MINOR_BYTES, PlannedModule
 from lowtide.frameworks.torch.compile.programs import forget, remember
 from lowtide.frameworks.torch.internals.allocator import AllocatorStart
-from lowtide.frameworks.torch.internals.autograd_nodes import backward_of, saved_by
+from lowtide.frameworks.torch.internals.autograd_nodes import backward_of, saved_by, saved_outside
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
-from lowtide.planning.budget import budget_bytes, is_part
+from lowtide.planning.budget import GivenBudget, budget_bytes, is_part
 from lowtide.units import format_bytes
 
 _LOG = logging.getLogger("lowtide")
@@ -34,7 +38,9 @@ class _Call:
 
     graph: "ProgramGraph"
     held: int
-    """What calls before it keep while it runs."""
+    """What calls before it, and what runs outside of graphs before it, keep while it runs."""
+    outside: int
+    """What of that is kept outside of graphs, whatever is planned."""
     kept: Storages
     """What it keeps itself."""
     own_kept: int
@@ -58,11 +64,15 @@ class ProgramGraph:
     """Per place of an input that is a size: the one that the graph is planned at."""
     before: tuple[Run, list[PlannedModule]] | None = None
     """What ran before it was planned anew, as long as it is not known whether that was better."""
+    is_known: bool = False
+    """Whether the program was looked at as a whole since the graph joined it."""
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
         """Run the graph, and note what it keeps as long as that is to be known."""
         if not self.program.is_settled:
             return self.program.run(self, inputs)
+        if not self.is_known:
+            return self.program.run_new(self, inputs)
         self.say_missed()
         return self.compiled(*inputs)
 
@@ -102,6 +112,9 @@ class ProgramStep:
     _parameters: Storages = field(default_factory=dict[int, int])
     _shares: dict[ProgramGraph, tuple[int, Share]] = field(default_factory=dict["ProgramGraph", tuple[int, Share]])
     _steps: int = 0
+    """How many are known of the program as it is: -1 where the one under way is not known from its start."""
+    _awaited: WeakSet[ProgramGraph] = field(default_factory=WeakSet[ProgramGraph])
+    """Graphs without which a step says nothing new."""
     _allocated: AllocatorStart | None = None
     """What the allocator held when the step began; None on the CPU, whose allocator keeps no account."""
     _first_peak: int | None = None
@@ -133,11 +146,14 @@ class ProgramStep:
             self._allocated = AllocatorStart.of(inputs)
         self._parameters.update(_storages([each for each in inputs if isinstance(each, torch.nn.Parameter)]))
         before: Storages = {key: size for call in self._open for key, size in call.kept.items()}
-        held = sum(size for key, size in before.items() if key not in given)
+        beside = _storages(saved_outside(inputs))
+        outside = sum(size for key, size in beside.items() if key not in given and key not in before)
+        held = outside + sum(size for key, size in before.items() if key not in given)
         if graph in self._shares:
             most, share = self._shares.pop(graph)
             self._replan(graph, Share(max(0, min(most - held, share.allowed)), share.others))
         result = graph.compiled(*inputs)
+        graph.is_known = True
         node = backward_of(result)
         if node is None or len(graph.planned) != 1:
             graph.say_missed()
@@ -145,7 +161,7 @@ class ProgramStep:
         saved, growth = _storages(saved_by(node)), graph.growth(inputs)
         kept = {key: int(size * growth) for key, size in saved.items() if key not in self._parameters}
         gradients = sum(_storages([each for each in inputs if isinstance(each, torch.nn.Parameter)]).values())
-        call = _Call(graph, held, kept, sum(kept.values()) + graph.planned[0].own_keeps_more, gradients)
+        call = _Call(graph, held, outside, kept, sum(kept.values()) + graph.planned[0].own_keeps_more, gradients)
         self._calls.append(call)
         self._open.append(call)
 
@@ -153,6 +169,17 @@ class ProgramStep:
             self._ended(call)
 
         node.register_hook(ended)
+        return result
+
+    def run_new(self, graph: ProgramGraph, inputs: Sequence[Any]) -> Any:
+        """Run a graph that joined a program that was settled; where it trains, the program is looked at once more."""
+        graph.is_known = True
+        result = graph.compiled(*inputs)
+        if graph.again is None or backward_of(result) is None:
+            graph.say_missed()
+            return result
+        self._steps, self._first_peak = -1, None
+        self._awaited.add(graph)
         return result
 
     def _ended(self, call: _Call) -> None:
@@ -163,27 +190,35 @@ class ProgramStep:
 
     def _end_step(self) -> None:
         """Say what the step came to; after the first, divide the budget where the program needs more than that."""
-        self._steps += 1
         calls, self._calls = self._calls, []
+        is_whole = self._steps >= 0
+        self._steps = max(self._steps, 0)
+        if not is_whole or (self._awaited and not any(call.graph in self._awaited for call in calls)):
+            return
+        self._steps += 1
+        self._awaited.clear()
         peak = _peak(calls, own=False)
         alone = _peak(calls, own=True)
-        budget = self.options.budget
-        allowed = None if budget is None else budget_bytes(budget, alone, sum(self._parameters.values()))
+        budget, parameters = self.options.budget, sum(self._parameters.values())
+        allowed = None if budget is None else budget_bytes(budget, alone, parameters)
+        outside = max(call.outside for call in calls)
         _LOG.log(
             logging.INFO if allowed is None else logging.WARNING,  # whoever gives a budget is told without asking
-            "lowtide: step %d: %d graphs planned, %d calls, together %s predicted (%s without lowtide)%s%s; "
+            "lowtide: step %d: %d graphs planned, %d calls, together %s predicted (%s without lowtide)%s%s%s; "
             "TorchDynamo skipped %d frames",
             self._steps,
             len({call.graph for call in calls}),
             len(calls),
             format_bytes(peak),
             format_bytes(alone),
-            "" if allowed is None else f", budget {format_bytes(max(allowed, 0))}",
+            f", {format_bytes(outside)} of it kept outside of graphs" if outside else "",
+            "" if allowed is None else f", budget {_written(budget, allowed, parameters)}",
             self._measured_beside(peak),
             self.skipped,
         )
-        if self._steps == 1 and allowed is not None and peak > allowed > 0 and len(calls) > 1:
+        if self._steps == 1 and allowed is not None and peak > allowed and len(calls) > 1:
             self._divide(calls, peak, allowed)
+            self._awaited.update(self._shares)
             self._first_peak = peak
         else:
             if self._first_peak is not None and peak >= self._first_peak:
@@ -199,9 +234,10 @@ class ProgramStep:
             self._steps = 3
             is_minor = is_part(budget) and peak < MINOR_BYTES
             if allowed is not None and peak > allowed and len(calls) > 1 and not is_minor:
+                n, reached = len({call.graph for call in calls}), least_reached(peak, alone, parameters)
                 warnings.warn(
-                    f"lowtide: {len(calls)} graphs need {format_bytes(peak)} together, {format_bytes(peak - allowed)} "
-                    f"more than their budget (without lowtide {format_bytes(alone)}); no better division is known",
+                    f"lowtide: {n} graphs need {format_bytes(peak)} together, {format_bytes(peak - allowed)} more than "
+                    f"their budget (without lowtide {format_bytes(alone)}); no better division is known; {reached}",
                     stacklevel=2,
                 )
 
@@ -213,21 +249,35 @@ class ProgramStep:
         return f", {format_bytes(peak)} measured, {min(1.0, predicted / peak):.0%} of it in planned graphs"
 
     def _divide(self, calls: Sequence[_Call], peak: int, allowed: int) -> None:
-        """Give every graph what is left to it, if all keep less in proportion."""
-        part = allowed / peak
+        """Give every graph what is left to it, if all keep less in proportion, but for what no plan changes.
+
+        A budget below what one of them needs at least is divided as if it were that; what fused kernels need at least
+        is not known.
+        """
+        fixed, aim = max(call.outside for call in calls), allowed
+        if allowed <= 0 or self.options.compiler == "eager":
+            aim = max(allowed, *(call.outside + _least(call.graph) for call in calls))
+        part = min(max(aim - fixed, 0) / max(peak - fixed, 1), 1.0)
         for graph in dict.fromkeys(call.graph for call in calls):
             places = [place for place, call in enumerate(calls) if call.graph is graph]
-            held = max(int(part * calls[place].held) + _gradients_after(calls, place) for place in places)
+            held = max(_less(calls[place], part) + _gradients_after(calls, place) for place in places)
             others = max(int(part * _peak(calls[place + 1 :], own=False, beside=calls[place])) for place in places)
             if graph.again is not None:
-                self._shares[graph] = (allowed, Share(max(allowed - held, 0), others))
-        _LOG.info("planning %d graphs anew within one budget of %s", len(self._shares), format_bytes(allowed))
+                self._shares[graph] = (aim, Share(max(aim - held, 0), others))
+        _LOG.info("planning %d graphs anew within one budget of %s", len(self._shares), format_bytes(aim))
 
     def _replan(self, graph: ProgramGraph, share: Share) -> None:
         found = None if graph.again is None else graph.again(share, graph.planned)
         if found is not None:
             graph.before = graph.compiled, graph.planned
             graph.compiled, graph.planned = found
+
+
+def _written(budget: GivenBudget, allowed: int, parameters: int) -> str:
+    """Return what a budget allows; bytes are for parameters, too."""
+    if is_part(budget):
+        return format_bytes(allowed)
+    return f"{format_bytes(allowed + parameters)} with {format_bytes(parameters)} of parameters"
 
 
 def _peak(calls: Sequence[_Call], *, own: bool, beside: _Call | None = None) -> int:
@@ -239,12 +289,23 @@ def _peak(calls: Sequence[_Call], *, own: bool, beside: _Call | None = None) -> 
         need = planned.predicted_peak_bytes[space]
         if own and planned.own_peak_bytes is not None:
             need = planned.own_peak_bytes
-        before = held if own else call.held
+        before = held + call.outside if own else call.held
         if beside is not None:
             before = max(0, call.held - beside.held - sum(beside.kept.values()))
         peak = max(peak, before + need + _gradients_after(calls, place))
         held += call.own_kept
     return peak
+
+
+def _less(call: _Call, part: float) -> int:
+    """Return what is held while a call runs, if graphs keep only a part of what they do."""
+    return call.outside + int(part * (call.held - call.outside))
+
+
+def _least(graph: ProgramGraph) -> int:
+    """Return what no plan of a graph can need less than, before kernels are fused; 0 where that is not known."""
+    (planned,) = graph.planned
+    return planned.result.lower_bound_bytes.get(planned.graph.spaces[0].name, 0)
 
 
 def _gradients_after(calls: Sequence[_Call], place: int) -> int:

@@ -1,18 +1,20 @@
-"""The autograd node of a compiled graph: what it keeps for its backward pass, and when that is over."""
+"""Autograd nodes: what those of compiled graphs keep for their backward pass, and what others do before them."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.tensors import storage_key
 
 
 def backward_of(results: Any) -> Any | None:
     """Return the node that AOTAutograd's backward pass runs in; None where nothing that came back has one."""
     for leaf in pytree.tree_leaves(results):
         node = leaf.grad_fn if isinstance(leaf, torch.Tensor) else None
-        if node is not None and type(node).__name__ == "CompiledFunctionBackward":
+        if node is not None and _is_compiled(node):
             return node
     return None
 
@@ -21,3 +23,40 @@ def saved_by(node: Any) -> list[torch.Tensor]:
     """Return the tensors that a node keeps."""
     unchecked = getattr(node, "_tensors_no_vc_check", None) or []
     return [each for each in (*node.saved_tensors, *unchecked) if isinstance(each, torch.Tensor)]
+
+
+def saved_outside(inputs: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the tensors that autograd keeps of all that inputs were made of outside of compiled graphs; no leaves."""
+    waiting = [each.grad_fn for each in inputs if isinstance(each, torch.Tensor)]
+    kept: list[torch.Tensor] = []
+    leaves: set[int] = set()
+    seen: set[Any] = set()
+    while waiting:
+        node: Any = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        waiting += [before for before, _ in node.next_functions]
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            leaves.add(storage_key(leaf))
+        elif not _is_compiled(node):
+            kept += _saved_by_other(node)
+    return [each for each in kept if storage_key(each) not in leaves]
+
+
+def _is_compiled(node: Any) -> bool:
+    return type(node).__name__ == "CompiledFunctionBackward"
+
+
+def _saved_by_other(node: Any) -> list[torch.Tensor]:
+    """Return what a node of eager PyTorch keeps, as it lies there: hooks that would unpack it are not called."""
+    found: list[Any] = []
+    for name in dir(node):
+        if name.startswith("_raw_saved_"):
+            try:
+                saved = getattr(node, name)
+                found += [each.data for each in (saved if isinstance(saved, (tuple, list)) else [saved])]
+            except RuntimeError:  # its backward pass is over
+                continue
+    return [each for each in found if isinstance(each, torch.Tensor)]

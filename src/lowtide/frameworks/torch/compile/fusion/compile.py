@@ -13,6 +13,7 @@ from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_exce
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, warn_of_excess
 from lowtide.frameworks.torch.compile.fusion.own_kernels import BOTH_PASSES, OwnNeed, own_need
 from lowtide.frameworks.torch.compile.fusion.settings import NOT_CACHED, settings
+from lowtide.frameworks.torch.compile.missed_budgets import reason
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.compile.plan_program import Share
@@ -95,8 +96,7 @@ class _Compiler:
     def _with_warning(self, run: _Run, peaks: FusedPeaks) -> _Run:
         """Return what was compiled, and warn where its kernels need more than the budget."""
         if peaks.excess_bytes:
-            planned = peaks.planned[0]
-            warn_of_excess(planned.name, peaks.excess_bytes, planned.result.shortfall, self._own.peak)
+            warn_of_excess(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes)
         return run
 
     def _attempt(self, goal: int) -> Attempt[tuple[_Run, FusedPeaks] | None]:
@@ -137,7 +137,8 @@ class _Compiler:
         excess = self._own.peak - self._allowed
         if excess > 0:
             why = "no plan found needs less than Inductor alone"
-            warn_of_excess(peaks.planned[0].name, excess, "; ".join(filter(None, (why, self._shortfall))))
+            said = "" if self._shortfall is None else reason(self._shortfall)
+            warn_of_excess(peaks.planned[0], excess, self._own.peak, "; ".join(filter(None, (why, said))))
         return run
 
 

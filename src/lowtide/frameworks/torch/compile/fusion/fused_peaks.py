@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.fx import GraphModule
 
-from lowtide.frameworks.torch.compile.missed_budgets import warn_missed
+from lowtide.frameworks.torch.compile.missed_budgets import least_reached, reason, warn_missed
 from lowtide.frameworks.torch.compile.planned_program import PlannedModule
 from lowtide.frameworks.torch.internals.kernels import input_strides
 from lowtide.frameworks.torch.internals.nodes import value_of
@@ -107,16 +107,23 @@ class FusedPeaks:
         if excess and self._stops_at is not None and (planned.result.shortfall is None or needed >= self._stops_at):
             raise KernelsKnownError
         if more and not self._silent:
-            warn_of_excess(planned.name, excess, planned.result.shortfall, planned.own_peak_bytes)
+            warn_of_excess(planned, excess, needed)
 
 
-def warn_of_excess(
-    name: str, excess_bytes: int, shortfall: str | None = None, own_peak_bytes: int | None = None
-) -> None:
-    """Warn in one line that the kernels of a program need more than its budget, and why."""
-    alone = "" if own_peak_bytes is None else f" (Inductor alone needs {format_bytes(own_peak_bytes)})"
-    why = "Inductor's kernels keep more alive than the plan" if shortfall is None else shortfall
-    warn_missed(f"lowtide: {name} may need {format_bytes(excess_bytes)} more than its budget{alone}: {why}")
+def warn_of_excess(planned: PlannedModule, excess_bytes: int, needed_bytes: int, why: str | None = None) -> None:
+    """Warn in one line that the kernels of a program need more than its budget, why, and which budget they meet.
+
+    `why` is left out where that is said by the plan.
+    """
+    alone, shortfall = planned.own_peak_bytes, planned.result.shortfall
+    if why is None:
+        why = "Inductor's kernels keep more alive than the plan" if shortfall is None else reason(shortfall)
+    beside = "" if alone is None else f" (Inductor alone needs {format_bytes(alone)})"
+    persistent = planned.graph.persistent_bytes()[planned.graph.spaces[0].name]
+    warn_missed(
+        f"lowtide: {planned.name} may need {format_bytes(excess_bytes)} more than its budget{beside}: {why}; "
+        f"{least_reached(needed_bytes, alone or 0, persistent)}"
+    )
 
 
 def _strides_of(module: GraphModule) -> dict[str, tuple[int, ...]]:

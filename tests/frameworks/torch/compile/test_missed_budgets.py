@@ -1,0 +1,108 @@
+"""What is said of a budget that is missed can be acted on, and what no plan changes counts in it, too."""
+
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from lowtide.frameworks.torch.compile.programs import forget_programs
+from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+
+WIDTH = 64
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor that is not a leaf",  # TorchDynamo looks at it
+)
+
+
+class Blocks(nn.Module):
+    """Blocks of layers, with something between each two."""
+
+    def __init__(self, between: Callable[[torch.Tensor], torch.Tensor], n_blocks: int = 3) -> None:
+        super().__init__()
+        self.between = between
+        self.blocks = nn.ModuleList(
+            nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(WIDTH, WIDTH), nn.GELU())))
+            for _ in range(n_blocks)
+        )
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        value = self.between(value + self.blocks[0](value))
+        value = self.between(value + self.blocks[1](value))
+        return (value + self.blocks[2](value)).pow(2).mean()
+
+
+def _broken(value: torch.Tensor) -> torch.Tensor:
+    torch._dynamo.graph_break()  # pyright: ignore[reportPrivateUsage]
+    return value
+
+
+@torch.compiler.disable
+def _outside(value: torch.Tensor) -> torch.Tensor:
+    return value.sin().exp().tanh()
+
+
+def _compiled(between: Callable[[torch.Tensor], torch.Tensor], **options: Any) -> tuple[nn.Module, Any]:
+    torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+    forget_programs()
+    torch.manual_seed(3)
+    model = Blocks(between).train()
+    run = torch.compile(model, backend="lowtide", options={"compiler": "eager", **options}, dynamic=False)
+    return model, run
+
+
+def _peak(model: nn.Module, run: Callable[..., torch.Tensor], batch: torch.Tensor, steps: int = 3) -> int:
+    for _ in range(steps):
+        model.zero_grad()
+        run(batch).backward()
+    model.zero_grad()
+    return peak_of_call(lambda: run(batch).backward(), torch.device("cpu"))[0] + batch.nbytes
+
+
+@pytest.mark.parametrize("between", [torch.relu, _broken], ids=["one graph", "three graphs"])
+def test_the_budgets_that_a_warning_names_are_met_without_one(between: Callable[..., torch.Tensor]) -> None:
+    """Bytes with parameters, and a part of what PyTorch takes alone, which is what budgets in percent are of."""
+    batch = torch.randn(256, WIDTH)
+    with pytest.warns(UserWarning, match=r"least reached is .*, a budget of \d+ bytes .* or \d+\.\d\d%$") as said:
+        _peak(*_compiled(between, budget="10%"), batch)
+    (named,) = [str(each.message) for each in said if "lowtide" in str(each.message)]
+    found = re.search(r"a budget of (\d+) bytes with parameters or (\d+\.\d\d%)$", named)
+    assert found is not None
+    for budget in (int(found[1]), found[2]):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="lowtide")
+            _peak(*_compiled(between, budget=budget), batch)
+
+
+def test_bytes_below_the_parameters_are_the_least_peak_of_all_graphs() -> None:
+    """An impossible budget needs no more than a possible one."""
+    batch = torch.randn(512, WIDTH)
+    half = _peak(*_compiled(_broken, budget="50%"), batch)
+    with pytest.warns(UserWarning, match="graphs need .* together, .* more than their budget"):
+        assert _peak(*_compiled(_broken, budget=1), batch) <= half
+
+
+def test_what_runs_outside_of_graphs_counts_in_the_budget(caplog: pytest.LogCaptureFixture) -> None:
+    """What eager PyTorch saves between two graphs is predicted, said, and left over by the graphs."""
+    batch = torch.randn(512, WIDTH)
+    free = _peak(*_compiled(_outside, budget="100%"), batch)
+    predicted = re.search(r"together ([\d.]+) MiB predicted .*, ([\d,]+) B of it kept outside of graphs", caplog.text)
+    assert predicted is not None
+    assert float(predicted[1]) * 2**20 == pytest.approx(free, rel=0.03)
+    assert predicted[2] == f"{4 * batch.nbytes:,}"
+    assert _peak(*_compiled(_outside, budget="75%"), batch) <= 0.75 * free
+
+
+def test_graphs_that_join_later_share_the_budget() -> None:
+    """A batch of another shape is compiled anew, after the budget was divided; its graphs are held to it as well."""
+    model, run = _compiled(_broken, budget="100%")
+    large = torch.randn(768, WIDTH)
+    alone = _peak(model, run, large)
+    parameters = sum(each.nbytes for each in model.parameters())
+    allowed = int(0.6 * alone)
+    model, run = _compiled(_broken, budget=allowed + parameters)
+    _peak(model, run, torch.randn(128, WIDTH))
+    assert _peak(model, run, large, steps=5) <= allowed
