@@ -13,7 +13,6 @@ from weakref import WeakSet
 
 import torch
 
-from lowtide.frameworks.torch.compile.missed_budgets import least_reached
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.plan_program import Share
 from lowtide.frameworks.torch.compile.planned_program import MINOR_BYTES, PlannedModule
@@ -234,10 +233,10 @@ class ProgramStep:
             self._steps = 3
             is_minor = is_part(budget) and peak < MINOR_BYTES
             if allowed is not None and peak > allowed and len(calls) > 1 and not is_minor:
-                n, reached = len({call.graph for call in calls}), least_reached(peak, alone, parameters)
+                n = len({call.graph for call in calls})
                 warnings.warn(
                     f"lowtide: {n} graphs need {format_bytes(peak)} together, {format_bytes(peak - allowed)} more than "
-                    f"their budget (without lowtide {format_bytes(alone)}); no better division is known; {reached}",
+                    f"their budget (without lowtide {format_bytes(alone)}); no better division is known",
                     stacklevel=2,
                 )
 
