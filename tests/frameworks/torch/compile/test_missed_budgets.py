@@ -77,11 +77,11 @@ def test_the_budgets_that_a_warning_names_are_met_without_one() -> None:
 
 
 def test_bytes_below_the_parameters_are_the_least_peak_of_all_graphs() -> None:
-    """An impossible budget needs no more than a possible one."""
+    """An impossible budget needs no more than one that is met."""
     batch = torch.randn(512, WIDTH)
-    half = _peak(*_compiled(_broken, budget="50%"), batch)
+    met = _peak(*_compiled(_broken, budget="40%"), batch)
     with pytest.warns(UserWarning, match="graphs need .* together, .* more than their budget"):
-        assert _peak(*_compiled(_broken, budget=1), batch) <= half
+        assert _peak(*_compiled(_broken, budget=1), batch) <= met
 
 
 def test_what_runs_outside_of_graphs_counts_in_the_budget(caplog: pytest.LogCaptureFixture) -> None:

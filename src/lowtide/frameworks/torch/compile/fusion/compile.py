@@ -10,7 +10,7 @@ from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.compile.buckets import keep_to_bucket
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
-from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, warn_of_excess
+from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, warn_of_need
 from lowtide.frameworks.torch.compile.fusion.own_kernels import BOTH_PASSES, OwnNeed, own_need
 from lowtide.frameworks.torch.compile.fusion.settings import NOT_CACHED, settings
 from lowtide.frameworks.torch.compile.missed_budgets import reason
@@ -96,7 +96,7 @@ class _Compiler:
     def _with_warning(self, run: _Run, peaks: FusedPeaks) -> _Run:
         """Return what was compiled, and warn where its kernels need more than the budget."""
         if peaks.excess_bytes:
-            warn_of_excess(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes)
+            warn_of_need(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes)
         return run
 
     def _attempt(self, goal: int) -> Attempt[tuple[_Run, FusedPeaks] | None]:
@@ -138,7 +138,7 @@ class _Compiler:
         if excess > 0:
             why = "no plan found needs less than Inductor alone"
             said = "" if self._shortfall is None else reason(self._shortfall)
-            warn_of_excess(peaks.planned[0], excess, self._own.peak, "; ".join(filter(None, (why, said))))
+            warn_of_need(peaks.planned[0], excess, self._own.peak, "; ".join(filter(None, (why, said))))
         return run
 
 

@@ -107,23 +107,25 @@ class FusedPeaks:
         if excess and self._stops_at is not None and (planned.result.shortfall is None or needed >= self._stops_at):
             raise KernelsKnownError
         if more and not self._silent:
-            warn_of_excess(planned, excess, needed)
+            warn_of_need(planned, excess, needed)
 
 
-def warn_of_excess(planned: PlannedModule, excess_bytes: int, needed_bytes: int, why: str | None = None) -> None:
-    """Warn in one line that the kernels of a program need more than its budget, why, and which budget they meet.
+_KEEP_MORE = "Inductor's kernels keep more alive than the plan"
 
-    `why` is left out where that is said by the plan.
-    """
+
+def warn_of_excess(name: str, excess_bytes: int, why: str = _KEEP_MORE, own_peak_bytes: int | None = None) -> None:
+    """Warn in one line that the kernels of a program need more than its budget, and why."""
+    alone = "" if own_peak_bytes is None else f" (Inductor alone needs {format_bytes(own_peak_bytes)})"
+    warn_missed(f"lowtide: {name} may need {format_bytes(excess_bytes)} more than its budget{alone}: {why}")
+
+
+def warn_of_need(planned: PlannedModule, excess_bytes: int, needed_bytes: int, why: str | None = None) -> None:
+    """Warn as `warn_of_excess` does, and of which budget the kernels meet; `why` is what the plan says by default."""
     alone, shortfall = planned.own_peak_bytes, planned.result.shortfall
-    if why is None:
-        why = "Inductor's kernels keep more alive than the plan" if shortfall is None else reason(shortfall)
-    beside = "" if alone is None else f" (Inductor alone needs {format_bytes(alone)})"
+    said = why or (_KEEP_MORE if shortfall is None else reason(shortfall))
     persistent = planned.graph.persistent_bytes()[planned.graph.spaces[0].name]
-    warn_missed(
-        f"lowtide: {planned.name} may need {format_bytes(excess_bytes)} more than its budget{beside}: {why}; "
-        f"{least_reached(needed_bytes, alone or 0, persistent)}"
-    )
+    met = least_reached(needed_bytes, alone or 0, persistent)
+    warn_of_excess(planned.name, excess_bytes, f"{said}; {met}", alone)
 
 
 def _strides_of(module: GraphModule) -> dict[str, tuple[int, ...]]:
