@@ -25,14 +25,24 @@ class Residual(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
         self.breaks = breaks
 
+    def block(self, layer: nn.Module, value: Tensor) -> Tensor:
+        return functional.gelu(layer(value)).cos()
+
     def forward(self, value: Tensor) -> Tensor:
         for layer in self.layers[:1]:
-            value = value + functional.gelu(layer(value)).cos()
+            value = value + self.block(layer, value)
         if self.breaks:
             torch._dynamo.graph_break()  # pyright: ignore[reportPrivateUsage]
         for layer in self.layers[1:]:
-            value = value + functional.gelu(layer(value)).cos()
+            value = value + self.block(layer, value)
         return value.pow(2).mean()
+
+
+class Attention(Residual):
+    """What it keeps grows with the square of the size."""
+
+    def block(self, layer: nn.Module, value: Tensor) -> Tensor:
+        return (layer(value) @ value.t()).softmax(-1).sin() @ value
 
 
 def _peak(model: nn.Module, run: nn.Module, tokens: int) -> int:
@@ -46,15 +56,22 @@ def _peak(model: nn.Module, run: nn.Module, tokens: int) -> int:
 
 @pytest.mark.usefixtures("quick_inductor")
 @pytest.mark.parametrize(
-    ("compiler", "allowed", "breaks"),
-    [("eager", 480_000, False), ("eager", 480_000, True), ("inductor", 420_000, False)],
+    ("kind", "compiler", "allowed", "breaks"),
+    [
+        (Residual, "eager", 480_000, False),
+        (Residual, "eager", 480_000, True),
+        (Attention, "eager", 1_900_000, True),
+        (Residual, "inductor", 420_000, False),
+    ],
 )
-def test_a_budget_in_bytes_is_met_at_every_size_of_a_bucket(compiler: str, allowed: int, breaks: bool) -> None:
+def test_a_budget_in_bytes_is_met_at_every_size_of_a_bucket(
+    kind: type[Residual], compiler: str, allowed: int, breaks: bool
+) -> None:
     """The first call would fit as it is; the largest one, which shares its plan, would not."""
     forget_programs()
     torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
     torch.manual_seed(0)
-    model = Residual(breaks=breaks)
+    model = kind(breaks=breaks)
     held = sum(each.nbytes for each in model.parameters())
     options = {"compiler": compiler, "budget": allowed + held}
     run = torch.compile(model, backend="lowtide", options=options, dynamic=True)

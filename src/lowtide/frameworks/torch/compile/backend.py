@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch.fx import GraphModule
 
 from lowtide.errors import UsageError
@@ -17,7 +16,6 @@ from lowtide.frameworks.torch.compile.planned_program import PlannedModule
 from lowtide.frameworks.torch.compile.program_step import Again, note_skipped, program_of
 from lowtide.frameworks.torch.compile.programs import forget, noting_runs, programs_planned
 from lowtide.frameworks.torch.internals.dynamo import aot_autograd, captured_now, watch_skipped_frames
-from lowtide.frameworks.torch.internals.sizes import hint
 
 
 def lowtide(
@@ -38,8 +36,7 @@ def lowtide(
     again = _again(module, chosen)
     with programs_planned() as programs, missed_held_back() as missed:
         compiled = _compile(module, example_inputs, chosen)
-    sizes = {place: hint(each) for place, each in enumerate(example_inputs) if isinstance(each, torch.SymInt)}
-    graph = program_of(options, chosen).add(programs, compiled, again, missed, sizes)
+    graph = program_of(options, chosen).add(programs, compiled, again, missed)
     return noting_runs(graph, lambda: graph.planned)
 
 

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.errors import InputError, UnsupportedError
@@ -17,7 +18,8 @@ from lowtide.frameworks.torch.compile.programs import remember
 from lowtide.frameworks.torch.compile.rejoin import rejoin
 from lowtide.frameworks.torch.compile.split import split
 from lowtide.frameworks.torch.internals.aot_autograd import partition_as_pytorch_does, patched_autograd
-from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.internals.hints import hinted_value_of
+from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
 from lowtide.frameworks.torch.rewrites.drop_dead_code import DropDeadCode
 from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
@@ -66,14 +68,17 @@ class Partitioner:
         static = list(static_lifetime_input_indices or ())
         given = {"num_fwd_outputs": num_fwd_outputs, "static_lifetime_input_indices": static, **others}
         try:
-            return self._partition(name, joint, joint_inputs, static, given)
+            planned, forward, backward = self._partition(name, joint, joint_inputs, static, given)
         except InputError as error:
             warnings.warn(f"lowtide: {name} is left to PyTorch's own partitioner: {error}", stacklevel=2)
             return _partition_as_pytorch_does(joint, joint_inputs, given)
+        saved = [hinted_value_of(node) for node in outputs_of(forward)[num_fwd_outputs:]]
+        planned.saved_bytes.extend(each.nbytes for each in saved if isinstance(each, torch.Tensor))
+        return forward, backward
 
     def _partition(
         self, name: str, joint: GraphModule, joint_inputs: Sequence[Any], static: Sequence[int], given: dict[str, Any]
-    ) -> tuple[GraphModule, GraphModule]:
+    ) -> tuple[PlannedModule, GraphModule, GraphModule]:
         n_outputs: int = given["num_fwd_outputs"]
         if self.options.compiler == "inductor":
             marked = _copy(joint)
@@ -82,16 +87,17 @@ class Partitioner:
             planned = self._plan(name, self._ready(rejoin(forward, backward, n_outputs)), joint, static)
             result = planned.result
             if not result.reruns and not result.moved_ops and not result.transfers.bytes_out:
-                within = self.options.budget is not None
-                return _with_flat_inputs(forward, backward, n_outputs) if within else (forward, backward)
+                if self.options.budget is not None:
+                    forward, backward = _with_flat_inputs(forward, backward, n_outputs)
+                return planned, forward, backward
             # a first run that only a later one stands in for would save what it reads, and never run
             stored = run_rewrites(planned.module, [DropDeadCode(), StoreEarlyValues()])
-            return _with_flat_inputs(*split(stored, joint, n_outputs), n_outputs)
+            return planned, *_with_flat_inputs(*split(stored, joint, n_outputs), n_outputs)
         whole = self._ready(self._written(joint, n_outputs))
         if "recompute" not in self.options.techniques:
             whole = run_rewrites(whole, CHECKPOINTED)
         planned = self._plan(name, whole, joint, static, self._own(joint, joint_inputs, given))
-        return split(planned.module, joint, n_outputs)
+        return planned, *split(planned.module, joint, n_outputs)
 
     def _own(self, joint: GraphModule, joint_inputs: Sequence[Any], given: dict[str, Any]) -> GraphModule | None:
         """Return what PyTorch's partitioner makes of the program, as one; None where it cannot be followed."""

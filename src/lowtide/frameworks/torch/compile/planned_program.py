@@ -38,6 +38,8 @@ class PlannedModule:
     where that is not known."""
     own_keeps_more: int = 0
     """What PyTorch's program keeps between its passes beyond what the plan does."""
+    saved_bytes: list[int] = field(default_factory=list[int])
+    """What every tensor has that the forward pass saves, in its order, at the sizes that are planned."""
     kernel_peaks: list[int] = field(default_factory=list[int])
     """Under Inductor, the predicted peak of every pass compiled so far: bytes on the first device after fusion, with
     all that the callers hold. Passes from a cache are missing."""

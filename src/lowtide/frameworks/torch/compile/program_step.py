@@ -7,7 +7,6 @@ import logging
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 from weakref import WeakSet
 
@@ -59,8 +58,6 @@ class ProgramGraph:
     """Plans and compiles the graph once more; None where it cannot be."""
     missed: list[str]
     """What there is to say of the whole budget, which it misses, once it is known that no other graph shares it."""
-    sizes: dict[int, int] = field(default_factory=dict[int, int])
-    """Per place of an input that is a size: the one that the graph is planned at."""
     before: tuple[Run, list[PlannedModule]] | None = None
     """What ran before it was planned anew, as long as it is not known whether that was better."""
     is_known: bool = False
@@ -81,9 +78,16 @@ class ProgramGraph:
         for message in missed:
             warnings.warn(message, stacklevel=3)
 
-    def growth(self, inputs: Sequence[Any]) -> float:
-        """Return how many times as much as for these inputs the graph keeps at the sizes that it is planned at."""
-        return prod(size / max(inputs[place], 1) for place, size in self.sizes.items())
+    def kept(self, saved: Sequence[torch.Tensor]) -> Storages:
+        """Return the storages of what the graph saved, as large as at the sizes that it is planned at.
+
+        Where hooks made other tensors of what it saves, those count as they are.
+        """
+        (planned,) = self.planned
+        if len(saved) != len(planned.saved_bytes):
+            return _storages(saved)
+        sizes = zip(saved, planned.saved_bytes, strict=True)
+        return {storage_key(each): int(storage_bytes(each) * size / max(each.nbytes, 1)) for each, size in sizes}
 
     def go_back(self) -> None:
         """Run what ran before the graph was planned anew."""
@@ -125,10 +129,9 @@ class ProgramStep:
         compiled: Run,
         again: Again | None,
         missed: list[str],
-        sizes: dict[int, int],
     ) -> "ProgramGraph":
         """Return a graph that was compiled, as one of the program; `missed` is what to say where it is the only one."""
-        graph = ProgramGraph(self, planned, compiled, again, missed, sizes)
+        graph = ProgramGraph(self, planned, compiled, again, missed)
         self.graphs.add(graph)
         self.had_graphs = True
         return graph
@@ -157,8 +160,7 @@ class ProgramStep:
         if node is None or len(graph.planned) != 1:
             graph.say_missed()
             return result
-        saved, growth = _storages(saved_by(node)), graph.growth(inputs)
-        kept = {key: int(size * growth) for key, size in saved.items() if key not in self._parameters}
+        kept = {key: size for key, size in graph.kept(saved_by(node)).items() if key not in self._parameters}
         gradients = sum(_storages([each for each in inputs if isinstance(each, torch.nn.Parameter)]).values())
         call = _Call(graph, held, outside, kept, sum(kept.values()) + graph.planned[0].own_keeps_more, gradients)
         self._calls.append(call)
