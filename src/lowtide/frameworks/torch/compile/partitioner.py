@@ -20,6 +20,7 @@ from lowtide.frameworks.torch.compile.split import split
 from lowtide.frameworks.torch.internals.aot_autograd import partition_as_pytorch_does, patched_autograd
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
+from lowtide.frameworks.torch.internals.sizes import hint
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
 from lowtide.frameworks.torch.rewrites.drop_dead_code import DropDeadCode
 from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
@@ -73,7 +74,8 @@ class Partitioner:
             warnings.warn(f"lowtide: {name} is left to PyTorch's own partitioner: {error}", stacklevel=2)
             return _partition_as_pytorch_does(joint, joint_inputs, given)
         saved = [hinted_value_of(node) for node in outputs_of(forward)[num_fwd_outputs:]]
-        planned.saved_bytes.extend(each.nbytes for each in saved if isinstance(each, torch.Tensor))
+        tensors = [each for each in saved if isinstance(each, torch.Tensor)]
+        planned.saved_bytes.extend(hint(each.numel()) * each.element_size() for each in tensors)
         return forward, backward
 
     def _partition(

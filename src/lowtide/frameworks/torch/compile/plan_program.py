@@ -29,7 +29,7 @@ class Share:
     allowed: int
     """While it runs, beside its parameters."""
     others: int = 0
-    """What other graphs need between its two passes."""
+    """What other graphs need between its two passes, beside what they take from it and give back to it."""
 
 
 @dataclass(frozen=True, slots=True)

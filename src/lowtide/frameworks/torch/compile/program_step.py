@@ -16,6 +16,7 @@ from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.plan_program import Share
 from lowtide.frameworks.torch.compile.planned_program import MINOR_BYTES, PlannedModule
 from lowtide.frameworks.torch.compile.programs import forget, remember
+from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.allocator import AllocatorStart
 from lowtide.frameworks.torch.internals.autograd_nodes import backward_of, saved_by, saved_outside
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
@@ -45,6 +46,12 @@ class _Call:
     """What it would keep without lowtide."""
     gradients: int
     """What its backward pass leaves."""
+    given: Storages
+    """What it is given."""
+    made: Storages
+    """What it returns."""
+    tangents: int
+    """The gradients that its backward pass starts from."""
 
 
 @dataclass(eq=False)
@@ -162,7 +169,10 @@ class ProgramStep:
             return result
         kept = {key: size for key, size in graph.kept(saved_by(node)).items() if key not in self._parameters}
         gradients = sum(_storages([each for each in inputs if isinstance(each, torch.nn.Parameter)]).values())
-        call = _Call(graph, held, outside, kept, sum(kept.values()) + graph.planned[0].own_keeps_more, gradients)
+        own_kept = sum(kept.values()) + graph.planned[0].own_keeps_more
+        made: list[torch.Tensor] = [each for each in pytree.tree_leaves(result) if isinstance(each, torch.Tensor)]
+        tangents = sum(_storages([each for each in made if each.requires_grad]).values())
+        call = _Call(graph, held, outside, kept, own_kept, gradients, given, _storages(made), tangents)
         self._calls.append(call)
         self._open.append(call)
 
@@ -262,7 +272,7 @@ class ProgramStep:
         for graph in dict.fromkeys(call.graph for call in calls):
             places = [place for place, call in enumerate(calls) if call.graph is graph]
             held = max(_less(calls[place], part) + _gradients_after(calls, place) for place in places)
-            others = max(int(part * _peak(calls[place + 1 :], own=False, beside=calls[place])) for place in places)
+            others = max(int(part * _others(calls, place)) for place in places)
             if graph.again is not None:
                 self._shares[graph] = (aim, Share(max(aim - held, 0), others))
         _LOG.info("planning %d graphs anew within one budget of %s", len(self._shares), format_bytes(aim))
@@ -281,21 +291,35 @@ def _written(budget: GivenBudget, allowed: int, parameters: int) -> str:
     return f"{format_bytes(allowed + parameters)} with {format_bytes(parameters)} of parameters"
 
 
-def _peak(calls: Sequence[_Call], *, own: bool, beside: _Call | None = None) -> int:
-    """Return what calls need together that run one in another, beside what an earlier call keeps."""
+def _peak(calls: Sequence[_Call], *, own: bool) -> int:
+    """Return what calls need together that run one in another."""
     peak = held = 0
     for place, call in enumerate(calls):
         (planned,) = call.graph.planned
-        space = planned.graph.spaces[0].name
-        need = planned.predicted_peak_bytes[space]
+        need = planned.predicted_peak_bytes[planned.graph.spaces[0].name]
         if own and planned.own_peak_bytes is not None:
             need = planned.own_peak_bytes
         before = held + call.outside if own else call.held
-        if beside is not None:
-            before = max(0, call.held - beside.held - sum(beside.kept.values()))
         peak = max(peak, before + need + _gradients_after(calls, place))
         held += call.own_kept
     return peak
+
+
+def _others(calls: Sequence[_Call], place: int) -> int:
+    """Return what later calls need beside a call's outputs, their gradients, and what it keeps.
+
+    What they take of the outputs, and the gradients that they end with, are in what they need themselves.
+    """
+    beside, later = calls[place], calls[place + 1 :]
+    most, kept = 0, Storages()
+    for after, call in enumerate(later):
+        (planned,) = call.graph.planned
+        need = planned.predicted_peak_bytes[planned.graph.spaces[0].name]
+        before = max(0, call.held - beside.held - sum(beside.kept.values()))
+        shared = sum(size for key, size in beside.made.items() if key in call.given or key in kept)
+        most = max(most, before + need + _gradients_after(later, after) - shared - beside.tangents)
+        kept |= call.kept
+    return most
 
 
 def _less(call: _Call, part: float) -> int:
