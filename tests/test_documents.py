@@ -84,6 +84,13 @@ def test_what_is_no_document_is_malformed(tmp_path: Path, content: bytes) -> Non
         read_document(path, dict[str, int], "no table")
 
 
+def test_a_document_of_another_kind_is_named_as_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "some.json"
+    path.write_text('{"lowtide_plan": 1, "steps": []}')
+    with pytest.raises(MalformedInputError, match=r"no valid graph file: it is a plan file; check the order"):
+        read_graph_file(path)
+
+
 def test_as_many_values_as_the_limit_are_read_and_one_more_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

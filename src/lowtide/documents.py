@@ -31,7 +31,9 @@ def read_document(path: Path, kind: type[Record], refusal: str) -> Record:
     try:
         record = msgspec.json.decode(content, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # ValueError: text that is no UTF-8
-        raise MalformedInputError(f"{path}: {refusal}: {error}") from None
+        other = re.search(r"unknown field `lowtide_(\w+)`", str(error))
+        wrong = f"it is a {other[1]} file; check the order of the arguments" if other else error
+        raise MalformedInputError(f"{path}: {refusal}: {wrong}") from None
     begin, end = _native.repeated_key(np.frombuffer(content, np.uint8))
     if begin >= 0:
         key = content[begin:end].decode(errors="replace")
