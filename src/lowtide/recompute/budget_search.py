@@ -119,18 +119,17 @@ class BudgetSearch:
             if not found.is_within(effort.relative_gap):
                 self._improve(found, effort.run_work // 4)
 
-    def bound_again(self, found: Found, effort: RecomputeEffort, *, exact: bool) -> None:
-        """Bound the cost of a plan for which that was not tried yet, such as one that came with its base order."""
+    def bound_more(self, found: Found, effort: RecomputeEffort, *, exact: bool) -> None:
+        """Raise the bound of the plan that was chosen, where a gap is left: by the places that say most together."""
         self.weigh(found, effort)
         if (
             exact
             and found.telling
-            and not found.places
             and not found.is_of_layers
-            and solver.is_available()
             and not found.is_within(effort.relative_gap)
+            and solver.is_available()
         ):
-            self._solving.bound_at_telling_places(found, effort)
+            self._solving.bound_more(found, effort)
 
     def weigh(self, found: Found, effort: RecomputeEffort) -> None:
         """Raise the bound to what any place alone shows, where a gap is left; once a budget."""
