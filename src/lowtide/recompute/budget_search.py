@@ -14,6 +14,7 @@ from lowtide.recompute.checkpoints import checkpoint_drops
 from lowtide.recompute.choose_drops import leaning, trade_at
 from lowtide.recompute.floor import Floor, floor_of, needs_by_place
 from lowtide.recompute.found import Found, repair
+from lowtide.recompute.gathering import least_bytes
 from lowtide.recompute.neighborhoods import improve
 from lowtide.recompute.on_demand import lowest_on_demand, on_demand
 from lowtide.recompute.program import Drops, Execution, Ints, Program
@@ -49,6 +50,7 @@ class BudgetSearch:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.floor: Floor = floor_of(program)
+        self._least_bytes = least_bytes(program)
         self.untouched: Execution = program.execute(Drops())
         self._needs = needs_by_place(program)
         self._solving = SolverSearch(program, self.untouched)
@@ -69,7 +71,7 @@ class BudgetSearch:
                 f"a budget of {budget} bytes is below zero; persistent buffers alone may be over the budget"
             )
         found = Found(budget, Drops(), self.untouched)
-        if self.floor.peak_bytes > budget:
+        if self._least_bytes > budget:
             found.bound = float("inf")
             self._go_low(found, effort)
         elif not found.fits and not (exact and self._is_settled(found, effort)):
@@ -139,8 +141,8 @@ class BudgetSearch:
         found.raise_bound(self.program, found.telling[0].bound)
 
     def _go_low(self, found: Found, effort: RecomputeEffort) -> None:
-        """If the budget is below the floor, offer how low greedy choice gets on the way to the floor."""
-        lowest = Found(self.floor.peak_bytes, found.drops, found.played_drops)
+        """If the budget is below what every plan needs, offer how low greedy choice gets on the way there."""
+        lowest = Found(self._least_bytes, found.drops, found.played_drops)
         repair(self.program, lowest, Drops(), effort.play_work)
         found.offer(lowest.played_drops, lowest.drops)
         self._lower(found, effort.run_work // 4)
@@ -148,7 +150,7 @@ class BudgetSearch:
     def _lower(self, found: Found, max_work: int) -> None:
         """If nothing fits, offer a plan of a lower peak, at less cost for that peak where work is left."""
         before = self.program.native.work
-        least = max(found.budget + 1, self.floor.peak_bytes)
+        least = max(found.budget + 1, self._least_bytes)
         lowest = lowest_on_demand(self.program, least, found.execution.peak_bytes, max_work // 2)
         if lowest is not None:
             left = max_work - (self.program.native.work - before)
@@ -275,7 +277,7 @@ class BudgetSearch:
             extra_cost=execution.extra_cost,
             extra_cost_bound=min(found.bound, execution.extra_cost) if found.fits else found.bound,
             floor=self.floor,
-            peak_bound=max(self.floor.peak_bytes, found.peak_bound),
+            peak_bound=max(self._least_bytes, found.peak_bound),
             method="exact" if exact else "greedy",
             work=found.work,
             places=tuple(found.places),
