@@ -18,7 +18,7 @@ _ROUGH_GAP = 0.03
 _MOST_STALLED = 3
 """Rounds without progress after which more are taken to be in vain."""
 _MOST_IN_VAIN = 2
-"""Places in a row, counted for the bound alone, that did not raise it, after which no more are."""
+"""Places in a row, counted for the bound alone, that do not tell more, after which no more are."""
 _EASY_GAP = 0.2
 """A first plan this close to its bound is not expected to need many places; others rarely close, and get less work."""
 _NEAR_GAP = 0.1
@@ -75,14 +75,13 @@ class SolverSearch:
     def bound_more(self, found: Found, effort: RecomputeEffort) -> None:
         """Raise the bound of a plan by the places that say most together, and by what their solutions leave over.
 
-        Of few places, well solved, more is known than of many: no more are counted where two did not raise the bound.
+        Of few places, well solved, more is known than of many: no more are counted where two did not tell more.
         """
         model = self._model = self._model or PlaceModel(self.program)
         most = found.work + effort.solver_work // 2
-        self._choose_telling(found, model, 0 if found.is_within(_EASY_GAP) else effort.solver_work // 8)
-        gap, in_vain = _ENOUGH * effort.relative_gap, 0
+        self._choose_telling(found, model, effort.solver_work // 8)
+        gap, best, in_vain = _ENOUGH * effort.relative_gap, 0.0, 0
         while found.work < most and in_vain < _MOST_IN_VAIN:
-            before = found.bound
             built = model.build(found.places, found.budget)
             solved = self._solve(found, built, gap, most - found.work)
             if solved.solution is None or found.is_within(effort.relative_gap):
@@ -91,7 +90,8 @@ class SolverSearch:
             if place is None:
                 return
             found.places = sorted([*found.places, place])
-            in_vain = 0 if found.bound > before else in_vain + 1
+            in_vain = 0 if solved.lower_bound > best else in_vain + 1
+            best = max(best, solved.lower_bound)
 
     def _choose_places(self, found: Found, model: PlaceModel, effort: RecomputeEffort, *, is_easy: bool) -> None:
         """Start where the untouched program needs most, or where a plan is far from its bound with what says most."""
