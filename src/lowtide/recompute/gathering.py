@@ -45,7 +45,7 @@ def least_to_gather(problem: Problem, space: SpaceId) -> LowerBound:
         """Return what is there while the last operand of an op is made, beside inputs that stay."""
         producer, operands = int(structure.producers[last]), structure.touches[op].tolist()
         there = {*operands, *structure.touches[producer].tolist(), *structure.allocates[producer].tolist()}
-        pairs = graph.in_place[producer].tolist() if problem.in_place else []
+        pairs: list[int] = graph.in_place[producer].tolist() if problem.in_place else []
         paired = {written for read, written in zip(pairs[::2], pairs[1::2], strict=True) if read not in operands}
         return int(moving[list(there)].sum() + scratch[producer] - sizes[list(paired)].sum())
 
