@@ -141,11 +141,15 @@ class BudgetSearch:
         found.raise_bound(self.program, found.telling[0].bound)
 
     def _go_low(self, found: Found, effort: RecomputeEffort) -> None:
-        """If the budget is below what every plan needs, offer how low greedy choice gets on the way there."""
+        """If the budget is below what every plan needs, offer how low a peak is found on the way there.
+
+        Where only operands cannot be gathered within it, the budget is near enough for much work to pay.
+        """
         lowest = Found(self._least_bytes, found.drops, found.played_drops)
         repair(self.program, lowest, Drops(), effort.play_work)
         found.offer(lowest.played_drops, lowest.drops)
-        self._lower(found, effort.run_work // 4)
+        is_near = self.floor.peak_bytes <= found.budget
+        self._lower(found, effort.run_work * 4 if is_near else effort.run_work // 4)
 
     def _lower(self, found: Found, max_work: int) -> None:
         """If nothing fits, offer a plan of a lower peak, at less cost for that peak where work is left."""
