@@ -104,24 +104,30 @@ def _cheapest(draft: Draft, most: int, report: Report, keep: Callable[[Plan], No
 def _with_copies(
     draft: Draft, most: int, start: tuple[str, Order], alone: RecomputeResult | None, report: Report
 ) -> tuple[str, RecomputeResult]:
-    """Return the cheapest plan with copies within a limit, and its base order: that of reruns alone, or the draft's.
+    """Return the cheapest plan with copies within a limit and its base order: that of reruns alone, or one before it.
 
-    What is best for reruns alone may leave copies less time to hide.
+    What is best for reruns alone may leave copies less time to hide, and so may the order of least peak: they are free
+    while compute has other work, which the program's own order often gives them. None is tried after one that costs
+    nothing.
     """
-
-    def on(name: str, order: Order, known: RecomputeResult | None) -> tuple[str, RecomputeResult]:
+    found: list[tuple[str, RecomputeResult]] = []
+    tried: set[bytes] = set()
+    for name, order in (start, *base_orders(draft)):
+        if order.tobytes() in tried:
+            continue
         report(f"choosing what goes to the host ({name})")
-        prices, settings = draft.prices, draft.settings
-        traded = settings.techniques & NEED_BUDGET
-        found = plan_with_offload(
-            draft.problem, order, most, prices=prices, allow=traded, effort=settings.effort, alone=known
-        )
-        return name, found
+        found.append((name, _copied(draft, order, most, None if tried else alone)))
+        tried.add(order.tobytes())
+        if found[-1][1].rank[:2] == (0, 0.0):
+            break
+    return min(found, key=lambda each: each[1].rank)
 
-    first, own = on(*start, alone), base_orders(draft)[-1]
-    if first[1].rank[:2] == (0, 0.0) or np.array_equal(own[1], start[1]):
-        return first
-    return min(first, on(*own, None), key=lambda found: found[1].rank)
+
+def _copied(draft: Draft, order: Order, most: int, alone: RecomputeResult | None) -> RecomputeResult:
+    """Return the cheapest plan with copies within a limit for an order of first runs; `alone` is that of reruns."""
+    settings = draft.settings
+    allow, effort = settings.techniques & NEED_BUDGET, settings.effort
+    return plan_with_offload(draft.problem, order, most, prices=draft.prices, allow=allow, effort=effort, alone=alone)
 
 
 def base_orders(draft: Draft) -> list[tuple[str, Order]]:

@@ -83,7 +83,7 @@ def plan_over_base_orders(
             best = search.best_of(family, best)
     if best is None:
         raise UsageError("there is no base order to plan; give one")
-    best.search.bound_again(best.found, RECOMPUTE_EFFORTS[effort], exact=exact)
+    best.search.bound_more(best.found, RECOMPUTE_EFFORTS[effort], exact=exact)
     return best.search.result(best.found, exact=exact), best.name, best.search.program.order
 
 
@@ -173,6 +173,8 @@ class _OrderSearch:
             quickest = turn.rank
             if self.exact:
                 turn.search.close_gap(turn.found, RECOMPUTE_EFFORTS[again])
+                if best.search is turn.search:
+                    best.found.learn(turn.found)
             if turn.rank >= last.rank:
                 break
             last = turn

@@ -14,6 +14,7 @@ from lowtide.recompute.checkpoints import checkpoint_drops
 from lowtide.recompute.choose_drops import leaning, trade_at
 from lowtide.recompute.floor import Floor, floor_of, needs_by_place
 from lowtide.recompute.found import Found, repair
+from lowtide.recompute.gathering import least_bytes
 from lowtide.recompute.neighborhoods import improve
 from lowtide.recompute.on_demand import lowest_on_demand, on_demand
 from lowtide.recompute.program import Drops, Execution, Ints, Program
@@ -49,6 +50,7 @@ class BudgetSearch:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.floor: Floor = floor_of(program)
+        self._least_bytes = least_bytes(program)
         self.untouched: Execution = program.execute(Drops())
         self._needs = needs_by_place(program)
         self._solving = SolverSearch(program, self.untouched)
@@ -69,7 +71,7 @@ class BudgetSearch:
                 f"a budget of {budget} bytes is below zero; persistent buffers alone may be over the budget"
             )
         found = Found(budget, Drops(), self.untouched)
-        if self.floor.peak_bytes > budget:
+        if self._least_bytes > budget:
             found.bound = float("inf")
             self._go_low(found, effort)
         elif not found.fits and not (exact and self._is_settled(found, effort)):
@@ -119,18 +121,17 @@ class BudgetSearch:
             if not found.is_within(effort.relative_gap):
                 self._improve(found, effort.run_work // 4)
 
-    def bound_again(self, found: Found, effort: RecomputeEffort, *, exact: bool) -> None:
-        """Bound the cost of a plan for which that was not tried yet, such as one that came with its base order."""
+    def bound_more(self, found: Found, effort: RecomputeEffort, *, exact: bool) -> None:
+        """Raise the bound of the plan that was chosen, where a gap is left: by the places that say most together."""
         self.weigh(found, effort)
         if (
             exact
             and found.telling
-            and not found.places
             and not found.is_of_layers
-            and solver.is_available()
             and not found.is_within(effort.relative_gap)
+            and solver.is_available()
         ):
-            self._solving.bound_at_telling_places(found, effort)
+            self._solving.bound_more(found, effort)
 
     def weigh(self, found: Found, effort: RecomputeEffort) -> None:
         """Raise the bound to what any place alone shows, where a gap is left; once a budget."""
@@ -140,16 +141,20 @@ class BudgetSearch:
         found.raise_bound(self.program, found.telling[0].bound)
 
     def _go_low(self, found: Found, effort: RecomputeEffort) -> None:
-        """If the budget is below the floor, offer how low greedy choice gets on the way to the floor."""
-        lowest = Found(self.floor.peak_bytes, found.drops, found.played_drops)
+        """If the budget is below what every plan needs, offer how low a peak is found on the way there.
+
+        Where only operands cannot be gathered within it, the budget is near enough for much work to pay.
+        """
+        lowest = Found(self._least_bytes, found.drops, found.played_drops)
         repair(self.program, lowest, Drops(), effort.play_work)
         found.offer(lowest.played_drops, lowest.drops)
-        self._lower(found, effort.run_work // 4)
+        is_near = self.floor.peak_bytes <= found.budget
+        self._lower(found, effort.run_work * 4 if is_near else effort.run_work // 4)
 
     def _lower(self, found: Found, max_work: int) -> None:
         """If nothing fits, offer a plan of a lower peak, at less cost for that peak where work is left."""
         before = self.program.native.work
-        least = max(found.budget + 1, self.floor.peak_bytes)
+        least = max(found.budget + 1, self._least_bytes)
         lowest = lowest_on_demand(self.program, least, found.execution.peak_bytes, max_work // 2)
         if lowest is not None:
             left = max_work - (self.program.native.work - before)
@@ -276,7 +281,7 @@ class BudgetSearch:
             extra_cost=execution.extra_cost,
             extra_cost_bound=min(found.bound, execution.extra_cost) if found.fits else found.bound,
             floor=self.floor,
-            peak_bound=max(self.floor.peak_bytes, found.peak_bound),
+            peak_bound=max(self._least_bytes, found.peak_bound),
             method="exact" if exact else "greedy",
             work=found.work,
             places=tuple(found.places),

@@ -13,7 +13,7 @@ from lowtide.index_spaces import SpaceId
 from lowtide.plan import verify
 from lowtide.progress import Report
 from lowtide.recompute.composition import Composed, compose
-from lowtide.recompute.floor import floor_of
+from lowtide.recompute.gathering import least_bytes
 from lowtide.recompute.program import Program
 from lowtide.recompute.result import RecomputeResult, explain_shortfall
 from lowtide.recompute.within_budget import checked_cost
@@ -45,7 +45,8 @@ def plan_curve(
     exact: bool = True,
     progress: Report | None = None,
 ) -> Curve:
-    """Plan named base orders for several budgets, by default seven from the last one's peak down to its floor.
+    """Plan named base orders for several budgets, by default seven from the last one's peak down to what every plan
+    needs.
 
     Budgets are bytes as in `compose`, in any order, and each is planned as `compose` does. A plan for a smaller budget
     is a candidate for every larger one, and a bound for a larger budget holds for every smaller one with the same base
@@ -71,8 +72,8 @@ def plan_curve(
 
 
 def default_budgets(program: Program) -> list[int]:
-    """Return seven budgets from the peak of a base order down to its floor, evenly spaced."""
-    most, least = int(program.problem.evaluate(program.order).peaks[program.space]), floor_of(program).peak_bytes
+    """Return seven budgets from the peak of a base order down to what every plan needs, evenly spaced."""
+    most, least = int(program.problem.evaluate(program.order).peaks[program.space]), least_bytes(program)
     return [most - (most - least) * k // (_DEFAULT_POINTS - 1) for k in range(_DEFAULT_POINTS)]
 
 

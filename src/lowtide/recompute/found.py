@@ -90,6 +90,12 @@ class Found:
             if self.fits and self.is_settled:
                 self.bound = self.execution.extra_cost
 
+    def learn(self, other: "Found") -> None:
+        """Take what bounds another plan for the same budget with first runs in the same order."""
+        if other.bound > self.bound:
+            self.bound, self.places = other.bound, other.places
+        self.peak_bound = max(self.peak_bound, other.peak_bound)
+
     def progress(self) -> tuple[int, float, float]:
         """What the search moves: bytes over the budget, extra cost and its bound."""
         return max(0, self.execution.peak_bytes - self.budget), self.execution.extra_cost, self.bound

@@ -17,6 +17,8 @@ _ROUGH_GAP = 0.03
 """How good solutions are while many places are still missing."""
 _MOST_STALLED = 3
 """Rounds without progress after which more are taken to be in vain."""
+_MOST_IN_VAIN = 2
+"""Places in a row, counted for the bound alone, that do not tell more, after which no more are."""
 _EASY_GAP = 0.2
 """A first plan this close to its bound is not expected to need many places; others rarely close, and get less work."""
 _NEAR_GAP = 0.1
@@ -70,18 +72,37 @@ class SolverSearch:
                 self._leave_room(found, model, execution, effort)
                 return
 
-    def bound_at_telling_places(self, found: Found, effort: RecomputeEffort) -> None:
-        """Bound the cost by the places that say most, for a plan whose gap nothing else was tried to close."""
+    def bound_more(self, found: Found, effort: RecomputeEffort) -> None:
+        """Raise the bound of a plan by the places that say most together, and by what their solutions leave over.
+
+        Of few places, well solved, more is known than of many: no more are counted where two did not tell more.
+        """
         model = self._model = self._model or PlaceModel(self.program)
-        self._choose_places(found, model, effort, is_easy=False)
-        self._solve(found, model.build(found.places, found.budget), effort.relative_gap, effort.solver_work // 8)
+        most = found.work + effort.solver_work // 2
+        self._choose_telling(found, model, effort.solver_work // 8)
+        gap, best, in_vain = _ENOUGH * effort.relative_gap, 0.0, 0
+        while found.work < most and in_vain < _MOST_IN_VAIN:
+            built = model.build(found.places, found.budget)
+            solved = self._solve(found, built, gap, most - found.work)
+            if solved.solution is None or found.is_within(effort.relative_gap):
+                return
+            place = self._next_place(self.program.execute(built.drops(self.program, solved.solution)), found)
+            if place is None:
+                return
+            found.places = sorted([*found.places, place])
+            in_vain = 0 if solved.lower_bound > best else in_vain + 1
+            best = max(best, solved.lower_bound)
 
     def _choose_places(self, found: Found, model: PlaceModel, effort: RecomputeEffort, *, is_easy: bool) -> None:
         """Start where the untouched program needs most, or where a plan is far from its bound with what says most."""
         found.places = [int(self._untouched.live.argmax())]
-        if found.telling and found.fits and not is_easy:
-            most = self._solver_work(found, effort, is_easy) // 4
-            found.places, bound, work = telling_together(model, found.telling, found.budget, most)
+        if not is_easy:
+            self._choose_telling(found, model, self._solver_work(found, effort, is_easy) // 4)
+
+    def _choose_telling(self, found: Found, model: PlaceModel, max_work: int) -> None:
+        """Start at the places that together say most, if single places were weighed."""
+        if found.telling and found.fits:
+            found.places, bound, work = telling_together(model, found.telling, found.budget, max_work)
             found.work += work
             found.raise_bound(self.program, bound)
 
