@@ -1,6 +1,6 @@
 """Base orders of larger graphs: compared, the gap of the best one closed, and the order of its runs the next base."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -77,10 +77,11 @@ def plan_over_base_orders(
     """
     search = _OrderSearch(problem, budget_bytes, cost, space, reorder, effort, exact, report, keep)
     best: _Attempt | None = None
-    families = [_freeing_early(problem, orders), search.with_lower_sections(orders)] if reorder else [orders]
-    for family in families:
-        if family and not (best is not None and (best.found.is_within(NO_GAP) or best.found.is_of_layers)):
+    for family in search.families(orders):
+        if family:
             best = search.best_of(family, best)
+        if best is not None and (best.found.is_within(NO_GAP) or best.found.is_of_layers):
+            break
     if best is None:
         raise UsageError("there is no base order to plan; give one")
     best.search.bound_again(best.found, RECOMPUTE_EFFORTS[effort], exact=exact)
@@ -102,6 +103,14 @@ class _OrderSearch:
     keep: Callable[[Plan], None] | None
     _kept: list[tuple[int, float, int]] = field(default_factory=list[tuple[int, float, int]])
     """The rank of the plan that was kept last."""
+
+    def families(self, orders: Sequence[tuple[str, Order]]) -> Iterator[Sequence[tuple[str, Order]]]:
+        """Yield the families of base orders of some named ones, each made when it is asked for."""
+        if self.reorder:
+            yield _freeing_early(self.problem, orders)
+            yield self.with_lower_sections(orders)
+        else:
+            yield orders
 
     def with_lower_sections(self, orders: Sequence[tuple[str, Order]]) -> list[tuple[str, Order]]:
         """Return some named orders, and those of them that need less in some section above the budget."""

@@ -19,7 +19,7 @@ from lowtide.recompute.on_demand import lowest_on_demand, on_demand
 from lowtide.recompute.program import Drops, Execution, Ints, Program
 from lowtide.recompute.result import RecomputeResult, explain_shortfall
 from lowtide.recompute.segments import repeated_layers
-from lowtide.recompute.settle import settle_from
+from lowtide.recompute.settle import Pick, settle_and_trim, settle_from
 from lowtide.recompute.solver_search import SolverSearch
 from lowtide.recompute.telling_places import telling_places
 
@@ -79,8 +79,8 @@ class BudgetSearch:
             alike.offer(fine.played_drops, fine.drops)
             alike.bound = fine.bound
             if not fine.is_within(NO_GAP):
-                self._replicate(alike)
                 is_large = len(self.program.order) > _LARGE
+                self._replicate(alike, effort.run_work if is_large else 0)
                 found.is_of_layers = is_large and alike.is_within(_NEAR_FOR_LARGE * effort.relative_gap)
             if not fine.is_within(NO_GAP) and not found.is_of_layers:
                 repair(self.program, found, Drops(), effort.play_work)
@@ -90,6 +90,7 @@ class BudgetSearch:
             found.offer(fine.played_drops, fine.drops)
             found.is_rough = not found.is_of_layers and not found.is_within(_WORTH_SETTLING)
             found.offer(alike.played_drops, alike.drops)
+            found.offer(alike.execution)
         return found
 
     def plan_of_runs(self, runs: Ints, known: Found, effort: RecomputeEffort) -> Found:
@@ -203,17 +204,44 @@ class BudgetSearch:
         found.raise_bound(self.program, trade_at(self.program, self._needs, place, found.budget).bound)
         self._trade_with_room(found, place)
 
-    def _replicate(self, found: Found) -> None:
-        """Offer what is best for one of repeated layers, for as many of them as the budget asks for; see `segments`."""
+    def _replicate(self, found: Found, max_work: int) -> None:
+        """Offer what is best for one of repeated layers, for as many of them as the budget asks for; see `segments`.
+
+        With work for it, choices are settled where what runs again needs more than the budget; else as much is left
+        free as that takes.
+        """
         place = int(self.untouched.stages[int(self.untouched.live.argmax())])
         layers = repeated_layers(self.program, place)
         if layers is None:
             return
+        started = self.program.native.work
         for at_turn, growth in product(_LAYERS_AT_TURN, _GROWTHS):
             staying = layers.kept_between_segments(at_turn, growth)
             least = trade_at(self.program, self._needs, place, found.budget, staying).bound
-            if least < (found.execution.extra_cost if found.fits else self.program.cost.sum()):
+            if least >= (found.execution.extra_cost if found.fits else self.program.cost.sum()):
+                continue
+            left = max_work - (self.program.native.work - started)
+            if left > 0:
+                self._settle_layers(found, place, staying, left)
+            else:
                 self._trade_with_room(found, place, staying)
+
+    def _settle_layers(self, found: Found, place: Place, staying: NDArray[np.bool_], max_work: int) -> None:
+        drops = trade_at(self._leaning, self._needs, place, found.budget, staying).choices[0]
+        execution = self.program.execute(drops)
+        found.offer(execution, drops)
+        fits, settled = settle_and_trim(
+            self.program,
+            execution.runs,
+            found.budget,
+            weights=self.program.cost,
+            pick=Pick.WORST,
+            reserve=0.0,
+            max_cost=found.most_worth_trimming,
+            max_work=max_work,
+        )
+        if fits:
+            found.offer(settled)
 
     def _trade_with_room(self, found: Found, place: Place, staying: NDArray[np.bool_] | None = None) -> None:
         """Offer choices at a place, with as much left free there as the play of the last choice was over the budget

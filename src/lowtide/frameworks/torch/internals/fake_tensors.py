@@ -60,8 +60,12 @@ def forgetting_scalars(mode: FakeMode) -> Generator[None]:
 
 
 def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]) -> GraphModule:
-    """Return the ops that a function of one flat list runs on fake tensors, as a graph; nodes know their source."""
-    with recording_sources():
+    """Return the ops that a function of one flat list runs on fake tensors, as a graph; nodes know their source.
+
+    Policies of `torch.utils.checkpoint` are followed as an eager run does; else PyTorch takes them for notes to a
+    compiler and saves all.
+    """
+    with recording_sources(), torch.compiler._non_strict_tracing_context():
         traced = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
     share_sources(traced.graph)
     return traced

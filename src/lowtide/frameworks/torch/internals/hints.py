@@ -22,7 +22,8 @@ from lowtide.frameworks.torch.internals.tensors import plain_number
 
 def hinted_value_of(node: Node) -> Any:
     """Return what a node stands for, every symbolic number and shape replaced by the value it is planned at."""
-    return pytree.tree_map(_hinted, value_of(node))
+    value = value_of(node)
+    return _hinted(value) if isinstance(value, torch.Tensor) else pytree.tree_map(_hinted, value)
 
 
 def stand_in(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
