@@ -1,7 +1,5 @@
 """The search for the least extra cost within a budget: cheap plans first, then bounds and better plans by turns."""
 
-from itertools import product
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,23 +12,19 @@ from lowtide.recompute.checkpoints import checkpoint_drops
 from lowtide.recompute.choose_drops import leaning, trade_at
 from lowtide.recompute.floor import Floor, floor_of, needs_by_place
 from lowtide.recompute.found import Found, repair
+from lowtide.recompute.layer_plans import HOPELESS, segments_of, settle_layers
 from lowtide.recompute.neighborhoods import improve
 from lowtide.recompute.on_demand import lowest_on_demand, on_demand
 from lowtide.recompute.program import Drops, Execution, Ints, Program
 from lowtide.recompute.result import RecomputeResult, explain_shortfall
 from lowtide.recompute.segments import repeated_layers
-from lowtide.recompute.settle import Pick, settle_and_trim, settle_from
+from lowtide.recompute.settle import settle_from
 from lowtide.recompute.solver_search import SolverSearch
 from lowtide.recompute.telling_places import telling_places
 
 _RESERVES = (0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45)
 """Parts of the budget left free at a place, for what runs again after it needs memory too."""
 _MOST_TRADED = 3
-_HOPELESS = 0.25
-"""Part of a budget by which segments that are too long for it are over it."""
-_LAYERS_AT_TURN = (1, 2, 3, 4)
-_GROWTHS = (0.0, 0.05, 0.1, 0.15, 0.2)
-"""Layers of the segment before the turn, and by how many segments grow for every layer after them."""
 _MOST_RESERVES = 12
 """Plays that look for the least reserve with which the choice at one place fits everywhere."""
 _WORTH_SETTLING = 0.2
@@ -53,6 +47,7 @@ class BudgetSearch:
         self._needs = needs_by_place(program)
         self._solving = SolverSearch(program, self.untouched)
         self._leaning = leaning(program)
+        self._is_large = len(program.order) > _LARGE
 
     def plan(self, budget: int, effort: RecomputeEffort, *, exact: bool) -> RecomputeResult:
         """Plan for one budget; see `plan_within_budget`."""
@@ -79,9 +74,8 @@ class BudgetSearch:
             alike.offer(fine.played_drops, fine.drops)
             alike.bound = fine.bound
             if not fine.is_within(NO_GAP):
-                is_large = len(self.program.order) > _LARGE
-                self._replicate(alike, effort.run_work if is_large else 0)
-                found.is_of_layers = is_large and alike.is_within(_NEAR_FOR_LARGE * effort.relative_gap)
+                self._replicate(alike, effort)
+                found.is_of_layers = self._is_large and alike.is_within(_NEAR_FOR_LARGE * effort.relative_gap)
             if not fine.is_within(NO_GAP) and not found.is_of_layers:
                 repair(self.program, found, Drops(), effort.play_work)
                 self._trade(found, effort)
@@ -204,44 +198,18 @@ class BudgetSearch:
         found.raise_bound(self.program, trade_at(self.program, self._needs, place, found.budget).bound)
         self._trade_with_room(found, place)
 
-    def _replicate(self, found: Found, max_work: int) -> None:
-        """Offer what is best for one of repeated layers, for as many of them as the budget asks for; see `segments`.
-
-        With work for it, choices are settled where what runs again needs more than the budget; else as much is left
-        free as that takes.
-        """
+    def _replicate(self, found: Found, effort: RecomputeEffort) -> None:
+        """Offer what is best for one of repeated layers, for as many of them as the budget asks for; see `segments`."""
         place = int(self.untouched.stages[int(self.untouched.live.argmax())])
         layers = repeated_layers(self.program, place)
         if layers is None:
             return
-        started = self.program.native.work
-        for at_turn, growth in product(_LAYERS_AT_TURN, _GROWTHS):
-            staying = layers.kept_between_segments(at_turn, growth)
-            least = trade_at(self.program, self._needs, place, found.budget, staying).bound
-            if least >= (found.execution.extra_cost if found.fits else self.program.cost.sum()):
-                continue
-            left = max_work - (self.program.native.work - started)
-            if left > 0:
-                self._settle_layers(found, place, staying, left)
-            else:
+        if self._is_large:
+            settle_layers(self.program, self._leaning, self._needs, layers, place, found, effort.run_work // 2)
+            return
+        for least, staying in segments_of(self.program, self._needs, layers, place, found.budget):
+            if least < (found.execution.extra_cost if found.fits else self.program.cost.sum()):
                 self._trade_with_room(found, place, staying)
-
-    def _settle_layers(self, found: Found, place: Place, staying: NDArray[np.bool_], max_work: int) -> None:
-        drops = trade_at(self._leaning, self._needs, place, found.budget, staying).choices[0]
-        execution = self.program.execute(drops)
-        found.offer(execution, drops)
-        fits, settled = settle_and_trim(
-            self.program,
-            execution.runs,
-            found.budget,
-            weights=self.program.cost,
-            pick=Pick.WORST,
-            reserve=0.0,
-            max_cost=found.most_worth_trimming,
-            max_work=max_work,
-        )
-        if fits:
-            found.offer(settled)
 
     def _trade_with_room(self, found: Found, place: Place, staying: NDArray[np.bool_] | None = None) -> None:
         """Offer choices at a place, with as much left free there as the play of the last choice was over the budget
@@ -252,7 +220,7 @@ class BudgetSearch:
             execution = self.program.execute(drops)
             found.offer(execution, drops)
             over = execution.peak_bytes - found.budget
-            if staying is not None and over > _HOPELESS * found.budget:
+            if staying is not None and over > HOPELESS * found.budget:
                 return
             if over <= 0:
                 enough = reserve
