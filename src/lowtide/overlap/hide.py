@@ -32,7 +32,7 @@ def hide_collectives(graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Ma
     best, seconds = plan, _seconds(graph, plan, prices)
     for move in (_start_early, _free_late, wait_late):
         moved = move(Steps.of(graph, best, prices, allowed_bytes))
-        moved = replace(moved, callees=plan.callees, peak_bytes=simulate(graph, moved).peak_bytes)
+        moved = replace(moved, peak_bytes=simulate(graph, moved).peak_bytes)
         is_allowed = all(moved.peak_bytes[space] <= most for space, most in allowed_bytes.items())
         took = _seconds(graph, moved, prices)
         if is_allowed and took < seconds:

@@ -1,7 +1,7 @@
 """The steps of a plan, with what moving one of them takes into account."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ class Steps:
     """The steps of a plan with what moving one of them takes into account."""
 
     graph: Graph
+    plan: Plan
     steps: Sequence[Step]
     seconds: list[float]
     """By op."""
@@ -52,6 +53,7 @@ class Steps:
         most = np.asarray([allowed_bytes[space.name] for space in graph.spaces], np.int64)
         return cls(
             graph=graph,
+            plan=plan,
             steps=list(plan.steps()),
             seconds=prices.seconds.tolist(),
             clock=[0.0, *np.cumsum(busy)[:-1].tolist()],
@@ -78,5 +80,21 @@ class Steps:
 
     def moved(self, places: Mapping[StepIndex, tuple[StepIndex, int]]) -> Plan:
         """Return the plan with some steps before or after others; those at one place keep their order."""
-        order = sorted(range(len(self.steps)), key=lambda step: (*places.get(step, (step, ITSELF)), step))
-        return Plan.from_steps(self.graph, [self.steps[step] for step in order])
+        where = np.arange(len(self.steps))
+        side = np.full(len(self.steps), ITSELF)
+        for step, (place, beside) in places.items():
+            where[step], side[step] = place, beside
+        return self.in_order(np.lexsort((side, where)))
+
+    def in_order(self, order: NDArray[np.int64]) -> Plan:
+        """Return the plan with its steps in another order."""
+        plan = self.plan
+        return replace(
+            plan,
+            kinds=plan.kinds[order],
+            targets=plan.targets[order],
+            spaces=plan.spaces[order],
+            pairs=plan.pairs.take(order),
+            addresses=(),
+            arena_bytes={},
+        )

@@ -20,7 +20,7 @@ def wait_late(steps: Steps) -> Plan:
     was put off waits behind it; ordered ops keep their order, and wait for none: they let all go first. So does a step
     that would need more of the first memory space with others put off. O(accesses) and what waits at once.
     """
-    return Plan.from_steps(steps.graph, [steps.steps[step] for step in _Walk(steps).order()])
+    return steps.in_order(np.fromiter(_Walk(steps).order(), np.int64, len(steps.steps)))
 
 
 @dataclass(slots=True, eq=False)
