@@ -2,12 +2,13 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch._guards import TracingContext, detect_fake_mode, tracing
 from torch._subclasses import FakeTensor, FakeTensorMode, fake_tensor
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
@@ -49,6 +50,11 @@ def faked(mode: FakeMode, tensor: torch.Tensor) -> torch.Tensor:
         return tensor
     with mode:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+
+
+def outside_of_fake_modes() -> AbstractContextManager[Any]:
+    """Put aside the fake modes that are on: those of fake tensors that are given are found by the tensors."""
+    return unset_fake_temporarily()
 
 
 @contextmanager
