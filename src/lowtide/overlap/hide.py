@@ -22,10 +22,9 @@ def hide_collectives(graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Ma
     A collective starts as late as it still ends in time for whoever needs it, or as soon after that as its bytes are
     free. What it reads is freed once it is done, or as soon before that as its bytes are needed; what would wait for it
     comes behind what need not (`wait_late`). Ordered ops keep their order, collectives among them, so all ranks go on
-    agreeing. No memory space
-    needs more than is allowed. Plans with copies stay as they are. Source: the placement of prefetches of this
-    project's offload search. Complexity: O(steps + e), and what the moved steps move over. Guarantee: never slower on
-    the timeline with collectives apart, never above `allowed_bytes`.
+    agreeing. No memory space needs more than is allowed. Plans with copies stay as they are. Source: the placement of
+    prefetches of this project's offload search. Complexity: O(steps + e), and what the moved steps move over.
+    Guarantee: never slower on the timeline with collectives apart, never above `allowed_bytes`.
     """
     copies = ~np.isin(plan.kinds, (StepKind.RUN, StepKind.FREE))
     if copies.any() or not (graph.ranks > 1).any():
