@@ -94,7 +94,7 @@ class Steps:
             kinds=plan.kinds[order],
             targets=plan.targets[order],
             spaces=plan.spaces[order],
-            pairs=plan.pairs.take(order),
+            pairs=plan.pairs.take(order.astype(np.int32)),
             addresses=(),
             arena_bytes={},
         )
