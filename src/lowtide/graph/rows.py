@@ -34,10 +34,10 @@ class Rows:
 
     def lists(self, first: int, last: int) -> Iterator[list[int]]:
         """Iterate the rows of a half-open range as plain lists."""
-        offsets: list[int] = self.offsets[first : last + 1].tolist()
-        values: list[int] = self.values[offsets[0] : offsets[-1]].tolist()
-        for start, stop in pairwise(offsets):
-            yield values[start - offsets[0] : stop - offsets[0]]
+        here = self.offsets[first : last + 1]
+        values: list[int] = self.values[here[0] : here[-1]].tolist()
+        offsets: list[int] = (here - here[0]).tolist()
+        return iter([values[start:stop] for start, stop in pairwise(offsets)])
 
     def take(self, rows: Ids) -> "Rows":
         """Return the given rows, in their order."""

@@ -1,41 +1,38 @@
 """Moves collectives, and the frees that wait for them, so that computation goes on meanwhile."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lowtide.analysis.footprint import callee_peaks, simulate
+from lowtide.analysis.footprint import simulate
 from lowtide.costs import Prices
 from lowtide.graph import Graph
-from lowtide.graph.transient import transient_bytes
 from lowtide.index_spaces import BufferId, OpId, StepIndex
-from lowtide.plan import Plan, Run, Step, StepKind
+from lowtide.overlap.steps import AFTER, BEFORE, Steps
+from lowtide.overlap.wait_late import wait_late
+from lowtide.plan import Plan, Run, StepKind
 from lowtide.timeline import play_timeline
-
-_BEFORE, _ITSELF, _AFTER = range(3)
-"""Where a step goes beside the one at its new place."""
 
 
 def hide_collectives(graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Mapping[str, int]) -> Plan:
     """Return a plan whose collectives keep computation waiting less, or the plan itself.
 
     A collective starts as late as it still ends in time for whoever needs it, or as soon after that as its bytes are
-    free. What it reads is freed once it is done, or as soon before that as its bytes are needed. All else keeps its
-    order, collectives among themselves and with other ordered ops too, so all ranks go on agreeing. No memory space
-    needs more than is allowed. Plans with copies stay as they are. Source: the placement of prefetches of this
-    project's offload search. Complexity: O(steps + e), and what the moved steps move over. Guarantee: never slower on
-    the timeline with collectives apart, never above `allowed_bytes`.
+    free. What it reads is freed once it is done, or as soon before that as its bytes are needed; what would wait for it
+    comes behind what need not (`wait_late`). Ordered ops keep their order, collectives among them, so all ranks go on
+    agreeing. No memory space needs more than is allowed. Plans with copies stay as they are. Source: the placement of
+    prefetches of this project's offload search. Complexity: O(steps + e), and what the moved steps move over.
+    Guarantee: never slower on the timeline with collectives apart, never above `allowed_bytes`.
     """
     copies = ~np.isin(plan.kinds, (StepKind.RUN, StepKind.FREE))
     if copies.any() or not (graph.ranks > 1).any():
         return plan
     best, seconds = plan, _seconds(graph, plan, prices)
-    for move in (_start_early, _free_late):
-        moved = move(_Steps.of(graph, best, prices, allowed_bytes))
-        moved = replace(moved, callees=plan.callees, peak_bytes=simulate(graph, moved).peak_bytes)
+    for move in (_start_early, _free_late, wait_late):
+        moved = move(Steps.of(graph, best, prices, allowed_bytes))
+        moved = replace(moved, peak_bytes=simulate(graph, moved).peak_bytes)
         is_allowed = all(moved.peak_bytes[space] <= most for space, most in allowed_bytes.items())
         took = _seconds(graph, moved, prices)
         if is_allowed and took < seconds:
@@ -47,60 +44,7 @@ def _seconds(graph: Graph, plan: Plan, prices: Prices) -> float:
     return play_timeline(graph, plan, prices, collectives_apart=True).seconds
 
 
-@dataclass(slots=True, eq=False)
-class _Steps:
-    """The steps of a plan with what moving one of them takes into account."""
-
-    graph: Graph
-    steps: Sequence[Step]
-    seconds: list[float]
-    """By op."""
-    clock: list[float]
-    """When each step is reached if nothing waits for a collective."""
-    room: NDArray[np.int64]
-    """Bytes that each step leaves free, by memory space; moves take of it."""
-    transient: NDArray[np.int64]
-    """Bytes that each op takes while it runs, by memory space."""
-    is_apart: list[bool]
-    """By op, whether it is a collective."""
-    reads: list[list[BufferId]]
-    changes: list[list[BufferId]]
-    """By op, what it gives other contents."""
-    touches: list[list[BufferId]]
-    """By op, all that it reads or writes."""
-
-    @classmethod
-    def of(cls, graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Mapping[str, int]) -> "_Steps":
-        is_run = plan.kinds == StepKind.RUN
-        beside = np.where(graph.ranks > 1, 0.0, prices.seconds)
-        busy = np.where(is_run, beside[np.where(is_run, plan.targets, 0)], 0.0)
-        reads = list(graph.reads)
-        changes = [mutates + writes for mutates, writes in zip(graph.mutates, graph.writes, strict=True)]
-        most = np.asarray([allowed_bytes[space.name] for space in graph.spaces], np.int64)
-        return cls(
-            graph=graph,
-            steps=list(plan.steps()),
-            seconds=prices.seconds.tolist(),
-            clock=[0.0, *np.cumsum(busy)[:-1].tolist()],
-            room=most - simulate(graph, plan).live[1:],
-            transient=transient_bytes(graph, callee_peaks(graph, plan.callees)),
-            is_apart=(graph.ranks > 1).tolist(),
-            reads=reads,
-            changes=changes,
-            touches=[sorted({*read, *changed}) for read, changed in zip(reads, changes, strict=True)],
-        )
-
-    def buffers_of(self, step: Step) -> Sequence[BufferId]:
-        """Return what a step reads, writes or frees."""
-        return self.touches[step.op] if isinstance(step, Run) else (step.buffer,)
-
-    def moved(self, places: Mapping[StepIndex, tuple[StepIndex, int]]) -> Plan:
-        """Return the plan with some steps before or after others; those at one place keep their order."""
-        order = sorted(range(len(self.steps)), key=lambda step: (*places.get(step, (step, _ITSELF)), step))
-        return Plan.from_steps(self.graph, [self.steps[step] for step in order])
-
-
-def _start_early(plan: _Steps) -> Plan:
+def _start_early(plan: Steps) -> Plan:
     """Start every collective as late as it still ends in time, in so far as its results find room until then."""
     graph = plan.graph
     wanted = _latest_starts(plan)
@@ -119,7 +63,7 @@ def _start_early(plan: _Steps) -> Plan:
                 first = max(earliest, 1 + max(after, default=-1), bisect_right(plan.clock, wanted[step]) - 1)
                 place = _with_room(plan, this, min(first, step), step)
                 if place < step:
-                    places[step] = (place, _BEFORE)
+                    places[step] = (place, BEFORE)
                     stands = place - 1
             if graph.ordered[this.op]:
                 earliest = stands + 1
@@ -130,7 +74,7 @@ def _start_early(plan: _Steps) -> Plan:
     return plan.moved(places)
 
 
-def _latest_starts(plan: _Steps) -> dict[StepIndex, float]:
+def _latest_starts(plan: Steps) -> dict[StepIndex, float]:
     """Return, by step, when each collective must start so that nobody waits for it, one after the other."""
     needed_at: dict[BufferId, float] = {}
     wanted: dict[StepIndex, float] = {}
@@ -144,7 +88,7 @@ def _latest_starts(plan: _Steps) -> dict[StepIndex, float]:
     return wanted
 
 
-def _with_room(plan: _Steps, run: Run, place: StepIndex, step: StepIndex) -> StepIndex:
+def _with_room(plan: Steps, run: Run, place: StepIndex, step: StepIndex) -> StepIndex:
     """Return the first place from one on where the results of a run fit until its own step, and take that room."""
     graph, room = plan.graph, plan.room
     made = np.zeros(room.shape[1], np.int64)
@@ -158,7 +102,7 @@ def _with_room(plan: _Steps, run: Run, place: StepIndex, step: StepIndex) -> Ste
     return place
 
 
-def _free_late(plan: _Steps) -> Plan:
+def _free_late(plan: Steps) -> Plan:
     """Free what a collective reads once that is done, in so far as there is room."""
     graph = plan.graph
     done: dict[BufferId, float] = {}
@@ -180,11 +124,11 @@ def _free_late(plan: _Steps) -> Plan:
         place = step + int(short[0]) if len(short) else place
         if place > step:
             plan.room[step + 1 : place + 1, space] -= size
-            places[step] = (place, _AFTER)
+            places[step] = (place, AFTER)
     return plan.moved(places)
 
 
-def _next_touches(plan: _Steps) -> list[StepIndex]:
+def _next_touches(plan: Steps) -> list[StepIndex]:
     """Return, by step, when a buffer that the step frees is touched again; the number of steps where it is not."""
     coming: dict[BufferId, StepIndex] = {}
     found = [len(plan.steps)] * len(plan.steps)

@@ -16,8 +16,8 @@ _WAITS_AT_ONCE = "cpu"
 def overlap(draft: Draft, report: Report) -> Draft:
     """Return the draft with collectives that start earlier and inputs of theirs that are freed later.
 
-    A budget that was given bounds what that takes; else, or where it is not met, the plan's own peak does. What runs,
-    and in which order but for collectives, stays: so does what is known of the cost.
+    What would wait for them may run later. A budget that was given bounds what all that takes; else, or where it is not
+    met, the plan's own peak does. What runs, and the order of ordered ops, stays: so does what is known of the cost.
     """
     graph, plan = draft.graph, draft.plan
     waits_at_once = graph.spaces[0].name == _WAITS_AT_ONCE

@@ -1,7 +1,8 @@
 """Base orders of larger graphs: compared, the gap of the best one closed, and the order of its runs the next base."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,10 +78,10 @@ def plan_over_base_orders(
     """
     search = _OrderSearch(problem, budget_bytes, cost, space, reorder, effort, exact, report, keep)
     best: _Attempt | None = None
-    families = [_freeing_early(problem, orders), search.with_lower_sections(orders)] if reorder else [orders]
-    for family in families:
-        if family and not (best is not None and (best.found.is_within(NO_GAP) or best.found.is_of_layers)):
-            best = search.best_of(family, best)
+    for family in search.families(orders):
+        best = search.best_of(family, best)
+        if best is not None and (best.found.is_within(NO_GAP) or best.found.is_of_layers):
+            break
     if best is None:
         raise UsageError("there is no base order to plan; give one")
     best.search.bound_more(best.found, RECOMPUTE_EFFORTS[effort], exact=exact)
@@ -103,16 +104,24 @@ class _OrderSearch:
     _kept: list[tuple[int, float, int]] = field(default_factory=list[tuple[int, float, int]])
     """The rank of the plan that was kept last."""
 
+    def families(self, orders: Sequence[tuple[str, Order]]) -> Iterator[Iterable[tuple[str, Order]]]:
+        """Yield the families of base orders of some named ones; orders are made when they are asked for."""
+        if self.reorder:
+            yield _freeing_early(self.problem, orders)
+            yield self.with_lower_sections(orders)
+        else:
+            yield orders
+
     def with_lower_sections(self, orders: Sequence[tuple[str, Order]]) -> list[tuple[str, Order]]:
         """Return some named orders, and those of them that need less in some section above the budget."""
         lower: list[tuple[str, Order]] = []
         for name, order in orders:
             program = Program(self.problem, order, self.cost, self.space)
             lower.append((f"{name} + lower sections", lower_sections(program, self.budget, SEARCH_EFFORTS["fast"])))
-        return _distinct([*orders, *lower])
+        return list(_distinct([*orders, *lower]))
 
-    def best_of(self, orders: Sequence[tuple[str, Order]], known: _Attempt | None) -> _Attempt:
-        """Return the best attempt at some orders, or the one known so far where that is better."""
+    def best_of(self, orders: Iterable[tuple[str, Order]], known: _Attempt | None) -> _Attempt | None:
+        """Return the best attempt at some orders, or the one known so far where that is better or there are none."""
         limits = RECOMPUTE_EFFORTS[self.effort]
         attempts: list[_Attempt] = []
         for name, order in orders:
@@ -123,6 +132,8 @@ class _OrderSearch:
                 return attempts[-1]
             if attempts[-1].found.is_of_layers:
                 break
+        if not attempts:
+            return known
         least = min(attempt.rank for attempt in attempts)
         for attempt in attempts:
             if attempt.is_near(least, _WORTH_SETTLING):
@@ -184,19 +195,21 @@ class _OrderSearch:
         return best
 
 
-def _freeing_early(problem: Problem, orders: Sequence[tuple[str, Order]]) -> list[tuple[str, Order]]:
-    """Return the orders that free early from each of some named ones, without what is there already."""
-    early = [(f"{name} + early frees", frees_early(problem, given)) for name, given in orders]
+def _freeing_early(problem: Problem, orders: Sequence[tuple[str, Order]]) -> Iterator[tuple[str, Order]]:
+    """Yield the orders that free early from each of some named ones, without what is there already."""
     given = {name for name, _ in orders}
-    return [(name, order) for name, order in _distinct([*orders, *early]) if name not in given]
+    early = ((f"{name} + early frees", frees_early(problem, order)) for name, order in orders)
+    return ((name, order) for name, order in _distinct(chain(orders, early)) if name not in given)
 
 
-def _distinct(orders: Sequence[tuple[str, Order]]) -> list[tuple[str, Order]]:
-    """Return named orders, each once, by its first name."""
-    known: dict[bytes, tuple[str, Order]] = {}
+def _distinct(orders: Iterable[tuple[str, Order]]) -> Iterator[tuple[str, Order]]:
+    """Yield named orders, each once, by its first name."""
+    known: set[bytes] = set()
     for name, order in orders:
-        known.setdefault(order.tobytes(), (name, order))
-    return list(known.values())
+        key = order.tobytes()
+        if key not in known:
+            known.add(key)
+            yield name, order
 
 
 def _reordered(known: _Attempt, effort: EffortName, budget: int) -> Ints:

@@ -1,7 +1,5 @@
 """The search for the least extra cost within a budget: cheap plans first, then bounds and better plans by turns."""
 
-from itertools import product
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +13,7 @@ from lowtide.recompute.choose_drops import leaning, trade_at
 from lowtide.recompute.floor import Floor, floor_of, needs_by_place
 from lowtide.recompute.found import Found, repair
 from lowtide.recompute.gathering import least_bytes
+from lowtide.recompute.layer_plans import HOPELESS, segments_of, settle_layers
 from lowtide.recompute.neighborhoods import improve
 from lowtide.recompute.on_demand import lowest_on_demand, on_demand
 from lowtide.recompute.program import Drops, Execution, Ints, Program
@@ -27,11 +26,6 @@ from lowtide.recompute.telling_places import telling_places
 _RESERVES = (0.0, 0.03, 0.07, 0.12, 0.2, 0.3, 0.45)
 """Parts of the budget left free at a place, for what runs again after it needs memory too."""
 _MOST_TRADED = 3
-_HOPELESS = 0.25
-"""Part of a budget by which segments that are too long for it are over it."""
-_LAYERS_AT_TURN = (1, 2, 3, 4)
-_GROWTHS = (0.0, 0.05, 0.1, 0.15, 0.2)
-"""Layers of the segment before the turn, and by how many segments grow for every layer after them."""
 _MOST_RESERVES = 12
 """Plays that look for the least reserve with which the choice at one place fits everywhere."""
 _WORTH_SETTLING = 0.2
@@ -55,6 +49,7 @@ class BudgetSearch:
         self._needs = needs_by_place(program)
         self._solving = SolverSearch(program, self.untouched)
         self._leaning = leaning(program)
+        self._is_large = len(program.order) > _LARGE
 
     def plan(self, budget: int, effort: RecomputeEffort, *, exact: bool) -> RecomputeResult:
         """Plan for one budget; see `plan_within_budget`."""
@@ -81,9 +76,8 @@ class BudgetSearch:
             alike.offer(fine.played_drops, fine.drops)
             alike.bound = fine.bound
             if not fine.is_within(NO_GAP):
-                self._replicate(alike)
-                is_large = len(self.program.order) > _LARGE
-                found.is_of_layers = is_large and alike.is_within(_NEAR_FOR_LARGE * effort.relative_gap)
+                self._replicate(alike, effort)
+                found.is_of_layers = self._is_large and alike.is_within(_NEAR_FOR_LARGE * effort.relative_gap)
             if not fine.is_within(NO_GAP) and not found.is_of_layers:
                 repair(self.program, found, Drops(), effort.play_work)
                 self._trade(found, effort)
@@ -92,6 +86,7 @@ class BudgetSearch:
             found.offer(fine.played_drops, fine.drops)
             found.is_rough = not found.is_of_layers and not found.is_within(_WORTH_SETTLING)
             found.offer(alike.played_drops, alike.drops)
+            found.offer(alike.execution)
         return found
 
     def plan_of_runs(self, runs: Ints, known: Found, effort: RecomputeEffort) -> Found:
@@ -208,15 +203,16 @@ class BudgetSearch:
         found.raise_bound(self.program, trade_at(self.program, self._needs, place, found.budget).bound)
         self._trade_with_room(found, place)
 
-    def _replicate(self, found: Found) -> None:
+    def _replicate(self, found: Found, effort: RecomputeEffort) -> None:
         """Offer what is best for one of repeated layers, for as many of them as the budget asks for; see `segments`."""
         place = int(self.untouched.stages[int(self.untouched.live.argmax())])
         layers = repeated_layers(self.program, place)
         if layers is None:
             return
-        for at_turn, growth in product(_LAYERS_AT_TURN, _GROWTHS):
-            staying = layers.kept_between_segments(at_turn, growth)
-            least = trade_at(self.program, self._needs, place, found.budget, staying).bound
+        if self._is_large:
+            settle_layers(self.program, self._leaning, self._needs, layers, place, found, effort.run_work // 2)
+            return
+        for least, staying in segments_of(self.program, self._needs, layers, place, found.budget):
             if least < (found.execution.extra_cost if found.fits else self.program.cost.sum()):
                 self._trade_with_room(found, place, staying)
 
@@ -229,7 +225,7 @@ class BudgetSearch:
             execution = self.program.execute(drops)
             found.offer(execution, drops)
             over = execution.peak_bytes - found.budget
-            if staying is not None and over > _HOPELESS * found.budget:
+            if staying is not None and over > HOPELESS * found.budget:
                 return
             if over <= 0:
                 enough = reserve

@@ -10,6 +10,9 @@ from lowtide.recompute.floor import can_be_remade, first_and_last_use
 from lowtide.recompute.periods import repeated_stretch
 from lowtide.recompute.program import Program
 
+Buffers = NDArray[np.bool_]
+"""Some of all buffers: per buffer, whether it is one of them."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HandedOn:
@@ -46,10 +49,10 @@ def handed_on(program: Program, turn: Place) -> HandedOn:
 class Layers:
     """The repeated layers before a turn, cut where least is handed on from one to the next."""
 
-    def __init__(self, crossing: HandedOn, boundaries: NDArray[np.int64], remade: NDArray[np.bool_]) -> None:
+    def __init__(self, crossing: HandedOn, boundaries: NDArray[np.int64], remade: Buffers) -> None:
         self._crossing, self._boundaries, self._remade = crossing, boundaries, remade
 
-    def kept_between_segments(self, layers: int, growth: float) -> NDArray[np.bool_]:
+    def kept_between_segments(self, layers: int, growth: float) -> Buffers:
         """Return, per buffer, whether it can be made again and is handed on between segments of layers.
 
         The last segment, whose backward pass comes first, has so many layers: while it runs again, all else that is

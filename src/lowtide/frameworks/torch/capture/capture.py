@@ -14,6 +14,7 @@ from lowtide.frameworks.torch.capture.capture_graph_module import capture_export
 from lowtide.frameworks.torch.capture.step.capture_training_step import capture_training_step
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.capture.tracing import line_in
+from lowtide.frameworks.torch.internals.fake_tensors import outside_of_fake_modes
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.math_attention import warn_of_math_attention
 
@@ -28,7 +29,8 @@ def capture(program: Any) -> Captured:
     be captured.
     """
     try:
-        captured = _capture(program)
+        with outside_of_fake_modes():
+            captured = _capture(program)
         if captured is not program:
             warn_of_math_attention(captured.graph_module)
         return captured

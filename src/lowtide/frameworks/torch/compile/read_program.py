@@ -7,9 +7,11 @@ import numpy as np
 from torch.fx import GraphModule
 
 from lowtide.analysis.footprint import simulate
+from lowtide.errors import UnsupportedError
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.emit.transfers.link import host_for
 from lowtide.frameworks.torch.internals.aot_autograd import must_save
+from lowtide.frameworks.torch.internals.hints import gives_as_much_as_values_say
 from lowtide.frameworks.torch.reading.lowering import Lowered, lower
 from lowtide.frameworks.torch.reading.read import graph_of
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
@@ -59,6 +61,9 @@ class ReadProgram:
 
 def read_program(name: str, module: GraphModule, held: Collection[int], options: Options) -> ReadProgram:
     """Read a functional graph whose inputs at the places `held` outlive it; raises UnsupportedError."""
+    for node in module.graph.nodes:
+        if gives_as_much_as_values_say(node):
+            raise UnsupportedError(f"the size of tensor '{node.name}' depends on values; such graphs are not planned")
     inputs = enumerate(module.graph.find_nodes(op="placeholder"))
     lifetimes = [(node.name, Lifetime.PERSISTENT if place in held else Lifetime.INPUT) for place, node in inputs]
     lowered = lower(module, lifetimes)

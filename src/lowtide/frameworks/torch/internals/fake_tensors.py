@@ -2,12 +2,13 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch._guards import TracingContext, detect_fake_mode, tracing
 from torch._subclasses import FakeTensor, FakeTensorMode, fake_tensor
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
@@ -51,6 +52,11 @@ def faked(mode: FakeMode, tensor: torch.Tensor) -> torch.Tensor:
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
 
 
+def outside_of_fake_modes() -> AbstractContextManager[Any]:
+    """Put aside the fake modes that are on: those of fake tensors that are given are found by the tensors."""
+    return unset_fake_temporarily()
+
+
 @contextmanager
 def forgetting_scalars(mode: FakeMode) -> Generator[None]:
     """Run on fake tensors; scalars that are read from them meanwhile leave no trace behind."""
@@ -60,8 +66,12 @@ def forgetting_scalars(mode: FakeMode) -> Generator[None]:
 
 
 def trace_on_fakes(function: Callable[[list[Any]], list[Any]], inputs: list[Any]) -> GraphModule:
-    """Return the ops that a function of one flat list runs on fake tensors, as a graph; nodes know their source."""
-    with recording_sources():
+    """Return the ops that a function of one flat list runs on fake tensors, as a graph; nodes know their source.
+
+    Policies of `torch.utils.checkpoint` are followed as an eager run does; else PyTorch takes them for notes to a
+    compiler and saves all.
+    """
+    with recording_sources(), torch.compiler._non_strict_tracing_context():
         traced = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(inputs)
     share_sources(traced.graph)
     return traced

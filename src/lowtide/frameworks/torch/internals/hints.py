@@ -16,13 +16,14 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import value_of
-from lowtide.frameworks.torch.internals.sizes import hint
+from lowtide.frameworks.torch.internals.sizes import hint, most
 from lowtide.frameworks.torch.internals.tensors import plain_number
 
 
 def hinted_value_of(node: Node) -> Any:
     """Return what a node stands for, every symbolic number and shape replaced by the value it is planned at."""
-    return pytree.tree_map(_hinted, value_of(node))
+    value = value_of(node)
+    return _hinted(value) if isinstance(value, torch.Tensor) else pytree.tree_map(_hinted, value)
 
 
 def stand_in(shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -39,6 +40,22 @@ def is_symbolic(tensor: torch.Tensor) -> bool:
 def depends_on_values(tensor: torch.Tensor) -> bool:
     """Tell whether a tensor's size is known only when the program runs, such as a number of selected rows."""
     return bool(free_unbacked_symbols(tensor))
+
+
+def gives_as_much_as_values_say(node: Node) -> bool:
+    """Tell whether sizes of a node's results depend on values, and not for what it was given."""
+    return _is_sized_by_values(node) and not any(map(_is_sized_by_values, node.all_input_nodes))
+
+
+def _is_sized_by_values(node: Node) -> bool:
+    leaves = pytree.tree_leaves(value_of(node))
+    return any(isinstance(leaf, torch.Tensor) and depends_on_values(leaf) for leaf in leaves)
+
+
+def is_limited(tensor: torch.Tensor) -> bool:
+    """Tell whether the most is known that each size and stride of a tensor can be."""
+    sizes = (*tensor.shape, *tensor.stride())
+    return all(not isinstance(size, torch.SymInt) or most(size) is not None for size in sizes)
 
 
 def is_always(condition: Any) -> bool:

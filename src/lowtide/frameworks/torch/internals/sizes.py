@@ -8,7 +8,10 @@ from weakref import WeakKeyDictionary
 
 import sympy
 import torch
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, optimization_hint
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols, optimization_hint
+
+_UNLIMITED = 2**62
+"""Sizes that PyTorch does not limit are below some figure like this."""
 
 
 class _Largest:
@@ -35,8 +38,23 @@ def plan_at_most(size: torch.SymInt, most: int) -> None:
         largest.known.clear()
 
 
+def most(size: Any) -> int | None:
+    """Return the most that a number can be that is known only when the program runs; None where nothing limits it.
+
+    PyTorch knows a limit of rows that are selected from others, and of what `torch._check` was told.
+    """
+    upper = size.node.shape_env.bound_sympy(size.node.expr).upper
+    return int(upper) if isinstance(upper, sympy.Integer) and upper < _UNLIMITED else None
+
+
 def hint(size: Any) -> int:
-    """Return the value that a symbolic integer is planned at; an integer as it is."""
+    """Return the value that a symbolic integer is planned at; an integer as it is.
+
+    A size that depends on the values of tensors is planned at the most that it can be, where that is known.
+    """
+    if isinstance(size, torch.SymInt) and free_unbacked_symbols(size):
+        known = most(size)
+        return optimization_hint(size) if known is None else known
     largest = _largest.get(size.node.shape_env) if isinstance(size, torch.SymInt) else None
     if largest is None:
         return optimization_hint(size)

@@ -77,4 +77,6 @@ def _elements_of(tensor: torch.Tensor) -> int:
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
     return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]

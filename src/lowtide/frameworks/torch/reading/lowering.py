@@ -10,7 +10,7 @@ from torch.fx import GraphModule, Node
 
 from lowtide.errors import UnsupportedError
 from lowtide.frameworks.torch.internals import pytree
-from lowtide.frameworks.torch.internals.hints import depends_on_values
+from lowtide.frameworks.torch.internals.hints import depends_on_values, is_limited
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.internals.operators import is_view, op_name, overload_of, returns_anything
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
@@ -235,8 +235,11 @@ class _Lowering:
             return self._add(LoweredBuffer(name, 0, lifetime, None))
         if leaf.layout != torch.strided:
             raise UnsupportedError(f"tensor '{name}' has layout {leaf.layout}; only strided ones are planned")
-        if depends_on_values(leaf):
-            raise UnsupportedError(f"the size of tensor '{name}' depends on values; such programs are not planned")
+        if depends_on_values(leaf) and not is_limited(leaf):
+            raise UnsupportedError(
+                f"the size of tensor '{name}' depends on values, and nothing limits it; say so in the program, such as "
+                "torch._check(count <= 4096)"
+            )
         key = storage_key(leaf)
         if key not in self._storages:
             self._kept.append(leaf)

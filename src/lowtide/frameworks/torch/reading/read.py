@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
+from lowtide.frameworks.torch.internals.hints import gives_as_much_as_values_say
 from lowtide.frameworks.torch.internals.operators import higher_order_of, op_name, overload_of, qualified_name
 from lowtide.frameworks.torch.internals.process_groups import size_and_span
 from lowtide.frameworks.torch.reading.captured import Captured
@@ -92,6 +93,8 @@ def _add_op(
         builder.note(f"op '{node.name}' ({kind_of(node)}): its effects are unknown, so it keeps its place")
     if has_unknown_workspace(node):
         builder.note(f"op '{node.name}' ({kind_of(node)}): the workspace of its kernel is not counted")
+    if gives_as_much_as_values_say(node):
+        builder.note(f"op '{node.name}' ({kind_of(node)}): how much it gives depends on values; planned is the most")
     ranks, span = _group_of(op)
     builder.add_op(
         node.name,
