@@ -15,8 +15,8 @@ from lowtide.progress import silent
 from tests.oracles.brute_packing import least_arena
 
 FOUND, STOPPED = 0, 2
-joins_of = st.integers(0, 31)
-"""Every set of parallel, series, wheel, holes and pads."""
+joins_of = st.integers(0, 63)
+"""Every set of parallel, series, wheel, holes, pads and cuts."""
 
 blocks = st.lists(
     st.tuples(st.integers(0, 6), st.integers(1, 5), st.integers(1, 9), st.sampled_from([1, 1, 2, 4])),
