@@ -14,7 +14,8 @@ namespace {
 constexpr std::array kDoubts{0.3, 1e9, 0.05, 0.02, 0.0, 0.1, 1.0};
 constexpr uint64_t kInTurn = 8, kMostIdle = 64;  // attempts in a row that join as others did
 constexpr int64_t kWorkPerItem = 64;             // about what joining one takes
-constexpr int64_t kQuickWork = 100'000, kMostPadWork = 2'000'000, kSecondWork = 600'000, kSearchWork = 300'000;
+constexpr int64_t kMostPadWork = 2'000'000, kMostCutWork = 8'000'000;  // of one attempt to join
+constexpr int64_t kQuickWork = 100'000, kSecondWork = 600'000, kSearchWork = 300'000;  // of one search, by the attempt
 constexpr int32_t kFewestBlocks = 20, kMostBlocks = 150;  // between which pads and holes end
 constexpr uint64_t kSteady = 4, kCutsInTurn = 16;         // attempts without variation, and with the same work
 constexpr double kVaried = 3, kLeastDoubt = -8, kDoubtRange = 16;  // doublings
@@ -70,7 +71,7 @@ Joined join_in_turn(const PackItems& items, int64_t capacity, uint64_t turn, int
   auto more = [](int64_t work, uint64_t doublings) { return work << std::min(20, static_cast<int>(std::bit_width(doublings))); };
   if (turn > 1 && cuts_too && turn % 2 == 0) {
     CutRules rules = cut_rules_of(attempt);
-    rules.most_work = most_work;
+    rules.most_work = std::min(most_work, kMostCutWork);
     Cuts cuts(items, capacity, rules);
     cuts.join();
     return {cuts.tree(), cuts.work(), more(kSearchWork, attempt / kCutsInTurn)};
