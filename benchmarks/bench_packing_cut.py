@@ -43,9 +43,9 @@ INFERENCES = {
 ALL = 255
 JOIN_WORK = 30_000_000
 """About a tenth of a second for the search over joined blocks."""
-JOINS = {"parallel": 1, "series": 2, "wheels": 4, "holes": 8, "pads": 16}
+JOINS = {"parallel": 1, "series": 2, "wheels": 4, "holes": 8, "pads": 16, "cuts": 32}
 """The bits of `Join`."""
-ALL_JOINS = 31
+ALL_JOINS = 63
 
 
 @dataclass(frozen=True)

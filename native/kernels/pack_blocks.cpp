@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <map>
-#include <numeric>
 
 #include "kernels/pack_rank.hpp"
 
@@ -19,76 +18,51 @@ int64_t life_of(int32_t first, int32_t last) { return (static_cast<int64_t>(firs
 }  // namespace
 
 Blocks::Blocks(const PackItems& items, int64_t capacity, const JoinRules& rules)
-    : items_(items), rules_(rules), n_moments_(items.n_sections() + 1) {
-  for (int64_t alignment : items.alignment) granule_ = std::lcm(granule_, alignment);
-  capacity_ = aligned(capacity, granule_);
+    : tree_(items, capacity), rules_(rules), n_moments_(tree_.n_moments()), places_(items.n()), gain_(tree_.gains()),
+      spare_(tree_.spare()) {
   born_.resize(n_moments_);
   dying_.resize(n_moments_);
-  gain_.assign(n_moments_, 0);
-  spare_.assign(n_moments_, capacity_);
   doubt_at_.assign(n_moments_, kNone);
-  gain_.front() = -capacity_;
-  gain_.back() += capacity_;
-  blocks_.reserve(2 * static_cast<size_t>(items.n()));
-  for (int32_t i = 0; i < items.n(); ++i) {
-    const int64_t size = aligned(items.sizes[i], granule_);
-    gain_[items.first[i]] += size;
-    gain_[items.last[i]] -= size;
-  }
-  int64_t live = 0;
-  for (int32_t s = 0; s < n_moments_; ++s) {
-    live += gain_[s] + (s == 0 ? capacity_ : 0);
-    spare_[s] = capacity_ - live;
-  }
-  for (int32_t i = 0; i < items.n(); ++i) {
-    blocks_.push_back({items.first[i], items.last[i], aligned(items.sizes[i], granule_), Kind::kItem, {}});
-    alive_.push_back(0);
-  }
 }
 
 double Blocks::varied(uint64_t one, uint64_t two) const {
   return rules_.variation == 0 ? 1.0 : 1.0 + rules_.variation * noise(rules_.seed * 1013 + one, two);
 }
 
+int32_t Blocks::make(int32_t first, int32_t last, int64_t size, Kind kind, std::array<int32_t, 5> parts) {
+  places_.push_back({});
+  return add(tree_.make(first, last, size, kind, parts));
+}
+
 // Adds a block, at once on top of another of the same life.
-int32_t Blocks::add(int32_t first, int32_t last, int64_t size, Kind kind, std::array<int32_t, 5> parts) {
-  auto id = static_cast<int32_t>(blocks_.size());
-  if (kind == Kind::kItem) {
-    id = parts[0];
-  } else {
-    blocks_.push_back({first, last, size, kind, parts});
-    alive_.push_back(0);
-  }
+int32_t Blocks::add(int32_t id) {
+  const BlockTree::Block block = tree_[id];
   if (allowed(kParallel)) {
-    const auto [place, is_new] = of_life_.try_emplace(life_of(first, last), id);
+    const auto [place, is_new] = of_life_.try_emplace(life_of(block.first, block.last), id);
     if (!is_new) {
       const int32_t below = place->second;
       remove(below);
-      return add(first, last, size + blocks_[below].size, Kind::kParallel, {below, id});
+      return make(block.first, block.last, block.size + tree_[below].size, Kind::kParallel, {below, id});
     }
   }
-  Block& block = blocks_[id];
-  alive_[id] = 1;
-  n_left_ += kind != Kind::kHole;
-  block.born_at = static_cast<int32_t>(born_[first].size());
-  block.dying_at = static_cast<int32_t>(dying_[last].size());
-  born_[first].push_back(id);
-  dying_[last].push_back(id);
+  tree_.set_alive(id, true);
+  places_[id] = {static_cast<int32_t>(born_[block.first].size()), static_cast<int32_t>(dying_[block.last].size())};
+  born_[block.first].push_back(id);
+  dying_[block.last].push_back(id);
   return id;
 }
 
 void Blocks::remove(int32_t id) {
-  const Block& block = blocks_[id];
+  const BlockTree::Block& block = tree_[id];
   auto& born = born_[block.first];
   auto& dying = dying_[block.last];
-  born[block.born_at] = born.back();
-  blocks_[born.back()].born_at = block.born_at;
+  born[places_[id].born] = born.back();
+  places_[born.back()].born = places_[id].born;
   born.pop_back();
-  dying[block.dying_at] = dying.back();
-  blocks_[dying.back()].dying_at = block.dying_at;
+  dying[places_[id].dying] = dying.back();
+  places_[dying.back()].dying = places_[id].dying;
   dying.pop_back();
-  alive_[id] = 0;
-  n_left_ -= block.kind != Kind::kHole;
+  tree_.set_alive(id, false);
   if (allowed(kParallel)) of_life_.erase(life_of(block.first, block.last));
 }
 
@@ -104,9 +78,9 @@ int32_t Blocks::find_series(int32_t moment, int32_t& second, double& doubt) {
   const double others = static_cast<double>(pairs - 1) * (gain_[moment] == 0 ? 1 : 2);
   for (int32_t one : dying)
     for (int32_t two : born) {
-      const Block &before = blocks_[one], &after = blocks_[two];
+      const BlockTree::Block &before = tree_[one], &after = tree_[two];
       if (before.size != after.size || (before.kind == Kind::kHole && after.kind == Kind::kHole)) continue;
-      const double share = static_cast<double>(before.size) * kShare / static_cast<double>(capacity_);
+      const double share = static_cast<double>(before.size) * kShare / static_cast<double>(tree_.capacity());
       if (const double here = others / share * varied(one, two); here < doubt) {
         doubt = here;
         first = one;
@@ -130,10 +104,10 @@ bool Blocks::join_series() {
   int32_t second = -1;
   double doubt = 0;
   const int32_t first = find_series(moment, second, doubt);
-  const int32_t begin = blocks_[first].first, end = blocks_[second].last;
+  const int32_t begin = tree_[first].first, end = tree_[second].last;
   remove(first);
   remove(second);
-  add(begin, end, blocks_[first].size, Kind::kSeries, {first, second});
+  make(begin, end, tree_[first].size, Kind::kSeries, {first, second});
   for (int32_t changed : {begin, moment, end}) look_again(changed);
   return true;
 }
@@ -146,22 +120,22 @@ bool Blocks::join_wheel_at(int32_t early) {
   if (born.size() > kMostAround || dying.size() > kMostAround) return false;
   for (int32_t middle : born)
     for (int32_t left : dying)
-      for (int32_t bottom : born_[blocks_[left].first]) {
+      for (int32_t bottom : born_[tree_[left].first]) {
         ++work_;
-        const int32_t late = blocks_[middle].last;
-        if (blocks_[bottom].last != late) continue;
+        const int32_t late = tree_[middle].last;
+        if (tree_[bottom].last != late) continue;
         for (int32_t right : born_[late]) {
-          if (blocks_[right].size != blocks_[bottom].size + blocks_[middle].size) continue;
+          if (tree_[right].size != tree_[bottom].size + tree_[middle].size) continue;
           for (int32_t top : born) {
             ++work_;
-            if (top == middle || blocks_[top].last != blocks_[right].last ||
-                blocks_[top].size + blocks_[middle].size != blocks_[left].size)
+            if (top == middle || tree_[top].last != tree_[right].last ||
+                tree_[top].size + tree_[middle].size != tree_[left].size)
               continue;
-            const int32_t begin = blocks_[left].first, end = blocks_[right].last;
-            const int64_t size = blocks_[left].size + blocks_[bottom].size;
+            const int32_t begin = tree_[left].first, end = tree_[right].last;
+            const int64_t size = tree_[left].size + tree_[bottom].size;
             const std::array<int32_t, 5> parts{bottom, left, middle, top, right};
             for (int32_t part : parts) remove(part);
-            add(begin, end, size, Kind::kWheel, parts);
+            make(begin, end, size, Kind::kWheel, parts);
             for (int32_t changed : {begin, early, late, end}) look_again(changed);
             return true;
           }
@@ -192,7 +166,7 @@ void Blocks::add_hole(int32_t first, int32_t last, int64_t size) {
   for (int32_t s = first; s < last; ++s) spare_[s] -= size;
   gain_[first] += size;
   gain_[last] -= size;
-  add(first, last, size, Kind::kHole, {});
+  make(first, last, size, Kind::kHole, {});
 }
 
 // A moment at which fewer bytes are born than die, and a later one at which as many more are: a hole lies between them.
@@ -221,7 +195,7 @@ void Blocks::consider(int32_t first, int32_t last, int64_t size, Pad& best) {
   if (size <= 0 || first >= last) return;
   const int evidence = (gain_[first] == -size) + (gain_[last] == size) - (gain_[first] == 0) - (gain_[last] == 0);
   if (evidence < rules_.least_evidence) return;
-  const double area = static_cast<double>(size) * kShare / static_cast<double>(capacity_) * (last - first);
+  const double area = static_cast<double>(size) * kShare / static_cast<double>(tree_.capacity()) * (last - first);
   const double price = std::log2(area + 1) * varied(life_of(first, last), size) - kEvidence * evidence;
   if (price < best.price && least_spare(first, last) >= size) best = {price, first, last, size};
 }
@@ -236,14 +210,14 @@ bool Blocks::add_pad() {
     if (born.size() > kMostAround || dying.size() > kMostAround) continue;
     for (int32_t one : dying)
       for (int32_t two : born) {
-        const int64_t more = blocks_[one].size - blocks_[two].size;
-        if (more > 0) consider(t, blocks_[two].last, more, best);
-        else consider(blocks_[one].first, t, -more, best);
+        const int64_t more = tree_[one].size - tree_[two].size;
+        if (more > 0) consider(t, tree_[two].last, more, best);
+        else consider(tree_[one].first, t, -more, best);
       }
     for (int32_t one : born)
-      for (int32_t two : born) consider(blocks_[one].last, blocks_[two].last, blocks_[one].size, best);
+      for (int32_t two : born) consider(tree_[one].last, tree_[two].last, tree_[one].size, best);
     for (int32_t one : dying)
-      for (int32_t two : dying) consider(blocks_[two].first, blocks_[one].first, blocks_[one].size, best);
+      for (int32_t two : dying) consider(tree_[two].first, tree_[one].first, tree_[one].size, best);
   }
   if (best.price == kNone) return false;
   add_hole(best.first, best.last, best.size);
@@ -253,62 +227,15 @@ bool Blocks::add_pad() {
 }
 
 void Blocks::join() {
-  for (int32_t i = 0; i < items_.n(); ++i) add(blocks_[i].first, blocks_[i].last, blocks_[i].size, Kind::kItem, {i});
-  work_ += items_.n();
+  for (int32_t i = 0; i < tree_.n_items(); ++i) add(i);
+  work_ += tree_.n_items();
   if (allowed(kHoles) && rules_.hole_share > 0) fill_holes();
   for (int32_t t = 0; t < n_moments_; ++t) look_again(t);
   join_exactly();
-  for (int64_t pads = 0; allowed(kPads) && n_left_ > rules_.pads_until && pads < items_.n() && work_ < rules_.most_work; ++pads) {
+  for (int64_t pads = 0; allowed(kPads) && tree_.n_left() > rules_.pads_until && pads < tree_.n_items() && work_ < rules_.most_work; ++pads) {
     if (!add_pad()) break;
     join_exactly();
   }
-}
-
-Blocks::Rest Blocks::rest() const {
-  Rest rest;
-  std::vector<int32_t> moments;
-  for (size_t b = 0; b < blocks_.size(); ++b)
-    if (alive_[b] && blocks_[b].kind != Kind::kHole) {
-      rest.block.push_back(static_cast<int32_t>(b));
-      moments.push_back(blocks_[b].first);
-      moments.push_back(blocks_[b].last);
-    }
-  std::sort(moments.begin(), moments.end());
-  moments.erase(std::unique(moments.begin(), moments.end()), moments.end());
-  auto place = [&](int32_t moment) {
-    return static_cast<int32_t>(std::lower_bound(moments.begin(), moments.end(), moment) - moments.begin());
-  };
-  for (int32_t b : rest.block) {
-    rest.first.push_back(place(blocks_[b].first));
-    rest.last.push_back(place(blocks_[b].last));
-    rest.sizes.push_back(blocks_[b].size);
-    rest.steps.push_back(blocks_[b].last - blocks_[b].first);
-  }
-  rest.alignment.assign(rest.block.size(), 1);  // all sizes are multiples of every alignment
-  rest.fixed.assign(rest.block.size(), -1);
-  return rest;
-}
-
-std::vector<int64_t> Blocks::offsets(const Rest& rest, std::span<const int64_t> of_rest) const {
-  std::vector<int64_t> at(blocks_.size(), 0);
-  for (size_t k = 0; k < rest.block.size(); ++k) at[rest.block[k]] = of_rest[k];
-  for (size_t b = blocks_.size(); b-- > static_cast<size_t>(items_.n());) {  // parts come before what they are joined to
-    const Block& block = blocks_[b];
-    const auto& parts = block.parts;
-    if (block.kind == Kind::kParallel) {
-      at[parts[0]] = at[b];
-      at[parts[1]] = at[b] + blocks_[parts[0]].size;
-    } else if (block.kind == Kind::kSeries) {
-      at[parts[0]] = at[parts[1]] = at[b];
-    } else if (block.kind == Kind::kWheel) {
-      const int64_t above = at[b] + blocks_[parts[0]].size;
-      at[parts[0]] = at[parts[4]] = at[b];
-      at[parts[1]] = at[parts[2]] = above;
-      at[parts[3]] = above + blocks_[parts[2]].size;
-    }
-  }
-  at.resize(items_.n());
-  return at;
 }
 
 }  // namespace lowtide

@@ -1,10 +1,9 @@
 // Items joined into larger rectangles, as pieces of a jigsaw are before the frame is filled.
 #pragma once
-#include <array>
 #include <set>
 #include <unordered_map>
 
-#include "kernels/pack_items.hpp"
+#include "kernels/pack_block_tree.hpp"
 
 namespace lowtide {
 
@@ -15,7 +14,8 @@ enum Join : int32_t {
   kWheel = 4,     // five around a middle one, of which no two can be joined
   kHoles = 8,     // empty rectangles whose two ends the bytes alive give away
   kPads = 16,     // empty rectangles that let two blocks be joined
-  kAllJoins = 31
+  kCuts = 32,     // all of these once more, with the cuts told apart that one moment hides (`Cuts`)
+  kAllJoins = 63
 };
 
 // How boldly one attempt joins; `seed` varies what is left to chance.
@@ -36,32 +36,18 @@ struct JoinRules {
 // of them fixed. Idea: series-parallel reduction; a dissected rectangle is a planar graph of its cuts in time.
 class Blocks {
  public:
-  // Sizes and the capacity are rounded up to a common multiple of all alignments.
   Blocks(const PackItems& items, int64_t capacity, const JoinRules& rules);
 
   // Joins as far as the rules allow; O(log n) a join, besides what looking for wheels, holes and pads costs.
   void join();
 
   int64_t work() const { return work_; }
-  int64_t capacity() const { return capacity_; }
-  // What is left, without holes: sections numbered anew.
-  struct Rest {
-    std::vector<int32_t> block, first, last;
-    std::vector<int64_t> sizes, steps, alignment, fixed;
-    PackItems items() const { return {first, last, sizes, alignment, fixed, {}, {}, {}, {}}; }
-  };
-  Rest rest() const;
-  // Offsets of items from those of the blocks left.
-  std::vector<int64_t> offsets(const Rest& rest, std::span<const int64_t> of_rest) const;
+  const BlockTree& tree() const { return tree_; }
 
  private:
-  enum class Kind : int8_t { kItem, kHole, kParallel, kSeries, kWheel };
-  struct Block {
-    int32_t first, last;
-    int64_t size;
-    Kind kind;
-    std::array<int32_t, 5> parts;      // from the bottom or the left; wheels: bottom, left, middle, top, right
-    int32_t born_at = 0, dying_at = 0;  // places in the lists of their moments
+  using Kind = BlockTree::Kind;
+  struct Places {
+    int32_t born = 0, dying = 0;  // in the lists of its moments
   };
   struct Pad {
     double price;
@@ -71,7 +57,8 @@ class Blocks {
 
   bool allowed(Join join) const { return (rules_.joins & join) != 0; }
   double varied(uint64_t one, uint64_t two) const;
-  int32_t add(int32_t first, int32_t last, int64_t size, Kind kind, std::array<int32_t, 5> parts);
+  int32_t make(int32_t first, int32_t last, int64_t size, Kind kind, std::array<int32_t, 5> parts);
+  int32_t add(int32_t block);
   void remove(int32_t block);
   int32_t find_series(int32_t moment, int32_t& second, double& doubt);
   void look_again(int32_t moment);
@@ -85,15 +72,12 @@ class Blocks {
   void consider(int32_t first, int32_t last, int64_t size, Pad& best);
   int64_t least_spare(int32_t first, int32_t last);
 
-  const PackItems& items_;
+  BlockTree tree_;
   const JoinRules rules_;
-  int64_t granule_ = 1, capacity_;
-  int32_t n_moments_, n_left_ = 0;
-  std::vector<Block> blocks_;
-  std::vector<char> alive_;
+  int32_t n_moments_;
+  std::vector<Places> places_;
   std::vector<std::vector<int32_t>> born_, dying_;  // per moment
-  std::vector<int64_t> gain_;                       // per moment: bytes born less bytes that die, the arena's edges included
-  std::vector<int64_t> spare_;                      // per section: bytes of the capacity that nothing takes
+  std::vector<int64_t> gain_, spare_;               // as the tree's, with holes
   std::unordered_map<int64_t, int32_t> of_life_;
   std::set<std::pair<double, int32_t>> doubts_;     // moments with a series join
   std::vector<double> doubt_at_;

@@ -15,8 +15,8 @@ from lowtide.progress import silent
 from tests.oracles.brute_packing import least_arena
 
 FOUND, STOPPED = 0, 2
-joins_of = st.integers(0, 31)
-"""Every set of parallel, series, wheel, holes and pads."""
+joins_of = st.integers(0, 63)
+"""Every set of parallel, series, wheel, holes, pads and cuts."""
 
 blocks = st.lists(
     st.tuples(st.integers(0, 6), st.integers(1, 5), st.integers(1, 9), st.sampled_from([1, 1, 2, 4])),
@@ -90,6 +90,37 @@ def test_a_dissected_rectangle_comes_together_again_at_its_height(seed: int, whe
     fit, offsets, work = _native.pack_within_joined(layout.items.native(), height, 10**6)
     assert fit == FOUND
     assert work < 10**6
+    validate(buffers, layout.offsets_of(buffers, offsets), height)
+
+
+def cut_in_few_steps(seed: int, n: int, left_out: float) -> tuple[Buffers, int]:
+    """Cut a rectangle of 150 steps in two again and again; leave pieces out that are not alive in the middle."""
+    rng = np.random.default_rng(seed)
+    steps, height = 150, 10**12
+    pieces = [(0, steps, 0, height)]
+    while len(pieces) < n:
+        area = [(last - first) * (high - low) for first, last, low, high in pieces]
+        first, last, low, high = pieces.pop(max(rng.integers(len(pieces), size=4).tolist(), key=area.__getitem__))
+        if rng.random() < 0.5 and last - first > 1:
+            cut = int(rng.integers(first + 1, last))
+            pieces += [(first, cut, low, high), (cut, last, low, high)]
+        else:
+            cut = low + int((high - low) * rng.uniform(0.2, 0.8))
+            pieces += [(first, last, low, cut), (first, last, cut, high)]
+    rows = np.asarray(pieces)
+    in_the_middle = (rows[:, 0] <= steps // 2) & (rows[:, 1] > steps // 2)
+    first, last, low, high = rng.permutation(rows[in_the_middle | (rng.random(n) >= left_out)]).T
+    return Buffers(first, last, high - low), height
+
+
+@pytest.mark.parametrize("left_out", [0, 0.05])
+@pytest.mark.parametrize("seed", [1, 2, 5])
+def test_cuts_in_one_moment_are_told_apart(seed: int, left_out: float) -> None:
+    buffers, height = cut_in_few_steps(seed, 300, left_out)
+    layout = items_of(buffers)
+    assert _native.pack_within_joined(layout.items.native(), height, 6_000_000, 31)[0] == STOPPED
+    fit, offsets, _ = _native.pack_within_joined(layout.items.native(), height, 6_000_000)
+    assert fit == FOUND
     validate(buffers, layout.offsets_of(buffers, offsets), height)
 
 
