@@ -11,7 +11,7 @@ from lowtide.frameworks.onnx.operators.tables import KNOWN_DOMAINS, RANDOM
 from lowtide.frameworks.onnx.reading.attention import attention_bytes
 from lowtide.frameworks.onnx.reading.convolutions import CONVOLUTIONS
 from lowtide.frameworks.onnx.reading.recurrent import RECURRENT, recurrent_bytes
-from lowtide.frameworks.onnx.shapes.short_tensors import array_of, is_short
+from lowtide.frameworks.onnx.shapes.short_tensors import array_of, short_constants
 from lowtide.frameworks.onnx.shapes.sizes import BITS, static_shape
 
 _ONE_MORE_OUTPUT = frozenset({("", "HardSwish"), ("", "Mish"), ("", "Swish")})
@@ -39,7 +39,7 @@ def draws_random(node: NodeProto, graph: GraphProto) -> bool:
         return operator in RANDOM
     if len(node.input) < 3 or not node.input[2]:
         return False
-    mode = next((tensor for tensor in graph.initializer if tensor.name == node.input[2] and is_short(tensor)), None)
+    mode = short_constants(graph).get(node.input[2])
     return mode is None or bool(array_of(mode).any())
 
 
