@@ -252,13 +252,17 @@ class OnnxModel:
                 link_weights(self._model, self._folder, Path(folder))
             self.save(plan, planned)
             level = self._level or "none"
-            predicted = None if self._runs.is_ordered_at_random else self._runs.as_it_stands().resident_bytes
-            modeled = measure_in_child(given, self._dims, planned=False, level=level, threads=1)
+            predicted = None if self._runs.is_ordered_at_random else self._runs.as_it_stands()
+            modeled = measure_in_child(given, self._dims, planned=False, level=level, threads=1, own_pages=True)
             ways = {"stock runtime, all optimizations": (given, False)}
             ways[f"lowtide's session, level {self._level or 'file'}"] = (planned, True)
             others = [self._run(by, *way) for by, way in ways.items()]
         made = f"stock runtime, level {level}, one thread"
-        return [modeled.as_run(made, predicted_bytes=predicted), *others]
+        if predicted is None:
+            return [modeled.as_run(made), *others]
+        usual, other = predicted.resident_bytes, predicted.otherwise_resident_bytes
+        otherwise = None if other == usual else other
+        return [modeled.as_run(made, predicted_bytes=usual, otherwise_predicted_bytes=otherwise), *others]
 
     def _run(self, by: str, path: Path, planned: bool) -> RuntimeRun:
         figures = measure_in_child(path, self._dims, planned=planned)
