@@ -36,13 +36,14 @@ from lowtide.frameworks.onnx.loading.load import (
     source_folder,
     whole_content,
 )
-from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, PLANNED
-from lowtide.frameworks.onnx.loading.reordered import reordered_model
+from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, BY_DEFAULT, ORDER, PLANNED
+from lowtide.frameworks.onnx.loading.reordered import NodeOrder, reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.read import read_model
 from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.frameworks.onnx.running.levels import first_pass
+from lowtide.frameworks.onnx.stock.numbering import numbered_for_default_order
 from lowtide.frameworks.onnx.stock.stock_graph import StockGraph, running_nodes
 from lowtide.frameworks.wire import Content
 from lowtide.graph import Graph
@@ -118,6 +119,7 @@ class OnnxModel:
         model._level = self._level
         graph = replace(model.graph, name=f"{self.graph.name}, {found.done}")
         model._translation = replace(model._translation, graph=graph)
+        model._runs = self._runs
         return model
 
     def _planned_by(self, plan: Plan) -> "OnnxModel":
@@ -132,7 +134,9 @@ class OnnxModel:
         for a plan of another graph, UnsupportedError for one that copies, VerificationError for one that breaks the
         program.
         """
-        return ModelProto.FromString(b"".join(self._planned_by(plan)._reordered(plan, {})))
+        planned = self._planned_by(plan)
+        order = planned_order(planned._model, planned._translation, plan)
+        return ModelProto.FromString(b"".join(reordered_model(planned._content(), order, {})))
 
     def save(self, plan: Plan, path: Path) -> None:
         """Write the reordered model, whole or not at all; weights in other files stay where they are.
@@ -147,16 +151,30 @@ class OnnxModel:
         """Write what `save` does, with what the plan says of each node in its metadata, which viewers show."""
         check_weights_reachable(self._model, self._folder, path.parent)
         model = self._planned_by(plan)
-        order = planned_order(model._model, model._translation, plan)
+        order, _ = model._file_order(plan)
         content = b"".join(model._planned(plan, notes_of_model(plan)))
         write_pieces(path, with_notes(content, notes_of_nodes(model._translation, plan, order)))
 
     def _planned(self, plan: Plan, notes: Mapping[str, str] | None = None) -> list[bytes | memoryview]:
         """Return the reordered model; its metadata says how it is planned."""
-        metadata = {PLANNED: self._level or "file"}
+        order, said = self._file_order(plan)
+        metadata = {PLANNED: self._level or "file", **said}
         if self._level is not None:
-            metadata |= self._addresses(plan, metadata)
-        return self._reordered(plan, {**metadata, **(notes or {})})
+            metadata |= self._addresses(order, metadata)
+        return reordered_model(self._content(), order, {**metadata, **(notes or {})})
+
+    def _file_order(self, plan: Plan) -> tuple[NodeOrder, Mapping[str, str]]:
+        """Return how the nodes stand in a file that follows a plan, and what its metadata says of that.
+
+        Where the stock runtime would need more for the file than it does now, one is tried whose default order is the
+        plan's.
+        """
+        order = planned_order(self._model, self._translation, plan)
+        stock = StockGraph(self._model.graph, self._translation)
+        if self._level is None or stock.peak_of(order.nodes) <= self._runs.peak_bytes:
+            return order, {}
+        numbered = numbered_for_default_order(self._model.graph, self._translation, order)
+        return (order, {}) if numbered is None else (numbered, {ORDER: BY_DEFAULT})
 
     def optimized(self, level: str | None) -> "OnnxModel":
         """Return the model as ONNX Runtime would run it at a level, by default the highest that keeps all bits.
@@ -191,7 +209,7 @@ class OnnxModel:
         """The level at which ONNX Runtime optimized the model, None for one as it was given."""
         return self._level
 
-    def _addresses(self, plan: Plan, metadata: Mapping[str, str]) -> Mapping[str, str]:
+    def _addresses(self, order: NodeOrder, metadata: Mapping[str, str]) -> Mapping[str, str]:
         """Run the planned model in processes of their own and return the addresses they learned, if it runs at all.
 
         Kernels' workspaces depend on the number of threads: addresses are noted for one, and for all of this machine.
@@ -200,7 +218,7 @@ class OnnxModel:
             planned = Path(folder, "planned.onnx")
             if self._folder is not None:
                 link_weights(self._model, self._folder, Path(folder))
-            write_pieces(planned, drained(self._reordered(plan, metadata)))
+            write_pieces(planned, drained(reordered_model(self._content(), order, metadata)))
             try:
                 learned = [
                     measure_in_child(planned, self._dims, planned=True, runs=3, threads=threads).addresses
@@ -209,10 +227,6 @@ class OnnxModel:
             except UnsupportedError:
                 return {}
         return {ADDRESSES: joined_texts(filter(None, learned))} if any(learned) else {}
-
-    def _reordered(self, plan: Plan, metadata: Mapping[str, str]) -> list[bytes | memoryview]:
-        order = planned_order(self._model, self._translation, plan)
-        return reordered_model(self._content(), order, metadata)
 
     def _content(self) -> Content:
         """Return the bytes of what was read; raises InputError where they have changed since."""
@@ -228,8 +242,8 @@ class OnnxModel:
         that they left alone stands as it was.
         """
         planned = self._planned_by(plan)
-        order = planned_order(planned._model, planned._translation, plan).nodes
-        after = StockGraph(planned._model.graph, planned._translation).reordered(order)
+        order, _ = planned._file_order(plan)
+        after = StockGraph(planned._model.graph, planned._translation).reordered(order.nodes)
         before = self._runs.as_it_stands()
         return RuntimePeaks(
             by="ONNX Runtime's default order",

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from onnx import GraphProto
 
+from lowtide.analysis import Problem
 from lowtide.frameworks.onnx.operators.nodes import operator_of
 from lowtide.frameworks.onnx.operators.tables import CONSTANTS, FROM_BLOCKED
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.reading.translation import Translation
-from lowtide.frameworks.onnx.stock.frames import has_frames
+from lowtide.frameworks.onnx.stock.frames import has_frames, order_of_ops
 from lowtide.frameworks.onnx.stock.predict import StockBytes, predict_stock
 
 _CALLS = "what runs inside functions and unknown operators, which counts at its peak"
@@ -28,17 +29,35 @@ class StockGraph:
 
     def as_it_stands(self) -> StockBytes:
         """Return what runs of the graph take."""
-        order = range(len(self.graph.node)) if self.in_running_order else default_order_of(self.graph)
-        return predict_stock(self.translation, self.graph, order)
+        return predict_stock(self.translation, self.graph, self._running_order())
 
     def reordered(self, positions: Sequence[int]) -> StockBytes:
         """Return what runs take of a file with the nodes in this order; of one that stands twice the first counts.
 
         The runtime keeps no more of them, unless its optimizations are off.
         """
+        return predict_stock(self.translation, self.graph, self._default_order(positions))
+
+    @property
+    def peak_bytes(self) -> int:
+        """Live bytes at the peak of the graph as it stands."""
+        return self._peak(self._running_order())
+
+    def peak_of(self, positions: Sequence[int]) -> int:
+        """Return the live bytes at the peak of a file with the nodes in this order."""
+        return self._peak(self._default_order(positions))
+
+    def _running_order(self) -> Sequence[int]:
+        return range(len(self.graph.node)) if self.in_running_order else default_order_of(self.graph)
+
+    def _default_order(self, positions: Sequence[int]) -> list[int]:
         once = list(dict.fromkeys(positions))
         order = default_order_of(GraphProto(node=[self.graph.node[position] for position in once]))
-        return predict_stock(self.translation, self.graph, [once[place] for place in order])
+        return [once[place] for place in order]
+
+    def _peak(self, nodes: Sequence[int]) -> int:
+        problem = Problem(self.translation.graph)
+        return int(problem.evaluate(order_of_ops(self.translation, nodes)).peaks.sum())
 
     @property
     def is_ordered_at_random(self) -> bool:
