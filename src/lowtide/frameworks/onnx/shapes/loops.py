@@ -26,4 +26,7 @@ def _goes_on(body: GraphProto) -> bool:
 
 def _constant(graph: GraphProto, name: str) -> int | None:
     tensor = short_constants(graph).get(name)
-    return None if tensor is None else int(array_of(tensor).reshape(-1)[0])
+    if tensor is None:
+        return None
+    array = array_of(tensor)
+    return int(array.item()) if array.size == 1 and array.dtype.kind in "iub" else None

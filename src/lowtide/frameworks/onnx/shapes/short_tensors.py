@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from numpy.typing import NDArray
-from onnx import GraphProto, TensorProto, numpy_helper
+from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
 from lowtide.errors import MalformedInputError, one_line
-from lowtide.frameworks.onnx.operators.nodes import attribute_of, operator_of
+from lowtide.frameworks.onnx.operators.nodes import operator_of
 from lowtide.frameworks.onnx.operators.tables import CONSTANTS
 
 MOST_ELEMENTS = 1024
@@ -32,7 +32,19 @@ def short_constants(graph: GraphProto) -> Mapping[str, TensorProto]:
     """Return by name the short tensors that a graph gives its nodes: weights, and results of Constant nodes."""
     given = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
-        content = attribute_of(node, "value") if operator_of(node) in CONSTANTS else None
+        content = _content(node) if operator_of(node) in CONSTANTS else None
         if content is not None:
-            given[node.output[0]] = content.t
+            given[node.output[0]] = content
     return {name: tensor for name, tensor in given.items() if is_short(tensor)}
+
+
+def _content(constant: NodeProto) -> TensorProto | None:
+    """Return a tensor or whole numbers that a Constant node gives; None for other kinds, which decide nothing."""
+    for attribute in constant.attribute:
+        if attribute.name == "value":
+            return attribute.t
+        if attribute.name == "value_int":
+            return helper.make_tensor(constant.output[0], TensorProto.INT64, [], [attribute.i])
+        if attribute.name == "value_ints":
+            return helper.make_tensor(constant.output[0], TensorProto.INT64, [len(attribute.ints)], attribute.ints)
+    return None
