@@ -36,7 +36,7 @@ from lowtide.frameworks.onnx.loading.load import (
     source_folder,
     whole_content,
 )
-from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, BY_DEFAULT, ORDER, PLANNED
+from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, BY_DEFAULT, PLANNED
 from lowtide.frameworks.onnx.loading.reordered import NodeOrder, reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.read import read_model
@@ -157,13 +157,13 @@ class OnnxModel:
 
     def _planned(self, plan: Plan, notes: Mapping[str, str] | None = None) -> list[bytes | memoryview]:
         """Return the reordered model; its metadata says how it is planned."""
-        order, said = self._file_order(plan)
-        metadata = {PLANNED: self._level or "file", **said}
+        order, by = self._file_order(plan)
+        metadata = {PLANNED: (self._level or "file") + by}
         if self._level is not None:
             metadata |= self._addresses(order, metadata)
         return reordered_model(self._content(), order, {**metadata, **(notes or {})})
 
-    def _file_order(self, plan: Plan) -> tuple[NodeOrder, Mapping[str, str]]:
+    def _file_order(self, plan: Plan) -> tuple[NodeOrder, str]:
         """Return how the nodes stand in a file that follows a plan, and what its metadata says of that.
 
         Where the stock runtime would need more for the file than it does now, one is tried whose default order is the
@@ -172,9 +172,9 @@ class OnnxModel:
         order = planned_order(self._model, self._translation, plan)
         stock = StockGraph(self._model.graph, self._translation)
         if self._level is None or stock.peak_of(order.nodes) <= self._runs.peak_bytes:
-            return order, {}
+            return order, ""
         numbered = numbered_for_default_order(self._model.graph, self._translation, order)
-        return (order, {}) if numbered is None else (numbered, {ORDER: BY_DEFAULT})
+        return (order, "") if numbered is None else (numbered, BY_DEFAULT)
 
     def optimized(self, level: str | None) -> "OnnxModel":
         """Return the model as ONNX Runtime would run it at a level, by default the highest that keeps all bits.

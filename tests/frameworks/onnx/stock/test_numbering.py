@@ -10,7 +10,7 @@ import lowtide
 from lowtide.cli.runtime import check_order
 from lowtide.errors import UsageError
 from lowtide.frameworks.onnx.loading.load import load_model
-from lowtide.frameworks.onnx.loading.metadata import ORDER, read_metadata
+from lowtide.frameworks.onnx.loading.metadata import PLANNED, read_metadata
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.onnx import OnnxModel, Session
 
@@ -66,7 +66,7 @@ def test_a_file_whose_order_is_bad_by_default_is_numbered_so_that_the_default_is
     written = load_model(planned).graph
     ops = [written.node[place].output[0] for place in default_order_of(written)]
     assert ops == ["early_wide", "early", "late_wide", "late", "y"] != [node.output[0] for node in written.node]
-    assert read_metadata(planned)[ORDER] == "default"
+    assert read_metadata(planned)[PLANNED] == "none, in the default order"
     x = np.random.default_rng(0).standard_normal((ROWS, ROWS)).astype(np.float32)
     session = Session(planned)
     (expected,) = Session(_branches().SerializeToString()).run(None, {"x": x})
@@ -75,6 +75,9 @@ def test_a_file_whose_order_is_bad_by_default_is_numbered_so_that_the_default_is
     assert session.use.fallbacks.total() == 0
     live = sum(result.peak_bytes.values()) - x.nbytes
     assert session.reserved_bytes == pytest.approx(live, rel=0.01)
+    again = OnnxModel(planned)
+    again.save(lowtide.minimize(again.graph).plan, tmp_path / "again.onnx")
+    assert read_metadata(tmp_path / "again.onnx")[PLANNED] == "file"
 
 
 def test_a_file_is_refused_that_no_number_saves_from_the_default_order(tmp_path: Path) -> None:
