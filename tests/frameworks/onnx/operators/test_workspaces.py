@@ -65,7 +65,8 @@ def test_products_of_small_integers_are_summed_in_large_ones() -> None:
     _assert_predicted(_model("QLinearMatMul", inputs, {"y": BYTE}))
 
 
-SCALE, ZERO = ([], FLOAT), ([], BYTE)
+NO_AXES: list[int] = []
+SCALE, ZERO = (NO_AXES, FLOAT), (NO_AXES, BYTE)
 ONE = {"x": ([32, 64], BYTE), "xs": SCALE, "xz": ZERO}
 TWO = {**ONE, "w": ([64, 48], BYTE), "ws": SCALE, "wz": ZERO}
 RESULT = {"ys": SCALE, "yz": ZERO}

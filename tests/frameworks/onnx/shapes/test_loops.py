@@ -23,7 +23,7 @@ def _loop(count: TensorProto | NodeProto) -> ModelProto:
     nodes = [count] if isinstance(count, NodeProto) else []
     weights = [count] if isinstance(count, TensorProto) else []
     nodes += [node("Loop", "n - x", "last pieces", body=body), node("Exp", "pieces", "y")]
-    outputs = [value("last", [4]), value("y", [None, 4])]
+    outputs = [value("last", [4]), value("y", ["runs", 4])]
     graph = helper.make_graph(nodes, "loop", [value("x", [4])], outputs, weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
