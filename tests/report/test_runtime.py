@@ -47,6 +47,16 @@ def test_what_is_not_modeled_may_add_to_what_is_measured(measured: int, growth: 
     assert "not modeled: sizes that only a run tells" in report.to_text()
 
 
+@pytest.mark.parametrize(("growth", "count"), [(10, 0), (11, 0), (13, 0), (15, 1), (8, 1)])
+def test_growth_between_two_predictions_is_no_doubt(growth: int, count: int) -> None:
+    """Addresses are the system's choice, so that the runtime's arena may grow to the one or to the other."""
+    report = _report(measured=10, growth=growth, unmodeled=())
+    runs = tuple(replace(run, otherwise_predicted_bytes=13 * MEBI) for run in report.runs)
+    found = replace(report, runs=runs)
+    assert len(found.doubts) == count
+    assert "(10.0 MiB predicted, or 13.0 MiB by where the system puts the arena)" in found.to_text()
+
+
 @pytest.mark.parametrize(("promised", "count"), [(1, 0), (MEBI // 8, 1)])
 def test_a_promised_gain_that_does_not_come_is_a_doubt_but_for_some_counters(promised: int, count: int) -> None:
     report = replace(_report(measured=10, growth=10, unmodeled=()), planned_bytes=10 * MEBI - promised)

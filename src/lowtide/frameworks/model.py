@@ -115,6 +115,8 @@ class RuntimeRun:
     """The most that the whole process had resident, with all of these; None where the system is silent."""
     predicted_bytes: int | None = None
     """What `growth_bytes` was predicted to be; None where nothing was."""
+    otherwise_predicted_bytes: int | None = None
+    """The same where the system chooses addresses otherwise; None where these make no difference."""
     seconds: float
     """The median of a run."""
     arena_bytes: int | None = None

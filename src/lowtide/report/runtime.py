@@ -84,7 +84,7 @@ class RuntimeReport:
             for run in self.runs
             if run.predicted_bytes is not None
             and run.growth_bytes is not None
-            and self._is_doubtful(run.predicted_bytes, run.growth_bytes, _PROCESS_BYTES)
+            and self._is_doubtful(_nearest_predicted(run, run.growth_bytes), run.growth_bytes, _PROCESS_BYTES)
         ]
         return tuple(found)
 
@@ -126,10 +126,18 @@ def _without(peaks: RuntimePeaks) -> str:
     return f"; not modeled: {', '.join(peaks.unmodeled)}" if peaks.unmodeled else ""
 
 
+def _nearest_predicted(run: RuntimeRun, real: int) -> int:
+    """Return what lies nearest to a real figure of all that was predicted."""
+    said = [each for each in (run.predicted_bytes, run.otherwise_predicted_bytes) if each is not None]
+    return min(max(real, min(said)), max(said))
+
+
 def _run(run: RuntimeRun, unit: ByteUnit) -> str:
     growth = "unknown" if run.growth_bytes is None else unit.write(run.growth_bytes)
     if run.predicted_bytes is not None:
-        growth += f" ({unit.write(run.predicted_bytes)} predicted)"
+        otherwise = run.otherwise_predicted_bytes
+        or_else = "" if otherwise is None else f", or {unit.write(otherwise)} by where the system puts the arena"
+        growth += f" ({unit.write(run.predicted_bytes)} predicted{or_else})"
     text = f"resident memory grows by {growth}, {run.seconds * 1e3:.1f} ms a run"
     if run.resident_bytes is not None:
         text += f", the whole process has {unit.write(run.resident_bytes)}"

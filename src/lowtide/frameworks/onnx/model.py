@@ -3,13 +3,12 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
 from weakref import finalize
 
-from onnx import GraphProto, ModelProto
+from onnx import ModelProto
 
 from lowtide.costs import Prices
 from lowtide.errors import InputError, UnsupportedError
@@ -18,7 +17,8 @@ from lowtide.frameworks.arena.addresses import joined_texts
 from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
 from lowtide.frameworks.onnx.annotate import notes_of_model, notes_of_nodes, with_notes
 from lowtide.frameworks.onnx.apply import planned_order
-from lowtide.frameworks.onnx.chunks.choose import COARSE, FINE, Fineness
+from lowtide.frameworks.onnx.chunks.choose import Fineness
+from lowtide.frameworks.onnx.chunks.versions import ChunkedVersions
 from lowtide.frameworks.onnx.chunks.write import write_in_chunks
 from lowtide.frameworks.onnx.loading.content import drained
 from lowtide.frameworks.onnx.loading.external_data import (
@@ -36,25 +36,18 @@ from lowtide.frameworks.onnx.loading.load import (
     source_folder,
     whole_content,
 )
-from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, PLANNED
-from lowtide.frameworks.onnx.loading.reordered import reordered_model
+from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, BY_DEFAULT, PLANNED
+from lowtide.frameworks.onnx.loading.reordered import NodeOrder, reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
-from lowtide.frameworks.onnx.operators.nodes import operator_of
-from lowtide.frameworks.onnx.operators.tables import CONSTANTS, FROM_BLOCKED
 from lowtide.frameworks.onnx.read import read_model
-from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.frameworks.onnx.running.levels import first_pass
-from lowtide.frameworks.onnx.stock.frames import has_frames
-from lowtide.frameworks.onnx.stock.predict import StockBytes, predict_stock
+from lowtide.frameworks.onnx.stock.numbering import numbered_for_default_order
+from lowtide.frameworks.onnx.stock.stock_graph import StockGraph, running_nodes
 from lowtide.frameworks.wire import Content
 from lowtide.graph import Graph
 from lowtide.plan import Plan
-
-_CALLS = "what runs inside functions and unknown operators, which counts at its peak"
-_ORDER = "the order of the runtime at this level, which is another one in every process"
-_UNKNOWN = "values whose size only a run tells, which count as 0 bytes"
 
 
 class OnnxModel:
@@ -74,10 +67,10 @@ class OnnxModel:
         self._dims = dict(dims or {})
         self._level: str | None = None
         self._left_whole: tuple[str, ...] = ()
-        self._first_pass: OnnxModel | None = None
-        """What the stock runtime runs, where this model was made from that for lowtide's session."""
-        self._in_running_order = False
         self._translation = read_model(self._model, self._dims, self._name)
+        self._runs = StockGraph(self._model.graph, self._translation)
+        """What the stock runtime runs; where a file is made for lowtide's session, that may be another graph."""
+        self._in_chunks = ChunkedVersions(self._cut)
 
     @property
     def file_endings(self) -> tuple[str, ...]:
@@ -96,12 +89,12 @@ class OnnxModel:
         None where that cannot lower the peak, or a model cannot be tried: one without fixed sizes, one that ONNX
         Runtime does not run.
         """
-        return None if self._coarse is None else self._coarse.graph
+        return None if self._in_chunks.coarse is None else self._in_chunks.coarse.graph
 
     @property
     def in_finer_chunks(self) -> Graph | None:
         """The same in as many chunks as still help, None where `in_chunks` has as many."""
-        return None if self._fine is None else self._fine.graph
+        return None if self._in_chunks.fine is None else self._in_chunks.fine.graph
 
     @property
     def chunks_take_time(self) -> bool:
@@ -112,16 +105,6 @@ class OnnxModel:
     def left_whole(self) -> Sequence[str]:
         """What could not be computed in chunks, and why, a sentence each; none where nobody asked for it."""
         return self._left_whole
-
-    @cached_property
-    def _coarse(self) -> "OnnxModel | None":
-        return self._cut(COARSE)
-
-    @cached_property
-    def _fine(self) -> "OnnxModel | None":
-        found = None if self._coarse is None else self._cut(FINE)
-        same = found is None or self._coarse is None or found.graph.fingerprint == self._coarse.graph.fingerprint
-        return None if same else found
 
     def _cut(self, fineness: Fineness) -> "OnnxModel | None":
         if self._dims:
@@ -136,17 +119,13 @@ class OnnxModel:
         model._level = self._level
         graph = replace(model.graph, name=f"{self.graph.name}, {found.done}")
         model._translation = replace(model._translation, graph=graph)
+        model._runs = self._runs
         return model
 
     def _planned_by(self, plan: Plan) -> "OnnxModel":
         """Return the model that a plan is for: in chunks, or as it stands, also where it is for none of these."""
-        if plan.graph_fingerprint == self.graph.fingerprint:
-            return self
-        if self._coarse is not None and plan.graph_fingerprint == self._coarse.graph.fingerprint:
-            return self._coarse
-        if self._fine is not None and plan.graph_fingerprint == self._fine.graph.fingerprint:
-            return self._fine
-        return self
+        is_own = plan.graph_fingerprint == self.graph.fingerprint
+        return self if is_own else self._in_chunks.planned_by(plan) or self
 
     def apply(self, plan: Plan) -> ModelProto:
         """Return the model with its nodes in the plan's order and nothing else changed; the original stays.
@@ -155,7 +134,9 @@ class OnnxModel:
         for a plan of another graph, UnsupportedError for one that copies, VerificationError for one that breaks the
         program.
         """
-        return ModelProto.FromString(b"".join(self._planned_by(plan)._reordered(plan, {})))
+        planned = self._planned_by(plan)
+        order = planned_order(planned._model, planned._translation, plan)
+        return ModelProto.FromString(b"".join(reordered_model(planned._content(), order, {})))
 
     def save(self, plan: Plan, path: Path) -> None:
         """Write the reordered model, whole or not at all; weights in other files stay where they are.
@@ -170,16 +151,30 @@ class OnnxModel:
         """Write what `save` does, with what the plan says of each node in its metadata, which viewers show."""
         check_weights_reachable(self._model, self._folder, path.parent)
         model = self._planned_by(plan)
-        order = planned_order(model._model, model._translation, plan)
+        order, _ = model._file_order(plan)
         content = b"".join(model._planned(plan, notes_of_model(plan)))
         write_pieces(path, with_notes(content, notes_of_nodes(model._translation, plan, order)))
 
     def _planned(self, plan: Plan, notes: Mapping[str, str] | None = None) -> list[bytes | memoryview]:
         """Return the reordered model; its metadata says how it is planned."""
-        metadata = {PLANNED: self._level or "file"}
+        order, by = self._file_order(plan)
+        metadata = {PLANNED: (self._level or "file") + by}
         if self._level is not None:
-            metadata |= self._addresses(plan, metadata)
-        return self._reordered(plan, {**metadata, **(notes or {})})
+            metadata |= self._addresses(order, metadata)
+        return reordered_model(self._content(), order, {**metadata, **(notes or {})})
+
+    def _file_order(self, plan: Plan) -> tuple[NodeOrder, str]:
+        """Return how the nodes stand in a file that follows a plan, and what its metadata says of that.
+
+        Where the stock runtime would need more for the file than it does now, one is tried whose default order is the
+        plan's.
+        """
+        order = planned_order(self._model, self._translation, plan)
+        stock = StockGraph(self._model.graph, self._translation)
+        if self._level is None or stock.peak_of(order.nodes) <= self._runs.peak_bytes:
+            return order, ""
+        numbered = numbered_for_default_order(self._model.graph, self._translation, order)
+        return (order, "") if numbered is None else (numbered, BY_DEFAULT)
 
     def optimized(self, level: str | None) -> "OnnxModel":
         """Return the model as ONNX Runtime would run it at a level, by default the highest that keeps all bits.
@@ -204,9 +199,9 @@ class OnnxModel:
         finalize(model, rmtree, folder, ignore_errors=True)
         model._level, model._given = found, self._source
         first = first_pass(output)
-        model._first_pass = OnnxModel(first, self._dims) if first.exists() else None
-        runs = model._as_stock
-        runs._in_running_order = _running_nodes(self._model.graph) != _running_nodes(runs._model.graph)
+        runs = OnnxModel(first, self._dims)._runs if first.exists() else model._runs
+        changed = running_nodes(self._model.graph) != running_nodes(runs.graph)
+        model._runs = replace(runs, in_running_order=changed)
         return model
 
     @property
@@ -214,7 +209,7 @@ class OnnxModel:
         """The level at which ONNX Runtime optimized the model, None for one as it was given."""
         return self._level
 
-    def _addresses(self, plan: Plan, metadata: Mapping[str, str]) -> Mapping[str, str]:
+    def _addresses(self, order: NodeOrder, metadata: Mapping[str, str]) -> Mapping[str, str]:
         """Run the planned model in processes of their own and return the addresses they learned, if it runs at all.
 
         Kernels' workspaces depend on the number of threads: addresses are noted for one, and for all of this machine.
@@ -223,7 +218,7 @@ class OnnxModel:
             planned = Path(folder, "planned.onnx")
             if self._folder is not None:
                 link_weights(self._model, self._folder, Path(folder))
-            write_pieces(planned, drained(self._reordered(plan, metadata)))
+            write_pieces(planned, drained(reordered_model(self._content(), order, metadata)))
             try:
                 learned = [
                     measure_in_child(planned, self._dims, planned=True, runs=3, threads=threads).addresses
@@ -232,10 +227,6 @@ class OnnxModel:
             except UnsupportedError:
                 return {}
         return {ADDRESSES: joined_texts(filter(None, learned))} if any(learned) else {}
-
-    def _reordered(self, plan: Plan, metadata: Mapping[str, str]) -> list[bytes | memoryview]:
-        order = planned_order(self._model, self._translation, plan)
-        return reordered_model(self._content(), order, metadata)
 
     def _content(self) -> Content:
         """Return the bytes of what was read; raises InputError where they have changed since."""
@@ -250,42 +241,18 @@ class OnnxModel:
         A model of which the runtime's optimizations changed anything was written in the order in which it runs; one
         that they left alone stands as it was.
         """
-        after = self._planned_by(plan)._stock_bytes_of(plan)
-        before = self._as_stock._stock_bytes()
+        planned = self._planned_by(plan)
+        order, _ = planned._file_order(plan)
+        after = StockGraph(planned._model.graph, planned._translation).reordered(order.nodes)
+        before = self._runs.as_it_stands()
         return RuntimePeaks(
             by="ONNX Runtime's default order",
             before_bytes=before.order_bytes,
             after_bytes=after.order_bytes,
             before_resident_bytes=before.resident_bytes,
             after_resident_bytes=after.resident_bytes,
-            unmodeled=self._as_stock._unmodeled(),
+            unmodeled=self._runs.unmodeled,
         )
-
-    def _stock_bytes_of(self, plan: Plan) -> StockBytes:
-        # Of nodes that stand twice the runtime keeps the first, unless its optimizations are off.
-        planned = list(dict.fromkeys(planned_order(self._model, self._translation, plan).nodes))
-        nodes = [self._model.graph.node[position] for position in planned]
-        order = [planned[place] for place in default_order_of(GraphProto(node=nodes))]
-        return predict_stock(self._translation, self._model.graph, order)
-
-    @property
-    def _as_stock(self) -> "OnnxModel":
-        """What the stock runtime runs."""
-        return self._first_pass or self
-
-    def _unmodeled(self) -> tuple[str, ...]:
-        calls = () if has_frames(self._translation) else (_CALLS,)
-        unknown = any("counts as 0 bytes" in note for note in self.graph.unmodeled)
-        return (*calls, *((_UNKNOWN,) if unknown else ()), *((_ORDER,) if self._is_ordered_at_random() else ()))
-
-    def _is_ordered_at_random(self) -> bool:
-        """Tell whether the runtime went back from its blocked layout in several places, which it adds in any order."""
-        return sum(operator_of(node) == FROM_BLOCKED for node in self._model.graph.node) > 1
-
-    def _stock_bytes(self) -> StockBytes:
-        graph = self._model.graph
-        order = range(len(graph.node)) if self._in_running_order else default_order_of(graph)
-        return predict_stock(self._translation, graph, order)
 
     def runtime_runs(self, plan: Plan) -> list[RuntimeRun]:
         """Run the given file in the stock runtime, and the planned one in a session, each in a process of its own."""
@@ -299,14 +266,17 @@ class OnnxModel:
                 link_weights(self._model, self._folder, Path(folder))
             self.save(plan, planned)
             level = self._level or "none"
-            runs = self._as_stock
-            predicted = None if runs._is_ordered_at_random() else runs._stock_bytes().resident_bytes
-            modeled = measure_in_child(given, self._dims, planned=False, level=level, threads=1)
+            predicted = None if self._runs.is_ordered_at_random else self._runs.as_it_stands()
+            modeled = measure_in_child(given, self._dims, planned=False, level=level, threads=1, own_pages=True)
             ways = {"stock runtime, all optimizations": (given, False)}
             ways[f"lowtide's session, level {self._level or 'file'}"] = (planned, True)
             others = [self._run(by, *way) for by, way in ways.items()]
         made = f"stock runtime, level {level}, one thread"
-        return [modeled.as_run(made, predicted_bytes=predicted), *others]
+        if predicted is None:
+            return [modeled.as_run(made), *others]
+        usual, other = predicted.resident_bytes, predicted.otherwise_resident_bytes
+        otherwise = None if other == usual else other
+        return [modeled.as_run(made, predicted_bytes=usual, otherwise_predicted_bytes=otherwise), *others]
 
     def _run(self, by: str, path: Path, planned: bool) -> RuntimeRun:
         figures = measure_in_child(path, self._dims, planned=planned)
@@ -327,11 +297,6 @@ class OnnxModel:
     def measure_costs(self) -> Prices:
         """Raise UnsupportedError: ONNX Runtime runs models, not single ops."""
         raise UnsupportedError("ops of ONNX models cannot be timed one by one; price them by --costs eager or fused")
-
-
-def _running_nodes(graph: GraphProto) -> list[tuple[str, ...]]:
-    """Return what each node writes that the runtime does not make a weight of when it loads the graph."""
-    return [tuple(node.output) for node in graph.node if operator_of(node) not in CONSTANTS]
 
 
 def _differ(model: ModelProto, light: bytes) -> bool:

@@ -59,13 +59,20 @@ def _of_integers(
 @pytest.mark.parametrize("window", [1, 3])
 @pytest.mark.parametrize(
     ("channels", "filters", "group"),
-    [(3, 16, 1), (8, 12, 1), (8, 18, 1), (8, 20, 1), (24, 24, 24), (32, 32, 32), (8, 32, 2)],
+    [(3, 16, 1), (8, 12, 1), (8, 18, 1), (8, 24, 1), (24, 24, 24), (32, 32, 32), (8, 32, 2)],
 )
 def test_integer_convolutions_hold_pointers_or_windows_and_sums(
     channels: int, filters: int, group: int, window: int, stride: int, kind: type[np.generic]
 ) -> None:
     """Symmetric weights whose channels come in whole blocks need no sums; depthwise ones have pointers alone."""
     _assert_predicted(_of_integers(channels, filters, window, stride, group, kind))
+
+
+@pytest.mark.parametrize(("filters", "kind", "count"), [(20, np.int8, 1), (24, np.int8, 0), (20, np.uint8, 0)])
+def test_where_sums_hang_on_the_processor_that_is_said(filters: int, kind: type[np.generic], count: int) -> None:
+    """Symmetric weights in blocks of four filters need none with some instructions, and do with others."""
+    graph = read_model(_of_integers(8, filters, 3, 1, 1, kind), {}, "given").graph
+    assert sum("workspace of QLinearConv kernels" in note for note in graph.unmodeled) == count
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,15 @@ def test_chunks_of_the_arena_never_overlap(steps: list[tuple[int, int]]) -> None
         assert arena.reserved_bytes == before  # all is in one piece again
 
 
+@pytest.mark.parametrize(("ascends", "region"), [(False, 1), (True, 0)])
+def test_of_free_chunks_of_one_size_that_at_the_lowest_address_is_taken(ascends: bool, region: int) -> None:
+    """Where regions lie is the system's choice."""
+    arena = StockArena(ascends=ascends)
+    for chunk in [arena.allocate(2**21) for _ in range(2)]:
+        arena.release(chunk)
+    assert arena.allocate(2**21).region == region
+
+
 def test_blocks_that_no_machine_holds_are_modeled_like_others() -> None:
     """The model itself needs no memory for the pages that it counts."""
     arena = StockArena()

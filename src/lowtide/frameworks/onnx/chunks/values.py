@@ -1,12 +1,12 @@
 """What finding parts of a graph to compute in chunks asks of its values: shapes, bytes, who writes and who reads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from onnx import GraphProto, ModelProto, NodeProto
+from onnx import ModelProto, NodeProto
 
-from lowtide.frameworks.onnx.operators.nodes import attribute_of, domain_of, input_names
+from lowtide.frameworks.onnx.operators.nodes import domain_of, input_names
 from lowtide.frameworks.onnx.reading.translation import Translation
-from lowtide.frameworks.onnx.shapes.short_tensors import array_of, is_short
+from lowtide.frameworks.onnx.shapes.short_tensors import array_of, short_constants
 from lowtide.frameworks.onnx.shapes.sizes import static_shape
 
 
@@ -27,7 +27,7 @@ class MainValues:
         self._values = translation.values
         self._sizes = translation.graph.sizes.tolist()
         self._persistent = translation.graph.persistent.tolist()
-        self._numbers = _short_integers(model.graph)
+        self._constants = short_constants(model.graph)
         scratch = translation.graph.scratch.tolist()
         self._scratch = {
             place: scratch[op] for op, places in enumerate(translation.nodes_of_ops) for place in places[:1]
@@ -44,7 +44,9 @@ class MainValues:
 
     def numbers(self, name: str) -> list[int] | None:
         """Return the whole numbers of a short constant, None for any other value."""
-        return self._numbers.get(name)
+        tensor = self._constants.get(name)
+        array = None if tensor is None else array_of(tensor)
+        return None if array is None or array.dtype.kind not in "iu" else array.reshape(-1).tolist()
 
     def buffer_of(self, name: str) -> int:
         """Return the buffer that a value lies in; that of a view is its base's."""
@@ -66,19 +68,3 @@ class MainValues:
     def needed(self, place: int) -> int:
         """Return what a node needs at once in any order, in bytes: what it reads, writes and works in."""
         return self.bytes_of([*self.reads[place], *filter(None, self.nodes[place].output)]) + self.scratch(place)
-
-
-def _short_integers(graph: GraphProto) -> Mapping[str, list[int]]:
-    tensors = {tensor.name: tensor for tensor in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Constant" and not domain_of(node.domain):
-            content = attribute_of(node, "value")
-            if content is not None:
-                tensors[node.output[0]] = content.t
-    found: dict[str, list[int]] = {}
-    for name, tensor in tensors.items():
-        if is_short(tensor):
-            array = array_of(tensor)
-            if array.dtype.kind in "iu":
-                found[name] = [int(number) for number in array.reshape(-1)]
-    return found

@@ -11,6 +11,9 @@ from lowtide.frameworks.wire import BYTES, Content, fields
 PLANNED = "lowtide.planned"
 """The nodes stand in a planned order; the value says at which level the runtime has optimized them, or "file"."""
 
+BY_DEFAULT = ", in the default order"
+"""How that value ends where the runtime's default order is the planned one, and not the order in which nodes stand."""
+
 ADDRESSES = "lowtide.addresses"
 """Where every allocation of a run lies, for inputs of the shapes that were planned for."""
 

@@ -81,10 +81,21 @@ WORKSPACE_NOT_MODELED: frozenset[Operator] = frozenset(
         ),
         *(("", name) for name in ("GroupNormalization", "CenterCropPad", "LinearAttention", "CausalConvWithState")),
         *(("", name) for name in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")),
-        *(("com.microsoft", name) for name in ("Attention", "MultiHeadAttention", "GroupQueryAttention")),
     }
 )
 """Kernels that allocate a workspace whose size depends on their algorithm, the threads and the instruction set."""
+
+WORKSPACE_KNOWN: frozenset[Operator] = frozenset(
+    ("com.microsoft", name)
+    for name in (
+        *("Gelu", "QuickGelu", "FastGelu", "BiasGelu", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"),
+        *("FusedConv", "FusedGemm", "FusedMatMul", "TransposeMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"),
+        *("QLinearAdd", "QLinearMul", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", "QLinearConcat"),
+        *("QLinearGlobalAveragePool", "QGemm", "QuantizeLinear", "DequantizeLinear"),
+        *("RotaryEmbedding", "Trilu", "SampleOp", "GatherND", "Pad", "ExpandDims", "Inverse", "CDist"),
+    )
+)
+"""Operators of ONNX Runtime's own whose kernels have no workspace, or one that is counted; of others none is known."""
 
 SAME_SHAPE: frozenset[Operator] = frozenset(
     {

@@ -1,7 +1,7 @@
 """The workspaces of convolutions: windows copied out, pointers to them, and sums of integers."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from onnx import NodeProto, TensorProto, TypeProto
 
@@ -18,6 +18,8 @@ _SUM = 4
 """Bytes of an integer that adds up products of integers of one byte."""
 _PACKED_INPUTS, _LEAST_PACKED_FILTERS, _PACKED_GROUPS = 4, 16, 16
 """Channels that the kernels for symmetric weights take at once."""
+_PACKED_FILTERS_EVERYWHERE = 8
+"""Filters that they take at once with whatever instructions a processor has; with some it is half of these."""
 
 
 def _of_floats(node: NodeProto, types: Types) -> int:
@@ -55,20 +57,37 @@ def _of_integers(node: NodeProto, types: Types) -> int:
     result, filters = _shape(node.output[0], types), _shape(node.input[3], types)
     if result is None or filters is None or len(result) < 3 or len(filters) < 3 or not int_of(node, "channels_last"):
         return 0
-    group, window = int_of(node, "group", 1), math.prod(filters[2:])
-    is_depthwise = group > 1 and filters[1] == 1 and filters[0] == group
-    if is_depthwise:
-        fits = group % _PACKED_GROUPS == 0
-    else:
-        packs = filters[0] % _PACKED_INPUTS == 0 and filters[0] >= _LEAST_PACKED_FILTERS
-        fits = group == 1 and filters[1] % _PACKED_INPUTS == 0 and packs
-    kinds = types[node.input[0]].tensor_type.elem_type, types[node.input[3]].tensor_type.elem_type
-    is_symmetric = fits and kinds == (TensorProto.UINT8, TensorProto.INT8)
+    window, is_depthwise = math.prod(filters[2:]), _is_depthwise(node, filters)
+    is_symmetric = _is_symmetric(node, filters, types)
     is_point = window == 1 and not is_depthwise and not _strides(node)
     if is_symmetric:
         return 0 if is_point else math.prod(result[:-1]) * _POINTER * window
     windows = _POINTER * window if is_depthwise else 0 if is_point else window * filters[1]
     return math.prod(result[1:-1]) * (windows + _SUM * filters[0])
+
+
+def has_sums_by_processor(node: NodeProto, types: Types) -> bool:
+    """Return whether it hangs on the processor if a convolution of integers has sums beside its windows."""
+    filters = _shape(node.input[3], types)
+    if filters is None or len(filters) < 3 or _is_depthwise(node, filters) or not _is_symmetric(node, filters, types):
+        return False
+    return filters[0] % _PACKED_FILTERS_EVERYWHERE > 0
+
+
+def _is_depthwise(node: NodeProto, filters: Sequence[int]) -> bool:
+    return int_of(node, "group", 1) > 1 and filters[1] == 1 and filters[0] == int_of(node, "group", 1)
+
+
+def _is_symmetric(node: NodeProto, filters: Sequence[int], types: Types) -> bool:
+    """Return whether kernels for weights with a sign, in whole blocks of channels, take a convolution."""
+    kinds = types[node.input[0]].tensor_type.elem_type, types[node.input[3]].tensor_type.elem_type
+    if kinds != (TensorProto.UINT8, TensorProto.INT8):
+        return False
+    group = int_of(node, "group", 1)
+    if _is_depthwise(node, filters):
+        return group % _PACKED_GROUPS == 0
+    packs = filters[0] % _PACKED_INPUTS == 0 and filters[0] >= _LEAST_PACKED_FILTERS
+    return group == 1 and filters[1] % _PACKED_INPUTS == 0 and packs
 
 
 def _shape(name: str, types: Types) -> list[int] | None:

@@ -7,11 +7,11 @@ import numpy as np
 from onnx import GraphProto, NodeProto, TypeProto
 
 from lowtide.frameworks.onnx.operators.nodes import int_of, operator_of
-from lowtide.frameworks.onnx.operators.tables import KNOWN_DOMAINS, RANDOM
+from lowtide.frameworks.onnx.operators.tables import KNOWN_DOMAINS, RANDOM, WORKSPACE_KNOWN, WORKSPACE_NOT_MODELED
 from lowtide.frameworks.onnx.reading.attention import attention_bytes
-from lowtide.frameworks.onnx.reading.convolutions import CONVOLUTIONS
+from lowtide.frameworks.onnx.reading.convolutions import CONVOLUTIONS, has_sums_by_processor
 from lowtide.frameworks.onnx.reading.recurrent import RECURRENT, recurrent_bytes
-from lowtide.frameworks.onnx.shapes.short_tensors import array_of, is_short
+from lowtide.frameworks.onnx.shapes.short_tensors import array_of, short_constants
 from lowtide.frameworks.onnx.shapes.sizes import BITS, static_shape
 
 _ONE_MORE_OUTPUT = frozenset({("", "HardSwish"), ("", "Mish"), ("", "Swish")})
@@ -39,8 +39,16 @@ def draws_random(node: NodeProto, graph: GraphProto) -> bool:
         return operator in RANDOM
     if len(node.input) < 3 or not node.input[2]:
         return False
-    mode = next((tensor for tensor in graph.initializer if tensor.name == node.input[2] and is_short(tensor)), None)
+    mode = short_constants(graph).get(node.input[2])
     return mode is None or bool(array_of(mode).any())
+
+
+def has_unknown_workspace(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
+    """Return whether a node's kernel may allocate a workspace that `workspace_bytes` does not count."""
+    operator = operator_of(node)
+    if operator == ("com.microsoft", "QLinearConv"):
+        return has_sums_by_processor(node, types)
+    return operator in WORKSPACE_NOT_MODELED or (operator[0] == "com.microsoft" and operator not in WORKSPACE_KNOWN)
 
 
 def workspace_bytes(node: NodeProto, types: Mapping[str, TypeProto], opset: int) -> int:
@@ -64,6 +72,10 @@ def workspace_bytes(node: NodeProto, types: Mapping[str, TypeProto], opset: int)
         return recurrent_bytes(node, types)
     if operator == ("", "QLinearMatMul"):
         return _SUM_BYTES * _broadcast_bytes(node.output[:1], node.output[0], types)
+    if operator == ("com.microsoft", "QGemm"):
+        return _product_of_integers_bytes(node, types)
+    if operator == ("com.microsoft", "DynamicQuantizeMatMul"):
+        return _quantized_bytes(node.input[0], types)
     if operator in CONVOLUTIONS:
         return CONVOLUTIONS[operator](node, types)
     if operator == ("", "Attention"):
@@ -78,6 +90,17 @@ def _neighbors_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
         return 0
     squares = (shape[1] + int_of(node, "size") - 1) * math.prod(shape[2:])
     return (math.prod(shape) + squares) * BITS.get(types[node.input[0]].tensor_type.elem_type, 0) // 8
+
+
+def _product_of_integers_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
+    """Return the sums that become integers of one byte, and the left matrix where it is transposed."""
+    sums = _SUM_BYTES * _quantized_bytes(node.output[0], types) if len(node.input) > 8 and node.input[8] else 0
+    return sums + (_quantized_bytes(node.input[0], types) if int_of(node, "transA") else 0)
+
+
+def _quantized_bytes(name: str, types: Mapping[str, TypeProto]) -> int:
+    """Return the bytes of a value in integers of one byte."""
+    return math.prod(static_shape(types.get(name, TypeProto())) or [0])
 
 
 def _broadcast_bytes(names: Sequence[str], element: str, types: Mapping[str, TypeProto]) -> int:

@@ -7,9 +7,9 @@ from onnx import GraphProto, NodeProto
 
 from lowtide.analysis import Problem
 from lowtide.frameworks.onnx.operators.nodes import describe_node, domain_of, input_names, operator_of
-from lowtide.frameworks.onnx.operators.tables import CONSTANTS, IN_PLACE, METADATA, VIEWS, WORKSPACE_NOT_MODELED
+from lowtide.frameworks.onnx.operators.tables import CONSTANTS, IN_PLACE, METADATA, VIEWS
 from lowtide.frameworks.onnx.reading.callees import Callee, call_of
-from lowtide.frameworks.onnx.reading.kernels import draws_random, is_opaque, workspace_bytes
+from lowtide.frameworks.onnx.reading.kernels import draws_random, has_unknown_workspace, is_opaque, workspace_bytes
 from lowtide.frameworks.onnx.reading.read_counts import ReadCounts
 from lowtide.frameworks.onnx.reading.scope import Scope
 from lowtide.frameworks.onnx.reading.translation import Body, OpDraft, Translation
@@ -114,7 +114,10 @@ class Translator:
                 f"{describe_node(node, position)} of domain {node.domain!r} is unknown: it keeps its order and its "
                 "workspace is not modeled"
             )
-        if operator_of(node) in WORKSPACE_NOT_MODELED:
+        if (
+            has_unknown_workspace(node, self.scope.types)
+            and (node.domain, node.op_type) not in self.scope.context.functions
+        ):
             self.scope.context.workspaces[node.op_type] += 1
         self._add_results(draft, node)
         # A result of a rerun that nobody reads would live to the end: the runtime frees after a last reader.

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from lowtide.errors import UnsupportedError, UsageError, one_line
@@ -18,6 +19,8 @@ _CHILD = "lowtide.frameworks.onnx.running.child"
 _MOST_SECONDS = 3600
 # After some seconds the runtime's telemetry looks for a host, in threads that add a quarter of a megabyte.
 _ENVIRONMENT = {"ORT_DISABLE_TELEMETRY": "1"}
+# Blocks of 128 KiB take pages of their own, as they do until the C library has seen a larger one freed.
+_OWN_PAGES = {"MALLOC_MMAP_THRESHOLD_": str(2**17)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +44,21 @@ class RuntimeFigures:
     addresses: str | None = None
     """What a planned session learned, for the metadata of its file."""
 
-    def as_run(self, by: str, *, resident_bytes: int | None = None, predicted_bytes: int | None = None) -> RuntimeRun:
+    def as_run(
+        self,
+        by: str,
+        *,
+        resident_bytes: int | None = None,
+        predicted_bytes: int | None = None,
+        otherwise_predicted_bytes: int | None = None,
+    ) -> RuntimeRun:
         """Return what a report says of it; `by` says what ran it, and how."""
         return RuntimeRun(
             by=by,
             growth_bytes=self.growth_bytes,
             resident_bytes=resident_bytes,
             predicted_bytes=predicted_bytes,
+            otherwise_predicted_bytes=otherwise_predicted_bytes,
             seconds=self.seconds,
             arena_bytes=self.arena_bytes,
             fallbacks=self.fallbacks,
@@ -84,13 +95,15 @@ def measure_in_child(
     options: Mapping[str, Any] | None = None,
     arena_grows_as_asked: bool = False,
     as_it_comes: bool = False,
+    own_pages: bool = False,
 ) -> RuntimeFigures:
     """Run a model in a process of its own: in a planned session, or in the stock runtime at a level.
 
     `threads` of 0 are as many as the machine has, `options` are attributes of the runtime's SessionOptions. With
     `arena_grows_as_asked` the stock arena is extended by what is asked for and not to the next power of two. With
-    `as_it_comes` pages of code become resident as they run and count like all others. Raises
-    UnsupportedError for a model that ONNX Runtime does not load or run.
+    `as_it_comes` pages of code become resident as they run and count like all others. With `own_pages` the C library
+    keeps none of what large blocks leave behind, so that growth is the runtime's own. Raises UnsupportedError for a
+    model that ONNX Runtime does not load or run.
     """
     request = {
         "do": "measure",
@@ -104,10 +117,10 @@ def measure_in_child(
         "arena_grows_as_asked": arena_grows_as_asked,
         "as_it_comes": as_it_comes,
     }
-    return RuntimeFigures(**_ask(request))
+    return RuntimeFigures(**_ask(request, _OWN_PAGES if own_pages else {}))
 
 
-def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
+def _ask(request: Mapping[str, Any], environment: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
     try:
         done = subprocess.run(
             [sys.executable, "-m", _CHILD],
@@ -116,7 +129,7 @@ def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
             text=True,
             timeout=_MOST_SECONDS,
             check=False,
-            env={**os.environ, **_ENVIRONMENT},
+            env={**os.environ, **_ENVIRONMENT, **environment},
         )
     except subprocess.TimeoutExpired:
         raise UnsupportedError("ONNX Runtime did not come to an end within an hour; leave out --level") from None

@@ -9,7 +9,7 @@ from lowtide.errors import UsageError
 from lowtide.frameworks.arena.addresses import Key, addresses_from_text
 from lowtide.frameworks.arena.allocator import Arena, native_allocator
 from lowtide.frameworks.arena.runs import PlannedRuns, RunsInArena
-from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, PLANNED, read_metadata
+from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, BY_DEFAULT, PLANNED, read_metadata
 from lowtide.frameworks.onnx.running.session import follow_file
 
 onnxruntime: Any = import_module("onnxruntime")  # it has no types
@@ -45,7 +45,8 @@ class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[rep
             raise UsageError("planned addresses need sequential execution; leave execution_mode as it is")
         allocator = native_allocator()
         metadata = read_metadata(path_or_bytes)
-        follow_file(options, allocator, planned=PLANNED in metadata)
+        by_default = metadata.get(PLANNED, "").endswith(BY_DEFAULT)
+        follow_file(options, allocator, planned=PLANNED in metadata, by_default=by_default)
         # Kernels' workspaces have a share for every thread.
         self._threads = options.intra_op_num_threads or os.cpu_count() or 1
         noted = addresses_from_text(allocator, metadata.get(ADDRESSES, ""))

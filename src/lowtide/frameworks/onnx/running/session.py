@@ -21,16 +21,18 @@ class RuntimeSession(Protocol):
         ...
 
 
-def follow_file(options: Any, allocator: NativeAllocator, *, planned: bool) -> None:
+def follow_file(options: Any, allocator: NativeAllocator, *, planned: bool, by_default: bool = False) -> None:
     """Set up options so that values live from their writer to their last reader, allocated through `allocator`.
 
     Reuse, patterns and arenas of the runtime's own blur lifetimes: all are off. For a `planned` file nodes run in its
-    order, and nothing is optimized: online optimization would append fused nodes at the end.
+    order, unless the runtime's default order is the planned one, and nothing is optimized: online optimization would
+    append fused nodes at the end.
     """
     if planned:
         onnxruntime: Any = import_module("onnxruntime")
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
+        orders = onnxruntime.ExecutionOrder
+        options.execution_order = orders.DEFAULT if by_default else orders.PRIORITY_BASED
     options.enable_mem_reuse = False
     options.enable_mem_pattern = False
     options.enable_cpu_mem_arena = False

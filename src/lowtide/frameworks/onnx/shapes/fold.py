@@ -13,7 +13,7 @@ from onnx import ModelProto, NodeProto, TypeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from lowtide.frameworks.onnx.operators.nodes import attribute_of, operator_of
-from lowtide.frameworks.onnx.shapes.short_tensors import MOST_ELEMENTS, array_of, is_short
+from lowtide.frameworks.onnx.shapes.short_tensors import MOST_ELEMENTS, array_of, short_constants
 from lowtide.frameworks.onnx.shapes.sizes import static_shape
 
 Array = NDArray[Any]
@@ -36,14 +36,9 @@ def fold_shape_computations(model: ModelProto, types: Mapping[str, TypeProto]) -
     Only for skeletons: the model changes in place. Nodes that fail to evaluate stay as they are.
     """
     opsets = list(model.opset_import)
-    known = {tensor.name: array_of(tensor) for tensor in model.graph.initializer if is_short(tensor)}
+    known = {name: array_of(tensor) for name, tensor in short_constants(model.graph).items()}
     folded = False
     for node in model.graph.node:
-        if operator_of(node) == ("", "Constant"):
-            tensor = attribute_of(node, "value")
-            if tensor is not None and is_short(tensor.t):
-                known[node.output[0]] = array_of(tensor.t)
-            continue
         value = _evaluate(node, known, types, opsets)
         if value is None:
             continue

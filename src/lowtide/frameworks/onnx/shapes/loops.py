@@ -2,9 +2,8 @@
 
 from onnx import GraphProto, NodeProto
 
-from lowtide.frameworks.onnx.operators.nodes import attribute_of, operator_of
-from lowtide.frameworks.onnx.operators.tables import CONSTANTS
-from lowtide.frameworks.onnx.shapes.short_tensors import array_of, is_short
+from lowtide.frameworks.onnx.operators.nodes import operator_of
+from lowtide.frameworks.onnx.shapes.short_tensors import array_of, short_constants
 
 
 def runs_of_loop(graph: GraphProto, node: NodeProto, body: GraphProto) -> int | None:
@@ -26,9 +25,8 @@ def _goes_on(body: GraphProto) -> bool:
 
 
 def _constant(graph: GraphProto, name: str) -> int | None:
-    makers = [node for node in graph.node if operator_of(node) in CONSTANTS and node.output[0] == name]
-    values = [attribute_of(node, "value") for node in makers]
-    found = [tensor for tensor in graph.initializer if tensor.name == name] + [
-        value.t for value in values if value is not None
-    ]
-    return int(array_of(found[0]).reshape(-1)[0]) if found and is_short(found[0]) else None
+    tensor = short_constants(graph).get(name)
+    if tensor is None:
+        return None
+    array = array_of(tensor)
+    return int(array.item()) if array.size == 1 and array.dtype.kind in "iub" else None

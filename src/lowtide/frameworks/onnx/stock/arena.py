@@ -17,14 +17,16 @@ class _StockChunk:
     region: int
     offset: int
     size: int
+    place: int
+    """Of its region among all of them, by address."""
     free: bool = True
     before: "_StockChunk | None" = None
     after: "_StockChunk | None" = None
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """Smaller chunks first, then those at lower addresses; the system maps a new region below the last one."""
-        return self.size, -self.region, self.offset
+        """Smaller chunks first, then those at lower addresses."""
+        return self.size, self.place, self.offset
 
 
 @dataclass(slots=True)
@@ -32,9 +34,12 @@ class StockArena:
     """Chunks of regions; the pages that any block ever covered stay resident.
 
     Source: BFCArena of ONNX Runtime 1.31 with its default settings. Complexity: O(log chunks) to find a block's chunk,
-    O(free chunks) to keep them sorted.
+    O(free chunks) to keep them sorted. Of chunks of the same size the one at the lowest address is taken, and regions
+    lie where the system puts them: a new one below the last, unless `ascends`.
     """
 
+    ascends: bool = False
+    """Whether new regions lie above earlier ones, as in room that other blocks left behind."""
     _next_region: int = _FIRST_REGION
     _regions: list[int] = field(default_factory=list[int])
     """Bytes of each."""
@@ -85,7 +90,8 @@ class StockArena:
         while size > self._next_region:
             self._next_region *= 2
             grown = True
-        chunk = _StockChunk(len(self._regions), 0, self._next_region)
+        number = len(self._regions)
+        chunk = _StockChunk(number, 0, self._next_region, number if self.ascends else -number)
         self._regions.append(self._next_region)
         self._touched.append([])
         if not grown:
@@ -93,7 +99,9 @@ class StockArena:
         return chunk
 
     def _split(self, chunk: _StockChunk, size: int) -> None:
-        rest = _StockChunk(chunk.region, chunk.offset + size, chunk.size - size, before=chunk, after=chunk.after)
+        rest = _StockChunk(
+            chunk.region, chunk.offset + size, chunk.size - size, chunk.place, before=chunk, after=chunk.after
+        )
         if chunk.after is not None:
             chunk.after.before = rest
         chunk.size, chunk.after = size, rest

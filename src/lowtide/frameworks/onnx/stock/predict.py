@@ -29,6 +29,8 @@ class StockBytes:
     """The block that holds all values from the second run on; results and workspaces come on top."""
     resident_bytes: int
     """Pages of the arena that runs touch: what they add to resident memory."""
+    otherwise_resident_bytes: int
+    """The same where the system puts the arena's regions at addresses in the other order; see `StockArena`."""
 
 
 def predict_stock(translation: Translation, graph: GraphProto, nodes: Sequence[int]) -> StockBytes:
@@ -45,13 +47,13 @@ def predict_stock(translation: Translation, graph: GraphProto, nodes: Sequence[i
         order_bytes=int(problem.evaluate(order).peaks.sum()),
         reuse_bytes=run.peak_bytes,
         pattern_bytes=pattern,
-        resident_bytes=_resident_bytes(run, pattern),
+        resident_bytes=_resident_bytes(run, pattern, StockArena()),
+        otherwise_resident_bytes=_resident_bytes(run, pattern, StockArena(ascends=True)),
     )
 
 
-def _resident_bytes(run: Allocations, pattern: int) -> int:
-    """Return the pages that stay: of one run without a pattern, then of runs with it."""
-    arena = StockArena()
+def _resident_bytes(run: Allocations, pattern: int, arena: StockArena) -> int:
+    """Return the pages of an arena that stay: of one run without a pattern, then of runs with it."""
     _replay(run, arena, run.events)
     others = [(block, made) for block, made in run.events if run.roles[block] is not StockRole.VALUE]
     for _ in range(_RUNS - 1):
