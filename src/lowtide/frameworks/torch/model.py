@@ -66,6 +66,11 @@ class TorchModel:
         return self._graph_in_chunks
 
     @property
+    def in_finer_chunks(self) -> Graph | None:
+        """The program with products in chunks whose rows are computed twice for that, as those of attention's scores."""
+        return self._graph_in_finer_chunks
+
+    @property
     def chunks_take_time(self) -> bool:
         """False: chunks of a step take no more time than it does whole."""
         return False
@@ -96,6 +101,11 @@ class TorchModel:
         chunks = self._readings.in_chunks
         return None if chunks is None else self._with_host_added(chunks.graph)
 
+    @cached_property
+    def _graph_in_finer_chunks(self) -> Graph | None:
+        chunks = self._readings.in_finer_chunks
+        return None if chunks is None else self._with_host_added(chunks.graph)
+
     def _with_host_added(self, graph: Graph) -> Graph:
         return graph if self.host is None else self.host.added_to(graph)
 
@@ -119,14 +129,16 @@ class TorchModel:
         return applied
 
     def graph_for(self, plan: Plan) -> Graph:
-        """Return the graph that a plan is for, in chunks or as it stands; the latter where it is for neither."""
+        """Return the graph that a plan is for, in chunks or as it stands; the latter where it is for none."""
         return self._planned_by(plan)[1]
 
     def _planned_by(self, plan: Plan) -> tuple[Reading, Graph]:
         if plan.graph_fingerprint != self.graph.fingerprint:
-            chunks, in_chunks = self._readings.in_chunks, self.in_chunks
-            if chunks is not None and in_chunks is not None and plan.graph_fingerprint == in_chunks.fingerprint:
-                return chunks, in_chunks
+            readings = self._readings
+            if (found := readings.in_chunks) and (graph := self.in_chunks) and _is_for(plan, graph):
+                return found, graph
+            if (found := readings.in_finer_chunks) and (graph := self.in_finer_chunks) and _is_for(plan, graph):
+                return found, graph
         return self._readings.whole, self.graph
 
     def save(self, plan: Plan, path: Path) -> None:
@@ -164,6 +176,10 @@ class TorchModel:
         return measure_prices(self._readings.whole)
 
 
+def _is_for(plan: Plan, graph: Graph) -> bool:
+    return plan.graph_fingerprint == graph.fingerprint
+
+
 def open_trusted(source: Any, dims: Mapping[str, int] | None = None) -> TorchModel:
     """Open a program like `TorchModel`; loading a file may run code from it."""
     return TorchModel(source, dims, trust=True)
@@ -178,4 +194,9 @@ class _Readings:
     @cached_property
     def in_chunks(self) -> Reading | None:
         split = split_updates(self.whole.captured)
+        return None if split is None else Reading(split)
+
+    @cached_property
+    def in_finer_chunks(self) -> Reading | None:
+        split = split_updates(self.whole.captured, again=True)
         return None if split is None else Reading(split)

@@ -121,6 +121,8 @@ def _tried(region: ProductRegion, chunks: int, room: int, dies: bool) -> Iterato
     share = value_of(region.product).shape[0] // region.rows.count
     steps = (unit // math.gcd(unit, share) for unit in _BLOCKS)
     lengths = {shortest, *(-(-shortest // step) * step for step in steps)}
+    if not any(part.role is RowRole.SUM for part in region.parts.values()):
+        lengths |= {shortest * longer for longer in _CHUNKS}
     yield from (ChunkSizes(length) for length in sorted(lengths) if length < region.rows.count)
     if not dies:
         yield from by_windows
