@@ -1,7 +1,7 @@
 """A PyTorch program as lowtide sees it: captured once, planned, applied, measured."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from lowtide.frameworks.torch.measure.measure_captured import measure_captured
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_updates
+from lowtide.frameworks.torch.rewrites.chunks.split_updates import SplitProgram, split_again, split_updates
 from lowtide.graph import Graph
 from lowtide.offload import Host
 from lowtide.plan import Plan
@@ -69,6 +69,11 @@ class TorchModel:
     def in_finer_chunks(self) -> Graph | None:
         """The program with products in chunks whose rows are computed twice for that, as those of attention's scores."""
         return self._graph_in_finer_chunks
+
+    @property
+    def left_whole(self) -> Sequence[str]:
+        """What large products are computed as a whole though chunks were looked for, and why, a sentence each."""
+        return self._readings.left_whole
 
     @property
     def chunks_take_time(self) -> bool:
@@ -193,10 +198,26 @@ class _Readings:
 
     @cached_property
     def in_chunks(self) -> Reading | None:
-        split = split_updates(self.whole.captured)
-        return None if split is None else Reading(split)
+        return _read(self._split)
 
     @cached_property
     def in_finer_chunks(self) -> Reading | None:
-        split = split_updates(self.whole.captured, again=True)
-        return None if split is None else Reading(split)
+        return _read(self._split_again)
+
+    @property
+    def left_whole(self) -> Sequence[str]:
+        """What was left whole where most is in chunks, of the forms that somebody asked for."""
+        split = self._split_again if "in_finer_chunks" in vars(self) else None
+        return (split or self._split).left_whole if "in_chunks" in vars(self) else ()
+
+    @cached_property
+    def _split(self) -> SplitProgram:
+        return split_updates(self.whole.captured)
+
+    @cached_property
+    def _split_again(self) -> SplitProgram | None:
+        return split_again(self.whole.captured)
+
+
+def _read(split: SplitProgram | None) -> Reading | None:
+    return None if split is None or split.captured is None else Reading(split.captured)
