@@ -16,7 +16,7 @@ from lowtide.progress import Report
 from lowtide.recompute import RecomputeResult, knee_of, least_possible
 
 _NEAR_ITS_FLOOR = 4
-"""A peak more than so many times what some op needs in any plan is not that op's doing, nor of a few like it at once."""
+"""A peak more than so many times what some op needs in any plan is not its doing, nor that of a few like it."""
 
 
 class Chunkable(Protocol):
@@ -115,7 +115,8 @@ def model_frontier(model: Chunkable, settings: PlanSettings, progress: Report | 
     budgets = budgets_from(min(forms, key=_floor))
     found = [frontier_from(form, settings, budgets, progress) for form in forms if _floor(form) <= budgets[0]]
     base_cost = float(own.prices.seconds.sum())
-    points = [min(rows, key=lambda point: point.rank) for rows in zip(*(_beside(base_cost, each) for each in found), strict=True)]
+    beside = (_beside(base_cost, each) for each in found)
+    points = [min(rows, key=lambda point: point.rank) for rows in zip(*beside, strict=True)]
     return replace(
         found[0],
         baseline_peak_bytes=own.untouched_peak_bytes[found[0].space],

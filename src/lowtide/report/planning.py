@@ -84,8 +84,10 @@ def result_to_text(
         lines.append(f"  not modeled      {printable(first)}{more}; see lowtide inspect")
     lines += [f"  not in chunks    {printable(sentence)}" for sentence in result.left_whole]
     if result.chunk_cost:
-        base = result.base_cost - result.chunk_cost or 1.0
-        lines.append(f"  in chunks        {result.chunk_cost / base:.2%} more time than whole (priced by {result.costs})")
+        whole = result.base_cost - result.chunk_cost or 1.0
+        lines.append(
+            f"  in chunks        {result.chunk_cost / whole:.2%} more time than whole, priced by {result.costs}"
+        )
     if result.reruns or result.transfers.bytes_out:
         lines.append(f"  extra cost       {_extra(result)}")
     if result.transfers.bytes_out:

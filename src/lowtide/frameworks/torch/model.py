@@ -67,7 +67,7 @@ class TorchModel:
 
     @property
     def in_finer_chunks(self) -> Graph | None:
-        """The program with products in chunks whose rows are computed twice for that, as those of attention's scores."""
+        """The program with products in chunks whose rows are computed twice for that; see `split_again`."""
         return self._graph_in_finer_chunks
 
     @property

@@ -61,6 +61,12 @@ class TwoPasses:
     again: tuple[Node, ...]
     """What is as large as the product before, and would be computed again for them; both in program order."""
 
+    @property
+    def readers(self) -> list[str]:
+        """The names of the nodes that would read what is computed again."""
+        again = set(self.again)
+        return [node.name for node in self.second if not again.isdisjoint(node.all_input_nodes)]
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -82,7 +88,8 @@ def find_products(graph: Graph) -> tuple[list[ProductRegion], list[Refusal]]:
     refused: list[Refusal] = []
     products = sorted(filter(_is_large, graph.nodes), key=lambda node: -_numbers(node))
     for product in products:
-        if sum(refusal.passes is None for refusal in refused) == _MOST_REFUSED or (found and _numbers(product) * _NEARLY < _numbers(found[0].product)):
+        in_vain = sum(refusal.passes is None for refusal in refused)
+        if in_vain == _MOST_REFUSED or (found and _numbers(product) * _NEARLY < _numbers(found[0].product)):
             break
         if any(product in region.parts for region in found):
             continue
@@ -121,7 +128,7 @@ def _numbers(node: Node) -> int:
 
 
 def _ways(product: Node) -> Iterator[ProductRows]:
-    """Yield what may count as a row: one of the product's own (a matrix of a batch), or all of those of one sequence."""
+    """Yield what may count as a row: one of the product's own, a matrix of a batch, or all rows of one sequence."""
     value = value_of(product)
     yield ProductRows(value.shape[0])
     for user in product.users:
@@ -175,7 +182,7 @@ class _RegionSearch:
         roles[self._product] = part
         passing = {self._product: part}
         for node in self._nodes[self._order[self._product] + 1 :]:
-            if any(source in passing for source in node.all_input_nodes):
+            if any(source in passing for source in node.all_input_nodes) and not self._begins_another(node):
                 found = part_of(node, passing, self._rows)
                 if found is not None:
                     roles[node] = found
@@ -196,6 +203,15 @@ class _RegionSearch:
                     inside |= user.users.keys()
         missing = next((node for node in inside if node not in roles), None)
         return inside if missing is None else self._refuse(missing, "does not treat every row alone")
+
+    def _begins_another(self, node: Node) -> bool:
+        """Tell whether a node makes the scores of another attention: with a batch for rows, one leads to the next."""
+        least = _numbers(self._product) // _NEARLY
+        return (
+            node.target is aten.bmm.default
+            and _is_large(node)
+            and all(_numbers(source) < least for source in node.all_input_nodes)
+        )
 
     def _pull(self, inside: set[Node]) -> None:
         """Take in what is as large and is made for the region alone."""

@@ -51,7 +51,7 @@ def split_again(captured: Captured) -> SplitProgram | None:
         again = RowsAgain(tuple(refusal.passes for refusal in useful if refusal.passes is not None))
         twice = _by_rows(run_rewrites(whole.module, [again]), captured)
         cut = {node.name for region in twice.rows for node in region.parts}
-        kept = [each for each in useful if each.passes and all(node.name in cut for node in each.passes.second)]
+        kept = [each for each in useful if each.passes and cut.issuperset(each.passes.readers)]
         if len(kept) == len(useful):
             return _split(captured, twice, ["rows computed twice"])
         useful = kept
