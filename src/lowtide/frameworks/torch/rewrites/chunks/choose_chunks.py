@@ -14,7 +14,7 @@ from lowtide.frameworks.torch.rewrites.chunks.parts import RowRole
 from lowtide.frameworks.torch.rewrites.chunks.pieces import looked_at, pieces_of
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, Refusal, find_products
 from lowtide.frameworks.torch.rewrites.chunks.regions import Region, find_regions
-from lowtide.frameworks.torch.rewrites.chunks.trial import first_equal
+from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
 from lowtide.frameworks.torch.rewrites.chunks.windows import sums_by_windows
 from lowtide.graph import Lifetime
 from lowtide.index_spaces import BufferId
@@ -84,6 +84,7 @@ def choose_rows(
     dying = [region for region in products if _is_taken_by_rows(region, updates) and sums_by_windows(region)]
     needs = _Needs(lower(module, inputs), updates, products, dying)
     chosen: dict[ProductRegion, ChunkSizes] = {}
+    trials = Trials()
     left = [refusal for refusal in refused if _bytes_of(refusal.product) * _WORTH_A_WORD > needs.outside]
     for region in products:
         if needs.of(region, 1) <= needs.outside:
@@ -94,7 +95,7 @@ def choose_rows(
         by_windows = list(_by_windows(region, chunks, max(needs.outside, held // _PART_FOR_WINDOWS), region in dying))
         by_rows = list(_by_rows(region, chunks))
         small = [] if region in dying else [sizes for sizes in by_rows if needs.by(region, sizes) <= room]
-        sizes = first_equal(region, dict.fromkeys([*small, *by_windows, *by_rows]))
+        sizes = trials.first_equal(region, dict.fromkeys([*small, *by_windows, *by_rows]))
         if sizes is None:
             left.append(Refusal(region.product, "no chunks that were tried give equal bits"))
         else:
