@@ -109,6 +109,21 @@ def test_a_head_that_is_larger_than_its_logits_is_found_by_their_product() -> No
     assert opened.measure(Plan.baseline(opened.in_chunks)).outputs_equal
 
 
+def test_what_is_counted_beside_a_loss_is_counted_chunk_by_chunk() -> None:
+    step, (tokens,) = program(plain)
+    model = step.model
+
+    def counted(tokens: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        logits = model(tokens)
+        best, wanted = logits.topk(5).indices, tokens.unsqueeze(-1)
+        return plain(logits, tokens), (best[..., :1] == wanted).sum(), (best == wanted).any(-1).sum()
+
+    opened = lt.TorchModel((counted, (tokens,)))
+    assert opened.in_chunks is not None
+    assert "largest product" in opened.in_chunks.name
+    assert opened.measure(Plan.baseline(opened.in_chunks)).outputs_equal
+
+
 def test_what_mixes_rows_is_left_whole_and_named() -> None:
     step = program(lambda logits, wanted: plain(logits, wanted) + logits.softmax(0).square().mean())
     (note,) = split_updates(lt.capture(step)).left_whole

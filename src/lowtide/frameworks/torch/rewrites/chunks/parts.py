@@ -219,6 +219,10 @@ def _reduced(call: _PartCall) -> RowPart | None:
     return call.part("self") if call.has_rows("self") and call.keeps("self", dims) else None
 
 
+def _largest(call: _PartCall) -> RowPart | None:
+    return call.part("self") if call.keeps("self", [call.given.get("dim", -1)]) else None
+
+
 def _row_losses(call: _PartCall) -> RowPart | None:
     is_alone = call.given.get("reduction") == 0 and len(call.shape(call.given["self"])) == 2
     return call.part("self", "target") if is_alone else None
@@ -265,6 +269,7 @@ _RULES: dict[str, Callable[[_PartCall], RowPart | None]] = {
     "addmm": _product_and_sum,
     "bmm": _batched,
     "transpose": _permuted,
+    "topk": _largest,
     "gather": _along("self", "index"),
     "scatter": _along("self", "index", "src"),
     "scatter_add": _along("self", "index", "src"),
