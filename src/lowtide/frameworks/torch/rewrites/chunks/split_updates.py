@@ -10,7 +10,7 @@ from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, Product
 from lowtide.frameworks.torch.rewrites.chunks.choose_chunks import choose_chunks, choose_rows
 from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
 from lowtide.frameworks.torch.rewrites.chunks.loss_gradient import LossGradientByRows
-from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, Refusal
+from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, Refusal, TwoPasses
 from lowtide.frameworks.torch.rewrites.chunks.row_losses import LossesOfRows
 from lowtide.frameworks.torch.rewrites.chunks.rows_again import RowsAgain
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
@@ -46,12 +46,11 @@ def split_again(captured: Captured) -> SplitProgram | None:
     None where that is of no use. What is computed again in vain, since its second pass stays whole, is left as it was.
     """
     whole = _by_rows(run_rewrites(captured.graph_module, [LossesOfRows()]), captured)
-    useful = [refusal for refusal in whole.refused if refusal.passes is not None]
+    useful: list[TwoPasses] = [refusal.passes for refusal in whole.refused if refusal.passes is not None]
     while useful:
-        again = RowsAgain(tuple(refusal.passes for refusal in useful if refusal.passes is not None))
-        twice = _by_rows(run_rewrites(whole.module, [again]), captured)
+        twice = _by_rows(run_rewrites(whole.module, [RowsAgain(tuple(useful))]), captured)
         cut = {node.name for region in twice.rows for node in region.parts}
-        kept = [each for each in useful if each.passes and cut.issuperset(each.passes.readers)]
+        kept = [passes for passes in useful if cut.issuperset(passes.readers)]
         if len(kept) == len(useful):
             return _split(captured, twice, ["rows computed twice"])
         useful = kept
