@@ -25,7 +25,6 @@ def _report(*, measured: int, growth: int, unmodeled: tuple[str, ...]) -> Runtim
         level=None,
         peaks=peaks,
         runs=(run,),
-        left_whole=(),
         unmodeled=(),
         planned_bytes=10 * MEBI,
         baseline_bytes=10 * MEBI,

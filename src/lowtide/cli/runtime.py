@@ -78,7 +78,6 @@ def runtime_report(
         peaks=peaks,
         runs=runs,
         unmodeled=tuple(opened.graph.unmodeled),
-        left_whole=tuple(opened.left_whole),
         planned_bytes=sum(result.peak_bytes.values()),
         baseline_bytes=sum(result.baseline_peak_bytes.values()),
         measured=measured,

@@ -1,6 +1,6 @@
 """Planning a model: its program as it stands, or with its largest tensors computed in chunks where that pays."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Protocol, runtime_checkable
@@ -13,10 +13,10 @@ from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
 from lowtide.progress import Report
-from lowtide.recompute import knee_of, least_possible
+from lowtide.recompute import RecomputeResult, knee_of, least_possible
 
-_NEAR_ITS_FLOOR = 2
-"""A peak more than so many times what some op needs in any plan is not that op's doing: an update holds few tensors."""
+_NEAR_ITS_FLOOR = 4
+"""A peak more than so many times what some op needs in any plan is not its doing, nor that of a few like it."""
 
 
 class Chunkable(Protocol):
@@ -48,15 +48,25 @@ class FinelyChunkable(Chunkable, Protocol):
         ...
 
 
-def forms_of(model: Chunkable) -> Iterator[Graph]:
+@runtime_checkable
+class LeavesWhole(Protocol):
+    """A program that says what it does not compute in chunks."""
+
+    @property
+    def left_whole(self) -> Sequence[str]:
+        """What large results are computed as a whole though chunks were looked for, and why, a sentence each."""
+        ...
+
+
+def forms_of(model: Chunkable, *, finer: bool = True) -> Iterator[Graph]:
     """Yield the graphs of a model: its own, that in chunks, that in more chunks, each made when it is asked for."""
     yield model.graph
     chunks = model.in_chunks
     if chunks is not None:
         yield chunks
-        finer = model.in_finer_chunks if isinstance(model, FinelyChunkable) else None
-        if finer is not None:
-            yield finer
+    more = model.in_finer_chunks if finer and isinstance(model, FinelyChunkable) else None
+    if more is not None:
+        yield more
 
 
 def plan_model(
@@ -81,12 +91,14 @@ def plan_model(
     if keep is not None:
         keep(graph, result.plan)
     found = [(graph, result)]
-    for form in islice(forms_of(model), 1, None):
-        found.append((form, find_plan(form, settings, graph, progress)))
-        if found[-1][1].shortfall is None or found[-1][1].status == "interrupted":
+    for form in islice(forms_of(model, finer=settings.budget is not None), 1, None):
+        planned = find_plan(form, settings, graph, progress)
+        found.append((form, replace(planned, chunk_cost=max(0.0, planned.base_cost - result.base_cost))))
+        if planned.shortfall is None or planned.status == "interrupted":
             break
     best, better = min(found, key=lambda each: _rank(each[1]))
-    return best, replace(better, seconds=sum(each.seconds for _, each in found))
+    whole = tuple(model.left_whole) if isinstance(model, LeavesWhole) else ()
+    return best, replace(better, seconds=sum(each.seconds for _, each in found), left_whole=whole)
 
 
 def model_frontier(model: Chunkable, settings: PlanSettings, progress: Report | None = None) -> Frontier:
@@ -102,14 +114,22 @@ def model_frontier(model: Chunkable, settings: PlanSettings, progress: Report | 
         forms += [least_peak(form, settings, progress) for form in islice(forms_of(model), 1, None)]
     budgets = budgets_from(min(forms, key=_floor))
     found = [frontier_from(form, settings, budgets, progress) for form in forms if _floor(form) <= budgets[0]]
-    points = [min(rows, key=lambda point: point.rank) for rows in zip(*(each.points for each in found), strict=True)]
+    base_cost = float(own.prices.seconds.sum())
+    beside = (_beside(base_cost, each) for each in found)
+    points = [min(rows, key=lambda point: point.rank) for rows in zip(*beside, strict=True)]
     return replace(
         found[0],
         baseline_peak_bytes=own.untouched_peak_bytes[found[0].space],
-        base_cost=float(own.prices.seconds.sum()),
+        base_cost=base_cost,
         points=tuple(points),
         knee=knee_of(points),
     )
+
+
+def _beside(base_cost: float, found: Frontier) -> list[RecomputeResult]:
+    """Return the points of a form with what the form itself costs beyond the program as it stands."""
+    more = max(0.0, found.base_cost - base_cost)
+    return [replace(point, extra_cost=point.extra_cost + more) for point in found.points]
 
 
 def _floor(draft: Draft) -> int:
@@ -128,4 +148,5 @@ def _is_near(peak: int, floor: int) -> bool:
 def _rank(result: Result) -> tuple[bool, float, int]:
     """Return what results are compared by, less is better."""
     short = result.shortfall is not None
-    return short, 0.0 if short else result.extra_cost, sum(result.peak_bytes.values())
+    is_free = short or all(most is None for most in result.budget.allowed.values())
+    return short, 0.0 if is_free else result.extra_cost + result.chunk_cost, sum(result.peak_bytes.values())

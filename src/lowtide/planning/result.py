@@ -75,6 +75,10 @@ class Result:
     """What planning took."""
     shortfall: str | None
     """Why the budget is not met, in one sentence; None when it is, or when there is none."""
+    chunk_cost: float = 0.0
+    """What the program in chunks takes beyond the program as it stands, in the unit of the other costs."""
+    left_whole: tuple[str, ...] = ()
+    """What is computed as a whole though chunks were looked for, and why, a sentence each."""
 
     @property
     def proof(self) -> Proof | None:

@@ -112,6 +112,8 @@ class PlanFields(TypedDict):
     claims: Sequence[ClaimFields]
     seconds: float
     shortfall: str | None
+    chunk_cost: float
+    left_whole: Sequence[str]
     next_technique: NextTechnique | None
 
 
@@ -122,7 +124,6 @@ class RuntimeFields(TypedDict, total=False):
     runtime_peaks: RuntimePeaks
     runtime_runs: Sequence[RuntimeRun]
     unmodeled: Sequence[str]
-    left_whole: Sequence[str]
     doubts: Sequence[str]
 
 

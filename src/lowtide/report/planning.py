@@ -37,6 +37,8 @@ def result_to_json(result: Result, offer: NextTechnique | None = None) -> PlanFi
         "claims": claims_to_json(result.claims),
         "seconds": result.seconds,
         "shortfall": result.shortfall,
+        "chunk_cost": result.chunk_cost,
+        "left_whole": result.left_whole,
         "next_technique": offer,
     }
 
@@ -80,6 +82,12 @@ def result_to_text(
         first, *others = result.graph.unmodeled
         more = f" and {len(others)} more" if others else ""
         lines.append(f"  not modeled      {printable(first)}{more}; see lowtide inspect")
+    lines += [f"  not in chunks    {printable(sentence)}" for sentence in result.left_whole]
+    if result.chunk_cost:
+        whole = result.base_cost - result.chunk_cost or 1.0
+        lines.append(
+            f"  in chunks        {result.chunk_cost / whole:.2%} more time than whole, priced by {result.costs}"
+        )
     if result.reruns or result.transfers.bytes_out:
         lines.append(f"  extra cost       {_extra(result)}")
     if result.transfers.bytes_out:

@@ -56,7 +56,6 @@ class RuntimeReport:
     peaks: RuntimePeaks
     runs: tuple[RuntimeRun, ...]
     unmodeled: tuple[str, ...]
-    left_whole: tuple[str, ...]
     planned_bytes: int
     baseline_bytes: int
     measured: Measurement | None
@@ -101,7 +100,6 @@ class RuntimeReport:
             "runtime_peaks": self.peaks,
             "runtime_runs": self.runs,
             "unmodeled": self.unmodeled,
-            "left_whole": self.left_whole,
             "doubts": self.doubts,
         }
 
@@ -116,7 +114,6 @@ class RuntimeReport:
             f"{unit.write(self.peaks.after_resident_bytes)} after   (added to resident memory: its order, reuse, "
             f"pattern and arena{_without(self.peaks)})",
         ]
-        lines += [f"  not in chunks    {sentence}" for sentence in self.left_whole]
         lines += [f"  {run.by}: {_run(run, unit)}" for run in self.runs]
         lines += [f"  WARNING          {doubt}" for doubt in self.doubts]
         return "\n".join(lines)

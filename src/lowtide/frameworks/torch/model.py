@@ -1,7 +1,7 @@
 """A PyTorch program as lowtide sees it: captured once, planned, applied, measured."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from lowtide.frameworks.torch.measure.measure_captured import measure_captured
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_updates
+from lowtide.frameworks.torch.rewrites.chunks.split_updates import SplitProgram, split_again, split_updates
 from lowtide.graph import Graph
 from lowtide.offload import Host
 from lowtide.plan import Plan
@@ -66,6 +66,16 @@ class TorchModel:
         return self._graph_in_chunks
 
     @property
+    def in_finer_chunks(self) -> Graph | None:
+        """The program with products in chunks whose rows are computed twice for that; see `split_again`."""
+        return self._graph_in_finer_chunks
+
+    @property
+    def left_whole(self) -> Sequence[str]:
+        """What large products are computed as a whole though chunks were looked for, and why, a sentence each."""
+        return self._readings.left_whole
+
+    @property
     def chunks_take_time(self) -> bool:
         """False: chunks of a step take no more time than it does whole."""
         return False
@@ -96,6 +106,11 @@ class TorchModel:
         chunks = self._readings.in_chunks
         return None if chunks is None else self._with_host_added(chunks.graph)
 
+    @cached_property
+    def _graph_in_finer_chunks(self) -> Graph | None:
+        chunks = self._readings.in_finer_chunks
+        return None if chunks is None else self._with_host_added(chunks.graph)
+
     def _with_host_added(self, graph: Graph) -> Graph:
         return graph if self.host is None else self.host.added_to(graph)
 
@@ -119,14 +134,16 @@ class TorchModel:
         return applied
 
     def graph_for(self, plan: Plan) -> Graph:
-        """Return the graph that a plan is for, in chunks or as it stands; the latter where it is for neither."""
+        """Return the graph that a plan is for, in chunks or as it stands; the latter where it is for none."""
         return self._planned_by(plan)[1]
 
     def _planned_by(self, plan: Plan) -> tuple[Reading, Graph]:
         if plan.graph_fingerprint != self.graph.fingerprint:
-            chunks, in_chunks = self._readings.in_chunks, self.in_chunks
-            if chunks is not None and in_chunks is not None and plan.graph_fingerprint == in_chunks.fingerprint:
-                return chunks, in_chunks
+            readings = self._readings
+            if (found := readings.in_chunks) and (graph := self.in_chunks) and _is_for(plan, graph):
+                return found, graph
+            if (found := readings.in_finer_chunks) and (graph := self.in_finer_chunks) and _is_for(plan, graph):
+                return found, graph
         return self._readings.whole, self.graph
 
     def save(self, plan: Plan, path: Path) -> None:
@@ -164,6 +181,10 @@ class TorchModel:
         return measure_prices(self._readings.whole)
 
 
+def _is_for(plan: Plan, graph: Graph) -> bool:
+    return plan.graph_fingerprint == graph.fingerprint
+
+
 def open_trusted(source: Any, dims: Mapping[str, int] | None = None) -> TorchModel:
     """Open a program like `TorchModel`; loading a file may run code from it."""
     return TorchModel(source, dims, trust=True)
@@ -177,5 +198,26 @@ class _Readings:
 
     @cached_property
     def in_chunks(self) -> Reading | None:
-        split = split_updates(self.whole.captured)
-        return None if split is None else Reading(split)
+        return _read(self._split)
+
+    @cached_property
+    def in_finer_chunks(self) -> Reading | None:
+        return _read(self._split_again)
+
+    @property
+    def left_whole(self) -> Sequence[str]:
+        """What was left whole where most is in chunks, of the forms that somebody asked for."""
+        split = self._split_again if "in_finer_chunks" in vars(self) else None
+        return (split or self._split).left_whole if "in_chunks" in vars(self) else ()
+
+    @cached_property
+    def _split(self) -> SplitProgram:
+        return split_updates(self.whole.captured)
+
+    @cached_property
+    def _split_again(self) -> SplitProgram | None:
+        return split_again(self.whole.captured)
+
+
+def _read(split: SplitProgram | None) -> Reading | None:
+    return None if split is None or split.captured is None else Reading(split.captured)

@@ -15,6 +15,7 @@ from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, Product
 from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
 from lowtide.frameworks.torch.rewrites.chunks.products import find_products
 from lowtide.frameworks.torch.rewrites.chunks.regions import find_regions
+from lowtide.frameworks.torch.rewrites.chunks.rows_again import RowsAgain
 from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
@@ -153,6 +154,20 @@ def _losses_of_rows() -> Example:
 
     wanted = torch.randint(0, 10, (37,))
     return _plain("losses-of-rows", losses, torch.randn(37, 8000), torch.randn(37, 10), wanted, torch.rand(8000))
+
+
+def _rows_again() -> Example:
+    """What is made of a softmax needs the mean over all rows, and the softmax."""
+
+    def weigh(x: Any, w: Any) -> Any:
+        weights = torch.softmax(torch.mm(x, w), 1)
+        loss = weights.amax(1).mean()
+        return loss, (weights * loss).sum(1)
+
+    module = trace(weigh, *(inputs := (torch.randn(96, 8), torch.randn(8, 4100))))
+    (_, (refusal,)) = find_products(module.graph)
+    assert refusal.passes is not None
+    return _of(RowsAgain((refusal.passes,)), module, inputs)
 
 
 def _products_by_rows() -> Example:
@@ -294,6 +309,7 @@ _EXAMPLES: dict[str, Callable[[], Example]] = {
     "write-out-of-place": _out_of_place,
     "loss-gradient-by-rows": _loss_gradient,
     "losses-of-rows": _losses_of_rows,
+    "rows-again": _rows_again,
     "products-by-rows": _products_by_rows,
     "in-chunks": _in_chunks,
     "drop-dead-code": _dead_code,

@@ -11,6 +11,7 @@ from lowtide.frameworks.torch.rewrites.chunks.by_rows import ProductsByRows
 from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
 from lowtide.frameworks.torch.rewrites.chunks.loss_gradient import LossGradientByRows
 from lowtide.frameworks.torch.rewrites.chunks.row_losses import LossesOfRows
+from lowtide.frameworks.torch.rewrites.chunks.rows_again import RowsAgain
 from lowtide.frameworks.torch.rewrites.drop_dead_code import DropDeadCode
 from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
 from lowtide.frameworks.torch.rewrites.follow_views import FollowViews
@@ -32,6 +33,7 @@ REWRITES: dict[str, type[Rewrite[Any]]] = {
     "split-batch-norm": SplitBatchNorm,
     "write-out-of-place": WriteOutOfPlace,
     "losses-of-rows": LossesOfRows,
+    "rows-again": RowsAgain,
     "products-by-rows": ProductsByRows,
     "loss-gradient-by-rows": LossGradientByRows,
     "in-chunks": InChunks,

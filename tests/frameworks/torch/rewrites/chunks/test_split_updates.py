@@ -167,10 +167,10 @@ def test_small_updates_and_those_whose_gradient_is_needed_whole_are_left_alone()
     torch.manual_seed(0)
     small = nn.Linear(64, 64)
     step = lt.TrainingStep(small, lambda m, x: m(x).sum(), torch.optim.AdamW(small.parameters()))
-    assert split_updates(lt.capture((step, (torch.randn(4, 64),)))) is None
+    assert split_updates(lt.capture((step, (torch.randn(4, 64),)))).captured is None
     model, optimizer = make("adamw")
     step = lt.TrainingStep(model, predict, optimizer, before_update=_center)
-    assert split_updates(lt.capture((step, batch(0)))) is None
+    assert split_updates(lt.capture((step, batch(0)))).captured is None
 
 
 def _center(parameters: list[torch.Tensor]) -> None:

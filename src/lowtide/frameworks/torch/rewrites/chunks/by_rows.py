@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -25,6 +25,8 @@ class ChunkSizes:
     """The rows of a chunk."""
     classes: int | None = None
     """The classes of a window; None where sums over rows are added to, chunk by chunk."""
+    in_pieces: bool = False
+    """Whether sums stay in the pieces that windows make, for updates that take them one by one."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,37 @@ def write_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: d
                 if node in maxima:
                     chunk.keep_statistics(node, maxima[node], logarithms[node])
     if sums is not None and sizes.classes is not None:
-        parts: dict[Node, list[Node]] = {}
-        for node, part in write_windows(graph, region, sums, sizes.classes, made, Kept(rows, maxima, logarithms)):
-            parts.setdefault(node, []).append(part)
-        for node, found in parts.items():
-            made[node] = call_like(node, graph, aten.cat.default, found, 0)
+        windows = write_windows(graph, region, sums, sizes.classes, made, Kept(rows, maxima, logarithms))
+        made |= (_in_pieces if sizes.in_pieces else _in_one_place)(graph, windows)
+
+
+def _in_pieces(graph: Graph, windows: Iterable[tuple[Node, Node]]) -> dict[Node, Node]:
+    """Append what puts together the parts of sums, and return it for each sum."""
+    parts: dict[Node, list[Node]] = {}
+    for node, part in windows:
+        parts.setdefault(node, []).append(part)
+    return {node: call_like(node, graph, aten.cat.default, found, 0) for node, found in parts.items()}
+
+
+def _in_one_place(graph: Graph, windows: Iterable[tuple[Node, Node]]) -> dict[Node, Node]:
+    """Append room for every sum and copies of its parts to it, each as soon as it is there."""
+    rooms: dict[Node, Node] = {}
+    ends: dict[Node, int] = {}
+    for node, part in windows:
+        if node not in rooms:
+            with graph.inserting_before(part):
+                rooms[node] = _room(graph, node, list(value_of(node).shape))
+        first = ends.get(node, 0)
+        ends[node] = first + _rows_in(part)
+        place = call_like(node, graph, aten.slice.Tensor, rooms[node], 0, first, ends[node])
+        call_like(node, graph, aten.copy_.default, place, part)
+    return rooms
+
+
+def _rows_in(part: Node) -> int:
+    """Return the rows of a slice."""
+    _, _, first, last = part.args
+    return cast("int", last) - cast("int", first)
 
 
 def _empty(graph: Graph, nodes: Iterable[Node], region: ProductRegion) -> Iterator[tuple[Node, Node]]:

@@ -14,7 +14,7 @@ from lowtide.frameworks.torch.rewrites.chunks.parts import RowRole
 from lowtide.frameworks.torch.rewrites.chunks.pieces import looked_at, pieces_of
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, Refusal, find_products
 from lowtide.frameworks.torch.rewrites.chunks.regions import Region, find_regions
-from lowtide.frameworks.torch.rewrites.chunks.trial import first_equal
+from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
 from lowtide.frameworks.torch.rewrites.chunks.windows import sums_by_windows
 from lowtide.graph import Lifetime
 from lowtide.index_spaces import BufferId
@@ -74,8 +74,8 @@ def choose_rows(
 
     As in `choose_chunks`, with up to 64 chunks where the rest of the program holds little meanwhile; and a trial must
     show that such chunks give the bits of the whole. Sums over rows that others then take row by row are made by
-    windows of classes, if that can be, and added to by chunks otherwise. Windows can wait until less is held, so they
-    may need more.
+    windows of classes, if that can be; so are others where chunks that add to them would need more than the rest of the
+    program does, beside what is held meanwhile. Windows can wait until less is held, so they may need more.
     """
     products, refused = find_products(module.graph)
     if not products and not refused:
@@ -84,15 +84,18 @@ def choose_rows(
     dying = [region for region in products if _is_taken_by_rows(region, updates) and sums_by_windows(region)]
     needs = _Needs(lower(module, inputs), updates, products, dying)
     chosen: dict[ProductRegion, ChunkSizes] = {}
+    trials = Trials()
     left = [refusal for refusal in refused if _bytes_of(refusal.product) * _WORTH_A_WORD > needs.outside]
     for region in products:
         if needs.of(region, 1) <= needs.outside:
             continue
         held = needs.held_across(region)
-        room = max(needs.outside, held // _PART_FOR_ROWS)
+        room = max(needs.outside - held, held // _PART_FOR_ROWS)
         chunks = next((n for n in _CHUNKS_OF_ROWS if needs.of(region, n) <= room), _CHUNKS_OF_ROWS[-1])
-        for_windows = max(needs.outside, held // _PART_FOR_WINDOWS)
-        sizes = first_equal(region, _tried(region, chunks, for_windows, region in dying))
+        by_windows = list(_by_windows(region, chunks, max(needs.outside, held // _PART_FOR_WINDOWS), region in dying))
+        by_rows = list(_by_rows(region, chunks))
+        small = [] if region in dying else [sizes for sizes in by_rows if needs.by(region, sizes) <= room]
+        sizes = trials.first_equal(region, dict.fromkeys([*small, *by_windows, *by_rows]))
         if sizes is None:
             left.append(Refusal(region.product, "no chunks that were tried give equal bits"))
         else:
@@ -112,28 +115,29 @@ def _is_taken_by_rows(region: ProductRegion, updates: Sequence[Region]) -> bool:
     return all(node in taken for node, part in region.parts.items() if part.role is RowRole.SUM)
 
 
-def _tried(region: ProductRegion, chunks: int, room: int, dies: bool) -> Iterator[ChunkSizes]:
-    """Yield the sizes of chunks to try, best first."""
-    by_windows = list(_by_windows(region, chunks, room))
-    if dies:
-        yield from by_windows
+def _by_rows(region: ProductRegion, chunks: int) -> Iterator[ChunkSizes]:
+    """Yield the sizes of chunks that add to the sums, smallest first."""
     shortest = -(-region.rows.count // chunks)
     share = value_of(region.product).shape[0] // region.rows.count
     steps = (unit // math.gcd(unit, share) for unit in _BLOCKS)
     lengths = {shortest, *(-(-shortest // step) * step for step in steps)}
+    if not any(part.role is RowRole.SUM for part in region.parts.values()):
+        lengths |= {shortest * longer for longer in _CHUNKS}
     yield from (ChunkSizes(length) for length in sorted(lengths) if length < region.rows.count)
-    if not dies:
-        yield from by_windows
 
 
-def _by_windows(region: ProductRegion, chunks: int, room: int) -> Iterator[ChunkSizes]:
+def _by_windows(region: ProductRegion, chunks: int, room: int, dies: bool) -> Iterator[ChunkSizes]:
     if sums_by_windows(region) is None:
         return
-    classes = _classes_of_a_window(region, room)
+    classes = _classes_of_a_window(region, room if dies else room - _bytes_of_sums(region))
     for unit in _LEAST_ROWS:
         rows = -(-region.rows.count // (chunks * unit)) * unit
         if rows < region.rows.count:
-            yield ChunkSizes(rows, classes)
+            yield ChunkSizes(rows, classes, in_pieces=dies)
+
+
+def _bytes_of_sums(region: ProductRegion) -> int:
+    return sum(_bytes_of(node) for node, part in region.parts.items() if part.role is RowRole.SUM)
 
 
 def _classes_of_a_window(region: ProductRegion, room: int) -> int:
@@ -192,6 +196,10 @@ class _Needs:
     def of(self, region: Region | ProductRegion, chunks: int) -> int:
         """Return the most that an op of a region needs, done in so many chunks."""
         return max(kept + made // chunks for kept, made in self._parts[region])
+
+    def by(self, region: ProductRegion, sizes: ChunkSizes) -> int:
+        """Return the same for chunks of some size."""
+        return self.of(region, region.rows.count // sizes.rows)
 
     def held_across(self, region: ProductRegion) -> int:
         """Return the bytes that are there before a region and read after it, in the program's order."""

@@ -200,6 +200,12 @@ def _product_and_sum(call: _PartCall) -> RowPart | None:
     return RowPart(RowRole.ROWS, frozenset([left])) if alone and call.rows.leading(call.shape(left)) == 1 else None
 
 
+def _batched(call: _PartCall) -> RowPart | None:
+    """Each matrix of a batch is multiplied alone."""
+    alone = call.keeps("self", [1, 2]) and call.keeps("mat2", [1, 2])
+    return call.part("self", "mat2") if alone else None
+
+
 def _along(*operands: str) -> Callable[[_PartCall], RowPart | None]:
     """Return the rule of ops along one dimension."""
     return lambda call: call.part(*operands) if call.keeps(operands[0], [call.given.get("dim", 0)]) else None
@@ -211,6 +217,10 @@ def _reduced(call: _PartCall) -> RowPart | None:
         return None
     dims = [dims] if isinstance(dims, int) else dims
     return call.part("self") if call.has_rows("self") and call.keeps("self", dims) else None
+
+
+def _largest(call: _PartCall) -> RowPart | None:
+    return call.part("self") if call.keeps("self", [call.given.get("dim", -1)]) else None
 
 
 def _row_losses(call: _PartCall) -> RowPart | None:
@@ -237,6 +247,10 @@ def _inserted(call: _PartCall) -> RowPart | None:
     return call.part("self") if inner else None
 
 
+def _permuted(call: _PartCall) -> RowPart | None:
+    return call.part("self") if call.keeps("self", [call.given["dim0"], call.given["dim1"]]) else None
+
+
 def _padded(call: _PartCall) -> RowPart | None:
     padded = len(call.given["pad"]) // 2
     return call.part("self") if call.keeps("self", [-1 - place for place in range(padded)]) else None
@@ -253,6 +267,9 @@ _RULES: dict[str, Callable[[_PartCall], RowPart | None]] = {
     "expand": _pointwise,
     "mm": _product,
     "addmm": _product_and_sum,
+    "bmm": _batched,
+    "transpose": _permuted,
+    "topk": _largest,
     "gather": _along("self", "index"),
     "scatter": _along("self", "index", "src"),
     "scatter_add": _along("self", "index", "src"),

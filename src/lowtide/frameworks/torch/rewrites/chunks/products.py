@@ -1,8 +1,8 @@
 """The parts of a program that can be done for some rows at a time: from a large product to where it is summed up."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeGuard
 
 import torch
 from torch.fx import Graph, Node
@@ -15,7 +15,7 @@ from lowtide.frameworks.torch.rewrites.chunks.parts import RowPart, RowRole, par
 from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows
 
 aten = torch.ops.aten
-_PRODUCTS = (aten.mm.default, aten.addmm.default)
+_PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default)
 _FEWEST_BYTES = 1 << 20
 """Smaller products need little, and are many."""
 _NEARLY = 2
@@ -52,12 +52,30 @@ class ProductRegion:
         return torch.Size((self.rows.count, 1))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TwoPasses:
+    """Nodes that could be done for some rows at a time if what needs something of all rows came in a second pass."""
+
+    second: tuple[Node, ...]
+    """The nodes of the second pass."""
+    again: tuple[Node, ...]
+    """What is as large as the product before, and would be computed again for them; both in program order."""
+
+    @property
+    def readers(self) -> list[str]:
+        """The names of the nodes that would read what is computed again."""
+        again = set(self.again)
+        return [node.name for node in self.second if not again.isdisjoint(node.all_input_nodes)]
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A large product that is left whole, and why."""
 
     product: Node
     reason: str
+    passes: TwoPasses | None = None
+    """How it can be cut all the same, for the time that it takes."""
 
 
 def find_products(graph: Graph) -> tuple[list[ProductRegion], list[Refusal]]:
@@ -70,7 +88,8 @@ def find_products(graph: Graph) -> tuple[list[ProductRegion], list[Refusal]]:
     refused: list[Refusal] = []
     products = sorted(filter(_is_large, graph.nodes), key=lambda node: -_numbers(node))
     for product in products:
-        if len(refused) == _MOST_REFUSED or (found and _numbers(product) * _NEARLY < _numbers(found[0].product)):
+        in_vain = sum(refusal.passes is None for refusal in refused)
+        if in_vain == _MOST_REFUSED or (found and _numbers(product) * _NEARLY < _numbers(found[0].product)):
             break
         if any(product in region.parts for region in found):
             continue
@@ -78,11 +97,14 @@ def find_products(graph: Graph) -> tuple[list[ProductRegion], list[Refusal]]:
         regions = [region for region in made if isinstance(region, ProductRegion)]
         taken = {node for region in found for node in region.parts}
         if not regions:
-            (refusal, *_) = [refusal for refusal in made if isinstance(refusal, Refusal)]
-            refused.append(refusal)
+            refused.append(min(filter(_is_refusal, made), key=lambda refusal: refusal.passes is None))
         elif not taken & regions[0].parts.keys():
             found.append(regions[0])
     return found, [refusal for refusal in refused if not any(refusal.product in region.parts for region in found)]
+
+
+def _is_refusal(found: ProductRegion | Refusal) -> TypeGuard[Refusal]:
+    return isinstance(found, Refusal)
 
 
 def _is_large(node: Node) -> bool:
@@ -97,7 +119,7 @@ def _is_large(node: Node) -> bool:
 
 def _rows_in(product: Node) -> Node:
     """Return the factor that has a row for every row of a product."""
-    row: Any = product.args[0 if product.target is aten.mm.default else 1]
+    row: Any = product.args[1 if product.target is aten.addmm.default else 0]
     return row
 
 
@@ -106,7 +128,7 @@ def _numbers(node: Node) -> int:
 
 
 def _ways(product: Node) -> Iterator[ProductRows]:
-    """Yield what may count as a row: one of the product's own, or all of those of one sequence."""
+    """Yield what may count as a row: one of the product's own, a matrix of a batch, or all rows of one sequence."""
     value = value_of(product)
     yield ProductRows(value.shape[0])
     for user in product.users:
@@ -151,6 +173,8 @@ class _RegionSearch:
             return None
         if self._rows.leading(value_of(left).shape) != 1:
             return None
+        if self._product.target is aten.bmm.default:
+            return part_of(self._product, {}, self._rows)
         return RowPart(RowRole.ROWS, frozenset([left]))
 
     def _inside(self, part: RowPart) -> set[Node] | Refusal:
@@ -158,7 +182,7 @@ class _RegionSearch:
         roles[self._product] = part
         passing = {self._product: part}
         for node in self._nodes[self._order[self._product] + 1 :]:
-            if any(source in passing for source in node.all_input_nodes):
+            if any(source in passing for source in node.all_input_nodes) and not self._begins_another(node):
                 found = part_of(node, passing, self._rows)
                 if found is not None:
                     roles[node] = found
@@ -180,6 +204,15 @@ class _RegionSearch:
         missing = next((node for node in inside if node not in roles), None)
         return inside if missing is None else self._refuse(missing, "does not treat every row alone")
 
+    def _begins_another(self, node: Node) -> bool:
+        """Tell whether a node makes the scores of another attention: with a batch for rows, one leads to the next."""
+        least = _numbers(self._product) // _NEARLY
+        return (
+            node.target is aten.bmm.default
+            and _is_large(node)
+            and all(_numbers(source) < least for source in node.all_input_nodes)
+        )
+
     def _pull(self, inside: set[Node]) -> None:
         """Take in what is as large and is made for the region alone."""
         least = _numbers(self._product) // _NEARLY
@@ -199,14 +232,15 @@ class _RegionSearch:
         """Find what must wait for the chunks, which stand where the last node stood, and whether it can."""
         inside = region.parts
         touched, written, moved = set[int](), set[int](), dict[Node, None]()
+        second: dict[Node, None] = {}
         nodes = region.nodes
         for node in self._nodes[self._order[nodes[0]] : self._order[nodes[-1]] + 1]:
             overwritten = storages_of(*nodes_in(mutated_arguments(node)))
             everything = storages_of(node, *node.all_input_nodes)
             sources = node.all_input_nodes
             if node in inside:
-                if any(source in moved for source in sources):
-                    return self._refuse(node, "needs what is computed of all rows before")
+                if any(source in moved or source in second for source in sources):
+                    second[node] = None
                 if written & everything:
                     return self._refuse(node, "reads what is overwritten before")
                 touched |= everything
@@ -218,8 +252,16 @@ class _RegionSearch:
                 written |= overwritten
             elif everything & written or overwritten & touched:
                 return self._refuse(node, "overwrites what the rows are made of")
+        if second:
+            return self._in_two_passes(region, second)
         region.later.extend(moved)
         return region
+
+    def _in_two_passes(self, region: ProductRegion, second: Mapping[Node, None]) -> Refusal:
+        least = _numbers(self._product) // _NEARLY
+        again = tuple(node for node in region.nodes if node not in second and _numbers(node) >= least)
+        refusal = self._refuse(next(iter(second)), "needs what is computed of all rows before")
+        return replace(refusal, passes=TwoPasses(tuple(second), again))
 
     def _refuse(self, node: Node, reason: str) -> Refusal:
         return Refusal(self._product, f"'{node.name}' {reason}")

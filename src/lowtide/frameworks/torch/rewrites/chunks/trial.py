@@ -1,32 +1,70 @@
 """Regions run for real, whole and in chunks, to see whether their bits are equal here."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, write_chunks
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, outside
 
 
-def first_equal(region: ProductRegion, tried: Iterable[ChunkSizes]) -> ChunkSizes | None:
-    """Return the first of some sizes with which a region gives the bits that it gives as a whole, if any does.
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """Trials of the regions of a program; regions of one form, as those of repeated layers, are tried once."""
 
-    Both run once on random numbers of the real shapes and types, with the threads that are set: which sums a BLAS makes
-    in the same order is known to nobody else. Takes the memory of the region as a whole, and a copy of its results.
-    """
-    sources = outside(region)
-    inputs = _inputs(sources)
-    if inputs is None:
+    _known: dict[tuple[str, ChunkSizes], bool] = field(default_factory=dict[tuple[str, ChunkSizes], bool])
+
+    def first_equal(self, region: ProductRegion, tried: Iterable[ChunkSizes]) -> ChunkSizes | None:
+        """Return the first of some sizes with which a region gives the bits that it gives as a whole, if any does.
+
+        Both run once on random numbers of the real shapes and types, with the threads that are set: which sums a BLAS
+        makes in the same order is known to nobody else. Takes the memory of the region as a whole, and a copy of its
+        results.
+        """
+        sources = outside(region)
+        if not all(map(_is_tensor, sources)):
+            return None
+        form, trial = _form_of(region, sources), _Trial(region, sources)
+        for sizes in tried:
+            if (form, sizes) not in self._known:
+                self._known[form, sizes] = trial.is_equal(sizes)
+            if self._known[form, sizes]:
+                return sizes
         return None
-    whole = _as_module(region, sources, None)(*inputs)
-    for sizes in tried:
-        chunks = _as_module(region, sources, sizes)(*inputs)
-        if all(map(_same_bits, whole, chunks)):
-            return sizes
-    return None
+
+
+class _Trial:
+    """A region on inputs of its own, which are made when they are needed."""
+
+    def __init__(self, region: ProductRegion, sources: list[Node]) -> None:
+        self._region, self._sources = region, sources
+
+    @cached_property
+    def _inputs(self) -> list[torch.Tensor]:
+        """Random numbers in the forms of the sources; integers may be indices, so that they are 0 or 1."""
+        generator = torch.Generator().manual_seed(0)
+        return [_random(value_of(node), generator) for node in self._sources]
+
+    @cached_property
+    def _whole(self) -> tuple[torch.Tensor, ...]:
+        return _as_module(self._region, self._sources, None)(*self._inputs)
+
+    def is_equal(self, sizes: ChunkSizes) -> bool:
+        chunks = _as_module(self._region, self._sources, sizes)(*self._inputs)
+        return all(map(_same_bits, self._whole, chunks))
+
+
+def _form_of(region: ProductRegion, sources: list[Node]) -> str:
+    """Return all that the bits of a region depend on, but for the numbers it is given."""
+    names = {node: f"%{place}" for place, node in enumerate([*sources, *region.parts])}
+    given = [(value_of(node).shape, value_of(node).stride(), value_of(node).dtype) for node in sources]
+    done = [(node.target, *map_nodes((node.args, dict(node.kwargs)), names.__getitem__)) for node in region.parts]
+    return repr((region.rows, given, done, [names[node] for node in region.kept]))
 
 
 def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -43,12 +81,6 @@ def _as_module(region: ProductRegion, sources: list[Node], sizes: ChunkSizes | N
         write_chunks(graph, region, sizes, made)
     graph.output(tuple(made[node] for node in region.kept))
     return GraphModule(torch.nn.Module(), graph)
-
-
-def _inputs(sources: list[Node]) -> list[torch.Tensor] | None:
-    """Return random numbers in the forms of nodes; integers may be indices, so that they are 0 or 1."""
-    generator = torch.Generator().manual_seed(0)
-    return [_random(value_of(node), generator) for node in sources] if all(map(_is_tensor, sources)) else None
 
 
 def _is_tensor(node: Node) -> bool:

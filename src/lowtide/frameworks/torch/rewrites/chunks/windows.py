@@ -85,7 +85,7 @@ class _Needed:
             return is_last and len(shape) == 2 and self.can(sources[0])
         if target is aten.nll_loss_backward.default:
             given = arguments_by_name(node)
-            outside = given.get("weight") is None and given["total_weight"] not in parts
+            outside = given.get("weight") is None and (given["reduction"] == 0 or given["total_weight"] not in parts)
             incoming = given["grad_output"]
             return outside and len(shape) == 2 and (incoming not in parts or self.can(incoming))
         if target is aten._log_softmax_backward_data.default:
@@ -191,7 +191,9 @@ class _Window:
         near = self._call(node, aten.clamp.default, moved, before, after)
         target = self._call(node, aten.masked_fill.Scalar, near, self.ignored[node], _IGNORED)
         incoming, logarithms = self._of(given["grad_output"]), self._of(given["self"])
-        weight = self.made[given["total_weight"]]
+        weight = self.made.get(given["total_weight"])
+        if weight is None:  # losses of rows read none
+            weight = self._call(node, aten.scalar_tensor.default, 0, dtype=value_of(node).dtype)
         settings = (None, given["reduction"], _IGNORED, weight)
         return self._call(node, aten.nll_loss_backward.default, incoming, logarithms, target, *settings)
 

@@ -1,0 +1,77 @@
+"""Attention written by hand, in chunks of heads or sequences: no op needs all scores, and no bit changes."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import lowtide.torch as lt
+from lowtide.plan import Plan
+from lowtide.planning.chunked import plan_model
+from lowtide.planning.settings import PlanSettings
+
+LENGTH, WIDTH, HEADS, SEQUENCES = 256, 32, 4, 2
+SCORES = SEQUENCES * HEADS * LENGTH * LENGTH * 4
+
+
+class Attention(nn.Module):
+    """Softmax of masked scores, and what it weighs; the scores are as the sequence is long, squared."""
+
+    def __init__(self, mask: torch.Tensor) -> None:
+        super().__init__()
+        self.mixed, self.joined = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.mask = nn.Buffer(mask)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = self.mixed(x).chunk(3, -1)
+        query, key, value = (part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in parts)
+        scores = query @ key.transpose(-2, -1) / math.sqrt(WIDTH / HEADS)
+        weights = scores.masked_fill(self.mask, float("-inf")).softmax(-1)
+        return x + self.joined((weights @ value).transpose(1, 2).flatten(2))
+
+
+MASKS = {
+    "causal": torch.ones(LENGTH, LENGTH).triu(1).bool(),
+    "of each sequence": (torch.arange(LENGTH) >= torch.tensor([[200], [LENGTH]])).view(SEQUENCES, 1, 1, LENGTH),
+}
+"""What a token must not see."""
+
+
+def program(mask: str) -> Any:
+    """Return the loss of two layers, and a batch."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*(Attention(MASKS[mask]) for _ in range(2)))
+    return lambda x: model(x).square().mean(), (torch.randn(SEQUENCES, LENGTH, WIDTH),)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_forward_and_backward_pass_compute_the_scores_of_a_chunk_alone(mask: str) -> None:
+    opened = lt.TorchModel(program(mask))
+    assert opened.in_finer_chunks is not None
+    buffers = (opened.in_finer_chunks.buffer(index) for index in range(opened.in_finer_chunks.n_buffers))
+    assert max(buffer.size_bytes for buffer in buffers) <= SCORES / SEQUENCES
+    measured = opened.measure(Plan.baseline(opened.in_finer_chunks))
+    assert measured.outputs_equal
+    assert measured.after_bytes < 0.7 * measured.before_bytes
+
+
+def test_without_a_backward_pass_nothing_is_computed_twice() -> None:
+    loss, batch = program("causal")
+    with torch.no_grad():
+        opened = lt.TorchModel((lambda x: loss(x).detach(), batch))
+    assert opened.in_chunks is not None
+    assert opened.in_finer_chunks is None
+    measured = opened.measure(Plan.baseline(opened.in_chunks))
+    assert measured.outputs_equal
+    assert measured.after_bytes < SCORES
+
+
+def test_rows_are_computed_twice_for_a_budget_that_needs_it_and_the_price_is_told() -> None:
+    opened = lt.TorchModel(program("causal"))
+    assert plan_model(opened, PlanSettings())[0] is opened.in_chunks
+    graph, result = plan_model(opened, PlanSettings(budget=SCORES, transient=True))
+    assert graph is opened.in_finer_chunks
+    assert result.shortfall is None
+    assert result.chunk_cost > 0
