@@ -11,6 +11,7 @@ from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.compile.plan_program import Share
 from lowtide.frameworks.torch.compile.programs import planned_programs
 
+
 def _layers(value: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
     for weight in weights:
         value = functional.gelu(value @ weight)
