@@ -43,9 +43,7 @@ class TrainingStep:
         accumulate: int = 1,
         grad_scaler: GradScaler | None = None,
     ) -> None:
-        if not isinstance(optimizer, Optimizer):
-            given = type(optimizer).__name__
-            raise UsageError(f"a step takes model, loss function and optimizer, in this order; the last is a {given}")
+        _check_optimizer(optimizer)
         self.model = model
         self.loss_function = loss_function
         self.optimizer = optimizer
@@ -109,3 +107,9 @@ class TrainingStep:
         if self.after_update is not None:
             with torch.no_grad():
                 self.after_update(self.model)
+
+
+def _check_optimizer(given: object) -> None:
+    if not isinstance(given, Optimizer):
+        kind = type(given).__name__
+        raise UsageError(f"a step takes model, loss function and optimizer, in this order; the last is a {kind}")
