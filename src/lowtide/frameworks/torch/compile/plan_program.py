@@ -4,9 +4,9 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lowtide.analysis.footprint import simulate
 from lowtide.errors import FingerprintError
 from lowtide.frameworks.graph_file import GraphModel
+from lowtide.frameworks.torch.compile.beside_others import plan_beside
 from lowtide.frameworks.torch.compile.distributed.agreement import partners, require_agreement, require_one_order
 from lowtide.frameworks.torch.compile.distributed.plan_folder import digest_of, load_plan
 from lowtide.frameworks.torch.compile.identity import identity
@@ -147,47 +147,11 @@ def _plan(program: ReadProgram, options: Options, settings: PlanSettings, others
         require_one_order(program.module, graph, result.plan, options.same_on_all_ranks)
         return result
     started = time.perf_counter()
-    found = _beside_others(program, settings, others)
+    found = plan_beside(program, settings, others)
     verify(graph, found.plan, check_capacity=False)
     require_one_order(program.module, graph, found.plan, options.same_on_all_ranks)
     seconds = time.perf_counter() - started
     return result_with(graph, found.plan, settings, found.scheduler, found.shortfall, seconds=seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class _Beside:
-    """A plan for a program beside others."""
-
-    plan: Plan
-    scheduler: str
-    shortfall: str | None
-
-
-def _beside_others(program: ReadProgram, settings: PlanSettings, others: int) -> _Beside:
-    """Return a plan that leaves so much to others between the passes.
-
-    Where none does within the budget, it holds there the least that was found, and the rest is planned for the budget
-    all the same: others may come to need less.
-    """
-    tight = _leaving(program, settings, others)
-    if tight.shortfall is None or not isinstance(settings.budget, int):
-        return tight
-    held = program.held_between(tight.plan)
-    goal = max(settings.budget, held)
-    if goal - held >= others:
-        return tight
-    eased = _leaving(program, replace(settings, budget=goal), goal - held)
-    is_better = program.held_between(eased.plan) <= held and program.peak_of(eased.plan) < program.peak_of(tight.plan)
-    return replace(eased, shortfall=tight.shortfall) if is_better else tight
-
-
-def _leaving(program: ReadProgram, settings: PlanSettings, others: int) -> _Beside:
-    found = find_plan(program.leaving_between(others), settings)
-    plan = replace(
-        found.plan, graph_fingerprint=program.graph.fingerprint, claims=(), lower_bound_bytes={}, status="feasible"
-    )
-    plan = replace(plan, peak_bytes=simulate(program.graph, plan).peak_bytes)
-    return _Beside(plan, found.scheduler, found.shortfall)
 
 
 def _closest_to_budget(graph: Graph, settings: PlanSettings) -> Result:
