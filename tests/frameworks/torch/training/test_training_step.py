@@ -330,6 +330,13 @@ def test_a_loss_that_is_no_scalar_is_refused() -> None:
         lt.capture((step, features(0)))
 
 
+def test_arguments_in_another_order_are_refused() -> None:
+    """The message names the order, instead of an attribute that a function does not have."""
+    model = mlp()
+    with pytest.raises(UsageError, match="in this order; the last is a function"):
+        lt.TrainingStep(model, torch.optim.SGD(model.parameters()), classify)  # type: ignore[arg-type]
+
+
 def test_a_parameter_from_elsewhere_is_refused() -> None:
     step = lt.TrainingStep(mlp(), classify, torch.optim.SGD(mlp().parameters()))
     with pytest.raises(UnsupportedError, match="no parameter of the model"):

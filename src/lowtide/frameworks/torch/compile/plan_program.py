@@ -4,9 +4,9 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lowtide.analysis.footprint import simulate
 from lowtide.errors import FingerprintError
 from lowtide.frameworks.graph_file import GraphModel
+from lowtide.frameworks.torch.compile.beside_others import plan_beside
 from lowtide.frameworks.torch.compile.distributed.agreement import partners, require_agreement, require_one_order
 from lowtide.frameworks.torch.compile.distributed.plan_folder import digest_of, load_plan
 from lowtide.frameworks.torch.compile.identity import identity
@@ -147,13 +147,11 @@ def _plan(program: ReadProgram, options: Options, settings: PlanSettings, others
         require_one_order(program.module, graph, result.plan, options.same_on_all_ranks)
         return result
     started = time.perf_counter()
-    tight = find_plan(program.leaving_between(others), settings)
-    plan = replace(tight.plan, graph_fingerprint=graph.fingerprint, claims=(), lower_bound_bytes={}, status="feasible")
-    plan = replace(plan, peak_bytes=simulate(graph, plan).peak_bytes)
-    verify(graph, plan, check_capacity=False)
-    require_one_order(program.module, graph, plan, options.same_on_all_ranks)
+    found = plan_beside(program, settings, others)
+    verify(graph, found.plan, check_capacity=False)
+    require_one_order(program.module, graph, found.plan, options.same_on_all_ranks)
     seconds = time.perf_counter() - started
-    return result_with(graph, plan, settings, tight.scheduler, tight.shortfall, seconds=seconds)
+    return result_with(graph, found.plan, settings, found.scheduler, found.shortfall, seconds=seconds)
 
 
 def _closest_to_budget(graph: Graph, settings: PlanSettings) -> Result:

@@ -8,6 +8,7 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
+from lowtide.errors import UsageError
 from lowtide.frameworks.torch.capture.step.grad_scaling import active
 from lowtide.frameworks.torch.capture.step.micro_batches import Part
 from lowtide.frameworks.torch.internals.runtime import differentiate
@@ -28,7 +29,7 @@ class TrainingStep:
     gradients before the update, for instance to clip them. `after_update` gets the model, without gradients recorded,
     for instance to average its parameters. With `accumulate`, so many calls make a step: their gradients, of the loss
     divided by that number, add up in `.grad`, and the last call updates. A `grad_scaler` scales the loss, skips
-    updates and updates its scale; `before_update` gets unscaled gradients.
+    updates and updates its scale; `before_update` gets unscaled gradients. Raises UsageError for what is no optimizer.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class TrainingStep:
         accumulate: int = 1,
         grad_scaler: GradScaler | None = None,
     ) -> None:
+        _check_optimizer(optimizer)
         self.model = model
         self.loss_function = loss_function
         self.optimizer = optimizer
@@ -105,3 +107,9 @@ class TrainingStep:
         if self.after_update is not None:
             with torch.no_grad():
                 self.after_update(self.model)
+
+
+def _check_optimizer(given: object) -> None:
+    if not isinstance(given, Optimizer):
+        kind = type(given).__name__
+        raise UsageError(f"a step takes model, loss function and optimizer, in this order; the last is a {kind}")

@@ -69,12 +69,23 @@ def graph_of_kernels(nodes: Sequence[KernelNode], given_away: Collection[str] = 
             reads=reads,
             writes=written,
             after=after,
-            in_place=_in_place(pairs, buffers, reads, written),
+            in_place=_in_place(past_unstored(pairs, stored), buffers, reads, written),
             scratch_bytes=_scratch_of(node),
             ordered=has_effects(node) or is_copy(node),
         )
         makers.update(dict.fromkeys(node.get_buffer_names(), op))
     return builder.build()
+
+
+def past_unstored(pairs: Sequence[tuple[str, str]], stored: Collection[str]) -> list[tuple[str, str]]:
+    """Return pairs in which what has no storage of its own stands for what it is written over itself."""
+    over = {made: given for given, made in pairs}
+    found: list[tuple[str, str]] = []
+    for given, made in pairs:
+        while given in over and given not in stored:
+            given = over[given]
+        found.append((given, made))
+    return found
 
 
 def _wholes(nodes: Sequence[KernelNode]) -> dict[str, str]:

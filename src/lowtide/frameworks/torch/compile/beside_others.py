@@ -1,0 +1,46 @@
+"""The plan of a graph that runs beside others, which need memory between its two passes."""
+
+from dataclasses import dataclass, replace
+
+from lowtide.analysis.footprint import simulate
+from lowtide.frameworks.torch.compile.read_program import ReadProgram
+from lowtide.plan import Plan
+from lowtide.planning.minimize import find_plan
+from lowtide.planning.settings import PlanSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A plan for a program beside others."""
+
+    plan: Plan
+    scheduler: str
+    shortfall: str | None
+    """Why the budget is not met; None where it is."""
+
+
+def plan_beside(program: ReadProgram, settings: PlanSettings, others: int) -> Beside:
+    """Return a plan that leaves so much to others between the passes.
+
+    Where none does within the budget, it holds there the least that was found, and the rest is planned for the budget
+    all the same: others may come to need less.
+    """
+    tight = _leaving(program, settings, others)
+    if tight.shortfall is None or not isinstance(settings.budget, int):
+        return tight
+    held = program.held_between(tight.plan)
+    goal = max(settings.budget, held)
+    if goal - held >= others:
+        return tight
+    eased = _leaving(program, replace(settings, budget=goal), goal - held)
+    is_better = program.held_between(eased.plan) <= held and program.peak_of(eased.plan) < program.peak_of(tight.plan)
+    return replace(eased, shortfall=tight.shortfall) if is_better else tight
+
+
+def _leaving(program: ReadProgram, settings: PlanSettings, others: int) -> Beside:
+    found = find_plan(program.leaving_between(others), settings)
+    plan = replace(
+        found.plan, graph_fingerprint=program.graph.fingerprint, claims=(), lower_bound_bytes={}, status="feasible"
+    )
+    plan = replace(plan, peak_bytes=simulate(program.graph, plan).peak_bytes)
+    return Beside(plan, found.scheduler, found.shortfall)
