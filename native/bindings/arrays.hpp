@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/csr.hpp"
+#include "kernels/program/csr.hpp"
 
 namespace lowtide::bindings {
 

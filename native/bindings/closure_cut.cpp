@@ -1,4 +1,4 @@
-#include "kernels/closure_cut.hpp"
+#include "kernels/search/closure_cut.hpp"
 
 #include <nanobind/stl/tuple.h>
 

@@ -1,4 +1,4 @@
-#include "kernels/evaluate.hpp"
+#include "kernels/program/evaluate.hpp"
 
 #include <nanobind/stl/tuple.h>
 

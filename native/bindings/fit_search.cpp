@@ -1,4 +1,4 @@
-#include "kernels/fit_search.hpp"
+#include "kernels/search/fit_search.hpp"
 
 #include <nanobind/stl/tuple.h>
 

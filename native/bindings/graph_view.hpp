@@ -1,7 +1,7 @@
 // A GraphView that keeps the NumPy arrays behind it alive.
 #pragma once
 #include "bindings/arrays.hpp"
-#include "kernels/graph_view.hpp"
+#include "kernels/program/graph_view.hpp"
 
 namespace lowtide::bindings {
 

@@ -1,4 +1,4 @@
-#include "kernels/json_keys.hpp"
+#include "kernels/program/json_keys.hpp"
 
 #include <nanobind/stl/pair.h>
 

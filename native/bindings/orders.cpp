@@ -1,10 +1,10 @@
-#include "kernels/orders.hpp"
+#include "kernels/orders/orders.hpp"
 
 #include <nanobind/stl/string_view.h>
 
 #include "bindings/graph_view.hpp"
 #include "bindings/register.hpp"
-#include "kernels/name_ranks.hpp"
+#include "kernels/orders/name_ranks.hpp"
 
 namespace lowtide::bindings {
 namespace {

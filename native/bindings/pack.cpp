@@ -3,12 +3,12 @@
 #include "bindings/monitor.hpp"
 #include "bindings/arrays.hpp"
 #include "bindings/register.hpp"
-#include "kernels/pack_best_fit_by_birth.hpp"
-#include "kernels/pack_by_priority.hpp"
-#include "kernels/pack_canonical.hpp"
-#include "kernels/pack_exact.hpp"
-#include "kernels/pack_in_order.hpp"
-#include "kernels/pack_joined.hpp"
+#include "kernels/packing/best_fit_by_birth.hpp"
+#include "kernels/packing/by_priority.hpp"
+#include "kernels/packing/canonical.hpp"
+#include "kernels/packing/exact.hpp"
+#include "kernels/packing/in_order.hpp"
+#include "kernels/packing/joined.hpp"
 
 namespace lowtide::bindings {
 namespace {
@@ -82,7 +82,7 @@ void require_plain(const PackItems& items) {
 }  // namespace
 
 void register_pack(nb::module_& m) {
-  nb::class_<HeldPackItems>(m, "PackItems", "What the packing kernels place; see native/kernels/pack_items.hpp.")
+  nb::class_<HeldPackItems>(m, "PackItems", "What the packing kernels place; see native/kernels/packing/items.hpp.")
       .def("__init__", init, nb::arg("first"), nb::arg("last"), nb::arg("sizes"), nb::arg("alignment"), nb::arg("fixed"),
            nb::arg("piece_rows"), nb::arg("pieces"), nb::arg("overlap_offsets"), nb::arg("overlap_values"),
            nb::arg("apart_offsets"), nb::arg("apart_values"));

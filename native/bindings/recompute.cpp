@@ -6,10 +6,10 @@
 #include "bindings/graph_view.hpp"
 #include "bindings/monitor.hpp"
 #include "bindings/register.hpp"
-#include "kernels/recompute_cut.hpp"
-#include "kernels/recompute_greedy.hpp"
-#include "kernels/recompute_on_demand.hpp"
-#include "kernels/recompute_sequence.hpp"
+#include "kernels/recompute/cut.hpp"
+#include "kernels/recompute/greedy.hpp"
+#include "kernels/recompute/on_demand.hpp"
+#include "kernels/recompute/sequence.hpp"
 
 namespace lowtide::bindings {
 namespace {

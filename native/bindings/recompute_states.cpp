@@ -1,4 +1,4 @@
-#include "kernels/recompute_states.hpp"
+#include "kernels/recompute/states.hpp"
 
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>

@@ -1,4 +1,4 @@
-#include "kernels/refutation.hpp"
+#include "kernels/search/refutation.hpp"
 
 #include "bindings/graph_view.hpp"
 #include "bindings/monitor.hpp"

@@ -1,4 +1,4 @@
-#include "kernels/safe_closure.hpp"
+#include "kernels/search/safe_closure.hpp"
 
 #include "bindings/graph_view.hpp"
 #include "bindings/register.hpp"

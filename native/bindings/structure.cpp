@@ -1,4 +1,4 @@
-#include "kernels/structure.hpp"
+#include "kernels/program/structure.hpp"
 
 #include <nanobind/stl/tuple.h>
 

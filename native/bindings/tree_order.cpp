@@ -1,4 +1,4 @@
-#include "kernels/tree_order.hpp"
+#include "kernels/orders/tree_order.hpp"
 
 #include "bindings/graph_view.hpp"
 #include "bindings/register.hpp"

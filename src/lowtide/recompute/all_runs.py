@@ -55,7 +55,7 @@ def search_all_runs(
 ) -> AllRuns:
     """Return the cheapest runs within a budget: any number of reruns, first runs in all orders or in a given one.
 
-    A* over what ran and what is resident; `native/kernels/recompute_states.hpp` names the rules that keep the states
+    A* over what ran and what is resident; `native/kernels/recompute/states.hpp` names the rules that keep the states
     few. After Hart, Nilsson and Raphael (1968). Where no runs fit, budgets up to the peak of a known plan are halved
     until the least peak is found. Exact unless it stops after `max_work` successors and frees tried a budget; bounds
     hold in any case. Nothing is searched where the graph has more ops or versions of buffers than the kernel takes, and

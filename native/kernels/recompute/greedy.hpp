@@ -1,0 +1,48 @@
+// Which buffers to drop, chosen one after the other: most bytes for the least cost at the worst moment.
+#pragma once
+#include "kernels/recompute/execution.hpp"
+
+namespace lowtide {
+
+class RecomputeGreedy {
+ public:
+  RecomputeGreedy(RecomputeEvaluator& evaluator, int64_t budget, int64_t max_work);
+
+  // Drops more until the peak is within the budget; false where nothing helps any more or the work is used up.
+  bool fit(Cuts& cuts);
+  // From cuts that fit: keeps again what need not be dropped, the most expensive first.
+  void trim(Cuts& cuts);
+
+ private:
+  struct Candidate {
+    int32_t buffer, moment;
+    int64_t size;
+    double cost;
+  };
+  struct Standing {
+    double cost;
+    double excess;  // bytes over the budget, over all runs
+    int64_t peak;
+  };
+
+  Standing measure(const Cuts& cuts);
+  std::vector<Candidate> candidates(size_t run);
+  void note_uses(size_t first, size_t past);
+  double chain_cost(int32_t buffer, int32_t stage);
+  void drop(Cuts& cuts, const Candidate& candidate);
+  std::vector<int32_t> held_against_rule(int32_t moment);
+  bool within_work() { return evaluator_.work() - start_ < max_work_ && evaluator_.may_go_on(); }
+
+  RecomputeEvaluator& evaluator_;
+  const RecomputeProgram& program_;
+  const int64_t budget_, max_work_, start_;
+  Execution execution_;                  // of the present cuts
+  std::vector<int32_t> before_, after_;  // per buffer: held before a run, next use after it, -1 for neither
+  std::vector<int32_t> visited_;
+  std::vector<int32_t> stack_;
+  std::set<std::pair<int32_t, int32_t>> rerun_;   // (op, stage) of the present execution
+  std::set<std::pair<int32_t, int32_t>> banned_;  // (moment, buffer) that did not help
+  int32_t round_ = 0;
+};
+
+}  // namespace lowtide
