@@ -118,8 +118,8 @@ def cut_in_few_steps(seed: int, n: int, left_out: float) -> tuple[Buffers, int]:
 def test_cuts_in_one_moment_are_told_apart(seed: int, left_out: float) -> None:
     buffers, height = cut_in_few_steps(seed, 300, left_out)
     layout = items_of(buffers)
-    assert _native.pack_within_joined(layout.items.native(), height, 6_000_000, 31)[0] == STOPPED
-    fit, offsets, _ = _native.pack_within_joined(layout.items.native(), height, 6_000_000)
+    assert _native.pack_within_joined(layout.items.native(), height, 12_000_000, 31)[0] == STOPPED
+    fit, offsets, _ = _native.pack_within_joined(layout.items.native(), height, 12_000_000)
     assert fit == FOUND
     validate(buffers, layout.offsets_of(buffers, offsets), height)
 

@@ -15,7 +15,7 @@ constexpr std::array kDoubts{0.3, 1e9, 0.05, 0.02, 0.0, 0.1, 1.0};
 constexpr uint64_t kInTurn = 8, kMostIdle = 64;  // attempts in a row that join as others did
 constexpr int64_t kWorkPerItem = 64;             // about what joining one takes
 constexpr int64_t kMostPadWork = 2'000'000, kMostCutWork = 8'000'000;  // of one attempt to join
-constexpr int64_t kQuickWork = 100'000, kSecondWork = 600'000, kSearchWork = 300'000;  // of one search, by the attempt
+constexpr int64_t kQuickWork = 100'000, kMomentWork = 2'000'000, kCutWork = 300'000;  // of one search, by the attempt
 constexpr int32_t kFewestBlocks = 20, kMostBlocks = 150;  // between which pads and holes end
 constexpr uint64_t kSteady = 4, kCutsInTurn = 16;         // attempts without variation, and with the same work
 constexpr double kVaried = 3, kLeastDoubt = -8, kDoubtRange = 16;  // doublings
@@ -74,13 +74,13 @@ Joined join_in_turn(const PackItems& items, int64_t capacity, uint64_t turn, int
     rules.most_work = std::min(most_work, kMostCutWork);
     Cuts cuts(items, capacity, rules);
     cuts.join();
-    return {cuts.tree(), cuts.work(), more(kSearchWork, attempt / kCutsInTurn)};
+    return {cuts.tree(), cuts.work(), more(kCutWork, attempt / kCutsInTurn)};
   }
   JoinRules rules = rules_of(attempt, joins);
   rules.most_work = std::min(most_work, kMostPadWork);
   Blocks blocks(items, capacity, rules);
   blocks.join();
-  return {blocks.tree(), blocks.work(), turn == 0 ? kQuickWork : turn == 1 ? kSecondWork : more(kSearchWork, attempt / kInTurn)};
+  return {blocks.tree(), blocks.work(), turn == 0 ? kQuickWork : more(kMomentWork, attempt / kInTurn)};
 }
 
 // Tells blocks apart that differ, all but surely.
