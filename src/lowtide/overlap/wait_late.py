@@ -20,7 +20,7 @@ def wait_late(steps: Steps) -> Plan:
     was put off waits behind it; ordered ops keep their order, and wait for none: they let all go first. So does a step
     that would need more of the first memory space with others put off. O(accesses) and what waits at once.
     """
-    return steps.in_order(np.fromiter(_Walk(steps).order(), np.int64, len(steps.steps)))
+    return steps.in_order(np.fromiter(_LateWalk(steps).order(), np.int64, len(steps.steps)))
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +33,7 @@ class _Waiting:
     ops: Counter[OpId] = field(default_factory=Counter[OpId])
 
 
-class _Walk:
+class _LateWalk:
     """A plan walked in a new order, with its time and its bytes of the first memory space."""
 
     def __init__(self, steps: Steps) -> None:

@@ -78,7 +78,7 @@ class SolverSearch:
         Of few places, well solved, more is known than of many: no more are counted where two did not tell more.
         """
         model = self._model = self._model or PlaceModel(self.program)
-        most = found.work + effort.solver_work // 2
+        most = found.work + effort.solver_work // 4
         self._choose_telling(found, model, effort.solver_work // 8)
         gap, best, in_vain = _ENOUGH * effort.relative_gap, 0.0, 0
         while found.work < most and in_vain < _MOST_IN_VAIN:
