@@ -18,7 +18,7 @@ from lowtide.analysis import Problem
 from lowtide.costs import carries_costs, price
 from lowtide.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, EffortName
 from lowtide.graph import Graph
-from lowtide.recompute import Drops, Program, compose, least_bytes
+from lowtide.recompute import Drops, Program, compose, floor_of, least_bytes
 from lowtide.recompute.choose_drops import drop_until_it_fits
 from lowtide.schedule import make_candidate
 
@@ -121,7 +121,13 @@ def main() -> None:
         peak = int(program.problem.evaluate(program.order).peaks[0])
         row = [Cell(name, percent, program, peak, effort) for percent in percents]
         blank = [""] * (len(PERCENTS) - len(row))
-        written = [name, f"{graph.n_ops:,}", f"{least_bytes(program) / peak:.0%}", *map(str, row), *blank]
+        written = [
+            name,
+            f"{graph.n_ops:,}",
+            f"{least_bytes(program, floor_of(program)) / peak:.0%}",
+            *map(str, row),
+            *blank,
+        ]
         lines.append("| " + " | ".join(written) + " |")
         print(lines[-1], flush=True)
         return row

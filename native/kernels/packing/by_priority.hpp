@@ -16,7 +16,7 @@ struct PackResult {
 // `target` add to the priority of the items alive in them, and the items are placed anew; after 30 rounds without a better
 // packing (4 when the last four orders are new) the penalties are forgotten and another order comes under them. Ends at
 // `target` bytes or when the work is used up, and at once after the first orders where `improve` is false. Places along the
-// skyline (pack_skyline.hpp) where it can, else in order of priority (pack_in_order.hpp).
+// skyline (skyline.hpp) where it can, else in order of priority (in_order.hpp).
 PackResult pack_by_priority(const PackItems& items, int64_t target, bool improve, const PackLimits& limits);
 
 }  // namespace lowtide

@@ -59,7 +59,7 @@ class Cuts {
   };
   static constexpr double kNever = 1e300;
 
-  // What is known of chance (pack_cut_doubts.cpp).
+  // What is known of chance (cut_doubts.cpp).
   double coincidence(int64_t size);
   double end_doubt(int32_t cut, int64_t change, int64_t size);
   double hidden_split(int32_t cut) const;

@@ -44,7 +44,7 @@ class BudgetSearch:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.floor: Floor = floor_of(program)
-        self._least_bytes = least_bytes(program)
+        self._least_bytes = least_bytes(program, self.floor)
         self.untouched: Execution = program.execute(Drops())
         self._needs = needs_by_place(program)
         self._solving = SolverSearch(program, self.untouched)

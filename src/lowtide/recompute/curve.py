@@ -13,6 +13,7 @@ from lowtide.index_spaces import SpaceId
 from lowtide.plan import verify
 from lowtide.progress import Report
 from lowtide.recompute.composition import Composed, compose
+from lowtide.recompute.floor import floor_of
 from lowtide.recompute.gathering import least_bytes
 from lowtide.recompute.program import Program
 from lowtide.recompute.result import RecomputeResult, explain_shortfall
@@ -73,7 +74,8 @@ def plan_curve(
 
 def default_budgets(program: Program) -> list[int]:
     """Return seven budgets from the peak of a base order down to what every plan needs, evenly spaced."""
-    most, least = int(program.problem.evaluate(program.order).peaks[program.space]), least_bytes(program)
+    most = int(program.problem.evaluate(program.order).peaks[program.space])
+    least = least_bytes(program, floor_of(program))
     return [most - (most - least) * k // (_DEFAULT_POINTS - 1) for k in range(_DEFAULT_POINTS)]
 
 

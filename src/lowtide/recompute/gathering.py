@@ -6,13 +6,13 @@ from lowtide.analysis.lower_bounds import LowerBound, with_callee_floors
 from lowtide.analysis.problem import Problem
 from lowtide.graph import Lifetime
 from lowtide.index_spaces import BufferId, OpId, SpaceId
-from lowtide.recompute.floor import floor_of
+from lowtide.recompute.floor import Floor
 from lowtide.recompute.program import Program
 
 
-def least_bytes(program: Program) -> int:
+def least_bytes(program: Program, floor: Floor) -> int:
     """Return what no plan of runs and reruns beats for a base order: its floor, or what gathering operands takes."""
-    return max(floor_of(program).peak_bytes, least_to_gather(program.problem, program.space).peak_bytes)
+    return max(floor.peak_bytes, least_to_gather(program.problem, program.space).peak_bytes)
 
 
 def least_to_gather(problem: Problem, space: SpaceId) -> LowerBound:

@@ -42,3 +42,9 @@ def default_order_of(graph: GraphProto) -> list[int]:
         for node, is_constant in zip(graph.node, constant, strict=True)
     ]
     return [node for node in default_order(inputs, outputs) if not constant[node]]
+
+
+def default_order_among(graph: GraphProto, places: Sequence[int]) -> list[int]:
+    """Return places of a graph's nodes in the default order of a file in which they stand as given, each once."""
+    walked = default_order_of(GraphProto(node=[graph.node[place] for place in places]))
+    return [places[position] for position in walked]

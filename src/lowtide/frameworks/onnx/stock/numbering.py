@@ -1,12 +1,10 @@
 """Files whose default order is a plan, so that the stock runtime follows the plan, too."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from onnx import GraphProto
 
 from lowtide.frameworks.onnx.loading.reordered import NodeOrder
-from lowtide.frameworks.onnx.reading.default_order import default_order_of
+from lowtide.frameworks.onnx.reading.default_order import default_order_among
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.frameworks.onnx.stock.frames import order_of_ops
 
@@ -20,13 +18,8 @@ def numbered_for_default_order(graph: GraphProto, translation: Translation, orde
     """
     if order.names or order.inner:
         return None
-    walked = _walked(graph, order.nodes)
+    walked = default_order_among(graph, order.nodes)
     constant = set(order.nodes).difference(walked)
     numbered = [*(node for node in order.nodes if node in constant), *walked]
-    runs, wanted = (order_of_ops(translation, nodes) for nodes in (_walked(graph, numbered), order.nodes))
+    runs, wanted = (order_of_ops(translation, nodes) for nodes in (default_order_among(graph, numbered), order.nodes))
     return NodeOrder(numbered, {}) if np.array_equal(runs, wanted) else None
-
-
-def _walked(graph: GraphProto, nodes: Sequence[int]) -> list[int]:
-    """Return the default order of a file with the nodes in this order, by their places in the graph."""
-    return [nodes[place] for place in default_order_of(GraphProto(node=[graph.node[node] for node in nodes]))]

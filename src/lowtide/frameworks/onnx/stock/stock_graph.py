@@ -8,7 +8,7 @@ from onnx import GraphProto
 from lowtide.analysis import Problem
 from lowtide.frameworks.onnx.operators.nodes import operator_of
 from lowtide.frameworks.onnx.operators.tables import CONSTANTS, FROM_BLOCKED
-from lowtide.frameworks.onnx.reading.default_order import default_order_of
+from lowtide.frameworks.onnx.reading.default_order import default_order_among, default_order_of
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.frameworks.onnx.stock.frames import has_frames, order_of_ops
 from lowtide.frameworks.onnx.stock.predict import StockBytes, predict_stock
@@ -51,9 +51,7 @@ class StockGraph:
         return range(len(self.graph.node)) if self.in_running_order else default_order_of(self.graph)
 
     def _default_order(self, positions: Sequence[int]) -> list[int]:
-        once = list(dict.fromkeys(positions))
-        order = default_order_of(GraphProto(node=[self.graph.node[position] for position in once]))
-        return [once[place] for place in order]
+        return default_order_among(self.graph, list(dict.fromkeys(positions)))
 
     def _peak(self, nodes: Sequence[int]) -> int:
         problem = Problem(self.translation.graph)
