@@ -2,10 +2,14 @@
 
 import pytest
 
+from lowtide import minimize
 from lowtide.analysis import Problem
 from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.offload import with_host_space
 from lowtide.recompute import compose, least_possible
 from lowtide.recompute.gathering import least_to_gather
+from lowtide.search.certificate import check_certificate
+from lowtide.search.plain_needs import needed_to_gather
 from tests.oracles.least_extra_cost import least_extra_cost
 from tests.oracles.plans import problem_of
 from tests.oracles.skipping_graphs import skipping_graph
@@ -23,6 +27,9 @@ def test_no_plan_in_any_order_meets_a_budget_below_what_gathering_takes(in_place
             problem = problem_of(graph, in_place=in_place)
             least = least_to_gather(problem, 0).peak_bytes
             assert least_extra_cost(problem, least - 1, any_order=True) == float("inf")
+            shown = needed_to_gather(graph, graph.spaces[0].name, in_place=in_place)
+            assert shown >= least
+            assert least_extra_cost(problem, shown - 1, any_order=True) == float("inf")
             higher += least > least_possible(problem, 0).peak_bytes
     assert higher > 0
 
@@ -41,6 +48,22 @@ def test_a_budget_below_what_gathering_takes_is_infeasible_at_once() -> None:
     problem = Problem(_sum_of_two(4))
     result = compose(problem, [("given", problem.given_order())], 5, exact=False).result
     assert (result.status, result.peak_bytes) == ("infeasible", 6)
+
+
+def test_such_a_budget_is_told_with_the_op_and_its_claim_is_shown_again() -> None:
+    """The shortfall names the op, and the claim over all orders and reruns needs no proof file."""
+    graph = _sum_of_two(4)
+    result = minimize(graph, budget=5, allow={"reorder", "recompute"}, effort="fast")
+    assert result.status == "infeasible"
+    assert "bringing the operands of op 'sum' together needs 6 B whatever is run again" in (result.shortfall or "")
+    (peak,) = (checked for checked in check_certificate(graph, result.plan, None)[0] if checked.claim.figure == "peak")
+    assert (peak.claim.over, peak.claim.at_least, peak.is_shown) == ("reruns", 6, True)
+
+
+def test_copies_may_need_less_than_gathering() -> None:
+    """A claim over plans that copy to the host does not count what waits for another operand."""
+    result = minimize(with_host_space(_sum_of_two(4), 1e9), budget=5, allow={"reorder", "recompute", "offload"}, effort="fast")
+    assert [(claim.over, claim.at_least) for claim in result.claims if claim.figure == "peak"] == [("copies", 5)]
 
 
 def _sum_of_two(wide: int) -> Graph:

@@ -21,7 +21,7 @@ Evidence = Literal["cut", "tree", "search", "needs", "packing", "solver"]
 - cut: what an op needs in any order
 - tree: the least peak of a tree or a series-parallel graph
 - search: a search of all orders, or of all sequences of runs
-- needs: what an op touches and allocates
+- needs: what an op touches and allocates; without copies also what is there while its last operand is made
 - packing: the search for placements
 - solver: the bound of the solver that chose what runs again
 """

@@ -28,7 +28,8 @@ def judge(draft: Draft, report: Report) -> Draft:
         return draft
     problem, bounds, proof, solved = draft.problem, draft.bounds, draft.proof, draft.solved
     if draft.settings.techniques & NEED_BUDGET:
-        bounds, proof, solved = bounds_with_reruns(problem), None, None
+        bounds = bounds_with_reruns(problem, copies="offload" in draft.settings.techniques)
+        proof, solved = None, None
     elif not bounds and draft.interrupted:
         bounds = tuple(LowerBound(space=space.name, peak_bytes=0, op=None) for space in problem.graph.spaces)
     elif not bounds:

@@ -14,7 +14,7 @@ from lowtide.plan import Plan, Status
 from lowtide.planning.claims import claims_of_peaks
 from lowtide.planning.draft import Draft, stage
 from lowtide.progress import Report
-from lowtide.recompute import Composed, compose, least_possible
+from lowtide.recompute import Composed, compose, least_possible, least_to_gather
 from lowtide.recompute.result import RecomputeResult
 from lowtide.techniques import NEED_BUDGET
 from lowtide.units import ByteUnit
@@ -47,7 +47,7 @@ def trade(draft: Draft, report: Report) -> Draft:
         if not (so_far and draft.is_beaten_by(so_far[0])):
             raise
         return _interrupted(draft, so_far[0])
-    bounds, searched_peak = _bounds(draft.problem, result)
+    bounds, searched_peak = _bounds(draft, result)
     judged = replace(
         draft,
         base_order=base,
@@ -72,14 +72,22 @@ def _interrupted(draft: Draft, plan: Plan) -> Draft:
     return replace(taken, extra_cost=float(runs - draft.prices.seconds.sum()))
 
 
-def bounds_with_reruns(problem: Problem) -> tuple[LowerBound, ...]:
-    """Return, per memory space, what no plan can beat, in any order and whatever runs again."""
-    return tuple(least_possible(problem, space) for space in range(len(problem.graph.spaces)))
+def bounds_with_reruns(problem: Problem, *, copies: bool) -> tuple[LowerBound, ...]:
+    """Return, per memory space, what no plan can beat, in any order and whatever runs again or is copied, if `copies`.
+
+    An operand that was copied to the host need not be there while another one is made.
+    """
+    spaces = range(len(problem.graph.spaces))
+    needed = [least_possible(problem, space) for space in spaces]
+    if copies:
+        return tuple(needed)
+    gathered = [least_to_gather(problem, space) for space in spaces]
+    return tuple(max(pair, key=lambda bound: bound.peak_bytes) for pair in zip(needed, gathered, strict=True))
 
 
-def _bounds(problem: Problem, result: RecomputeResult) -> tuple[tuple[LowerBound, ...], int]:
+def _bounds(draft: Draft, result: RecomputeResult) -> tuple[tuple[LowerBound, ...], int]:
     """Return what no plan can beat, and what of the first space a search of all runs showed, 0 for nothing."""
-    first, *others = bounds_with_reruns(problem)
+    first, *others = bounds_with_reruns(draft.problem, copies="offload" in draft.settings.techniques)
     if not result.is_of_any_order or result.peak_bound <= first.peak_bytes:
         return (first, *others), 0
     return (LowerBound(space=first.space, peak_bytes=result.peak_bound, op=None), *others), result.peak_bound
@@ -165,7 +173,8 @@ def _shortfall(draft: Draft, result: RecomputeResult) -> str | None:
         return f"{result.shortfall} (with first runs in order {draft.base_order})"
     least = int(shown[0].at_least)
     unit = ByteUnit(least)
-    if result.floor.peak_bytes == least:
+    is_searched = draft.searched_peak > 0
+    if least == result.floor.peak_bytes or (result.floor.peak_bytes <= most and not is_searched):
         return f"{result.shortfall} ({shown[0].sentence})"
     if result.floor.peak_bytes > most:
         return f"{result.shortfall}; every plan needs at least {unit.write(least)} ({shown[0].sentence})"

@@ -7,6 +7,7 @@ from lowtide.analysis.own_bytes import what_needs
 from lowtide.index_spaces import Place
 from lowtide.plan import Plan
 from lowtide.recompute.floor import Floor
+from lowtide.recompute.gathering import least_to_gather
 from lowtide.recompute.program import Drops, Program
 from lowtide.units import ByteUnit
 
@@ -72,11 +73,19 @@ class RecomputeResult:
 
 
 def explain_shortfall(program: Program, floor: Floor, budget: int, least_peak: int, bound: float) -> str:
-    """Name the op and the buffers that alone need more than the budget, or say how close the best plan came."""
+    """Name the op and the buffers that alone need more than the budget, or the op whose operands do while they are
+    brought together, or say how close the best plan came."""
     graph = program.problem.graph
     where, unit = graph.spaces[program.space].name, ByteUnit(max(least_peak, floor.peak_bytes))
     if floor.peak_bytes <= budget:
-        reason = "proven impossible for this order" if bound == float("inf") else "no proof that none fits"
+        gathering = least_to_gather(program.problem, program.space)
+        if gathering.op is not None and gathering.peak_bytes > budget:
+            reason = (
+                f"bringing the operands of op {graph.described(gathering.op)} together needs "
+                f"{unit.write(gathering.peak_bytes)} whatever is run again"
+            )
+        else:
+            reason = "proven impossible for this order" if bound == float("inf") else "no proof that none fits"
         return (
             f"the best plan found needs {unit.write(least_peak)} in {where}, {unit.write(least_peak - budget)} more "
             f"than the budget of {unit.write(budget)}; {reason}"

@@ -4,17 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lowtide.errors import ProofError
-from lowtide.graph import Graph, Lifetime
-from lowtide.graph.transient import transient_bytes
+from lowtide.graph import Graph
 from lowtide.plan import Plan
 from lowtide.plan.claim import Claim
 from lowtide.plan.steps import StepKind
 from lowtide.plan.verify_claims import is_of_class
 from lowtide.search.check_proof import CheckedBound, check_proof
+from lowtide.search.plain_needs import needed_in_any_plan, needed_to_gather
 from lowtide.search.proof import Proof
 
 
@@ -31,9 +28,10 @@ def check_certificate(
 ) -> tuple[list[CheckedClaim], Sequence[CheckedBound]]:
     """Check the claims of a verified plan, against its proof where there is one; returns both with what was shown.
 
-    A claim of all orders is shown by the proof. One of all reruns is shown by adding up what every op needs. One of an
-    arena is shown where the peak says as much, one of an extra cost where it claims nothing. Whatever else a plan
-    claims is not shown, which is no error. Plain bounds of a plan without claims count as claims.
+    A claim of all orders is shown by the proof. One of all reruns is shown by adding up what every op needs, and what
+    is there while its operands are brought together. One of an arena is shown where the peak says as much, one of an
+    extra cost where it claims nothing. Whatever else a plan claims is not shown, which is no error. Plain bounds of a
+    plan without claims count as claims.
     Raises ProofError where plan and proof contradict one another: in their setting of in-place pairs, in a bound, or
     because the plan needs less than the proof says that any can; and what `check_proof` raises. Complexity: that of
     `check_proof`.
@@ -45,8 +43,8 @@ def check_certificate(
     shown = {bound.space: bound.confirmed_bytes for bound in checked}
 
     @cache
-    def needed(space: str, in_place: bool) -> int:
-        return _needed_in_any_plan(graph, space, in_place)
+    def needed(space: str, in_place: bool, gathering: bool) -> int:
+        return (needed_to_gather if gathering else needed_in_any_plan)(graph, space, in_place=in_place)
 
     claims = plan.claims or tuple(_plain_claims(graph, plan, in_place=proof is None or proof.in_place))
     return [
@@ -109,7 +107,7 @@ def _pairs(taken: bool) -> str:
 
 
 def _is_shown(
-    graph: Graph, plan: Plan, claim: Claim, by_proof: dict[str, int], needed: Callable[[str, bool], int]
+    graph: Graph, plan: Plan, claim: Claim, by_proof: dict[str, int], needed: Callable[[str, bool, bool], int]
 ) -> bool:
     """Return whether a claim follows from what was checked, or from the graph alone."""
     if claim.figure == "extra cost":
@@ -119,35 +117,8 @@ def _is_shown(
         return claim.at_least <= plan.peak_bytes.get(space, 0)
     if claim.over == "orders" and claim.at_least <= by_proof.get(space, -1):
         return True
-    return not graph.subgraphs and claim.at_least <= needed(space, claim.in_place)
-
-
-def _needed_in_any_plan(graph: Graph, space: str, in_place: bool) -> int:
-    """Return the most that the start, the end or one op needs, whatever the order and whatever runs again. O(n + e).
-
-    Inputs that stay are there all the time; an op also needs what it touches and what it allocates, less what may be
-    written into an operand.
-    """
-    position = [each.name for each in graph.spaces].index(space)
-    structure, lifetimes = graph.structure, graph.lifetimes
-    sizes = np.where((graph.buffer_spaces == position) & ~graph.persistent, graph.sizes, 0)
-    at_start = int(sizes[(lifetimes == Lifetime.INPUT) | (lifetimes == Lifetime.DONATED)].sum())
-    at_end = int(sizes[(lifetimes == Lifetime.INPUT) | (lifetimes == Lifetime.OUTPUT)].sum())
-    comes_and_goes = np.where(lifetimes == Lifetime.INPUT, 0, sizes)
-    needed = transient_bytes(graph, {})[:, position].copy()
-    for rows in (structure.touches, structure.allocates):
-        np.add.at(needed, rows.owners(), comes_and_goes[rows.values])
-    if in_place:
-        written = _may_be_written_into_operands(graph, sizes)
-        np.subtract.at(needed, structure.producers[written], sizes[written])
-    return max(at_start, at_end, int(sizes[lifetimes == Lifetime.INPUT].sum()) + int(needed.max(initial=0)))
-
-
-def _may_be_written_into_operands(graph: Graph, sizes: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return the buffers that their producer may write into an operand of equal size that can go by then."""
-    flat = graph.in_place.values.reshape(-1, 2)
-    owners = graph.in_place.owners()[::2]
-    read, written = flat[:, 0], flat[:, 1]
-    usable = graph.freeable[read] & (graph.structure.producers[written] == owners)
-    usable &= (sizes[read] == sizes[written]) & (sizes[written] > 0)
-    return np.unique(written[usable])
+    if graph.subgraphs:
+        return False
+    return claim.at_least <= needed(space, claim.in_place, False) or (
+        claim.over != "copies" and claim.at_least <= needed(space, claim.in_place, True)
+    )
