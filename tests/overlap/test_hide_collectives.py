@@ -40,7 +40,7 @@ def _layers(count: int) -> Graph:
     return builder.build()
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(graphs(12), st.integers(0, 10**6), st.integers(0, 300))
 def test_a_plan_is_never_slower_nor_above_what_is_allowed_and_runs_the_same(graph: Graph, seed: int, more: int) -> None:
     plan = rematerializing_plan(graph, Random(seed))

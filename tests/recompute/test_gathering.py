@@ -62,7 +62,9 @@ def test_such_a_budget_is_told_with_the_op_and_its_claim_is_shown_again() -> Non
 
 def test_copies_may_need_less_than_gathering() -> None:
     """A claim over plans that copy to the host does not count what waits for another operand."""
-    result = minimize(with_host_space(_sum_of_two(4), 1e9), budget=5, allow={"reorder", "recompute", "offload"}, effort="fast")
+    result = minimize(
+        with_host_space(_sum_of_two(4), 1e9), budget=5, allow={"reorder", "recompute", "offload"}, effort="fast"
+    )
     assert [(claim.over, claim.at_least) for claim in result.claims if claim.figure == "peak"] == [("copies", 5)]
 
 

@@ -26,7 +26,7 @@ def _program(graph: Graph, *, in_place: bool) -> PlainProgram:
     return PlainProgram(graph, problem_of(graph, in_place=in_place).transient, in_place, 0)
 
 
-@settings(max_examples=300)
+@settings(max_examples=80)
 @given(graphs(9), st.booleans(), st.integers(-3, 3))
 def test_a_log_is_found_for_impossible_budgets_only_and_is_confirmed(graph: Graph, in_place: bool, more: int) -> None:
     problem = problem_of(graph, in_place=in_place)
@@ -38,7 +38,7 @@ def test_a_log_is_found_for_impossible_budgets_only_and_is_confirmed(graph: Grap
 
 def test_most_budgets_below_the_least_peak_and_above_all_cuts_are_refuted() -> None:
     found = tried = 0
-    for seed in range(400):
+    for seed in range(100):
         graph = random_graph(seed, limited=False)
         problem = problem_of(graph)
         least = least_peak(problem, 0)
@@ -49,7 +49,7 @@ def test_most_budgets_below_the_least_peak_and_above_all_cuts_are_refuted() -> N
     assert found > tried * 0.8
 
 
-@settings(max_examples=300)
+@settings(max_examples=80)
 @given(st.integers(0, 400), st.integers(0, 10**6))
 def test_a_damaged_log_shows_nothing_that_is_false(number: int, seed: int) -> None:
     graph = random_graph(number, limited=False)
@@ -104,13 +104,10 @@ def test_a_walk_that_has_placed_all_ops_shows_nothing() -> None:
 
 
 def test_a_log_that_stops_in_a_case_or_goes_on_after_the_last_one_shows_nothing() -> None:
-    graph = next(
-        graph
-        for graph in (random_graph(seed, limited=False) for seed in range(10**4))
-        if any(isinstance(line, Either) for line in _refutation(graph))
-    )
+    graph = random_graph(165, limited=False)
     log, program = _refutation(graph), _program(graph, in_place=True)
     below = least_peak(problem_of(graph), 0) - 1
+    assert any(isinstance(line, Either) for line in log)
     assert is_refuted(program, below, log)
     assert not is_refuted(program, below, log[:-1])
     assert not is_refuted(program, below, [*log, log[-1]])

@@ -101,7 +101,7 @@ def models(draw: Callable[..., Any]) -> ModelProto:
 
 
 @settings(
-    max_examples=600, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(model=models(), seed=st.integers(0, 1000))
 def test_predicted_is_measured(

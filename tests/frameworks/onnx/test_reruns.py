@@ -71,7 +71,7 @@ def test_predicted_is_measured_with_reruns() -> None:
     """Plans at the least peak that reruns reach take what was predicted; whatever else runs again keeps all bits."""
     reruns: list[Plan] = []
 
-    @settings(max_examples=160, deadline=None, derandomize=True)
+    @settings(max_examples=80, deadline=None, derandomize=True)
     @given(model=models(), seed=st.integers(0, 1000))
     def check(model: ModelProto, seed: int) -> None:
         read = OnnxModel(model)

@@ -158,7 +158,7 @@ def main() -> None:
     """Do everything that both ranks do together, and write down what came out."""
     torch.set_num_threads(1)
     dist.init_process_group(
-        "gloo", init_method=f"file://{STORE}", rank=RANK, world_size=2, timeout=timedelta(seconds=60)
+        "gloo", init_method=f"file://{STORE}", rank=RANK, world_size=2, timeout=timedelta(minutes=10)
     )
     found: dict[str, Any] = {}
     for wrap in (data_parallel, fully_sharded, tensor_parallel):
