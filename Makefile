@@ -57,9 +57,9 @@ test-older-torch: $(OLDER_TORCH)/.made  ## run the tests of PyTorch with the old
 	@$(OLDER_TORCH)/bin/python -m pytest -n $(WORKERS) -p no:cacheprovider tests/frameworks/torch
 
 SANITIZED := .venv-sanitized
-# What needs the native core and no framework.
+# What needs the native core and no framework, and the allocator of ONNX sessions in threads of its runtime.
 NATIVE_TESTS := $(addprefix tests/,analysis graph native packing recompute schedule search share test_documents.py) \
-  --ignore=tests/schedule/test_orders_against_inductor.py
+  tests/frameworks/onnx/running/test_planned_session.py --ignore=tests/schedule/test_orders_against_inductor.py
 PRELOADED = $(shell $${CXX:-g++} -print-file-name=libasan.so) $(shell $${CXX:-g++} -print-file-name=libstdc++.so)
 
 $(SANITIZED)/.made: pyproject.toml constraints.txt $(NATIVE) $(shell find src -name '*.py')
@@ -67,7 +67,7 @@ $(SANITIZED)/.made: pyproject.toml constraints.txt $(NATIVE) $(shell find src -n
 	@test -d $(SANITIZED) || $(PYTHON) -m venv $(SANITIZED)
 	@$(SANITIZED)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
 	  --config-settings=cmake.define.LOWTIDE_SANITIZE=ON --config-settings=cmake.define.LOWTIDE_STRICT=ON \
-	  --config-settings=build-dir=build/sanitized '.[native-test]'
+	  --config-settings=build-dir=build/sanitized '.[native-test,onnx]'
 	@touch $@
 
 sanitize: $(SANITIZED)/.made  ## run the tests of the native core under ASan and UBSan
