@@ -38,9 +38,9 @@ CELLS = (
 )
 DEVICES = (80, 141)
 PARTS = ("capture", "by_hand", "plan")
-BY_HAND = ("full", "selective")
-FEW_LAYERS = (3, 4, 5)
-"""Beyond the first ones, where those differ from the rest."""
+BY_HAND = ("full", "selective", "every second")
+FEW_LAYERS = (2, 4, 6)
+"""Beyond the first ones, where those differ from the rest, or one more of each, where all layers are an odd number."""
 PROFILE = "eager@h100"
 HEAD = (
     "| model | data x tensor | ops | collectives | capture | host memory | held "
@@ -49,11 +49,13 @@ HEAD = (
 LEAD = (
     "The step of one rank of `examples/frontier.py`: bfloat16, AdamW, one sequence of 8,192 tokens, weights sharded "
     "over the data-parallel ranks, layers split over the tensor-parallel ones (of `deepseek-v3` the experts, each "
-    "given an equal share of the tokens; these ranks have other data, and shards of all else). `full` and `selective` "
-    "are programs with `torch.utils.checkpoint` around blocks, in their own order; their figures are those of "
-    "programs of three, four and five like layers, continued along the straight line on which the three lie. Plans "
+    "given an equal share of the tokens; these ranks have other data, and shards of all else). `full` checkpoints "
+    "every block with `torch.utils.checkpoint`, `every second` each other one, and `selective` keeps attention, what "
+    "is exchanged, and every other product, as torchtitan does; in their own order. Their figures are those of "
+    "programs of two, four and six like layers (or one more), continued along the straight line on which they lie. "
+    "Plans "
     "are lowtide's, `--effort fast`, of the whole program without checkpoints: within a device, and within the peak "
-    "of each of the two. All are priced for an H100 on a network of 400 Gbit/s by the peak figures of its maker, "
+    "of each of the three. All are priced for an H100 on a network of 400 Gbit/s by the peak figures of its maker, "
     "collectives as if nothing ran meanwhile; cost is time beyond the program without checkpoints, least cost its "
     "bound for plans in the same order. Exposed is how long computation waits for communication, which runs beside it "
     "on a stream of its own. Peaks in GiB with what is held throughout, times of one core."
@@ -90,16 +92,17 @@ def by_hand(name: str, data: int, tensor: int, file: Path) -> dict[str, Any]:
 def _continued(name: str, data: int, tensor: int, policy: str) -> list[float]:
     """Return peak, seconds and collectives of a program from those of few layers; they must lie on a straight line."""
     rows: list[tuple[float, float, float]] = []
-    few = [each + getattr(MODELS[name], "dense_layers", 0) for each in FEW_LAYERS]
-    for layers in few:
-        graph = captured(replace(MODELS[name], layers=layers), data=data, tensor=tensor, policy=policy)
+    layers, first_ones = MODELS[name].layers, getattr(MODELS[name], "dense_layers", 0)
+    few = [each + first_ones + (layers - first_ones) % 2 for each in FEW_LAYERS]
+    for count in few:
+        graph = captured(replace(MODELS[name], layers=count), data=data, tensor=tensor, policy=policy)
         seconds = float(price(graph, PROFILE).seconds.sum())
         rows.append((_peak(graph), seconds, float((graph.ranks > 1).sum())))
     found: list[float] = []
     for first, second, third in zip(*rows, strict=True):
         if abs(third - 2 * second + first) > 1e-6 * third:
             raise SystemExit(f"{name}, {policy}: {first}, {second}, {third} lie on no straight line")
-        found.append(third + (MODELS[name].layers - few[-1]) * (third - second))
+        found.append(third + (layers - few[-1]) // 2 * (third - second))
     return found
 
 

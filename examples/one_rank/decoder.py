@@ -1,41 +1,60 @@
 """A decoder whose blocks keep for the backward pass what a policy says."""
 
+from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 from examples.one_rank.dense import Dense
 from examples.one_rank.mesh import Linear, Mesh, collectives
 from examples.one_rank.mixture import Mixture
 
 aten = torch.ops.aten
-_SAVED = (
-    aten.mm.default,
+_KEPT = (
     aten._scaled_dot_product_flash_attention.default,
     collectives.reduce_scatter_tensor.default,
     collectives.all_to_all_single.default,
 )
 
 
-def _saves_products(_: Any, op: Any, *__: Any, **___: Any) -> CheckpointPolicy:
-    return CheckpointPolicy.MUST_SAVE if op in _SAVED else CheckpointPolicy.PREFER_RECOMPUTE
+Block = Callable[[torch.Tensor], torch.Tensor]
 
 
-POLICIES: dict[str, Callable[[nn.Module, torch.Tensor], torch.Tensor]] = {
-    "none": lambda block, value: block(value),
-    "full": lambda block, value: checkpoint(block, value, use_reentrant=False),
-    "selective": lambda block, value: checkpoint(
-        block,
-        value,
-        use_reentrant=False,
-        context_fn=partial(create_selective_checkpoint_contexts, _saves_products, allow_cache_entry_mutation=True),
-    ),
+def _keeps_products() -> Any:
+    """Keep attention, what is scattered or exchanged, and every other product: the first, the third and so on."""
+    products: Counter[bool] = Counter()
+
+    def policy(context: SelectiveCheckpointContext, op: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+        again = context.is_recompute
+        products[again] += op == aten.mm.default
+        is_kept = op in _KEPT or (op == aten.mm.default and products[again] % 2 == 1)
+        return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy, allow_cache_entry_mutation=True)
+
+
+def _full(block: Block, value: torch.Tensor, _: int) -> torch.Tensor:
+    return checkpoint(block, value, use_reentrant=False)
+
+
+POLICIES: dict[str, Callable[[Block, torch.Tensor, int], torch.Tensor]] = {
+    "none": lambda block, value, _: block(value),
+    "full": _full,
+    "selective": lambda block, value, _: checkpoint(block, value, use_reentrant=False, context_fn=_keeps_products),
+    "every second": lambda block, value, index: _full(block, value, index) if index % 2 else block(value),
 }
-"""What blocks keep for the backward pass: all, their input, or products and attention, as in torchtitan."""
+"""What blocks keep for the backward pass: all; their input; some products and attention; every second one its input.
+
+The last two are what torchtitan calls selective, by op and by layer.
+"""
 
 
 class Decoder(nn.Module):
@@ -50,7 +69,7 @@ class Decoder(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         value = self.embedding(tokens)
-        for block in self.blocks:
-            value = POLICIES[self.policy](block, value)
+        for index, block in enumerate(self.blocks):
+            value = POLICIES[self.policy](block, value, index)
         scores = self.head(self.norm(value))[:, :-1].flatten(0, 1)
         return nn.functional.cross_entropy(scores, tokens[:, 1:].flatten())
