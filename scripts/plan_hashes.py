@@ -27,7 +27,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 """How every graph is planned: by name, the settings of `lowtide.minimize`."""
 HOST = Host(bandwidth_bytes_per_s=12.5e9)
-MOST_OPS = 1_500
+MOST_OPS = 1_000
 """Larger graphs are planned for their least peak alone, so that all of it stays within a minute or two."""
 
 
