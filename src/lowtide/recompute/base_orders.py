@@ -80,7 +80,7 @@ def plan_over_base_orders(
     best: _Attempt | None = None
     for family in search.families(orders):
         best = search.best_of(family, best)
-        if best is not None and (best.found.is_within(NO_GAP) or best.found.is_of_layers):
+        if best is not None and (best.cost == 0 or best.found.is_of_layers):
             break
     if best is None:
         raise UsageError("there is no base order to plan; give one")
