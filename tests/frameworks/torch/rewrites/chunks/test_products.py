@@ -52,12 +52,12 @@ LOSSES: dict[str, Loss] = {
 
 
 class Head(nn.Module):
-    """A table of tokens and an output layer, which may be the same."""
+    """A table of tokens and an output layer, which may be the same, or have a bias."""
 
-    def __init__(self, tied: bool, width: int) -> None:
+    def __init__(self, tied: bool, width: int, bias: bool) -> None:
         super().__init__()
         self.tokens = nn.Embedding(CLASSES, width)
-        self.head = nn.Linear(width, CLASSES, bias=False)
+        self.head = nn.Linear(width, CLASSES, bias=bias)
         if tied:
             self.head.weight = self.tokens.weight
 
@@ -65,10 +65,10 @@ class Head(nn.Module):
         return self.head(torch.tanh(self.tokens(tokens)))
 
 
-def program(loss: Loss, tied: bool = True, length: int = LENGTH, width: int = WIDTH) -> Any:
+def program(loss: Loss, tied: bool = True, length: int = LENGTH, width: int = WIDTH, bias: bool = False) -> Any:
     """Return a whole training step and its batch."""
     torch.manual_seed(0)
-    model = Head(tied, width)
+    model = Head(tied, width, bias)
     tokens = torch.randint(0, CLASSES, (3, length))
     tokens[0, :4] = 3
     step = lt.TrainingStep(
@@ -85,7 +85,8 @@ def sizes_of(graph: Graph) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_no_bit_of_a_step_changes_and_no_op_needs_all_logits(name: str) -> None:
-    opened = lt.TorchModel(program(LOSSES[name]))
+    """With a bias, whose gradient sums up the rows of every class."""
+    opened = lt.TorchModel(program(LOSSES[name], bias=True))
     assert opened.in_chunks is not None
     logits = 3 * LENGTH * CLASSES * 4
     assert max(sizes_of(opened.in_chunks).values()) < logits / 2

@@ -1,5 +1,6 @@
 """A product for some rows at a time: large results live as chunks, small ones in slices, sums are added to."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -9,6 +10,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.internals.operators import schema_arguments
+from lowtide.frameworks.torch.rewrites.chunks.column_sums import ColumnSum
 from lowtide.frameworks.torch.rewrites.chunks.parts import RowPart, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion
 from lowtide.frameworks.torch.rewrites.chunks.windows import Kept, Sums, sums_by_windows, write_windows
@@ -70,33 +72,39 @@ def write_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: d
     rows, maxima, logarithms = ({}, {}, {}) if sums is None else _saved(graph, region, sums, made)
     written = kept | rows
     total = region.rows.count
+    adding = {} if sums is not None else {node: ColumnSum(graph, node) for node in region.having(RowRole.COLUMN_SUM)}
     for first in range(0, total, sizes.rows):
         chunk = _RowChunk(graph, region, made, first, min(sizes.rows, total - first))
         for node, part in region.parts.items():
-            if sums is None or node not in sums.nodes:
+            if node in adding:
+                chunk.add_columns(node, adding[node])
+            elif sums is None or node not in sums.nodes:
                 chunk.add(node, part)
                 if node in written:
                     chunk.keep(node, written[node], chunk.computed[node])
                 if node in maxima:
                     chunk.keep_statistics(node, maxima[node], logarithms[node])
+    made |= {node: column_sum.total() for node, column_sum in adding.items()}
     if sums is not None and sizes.classes is not None:
         windows = write_windows(graph, region, sums, sizes.classes, made, Kept(rows, maxima, logarithms))
-        made |= (_in_pieces if sizes.in_pieces else _in_one_place)(graph, windows)
+        made |= _put_together(graph, region, windows, sizes.in_pieces)
 
 
-def _in_pieces(graph: Graph, windows: Iterable[tuple[Node, Node]]) -> dict[Node, Node]:
-    """Append what puts together the parts of sums, and return it for each sum."""
-    parts: dict[Node, list[Node]] = {}
-    for node, part in windows:
-        parts.setdefault(node, []).append(part)
-    return {node: call_like(node, graph, aten.cat.default, found, 0) for node, found in parts.items()}
+def _put_together(
+    graph: Graph, region: ProductRegion, windows: Iterable[tuple[Node, Node]], in_pieces: bool
+) -> dict[Node, Node]:
+    """Append what puts together the parts of each sum, and return it.
 
-
-def _in_one_place(graph: Graph, windows: Iterable[tuple[Node, Node]]) -> dict[Node, Node]:
-    """Append room for every sum and copies of its parts to it, each as soon as it is there."""
+    That is room, to which each part is copied as soon as it is there. Pieces, and the small sums of columns, wait for
+    the last one.
+    """
     rooms: dict[Node, Node] = {}
     ends: dict[Node, int] = {}
+    waiting: dict[Node, list[Node]] = {}
     for node, part in windows:
+        if in_pieces or region.parts[node].role is RowRole.COLUMN_SUM:
+            waiting.setdefault(node, []).append(part)
+            continue
         if node not in rooms:
             with graph.inserting_before(part):
                 rooms[node] = _room(graph, node, list(value_of(node).shape))
@@ -104,6 +112,9 @@ def _in_one_place(graph: Graph, windows: Iterable[tuple[Node, Node]]) -> dict[No
         ends[node] = first + _rows_in(part)
         place = call_like(node, graph, aten.slice.Tensor, rooms[node], 0, first, ends[node])
         call_like(node, graph, aten.copy_.default, place, part)
+    for node, parts in waiting.items():
+        dim = -1 if region.parts[node].role is RowRole.COLUMN_SUM else 0
+        rooms[node] = call_like(node, graph, aten.cat.default, parts, dim)
     return rooms
 
 
@@ -158,6 +169,12 @@ class _RowChunk:
         done = self.computed[node] = self._call(node, node.target, *args, **kwargs)
         if part.role is RowRole.SUM:
             self.made[node] = done
+
+    def add_columns(self, node: Node, into: ColumnSum) -> None:
+        """Append what adds the rows of this chunk to a sum of columns."""
+        source = _source_of(node)
+        rows = self._operand(source, self.region.parts[node])
+        into.add(rows, math.prod(self.region.rows.of_chunk(value_of(source).shape, self.count)[:-1]))
 
     def keep(self, node: Node, room: Node, done: Node) -> None:
         """Append the copy of a small result to its place among all rows."""

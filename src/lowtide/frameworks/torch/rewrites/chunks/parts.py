@@ -24,7 +24,8 @@ class RowRole(Enum):
 
     ROWS = "one after the other"
     COLUMNS = "as columns of a matrix"
-    SUM = "summed"
+    SUM = "summed by a product"
+    COLUMN_SUM = "added up, every column alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,14 @@ class RowPart:
     """The argument that is the shape of the result."""
 
 
+SUMS = (RowRole.SUM, RowRole.COLUMN_SUM)
+"""How rows lie in what sums them up."""
 Roles = Mapping[Node, RowPart]
 VIEWS = ("view", "_unsafe_view")
 """Ops that give a tensor another shape."""
 SAME = ("alias", "detach")
 """Ops that give a tensor another name."""
-_REDUCTIONS = ("sum", "mean", "amax", "amin", "logsumexp", "argmax", "argmin", "any", "all", "max", "min")
+_REDUCTIONS = ("mean", "amax", "amin", "logsumexp", "argmax", "argmin", "any", "all", "max", "min")
 _POINTWISE = ("clone", "_to_copy")
 
 
@@ -140,7 +143,7 @@ def _pointwise(call: _PartCall) -> RowPart | None:
         return None
     for node in call.node.all_input_nodes:
         value, role = value_of(node), call.role(node)
-        if not isinstance(value, torch.Tensor) or role in (RowRole.COLUMNS, RowRole.SUM):
+        if not isinstance(value, torch.Tensor) or role in (RowRole.COLUMNS, *SUMS):
             return None
         if call.rows.lie_alike(value.shape, call.result):
             by_rows.add(node)
@@ -216,7 +219,23 @@ def _reduced(call: _PartCall) -> RowPart | None:
     if dims is None or dims == []:
         return None
     dims = [dims] if isinstance(dims, int) else dims
-    return call.part("self") if call.has_rows("self") and call.keeps("self", dims) else None
+    if not call.has_rows("self"):
+        return None
+    return call.part("self") if call.keeps("self", dims) else None
+
+
+def _summed(call: _PartCall) -> RowPart | None:
+    """All dimensions but the last may be added up, as the gradient of a bias is."""
+    source, dims = call.given["self"], call.given.get("dim") or []
+    outer = list(range(len(call.shape(source)) - 1))
+    if (
+        call.role(source) is not RowRole.ROWS
+        or call.given.get("dtype")
+        or dims != outer
+        or not call.keeps("self", [-1])
+    ):
+        return _reduced(call)
+    return RowPart(RowRole.COLUMN_SUM, frozenset([source]))
 
 
 def _largest(call: _PartCall) -> RowPart | None:
@@ -260,6 +279,7 @@ _RULES: dict[str, Callable[[_PartCall], RowPart | None]] = {
     **dict.fromkeys(VIEWS, _view),
     **dict.fromkeys(SAME, _same),
     **dict.fromkeys(_REDUCTIONS, _reduced),
+    "sum": _summed,
     **dict.fromkeys(("_softmax", "_log_softmax", "squeeze", "slice"), _along("self")),
     **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), _along("grad_output", "output")),
     **dict.fromkeys(("full", "zeros", "ones", "empty"), _constant),

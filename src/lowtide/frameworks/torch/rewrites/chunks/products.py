@@ -11,7 +11,7 @@ from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
 from lowtide.frameworks.torch.reading.effects import keeps_order, mutated_arguments
 from lowtide.frameworks.torch.reading.lowering import nodes_in
-from lowtide.frameworks.torch.rewrites.chunks.parts import RowPart, RowRole, part_of
+from lowtide.frameworks.torch.rewrites.chunks.parts import SUMS, RowPart, RowRole, part_of
 from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows
 
 aten = torch.ops.aten
@@ -45,6 +45,10 @@ class ProductRegion:
     def nodes(self) -> list[Node]:
         """All nodes, in program order; the chunks stand where the last one stood."""
         return list(self.parts)
+
+    def having(self, *roles: RowRole) -> list[Node]:
+        """Return the nodes in which the rows lie in one of some ways, in program order."""
+        return [node for node, part in self.parts.items() if part.role in roles]
 
     @property
     def shape(self) -> torch.Size:
@@ -175,7 +179,7 @@ class _RegionSearch:
             return None
         if self._product.target is aten.bmm.default:
             return part_of(self._product, {}, self._rows)
-        return RowPart(RowRole.ROWS, frozenset([left]))
+        return part_of(self._product, {left: RowPart(RowRole.ROWS)}, self._rows)
 
     def _inside(self, part: RowPart) -> set[Node] | Refusal:
         roles = self._roles
@@ -186,7 +190,7 @@ class _RegionSearch:
                 found = part_of(node, passing, self._rows)
                 if found is not None:
                     roles[node] = found
-                    if found.role is not RowRole.SUM:
+                    if found.role not in SUMS:
                         passing[node] = found
         least = _numbers(self._product) // _NEARLY
         large = {node for node in passing if _numbers(node) >= least}
