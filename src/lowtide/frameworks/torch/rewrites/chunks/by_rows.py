@@ -1,18 +1,17 @@
 """A product for some rows at a time: large results live as chunks, small ones in slices, sums are added to."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
-from lowtide.frameworks.torch.internals.operators import schema_arguments
+from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.rewrites.chunks.column_sums import ColumnSum
-from lowtide.frameworks.torch.rewrites.chunks.parts import RowPart, RowRole
+from lowtide.frameworks.torch.rewrites.chunks.parts import RowRole
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion
+from lowtide.frameworks.torch.rewrites.chunks.row_chunk import RowChunk
 from lowtide.frameworks.torch.rewrites.chunks.windows import Kept, Sums, sums_by_windows, write_windows
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 
@@ -74,7 +73,7 @@ def write_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: d
     total = region.rows.count
     adding = {} if sums is not None else {node: ColumnSum(graph, node) for node in region.having(RowRole.COLUMN_SUM)}
     for first in range(0, total, sizes.rows):
-        chunk = _RowChunk(graph, region, made, first, min(sizes.rows, total - first))
+        chunk = RowChunk(graph, region, made, first, min(sizes.rows, total - first))
         for node, part in region.parts.items():
             if node in adding:
                 chunk.add_columns(node, adding[node])
@@ -146,89 +145,3 @@ def _saved(
         {node: _room(graph, node, [value_of(node).shape[0], 1]) for node in sums.logarithms} for _ in range(2)
     )
     return rows, maxima, logarithms
-
-
-@dataclass(frozen=True, slots=True)
-class _RowChunk:
-    graph: Graph
-    region: ProductRegion
-    made: dict[Node, Node]
-    first: int
-    count: int
-    computed: dict[Node, Node] = field(default_factory=dict[Node, Node])
-    cut: dict[tuple[Node, bool], Node] = field(default_factory=dict[tuple[Node, bool], Node])
-
-    def add(self, node: Node, part: RowPart) -> None:
-        """Append what a node does to the rows of this chunk."""
-        args, kwargs = map_nodes((node.args, dict(node.kwargs)), lambda source: self._operand(source, part))
-        if part.sizes is not None:
-            args, kwargs = self._resized(node, part.sizes, args, kwargs)
-        if part.role is RowRole.SUM and self.first:
-            self._call(node, aten.addmm_.default, self.made[node], *args)
-            return
-        done = self.computed[node] = self._call(node, node.target, *args, **kwargs)
-        if part.role is RowRole.SUM:
-            self.made[node] = done
-
-    def add_columns(self, node: Node, into: ColumnSum) -> None:
-        """Append what adds the rows of this chunk to a sum of columns."""
-        source = _source_of(node)
-        rows = self._operand(source, self.region.parts[node])
-        into.add(rows, math.prod(self.region.rows.of_chunk(value_of(source).shape, self.count)[:-1]))
-
-    def keep(self, node: Node, room: Node, done: Node) -> None:
-        """Append the copy of a small result to its place among all rows."""
-        self._call(node, aten.copy_.default, self._rows_of(value_of(node).shape, node, room), done)
-
-    def keep_statistics(self, node: Node, maxima: Node, sums: Node) -> None:
-        """Append what a row of a `log_softmax` is known by: its maximum, and the logarithm of the sum less that."""
-        given, done = self.computed[_source_of(node)], self.computed[node]
-        shape = torch.Size((value_of(node).shape[0], 1))
-        largest = self._call(node, aten.amax.default, given, [1], True)
-        least = self._call(node, aten.neg.default, self._call(node, aten.amax.default, done, [1], True))
-        for room, value in ((maxima, largest), (sums, least)):
-            self._call(node, aten.copy_.default, self._rows_of(shape, node, room), value)
-
-    def _operand(self, node: Node, part: RowPart) -> Node:
-        if node in self.computed:
-            return self.computed[node]
-        by_rows, by_columns = node in part.by_rows, node in part.by_columns
-        if not by_rows and not by_columns:
-            return self.made[node]
-        if (node, by_rows) not in self.cut:
-            whole = self.made[node]
-            last = self.first + self.count
-            if by_rows:
-                self.cut[node, by_rows] = self._rows_of(value_of(node).shape, node, whole)
-            else:
-                self.cut[node, by_rows] = self._call(node, aten.slice.Tensor, whole, 1, self.first, last)
-        return self.cut[node, by_rows]
-
-    def _rows_of(self, shape: torch.Size, node: Node, whole: Node) -> Node:
-        """Return a view of this chunk's rows of a tensor of some shape."""
-        rows = self.region.rows
-        flat, share = rows.flat(shape), rows.share(shape)
-        if flat != list(shape):
-            whole = self._call(node, aten.view.default, whole, flat)
-        last = (self.first + self.count) * share
-        cut = self._call(node, aten.slice.Tensor, whole, 0, self.first * share, last)
-        wanted = rows.of_chunk(shape, self.count)
-        return cut if len(wanted) == len(flat) else self._call(node, aten.view.default, cut, wanted)
-
-    def _call(self, like: Node, target: Any, *args: Any, **kwargs: Any) -> Node:
-        return call_like(like, self.graph, target, *args, **kwargs)
-
-    def _resized(
-        self, node: Node, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """Return arguments with the shape of the chunk in place of that of the whole."""
-        sizes = self.region.rows.of_chunk(value_of(node).shape, self.count)
-        if name in kwargs:
-            return args, {**kwargs, name: sizes}
-        place = [argument.name for argument in schema_arguments(node.target)].index(name)
-        return [sizes if at == place else value for at, value in enumerate(args)], kwargs
-
-
-def _source_of(node: Node) -> Node:
-    (source,) = node.all_input_nodes
-    return source

@@ -1,8 +1,9 @@
 """What an op does to the rows of a product: to each alone, or summed over all."""
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -14,7 +15,7 @@ from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 from lowtide.frameworks.torch.reading.effects import arguments_by_name, is_random, mutated_arguments
-from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows
+from lowtide.frameworks.torch.rewrites.chunks.rows import NO_ROWS, ProductRows, SlicedRows
 
 aten = torch.ops.aten
 
@@ -39,6 +40,10 @@ class RowPart:
     """The operands that have them as columns."""
     sizes: str | None = None
     """The argument that is the shape of the result."""
+    taken: ProductRows = NO_ROWS
+    """The rows of the operands."""
+    rows: ProductRows = NO_ROWS
+    """The rows of the result, which are others where it is a slice, or the gradient of one."""
 
 
 SUMS = (RowRole.SUM, RowRole.COLUMN_SUM)
@@ -55,8 +60,8 @@ _POINTWISE = ("clone", "_to_copy")
 def part_of(node: Node, roles: Roles, rows: ProductRows) -> RowPart | None:
     """Return how to do an op for some rows, None where it mixes rows or nobody has said what it does.
 
-    `roles` has the ops before it that are done by rows. That the result is the same in real numbers is all that this
-    says; whether the bits are equal is found out by running it (`trial.py`).
+    `roles` has the ops before it that are done by rows; others have those of the product. That the result is the same
+    in real numbers is all that this says; whether the bits are equal is found out by running it (`trial.py`).
     """
     if node.target is operator.getitem:
         return _item(node, roles)
@@ -69,7 +74,12 @@ def part_of(node: Node, roles: Roles, rows: ProductRows) -> RowPart | None:
     rule = _RULES.get(name)
     if rule is None and (name in _POINTWISE or torch.Tag.pointwise in target.tags):
         rule = _pointwise
-    return None if rule is None else rule(_PartCall(node, arguments_by_name(node), roles, rows))
+    sources = {roles[source].rows for source in node.all_input_nodes if source in roles}
+    if rule is None or len(sources) > 1:
+        return None
+    taken = sources.pop() if sources else rows
+    part = rule(_PartCall(node, arguments_by_name(node), roles, taken))
+    return part if part is None or part.rows != NO_ROWS else replace(part, taken=taken, rows=taken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +264,34 @@ def _gradient_of_losses(call: _PartCall) -> RowPart | None:
     return call.part("self", "target", *incoming, unread="" if call.given["reduction"] else "total_weight")
 
 
+def _sliced(call: _PartCall) -> RowPart | None:
+    """A slice within rows, or one of rows: the same places of every sequence."""
+    source = call.given["self"]
+    if call.keeps("self", [call.given.get("dim", 0)]):
+        return call.part("self")
+    rows = _rows_of_slice(call.given, call.shape(source), call.rows) if call.role(source) is RowRole.ROWS else None
+    return None if rows is None else RowPart(RowRole.ROWS, frozenset([source]), taken=call.rows, rows=rows)
+
+
 def _slice_gradient(call: _PartCall) -> RowPart | None:
-    leading = call.rows.leading(call.result)
+    source, rows = call.given["grad_output"], call.rows
+    if isinstance(rows, SlicedRows):
+        is_same = call.role(source) is RowRole.ROWS and _rows_of_slice(call.given, call.result, rows.of) == rows
+        return RowPart(RowRole.ROWS, frozenset([source]), taken=rows, rows=rows.of) if is_same else None
+    leading = rows.leading(call.result)
     inner = leading is not None and call.given["dim"] % len(call.result) >= leading
     return call.part("grad_output", sizes="input_sizes") if inner else None
+
+
+def _rows_of_slice(given: Mapping[str, Any], shape: torch.Size, rows: ProductRows) -> SlicedRows | None:
+    """Return the rows that a slice of a tensor has, None where it does not take whole rows that follow one another."""
+    leading, dim = rows.leading(shape), given.get("dim", 0) % len(shape)
+    if leading is None or dim >= leading or rows.share(shape) > 1:
+        return None
+    start, stop, step = slice(given.get("start"), given.get("end"), given.get("step", 1)).indices(shape[dim])
+    inner = math.prod(shape[dim + 1 : leading])
+    count = rows.count // shape[dim] * (stop - start)
+    return SlicedRows(count, rows, shape[dim] * inner, start * inner, stop * inner) if step == 1 and count > 0 else None
 
 
 def _inserted(call: _PartCall) -> RowPart | None:
@@ -280,7 +314,7 @@ _RULES: dict[str, Callable[[_PartCall], RowPart | None]] = {
     **dict.fromkeys(SAME, _same),
     **dict.fromkeys(_REDUCTIONS, _reduced),
     "sum": _summed,
-    **dict.fromkeys(("_softmax", "_log_softmax", "squeeze", "slice"), _along("self")),
+    **dict.fromkeys(("_softmax", "_log_softmax", "squeeze"), _along("self")),
     **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), _along("grad_output", "output")),
     **dict.fromkeys(("full", "zeros", "ones", "empty"), _constant),
     "t": _transposed,
@@ -295,6 +329,7 @@ _RULES: dict[str, Callable[[_PartCall], RowPart | None]] = {
     "scatter_add": _along("self", "index", "src"),
     "nll_loss_forward": _row_losses,
     "nll_loss_backward": _gradient_of_losses,
+    "slice": _sliced,
     "slice_backward": _slice_gradient,
     "unsqueeze": _inserted,
     "constant_pad_nd": _padded,

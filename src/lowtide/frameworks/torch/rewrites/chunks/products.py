@@ -179,7 +179,7 @@ class _RegionSearch:
             return None
         if self._product.target is aten.bmm.default:
             return part_of(self._product, {}, self._rows)
-        return part_of(self._product, {left: RowPart(RowRole.ROWS)}, self._rows)
+        return part_of(self._product, {left: RowPart(RowRole.ROWS, rows=self._rows)}, self._rows)
 
     def _inside(self, part: RowPart) -> set[Node] | Refusal:
         roles = self._roles
@@ -226,7 +226,7 @@ class _RegionSearch:
             for source in self._roles[node].by_rows:
                 if source in inside or _numbers(source) < least or not all(user in inside for user in source.users):
                     continue
-                part = part_of(source, {}, self._rows)
+                part = part_of(source, {}, self._roles[node].taken)
                 if part is not None and part.role is RowRole.ROWS:
                     self._roles[source] = part
                     inside.add(source)

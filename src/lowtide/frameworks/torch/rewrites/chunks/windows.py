@@ -18,6 +18,7 @@ aten = torch.ops.aten
 _ON_EITHER_SIDE = 16
 """So many classes on either side of a window are computed with it: those next to it stand for all others."""
 _IGNORED = -100
+_SLICES = ("slice", "slice_backward")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ class _Needed:
         if not shape or shape[-1] != value_of(product).shape[1]:
             self.rows[node] = None
             return isinstance(value_of(node), torch.Tensor) and parts[node].role is RowRole.ROWS
+        if op_name(target) in _SLICES:
+            return arguments_by_name(node)["dim"] % len(shape) < len(shape) - 1 and self.can(sources[0])
         if op_name(target) in VIEWS:
             return value_of(_node(node.args[0])).shape[-1] == shape[-1] and self.can(sources[0])
         if target is aten._log_softmax.default:
@@ -186,8 +189,8 @@ class _Window:
         if node in self.ignored:
             return self._gradient_of_loss(node)
         args, kwargs = map_nodes((node.args, dict(node.kwargs)), self._of)
-        if op_name(node.target) in VIEWS:
-            args = (args[0], [*value_of(node).shape[:-1], self.end - self.start])
+        if op_name(node.target) in (*VIEWS, "slice_backward"):
+            args = (args[0], [*value_of(node).shape[:-1], self.end - self.start], *args[2:])
         return self._call(node, node.target, *args, **kwargs)
 
     def _gradient_of_loss(self, node: Node) -> Node:
