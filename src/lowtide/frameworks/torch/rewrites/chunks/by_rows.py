@@ -9,8 +9,8 @@ from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.rewrites.chunks.column_sums import ColumnSum
-from lowtide.frameworks.torch.rewrites.chunks.parts import RowRole
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion
+from lowtide.frameworks.torch.rewrites.chunks.roles import RowRole
 from lowtide.frameworks.torch.rewrites.chunks.row_chunk import RowChunk
 from lowtide.frameworks.torch.rewrites.chunks.windows import Kept, Sums, sums_by_windows, write_windows
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
@@ -71,9 +71,10 @@ def write_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: d
     rows, maxima, logarithms = ({}, {}, {}) if sums is None else _saved(graph, region, sums, made)
     written = kept | rows
     total = region.rows.count
+    copies: dict[Node, Node] = {}
     adding = {} if sums is not None else {node: ColumnSum(graph, node) for node in region.having(RowRole.COLUMN_SUM)}
     for first in range(0, total, sizes.rows):
-        chunk = RowChunk(graph, region, made, first, min(sizes.rows, total - first))
+        chunk = RowChunk(graph, region, made, first, min(sizes.rows, total - first), copies)
         for node, part in region.parts.items():
             if node in adding:
                 chunk.add_columns(node, adding[node])

@@ -10,10 +10,10 @@ from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.lowering import Lowered, LoweredOp, lower
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes
-from lowtide.frameworks.torch.rewrites.chunks.parts import SUMS, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.pieces import looked_at, pieces_of
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, Refusal, find_products
 from lowtide.frameworks.torch.rewrites.chunks.regions import Region, find_regions
+from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
 from lowtide.frameworks.torch.rewrites.chunks.windows import sums_by_windows
 from lowtide.graph import Lifetime

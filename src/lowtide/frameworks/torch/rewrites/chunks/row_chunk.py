@@ -11,8 +11,8 @@ from torch.fx import Graph, Node
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.internals.operators import schema_arguments
 from lowtide.frameworks.torch.rewrites.chunks.column_sums import ColumnSum
-from lowtide.frameworks.torch.rewrites.chunks.parts import RowPart, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion
+from lowtide.frameworks.torch.rewrites.chunks.roles import RowPart, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows, SlicedRows
 from lowtide.frameworks.torch.rewrites.rewrite import call_like
 
@@ -28,6 +28,8 @@ class RowChunk:
     made: dict[Node, Node]
     first: int
     count: int
+    copies: dict[Node, Node]
+    """Contiguous copies of what others make, for all chunks of the region."""
     computed: dict[Node, Node] = field(default_factory=dict[Node, Node])
     cut: dict[tuple[Node, ProductRows | None], Node] = field(
         default_factory=dict[tuple[Node, ProductRows | None], Node]
@@ -80,12 +82,22 @@ class RowChunk:
         if rows is None and node not in part.by_columns:
             return self.made[node]
         if (node, rows) not in self.cut:
-            whole = self.made[node]
             if rows is not None:
-                self.cut[node, rows] = self._rows_of(rows, value_of(node).shape, node, whole)
+                self.cut[node, rows] = self._rows_of(rows, value_of(node).shape, node, self._in_stretches(node, rows))
             else:
-                self.cut[node, rows] = self._call(node, aten.slice.Tensor, whole, 1, *self._among(part.taken))
+                self.cut[node, rows] = self._call(node, aten.slice.Tensor, self.made[node], 1, *self._among(part.taken))
         return self.cut[node, rows]
+
+    def _in_stretches(self, node: Node, rows: ProductRows) -> Node:
+        """Return a tensor that others make, or a copy in which the rows of a chunk are one stretch."""
+        value = value_of(node)
+        counted = rows.leading(value.shape) or 0
+        if all(value.stride(dim) == value.shape[dim + 1] * value.stride(dim + 1) for dim in range(counted - 1)):
+            return self.made[node]
+        if node not in self.copies:
+            contiguous = torch.contiguous_format
+            self.copies[node] = self._call(node, aten.clone.default, self.made[node], memory_format=contiguous)
+        return self.copies[node]
 
     def _among(self, rows: ProductRows) -> tuple[int, int]:
         """Return which rows of a kind are those of this chunk: from one, up to another."""
@@ -147,12 +159,18 @@ class RowChunk:
     def _resized(
         self, node: Node, part: RowPart, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """Return arguments with the shape of the chunk in place of that of the whole."""
-        name, sizes = part.sizes, self._shape(part.rows, value_of(node).shape)
+        """Return arguments with the shape of the chunk, or its rows, in place of those of the whole."""
+        name = part.sizes
         if name in kwargs:
-            return args, {**kwargs, name: sizes}
+            return args, {**kwargs, name: self._size(node, part, kwargs[name])}
         place = [argument.name for argument in schema_arguments(node.target)].index(name)
-        return [sizes if at == place else value for at, value in enumerate(args)], kwargs
+        return [self._size(node, part, value) if at == place else value for at, value in enumerate(args)], kwargs
+
+    def _size(self, node: Node, part: RowPart, whole: Any) -> Any:
+        if isinstance(whole, int):
+            first, last = self._among(part.rows)
+            return last - first
+        return self._shape(part.rows, value_of(node).shape)
 
 
 def _source_of(node: Node) -> Node:

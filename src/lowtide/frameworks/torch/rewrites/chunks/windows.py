@@ -10,8 +10,9 @@ from torch.fx import Graph, Node
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.internals.operators import op_name
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
-from lowtide.frameworks.torch.rewrites.chunks.parts import SAME, SUMS, VIEWS, RowPart, RowRole
+from lowtide.frameworks.torch.rewrites.chunks.parts import SAME, VIEWS
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion
+from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, RowPart, RowRole
 from lowtide.frameworks.torch.rewrites.rewrite import call_like
 
 aten = torch.ops.aten
