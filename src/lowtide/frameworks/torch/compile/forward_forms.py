@@ -3,10 +3,12 @@
 from collections.abc import Collection, Sequence
 from functools import cached_property
 
+from torch.fx import GraphModule
+
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.read_program import ReadProgram, read_program
 from lowtide.frameworks.torch.internals.fake_tensors import outside_of_fake_modes
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import SplitForward, split_forward
+from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_forward
 from lowtide.graph import Graph
 
 
@@ -32,7 +34,8 @@ class ForwardForms:
     @property
     def left_whole(self) -> Sequence[str]:
         """What large products are computed as a whole, and why, a sentence each."""
-        return self._split.left_whole
+        _, left = self._split
+        return left
 
     def program_of(self, graph: Graph) -> ReadProgram:
         """Return the program that one of the graphs is of."""
@@ -40,10 +43,10 @@ class ForwardForms:
 
     @cached_property
     def _chunks(self) -> ReadProgram | None:
-        module = self._split.module
+        module, _ = self._split
         return None if module is None else read_program(self.graph.name, module, self._held, self._options)
 
     @cached_property
-    def _split(self) -> SplitForward:
+    def _split(self) -> tuple[GraphModule | None, Sequence[str]]:
         with outside_of_fake_modes():
             return split_forward(self._written.module, self._written.inputs)

@@ -35,6 +35,8 @@ _WORTH_A_WORD = 4
 """Products that are left whole are named from so small a part of what the neediest op needs."""
 _MOST_GROWTH, _ALWAYS = 0.5, 500
 """How many ops chunks may add, for each op of the program, and in any case: planning must not take notably longer."""
+_MOST_OPS_OF_ROWS = 4_000
+"""The same for products, whose regions may be whole networks: how many ops their chunks may have."""
 
 
 def choose_chunks(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> dict[Region, int]:
@@ -91,7 +93,9 @@ def choose_rows(
             continue
         held = needs.held_across(region)
         room = max(needs.outside - held, held // _PART_FOR_ROWS)
-        chunks = next((n for n in _CHUNKS_OF_ROWS if needs.of(region, n) <= room), _CHUNKS_OF_ROWS[-1])
+        most = max(_CHUNKS_OF_ROWS[0], _MOST_OPS_OF_ROWS // len(region.parts))
+        counts = [n for n in _CHUNKS_OF_ROWS if n <= most]
+        chunks = next((n for n in counts if needs.of(region, n) <= room), counts[-1])
         by_windows = list(_by_windows(region, chunks, max(needs.outside, held // _PART_FOR_WINDOWS), region in dying))
         by_rows = list(_by_rows(region, chunks))
         small = [] if region in dying else [sizes for sizes in by_rows if needs.by(region, sizes) <= room]

@@ -33,16 +33,6 @@ class SplitProgram:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitForward:
-    """A forward pass in chunks, and what of it is not."""
-
-    module: GraphModule | None
-    """The program with equal bits; None where no chunks are worth it."""
-    left_whole: tuple[str, ...]
-    """Large products that are computed as a whole, and why, a sentence each."""
-
-
-@dataclass(frozen=True, slots=True)
 class _ByRows:
     """A program before its products are cut, and how each is to be."""
 
@@ -65,13 +55,18 @@ def split_updates(captured: Captured) -> SplitProgram:
     return _split(captured, _by_rows(captured.graph_module, [LossesOfRows()], captured.inputs), [])
 
 
-def split_forward(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> SplitForward:
-    """Return a forward pass with its largest products in chunks; none of dynamic sizes, which a trial cannot have."""
+def split_forward(
+    module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]
+) -> tuple[GraphModule | None, tuple[str, ...]]:
+    """Return a forward pass with its largest products in chunks, and what of it is not.
+
+    None where no chunks are worth it, and for dynamic sizes, which a trial cannot have.
+    """
     values = map(value_of, module.graph.find_nodes(op="placeholder"))
     if any(not isinstance(value, torch.Tensor) or is_symbolic(value) for value in values):
-        return SplitForward(None, ())
+        return None, ()
     by_rows = _by_rows(module, [LossesOfRows()], inputs)
-    return SplitForward(by_rows.in_chunks() if by_rows.rows else None, by_rows.left_whole)
+    return by_rows.in_chunks() if by_rows.rows else None, by_rows.left_whole
 
 
 def split_again(captured: Captured) -> SplitProgram | None:
