@@ -167,7 +167,7 @@ def _reduced(call: PartCall) -> RowPart | None:
 
 def _summed(call: PartCall) -> RowPart | None:
     """All dimensions but the last may be added up, as the gradient of a bias is."""
-    source, dims = call.given["self"], call.given.get("dim") or []
+    source, dims = call.given["self"], call.given.get("dim")
     outer = list(range(len(call.shape(source)) - 1))
     if (
         call.role(source) is not RowRole.ROWS
@@ -216,7 +216,8 @@ def _slice_gradient(call: PartCall) -> RowPart | None:
 
 def _rows_of_slice(given: Mapping[str, Any], shape: torch.Size, rows: ProductRows) -> SlicedRows | None:
     """Return the rows that a slice of a tensor has, None where it does not take whole rows that follow one another."""
-    leading, dim = rows.leading(shape), given.get("dim", 0) % len(shape)
+    dim: int = given.get("dim", 0) % len(shape)
+    leading = rows.leading(shape)
     if leading is None or dim >= leading or rows.share(shape) > 1:
         return None
     start, stop, step = slice(given.get("start"), given.get("end"), given.get("step", 1)).indices(shape[dim])

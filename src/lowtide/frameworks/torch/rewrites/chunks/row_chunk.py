@@ -42,7 +42,7 @@ class RowChunk:
             return
         args, kwargs = map_nodes((node.args, dict(node.kwargs)), lambda source: self._operand(source, part))
         if part.sizes is not None:
-            args, kwargs = self._resized(node, part, args, kwargs)
+            args, kwargs = self._resized(node, part, part.sizes, args, kwargs)
         if part.role is RowRole.SUM and self.first:
             self._call(node, aten.addmm_.default, self.made[node], *args)
             return
@@ -157,10 +157,9 @@ class RowChunk:
         return call_like(like, self.graph, target, *args, **kwargs)
 
     def _resized(
-        self, node: Node, part: RowPart, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, node: Node, part: RowPart, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """Return arguments with the shape of the chunk, or its rows, in place of those of the whole."""
-        name = part.sizes
         if name in kwargs:
             return args, {**kwargs, name: self._size(node, part, kwargs[name])}
         place = [argument.name for argument in schema_arguments(node.target)].index(name)
