@@ -62,7 +62,7 @@ class TorchModel:
 
     @property
     def in_chunks(self) -> Graph | None:
-        """The program with the updates of its largest tensors done in chunks of rows; see `split_updates`."""
+        """The program with its largest products and updates done in chunks of rows; see `split_updates`."""
         return self._graph_in_chunks
 
     @property

@@ -9,6 +9,7 @@ from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.torch.compile.beside_others import plan_beside
 from lowtide.frameworks.torch.compile.distributed.agreement import partners, require_agreement, require_one_order
 from lowtide.frameworks.torch.compile.distributed.plan_folder import digest_of, load_plan
+from lowtide.frameworks.torch.compile.forward_forms import ForwardForms
 from lowtide.frameworks.torch.compile.identity import identity
 from lowtide.frameworks.torch.compile.missed_budgets import reason
 from lowtide.frameworks.torch.compile.options import Options
@@ -16,6 +17,7 @@ from lowtide.frameworks.torch.compile.read_program import ReadProgram
 from lowtide.graph import Graph
 from lowtide.plan import Plan, verify
 from lowtide.planning.budget import parse_budget
+from lowtide.planning.chunked import plan_model
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.plan_file import result_with
 from lowtide.planning.result import Result
@@ -45,13 +47,20 @@ class PlannedChoice:
 
 
 def plan_program(
-    written: ReadProgram, own: ReadProgram | None, options: Options, share: Share | None = None
+    written: ReadProgram,
+    own: ReadProgram | None,
+    options: Options,
+    share: Share | None = None,
+    forms: ForwardForms | None = None,
 ) -> PlannedChoice:
-    """Return the plan of a program, or of what PyTorch makes of it alone, `own`.
+    """Return the plan of a program, or of what PyTorch makes of it alone, `own`, or of its other form in chunks.
 
     Percentages are of that peak, and no plan needs more: neither while the program runs, nor of what it keeps between
     its passes. Where the program as it is written has no such plan, or none within the budget, `own` is planned, too.
     """
+    if forms is not None and share is None and _decides_alone(written, options):
+        graph, result = plan_model(forms, options.settings)
+        return PlannedChoice(forms.program_of(graph), result)
     if own is None:
         settings, others = options.settings, 0
         if share is not None:
@@ -78,6 +87,11 @@ def plan_program(
         found.append((own, _plan(own, options, settings, left)))
     program, result = min(found, key=lambda each: limits.rank(*each))
     return PlannedChoice(program, result, peak, between - program.held_between(result.plan))
+
+
+def _decides_alone(program: ReadProgram, options: Options) -> bool:
+    """Tell whether neither a folder of plans nor other ranks say which form a program must have."""
+    return options.plans is None and partners(program.module, options.same_on_all_ranks) is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from torch.fx import GraphModule
 
+from lowtide.frameworks.torch.compile.forward_forms import ForwardForms
 from lowtide.frameworks.torch.compile.missed_budgets import least_reached, reason, warn_missed
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.plan_program import Share, plan_program
@@ -70,7 +71,9 @@ def plan_module(
     """
     written = read_program(name, module, held, options)
     without = None if own is None else read_program(name, own, held, options)
-    found = plan_program(written, without, options, share)
+    is_forward = written.turn is None and without is None and options.compiler == "eager"
+    forms = ForwardForms(written, held, options) if is_forward else None
+    found = plan_program(written, without, options, share, forms)
     read, result = found.program, found.result
     peak = own_peak_bytes if found.own_peak is None else found.own_peak
     _report(name, read.graph, result, peak)

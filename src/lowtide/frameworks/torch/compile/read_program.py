@@ -1,6 +1,6 @@
 """A graph of the compiler, read: ops and buffers, and the op between its forward and its backward pass."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,6 +28,8 @@ class ReadProgram:
     module: GraphModule
     lowered: Lowered
     graph: Graph
+    inputs: Sequence[tuple[str, Lifetime]]
+    """Every input, and how long it lives."""
 
     @property
     def turn(self) -> OpId | None:
@@ -65,13 +67,13 @@ def read_program(name: str, module: GraphModule, held: Collection[int], options:
         if gives_as_much_as_values_say(node):
             raise UnsupportedError(f"the size of tensor '{node.name}' depends on values; such graphs are not planned")
     inputs = enumerate(module.graph.find_nodes(op="placeholder"))
-    lifetimes = [(node.name, Lifetime.PERSISTENT if place in held else Lifetime.INPUT) for place, node in inputs]
-    lowered = lower(module, lifetimes)
+    named = [(node.name, Lifetime.PERSISTENT if place in held else Lifetime.INPUT) for place, node in inputs]
+    lowered = lower(module, named)
     run_once = _held_by_others(lowered) | _must_be_saved(lowered)
     graph = graph_of(name, module, lowered, run_once=run_once, after=_in_backward(lowered))
     if "offload" in options.techniques:
         graph = host_for(graph, options.host_bandwidth, options.host_capacity).added_to(graph)
-    return ReadProgram(module, lowered, graph)
+    return ReadProgram(module, lowered, graph, named)
 
 
 def _held_by_others(lowered: Lowered) -> set[BufferId]:

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 import lowtide.torch as lt
-from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows
+from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows, SlicedRows
 from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_updates
 from lowtide.graph import Graph
 from lowtide.plan import Plan
@@ -28,6 +28,11 @@ def shifted(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     return plain(logits[:, :-1].contiguous(), wanted[:, 1:].contiguous())
 
 
+def answers(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Return the loss of what follows a prompt, by hand: targets are strided, and some tokens of a chunk left out."""
+    return -logits[:, 39:-1].log_softmax(-1).gather(-1, wanted[:, 40:, None]).mean()
+
+
 def masked(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     """Return the mean over the tokens of a mask, weighted afterwards."""
     kept = (wanted != 3).to(logits.dtype).flatten()
@@ -44,6 +49,7 @@ LOSSES: dict[str, Loss] = {
     "smoothing": lambda logits, wanted: plain(logits, wanted, label_smoothing=0.1),
     "weights": lambda logits, wanted: plain(logits, wanted, weight=torch.linspace(0.5, 2, CLASSES)),
     "shifted": shifted,
+    "answers": answers,
     "masked": masked,
     "temperature": lambda logits, wanted: plain(logits * 1.7, wanted),
     "mask of classes": lambda logits, wanted: plain(logits.masked_fill(torch.arange(CLASSES) % 7 == 2, -1e9), wanted),
@@ -52,12 +58,12 @@ LOSSES: dict[str, Loss] = {
 
 
 class Head(nn.Module):
-    """A table of tokens and an output layer, which may be the same."""
+    """A table of tokens and an output layer, which may be the same, or have a bias."""
 
-    def __init__(self, tied: bool, width: int) -> None:
+    def __init__(self, tied: bool, width: int, bias: bool) -> None:
         super().__init__()
         self.tokens = nn.Embedding(CLASSES, width)
-        self.head = nn.Linear(width, CLASSES, bias=False)
+        self.head = nn.Linear(width, CLASSES, bias=bias)
         if tied:
             self.head.weight = self.tokens.weight
 
@@ -65,10 +71,10 @@ class Head(nn.Module):
         return self.head(torch.tanh(self.tokens(tokens)))
 
 
-def program(loss: Loss, tied: bool = True, length: int = LENGTH, width: int = WIDTH) -> Any:
+def program(loss: Loss, tied: bool = True, length: int = LENGTH, width: int = WIDTH, bias: bool = False) -> Any:
     """Return a whole training step and its batch."""
     torch.manual_seed(0)
-    model = Head(tied, width)
+    model = Head(tied, width, bias)
     tokens = torch.randint(0, CLASSES, (3, length))
     tokens[0, :4] = 3
     step = lt.TrainingStep(
@@ -85,7 +91,8 @@ def sizes_of(graph: Graph) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_no_bit_of_a_step_changes_and_no_op_needs_all_logits(name: str) -> None:
-    opened = lt.TorchModel(program(LOSSES[name]))
+    """With a bias, whose gradient sums up the rows of every class."""
+    opened = lt.TorchModel(program(LOSSES[name], bias=True))
     assert opened.in_chunks is not None
     logits = 3 * LENGTH * CLASSES * 4
     assert max(sizes_of(opened.in_chunks).values()) < logits / 2
@@ -156,3 +163,16 @@ def test_rows_lie_where_shapes_say() -> None:
     assert not rows.lie_alike((3, 5), (2, 3, 5))
     assert rows.are_shared((1, 1, 5), (2, 3, 5))
     assert not rows.are_shared((3, 5), (2, 3, 5))
+
+
+def test_rows_of_a_slice_are_those_of_every_chunk_that_are_kept() -> None:
+    rows = SlicedRows(6, ProductRows(10), length=5, start=1, stop=4)
+    kept = [row for row in range(10) if 1 <= row % 5 < 4]
+    for first in range(10):
+        for last in range(first + 1, 11):
+            begin, end = rows.among(first, last)
+            assert kept[begin:end] == [row for row in kept if first <= row < last]
+            stretches = list(rows.stretches(first, last))
+            assert [flag for count, flag in stretches for _ in range(count)] == [
+                row in kept for row in range(first, last)
+            ]

@@ -10,10 +10,10 @@ from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.lowering import Lowered, LoweredOp, lower
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes
-from lowtide.frameworks.torch.rewrites.chunks.parts import RowRole
 from lowtide.frameworks.torch.rewrites.chunks.pieces import looked_at, pieces_of
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, Refusal, find_products
 from lowtide.frameworks.torch.rewrites.chunks.regions import Region, find_regions
+from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
 from lowtide.frameworks.torch.rewrites.chunks.windows import sums_by_windows
 from lowtide.graph import Lifetime
@@ -35,6 +35,8 @@ _WORTH_A_WORD = 4
 """Products that are left whole are named from so small a part of what the neediest op needs."""
 _MOST_GROWTH, _ALWAYS = 0.5, 500
 """How many ops chunks may add, for each op of the program, and in any case: planning must not take notably longer."""
+_MOST_OPS_OF_ROWS = 4_000
+"""The same for products, whose regions may be whole networks: how many ops their chunks may have."""
 
 
 def choose_chunks(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> dict[Region, int]:
@@ -91,7 +93,9 @@ def choose_rows(
             continue
         held = needs.held_across(region)
         room = max(needs.outside - held, held // _PART_FOR_ROWS)
-        chunks = next((n for n in _CHUNKS_OF_ROWS if needs.of(region, n) <= room), _CHUNKS_OF_ROWS[-1])
+        most = max(_CHUNKS_OF_ROWS[0], _MOST_OPS_OF_ROWS // len(region.parts))
+        counts = [n for n in _CHUNKS_OF_ROWS if n <= most]
+        chunks = next((n for n in counts if needs.of(region, n) <= room), counts[-1])
         by_windows = list(_by_windows(region, chunks, max(needs.outside, held // _PART_FOR_WINDOWS), region in dying))
         by_rows = list(_by_rows(region, chunks))
         small = [] if region in dying else [sizes for sizes in by_rows if needs.by(region, sizes) <= room]
@@ -109,10 +113,10 @@ def _bytes_of(node: Node) -> int:
 
 
 def _is_taken_by_rows(region: ProductRegion, updates: Sequence[Region]) -> bool:
-    """Tell whether all sums of a region go into updates that are done by rows."""
+    """Tell whether all products that sum up a region go into updates that are done by rows."""
     sources = dict.fromkeys(source for update in updates for node in update.nodes for source in node.all_input_nodes)
     taken = {looked_at(source)[-1] for source in sources}
-    return all(node in taken for node, part in region.parts.items() if part.role is RowRole.SUM)
+    return all(node in taken for node in region.having(RowRole.SUM))
 
 
 def _by_rows(region: ProductRegion, chunks: int) -> Iterator[ChunkSizes]:
@@ -121,7 +125,7 @@ def _by_rows(region: ProductRegion, chunks: int) -> Iterator[ChunkSizes]:
     share = value_of(region.product).shape[0] // region.rows.count
     steps = (unit // math.gcd(unit, share) for unit in _BLOCKS)
     lengths = {shortest, *(-(-shortest // step) * step for step in steps)}
-    if not any(part.role is RowRole.SUM for part in region.parts.values()):
+    if not region.having(*SUMS):
         lengths |= {shortest * longer for longer in _CHUNKS}
     yield from (ChunkSizes(length) for length in sorted(lengths) if length < region.rows.count)
 
@@ -137,13 +141,13 @@ def _by_windows(region: ProductRegion, chunks: int, room: int, dies: bool) -> It
 
 
 def _bytes_of_sums(region: ProductRegion) -> int:
-    return sum(_bytes_of(node) for node, part in region.parts.items() if part.role is RowRole.SUM)
+    return sum(map(_bytes_of, region.having(*SUMS)))
 
 
 def _classes_of_a_window(region: ProductRegion, room: int) -> int:
     """Return the classes of a window that needs no more than there is room for, or as few as may be."""
     value = value_of(region.product)
-    width = sum(value_of(node).shape[1] for node, part in region.parts.items() if part.role is RowRole.SUM)
+    width = sum(value_of(node).shape[1] for node in region.having(RowRole.SUM))
     needed = value.shape[1] * value.element_size() * (_AT_ONCE * value.shape[0] + _OF_AN_UPDATE * width)
     windows = next((n for n in _CHUNKS_OF_ROWS if needed // n <= room), _CHUNKS_OF_ROWS[-1])
     return -(-value.shape[1] // (windows * _ELEMENTS)) * _ELEMENTS
@@ -176,7 +180,7 @@ class _Needs:
         regions: list[Region | ProductRegion] = [*updates, *products]
         region_of = {node: region for region in regions for node in region.nodes}
         kept = {node for region in products for node in region.kept}
-        kept -= {node for region in dying for node, part in region.parts.items() if part.role is RowRole.SUM}
+        kept -= {node for region in dying for node in region.having(RowRole.SUM)}
         self._lowered = lowered
         self.n_ops = len(lowered.ops)
         self.outside = 0

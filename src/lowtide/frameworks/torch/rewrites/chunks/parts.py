@@ -1,9 +1,9 @@
 """What an op does to the rows of a product: to each alone, or summed over all."""
 
+import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,102 +14,44 @@ from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 from lowtide.frameworks.torch.reading.effects import arguments_by_name, is_random, mutated_arguments
-from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows
+from lowtide.frameworks.torch.rewrites.chunks.image_parts import IMAGE_RULES
+from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, PartCall, Roles, RowPart, RowRole
+from lowtide.frameworks.torch.rewrites.chunks.rows import NO_ROWS, ProductRows, SlicedRows
 
 aten = torch.ops.aten
 
 
-class RowRole(Enum):
-    """How the rows of a product lie in what an op computes."""
-
-    ROWS = "one after the other"
-    COLUMNS = "as columns of a matrix"
-    SUM = "summed"
-
-
-@dataclass(frozen=True, slots=True)
-class RowPart:
-    """How to do an op for some rows."""
-
-    role: RowRole
-    by_rows: frozenset[Node] = field(default_factory=frozenset[Node])
-    """The operands that have the rows."""
-    by_columns: frozenset[Node] = field(default_factory=frozenset[Node])
-    """The operands that have them as columns."""
-    sizes: str | None = None
-    """The argument that is the shape of the result."""
-
-
-Roles = Mapping[Node, RowPart]
 VIEWS = ("view", "_unsafe_view")
 """Ops that give a tensor another shape."""
 SAME = ("alias", "detach")
 """Ops that give a tensor another name."""
-_REDUCTIONS = ("sum", "mean", "amax", "amin", "logsumexp", "argmax", "argmin", "any", "all", "max", "min")
+_REDUCTIONS = ("mean", "amax", "amin", "logsumexp", "argmax", "argmin", "any", "all", "max", "min")
 _POINTWISE = ("clone", "_to_copy")
 
 
 def part_of(node: Node, roles: Roles, rows: ProductRows) -> RowPart | None:
     """Return how to do an op for some rows, None where it mixes rows or nobody has said what it does.
 
-    `roles` has the ops before it that are done by rows. That the result is the same in real numbers is all that this
-    says; whether the bits are equal is found out by running it (`trial.py`).
+    `roles` has the ops before it that are done by rows; others have those of the product. That the result is the same
+    in real numbers is all that this says; whether the bits are equal is found out by running it (`trial.py`).
     """
     if node.target is operator.getitem:
         return _item(node, roles)
     target = overload_of(node.target)
     if target is None or target.namespace != "aten" or is_random(node) or mutated_arguments(node):
         return None
-    if not all(_is_plain(leaf) for leaf in pytree.tree_leaves(value_of(node))):
+    if not all(leaf is None or _is_plain(leaf) for leaf in pytree.tree_leaves(value_of(node))):
         return None
     name = op_name(target)
     rule = _RULES.get(name)
     if rule is None and (name in _POINTWISE or torch.Tag.pointwise in target.tags):
         rule = _pointwise
-    return None if rule is None else rule(_PartCall(node, arguments_by_name(node), roles, rows))
-
-
-@dataclass(frozen=True, slots=True)
-class _PartCall:
-    node: Node
-    given: Mapping[str, Any]
-    roles: Roles
-    rows: ProductRows
-
-    def role(self, operand: Any) -> RowRole | None:
-        """Return how an operand has the rows that are being cut; None where it comes from elsewhere."""
-        return self.roles[operand].role if isinstance(operand, Node) and operand in self.roles else None
-
-    def shape(self, operand: Any) -> torch.Size:
-        return value_of(operand).shape
-
-    @property
-    def result(self) -> torch.Size:
-        return value_of(self.node).shape
-
-    def has_rows(self, name: str) -> bool:
-        """Tell whether an operand's rows lie one after the other."""
-        operand = self.given[name]
-        role = self.role(operand)
-        return role is RowRole.ROWS or (role is None and self.rows.leading(self.shape(operand)) is not None)
-
-    def keeps(self, name: str, dims: Sequence[int]) -> bool:
-        """Tell whether dimensions of an operand are none of those that count rows."""
-        shape = self.shape(self.given[name])
-        leading = self.rows.leading(shape)
-        return leading is not None and all(dim % len(shape) >= leading for dim in dims)
-
-    def part(self, *names: str, sizes: str | None = None, unread: str = "") -> RowPart | None:
-        """Return what does each row alone with some operands that have the rows, where that is so."""
-        operands = [self.given[name] for name in names if isinstance(self.given.get(name), Node)]
-        others = [node for node in self.node.all_input_nodes if node not in operands]
-        if any(node in self.roles and node is not self.given.get(unread) for node in others) or any(
-            self.role(node) not in (None, RowRole.ROWS) for node in operands
-        ):
-            return None
-        if any(self.rows.leading(self.shape(node)) is None for node in operands):
-            return None
-        return RowPart(RowRole.ROWS, frozenset(operands), sizes=sizes)
+    sources = {roles[source].rows for source in node.all_input_nodes if source in roles}
+    if rule is None or len(sources) > 1:
+        return None
+    taken = sources.pop() if sources else rows
+    part = rule(PartCall(node, arguments_by_name(node), roles, taken))
+    return part if part is None or part.rows != NO_ROWS else replace(part, taken=taken, rows=taken)
 
 
 def _is_plain(leaf: Any) -> bool:
@@ -122,25 +64,27 @@ def _is_plain(leaf: Any) -> bool:
 
 
 def _item(node: Node, roles: Roles) -> RowPart | None:
-    """Of the losses of rows, the losses alone have rows; what nobody reads may be anything."""
-    source, index = node.args
+    """Return how to take a result of several, which must have the rows; what nobody reads may be anything."""
+    source, _ = node.args
     if not isinstance(source, Node) or source not in roles:
         return None
-    is_weight = source.target is aten.nll_loss_forward.default and index == 1
-    return None if is_weight and not all(map(_reads_no_weight, node.users)) else roles[source]
+    part, value = roles[source], value_of(node)
+    has_rows = isinstance(value, torch.Tensor) and part.rows.leading(value.shape) is not None
+    return replace(part, sizes=None) if has_rows or all(map(_reads_no_weight, node.users)) else None
 
 
 def _reads_no_weight(user: Node) -> bool:
+    """Tell whether an op is given the weight of all rows for nothing."""
     return user.target is aten.nll_loss_backward.default and arguments_by_name(user)["reduction"] == 0
 
 
-def _pointwise(call: _PartCall) -> RowPart | None:
+def _pointwise(call: PartCall) -> RowPart | None:
     by_rows: set[Node] = set()
     if call.rows.leading(call.result) is None:
         return None
     for node in call.node.all_input_nodes:
         value, role = value_of(node), call.role(node)
-        if not isinstance(value, torch.Tensor) or role in (RowRole.COLUMNS, RowRole.SUM):
+        if not isinstance(value, torch.Tensor) or role in (RowRole.COLUMNS, *SUMS):
             return None
         if call.rows.lie_alike(value.shape, call.result):
             by_rows.add(node)
@@ -150,23 +94,23 @@ def _pointwise(call: _PartCall) -> RowPart | None:
     return RowPart(RowRole.ROWS, frozenset(by_rows), sizes=sizes)
 
 
-def _constant(call: _PartCall) -> RowPart | None:
+def _constant(call: PartCall) -> RowPart | None:
     return None if call.rows.leading(call.result) is None else RowPart(RowRole.ROWS, sizes="size")
 
 
-def _same(call: _PartCall) -> RowPart | None:
+def _same(call: PartCall) -> RowPart | None:
     role = call.role(call.given["self"])
     return None if role is None else RowPart(role, frozenset([call.given["self"]]))
 
 
-def _view(call: _PartCall) -> RowPart | None:
+def _view(call: PartCall) -> RowPart | None:
     source = value_of(call.given["self"])
     if not source.is_contiguous() or call.rows.leading(call.result) is None:
         return None
     return call.part("self", sizes="size")
 
 
-def _transposed(call: _PartCall) -> RowPart | None:
+def _transposed(call: PartCall) -> RowPart | None:
     source = call.given["self"]
     role, shape = call.role(source), call.shape(source)
     if len(shape) != 2:
@@ -180,7 +124,7 @@ def _transposed(call: _PartCall) -> RowPart | None:
     )
 
 
-def _product(call: _PartCall) -> RowPart | None:
+def _product(call: PartCall) -> RowPart | None:
     left: Node = call.given["self"]
     right: Node = call.given["mat2"]
     first, second = call.role(left), call.role(right)
@@ -193,74 +137,140 @@ def _product(call: _PartCall) -> RowPart | None:
     return None
 
 
-def _product_and_sum(call: _PartCall) -> RowPart | None:
+def _product_and_sum(call: PartCall) -> RowPart | None:
     added, left, right = call.given["self"], call.given["mat1"], call.given["mat2"]
     is_shared = call.role(added) is None and value_of(added).dim() < 2
     alone = is_shared and call.role(left) is RowRole.ROWS and call.role(right) is None
     return RowPart(RowRole.ROWS, frozenset([left])) if alone and call.rows.leading(call.shape(left)) == 1 else None
 
 
-def _batched(call: _PartCall) -> RowPart | None:
+def _batched(call: PartCall) -> RowPart | None:
     """Each matrix of a batch is multiplied alone."""
     alone = call.keeps("self", [1, 2]) and call.keeps("mat2", [1, 2])
     return call.part("self", "mat2") if alone else None
 
 
-def _along(*operands: str) -> Callable[[_PartCall], RowPart | None]:
+def _along(*operands: str) -> Callable[[PartCall], RowPart | None]:
     """Return the rule of ops along one dimension."""
     return lambda call: call.part(*operands) if call.keeps(operands[0], [call.given.get("dim", 0)]) else None
 
 
-def _reduced(call: _PartCall) -> RowPart | None:
+def _reduced(call: PartCall) -> RowPart | None:
     dims = call.given.get("dim")
     if dims is None or dims == []:
         return None
     dims = [dims] if isinstance(dims, int) else dims
-    return call.part("self") if call.has_rows("self") and call.keeps("self", dims) else None
+    if not call.has_rows("self"):
+        return None
+    return call.part("self") if call.keeps("self", dims) else None
 
 
-def _largest(call: _PartCall) -> RowPart | None:
+def _summed(call: PartCall) -> RowPart | None:
+    """All dimensions but the last may be added up, as the gradient of a bias is."""
+    source, dims = call.given["self"], call.given.get("dim")
+    outer = list(range(len(call.shape(source)) - 1))
+    if (
+        call.role(source) is not RowRole.ROWS
+        or call.given.get("dtype")
+        or dims != outer
+        or not call.keeps("self", [-1])
+    ):
+        return _reduced(call)
+    return RowPart(RowRole.COLUMN_SUM, frozenset([source]))
+
+
+def _largest(call: PartCall) -> RowPart | None:
     return call.part("self") if call.keeps("self", [call.given.get("dim", -1)]) else None
 
 
-def _row_losses(call: _PartCall) -> RowPart | None:
+def _row_losses(call: PartCall) -> RowPart | None:
     is_alone = call.given.get("reduction") == 0 and len(call.shape(call.given["self"])) == 2
     return call.part("self", "target") if is_alone else None
 
 
-def _gradient_of_losses(call: _PartCall) -> RowPart | None:
+def _gradient_of_losses(call: PartCall) -> RowPart | None:
     if len(call.result) != 2:
         return None
     incoming = ("grad_output",) if value_of(call.given["grad_output"]).dim() else ()
     return call.part("self", "target", *incoming, unread="" if call.given["reduction"] else "total_weight")
 
 
-def _slice_gradient(call: _PartCall) -> RowPart | None:
-    leading = call.rows.leading(call.result)
+def _sliced(call: PartCall) -> RowPart | None:
+    """A slice within rows, or one of rows: the same places of every sequence."""
+    source = call.given["self"]
+    if call.keeps("self", [call.given.get("dim", 0)]):
+        return call.part("self")
+    rows = _rows_of_slice(call.given, call.shape(source), call.rows) if call.role(source) is RowRole.ROWS else None
+    return None if rows is None else RowPart(RowRole.ROWS, frozenset([source]), taken=call.rows, rows=rows)
+
+
+def _slice_gradient(call: PartCall) -> RowPart | None:
+    source, rows = call.given["grad_output"], call.rows
+    if isinstance(rows, SlicedRows):
+        is_same = call.role(source) is RowRole.ROWS and _rows_of_slice(call.given, call.result, rows.of) == rows
+        return RowPart(RowRole.ROWS, frozenset([source]), taken=rows, rows=rows.of) if is_same else None
+    leading = rows.leading(call.result)
     inner = leading is not None and call.given["dim"] % len(call.result) >= leading
     return call.part("grad_output", sizes="input_sizes") if inner else None
 
 
-def _inserted(call: _PartCall) -> RowPart | None:
+def _rows_of_slice(given: Mapping[str, Any], shape: torch.Size, rows: ProductRows) -> SlicedRows | None:
+    """Return the rows that a slice of a tensor has, None where it does not take whole rows that follow one another."""
+    dim: int = given.get("dim", 0) % len(shape)
+    leading = rows.leading(shape)
+    if leading is None or dim >= leading or rows.share(shape) > 1:
+        return None
+    start, stop, step = slice(given.get("start"), given.get("end"), given.get("step", 1)).indices(shape[dim])
+    inner = math.prod(shape[dim + 1 : leading])
+    count = rows.count // shape[dim] * (stop - start)
+    return SlicedRows(count, rows, shape[dim] * inner, start * inner, stop * inner) if step == 1 and count > 0 else None
+
+
+def _inserted(call: PartCall) -> RowPart | None:
     leading = call.rows.leading(call.shape(call.given["self"]))
     inner = leading is not None and call.given["dim"] % len(call.result) >= leading
     return call.part("self") if inner else None
 
 
-def _permuted(call: _PartCall) -> RowPart | None:
+def _permuted(call: PartCall) -> RowPart | None:
     return call.part("self") if call.keeps("self", [call.given["dim0"], call.given["dim1"]]) else None
 
 
-def _padded(call: _PartCall) -> RowPart | None:
+def _reordered(call: PartCall) -> RowPart | None:
+    source = call.given["self"]
+    dims = [dim % len(call.result) for dim in call.given["dims"]]
+    leading = call.rows.leading(call.shape(source)) or 0
+    return call.part("self") if dims[:leading] == list(range(leading)) else None
+
+
+def _joined(call: PartCall) -> RowPart | None:
+    """Tensors side by side have the same rows."""
+    tensors, dim = call.given["tensors"], call.given.get("dim", 0)
+    leading = call.rows.leading(call.result)
+    if leading is None or dim % len(call.result) < leading:
+        return None
+    if any(call.role(node) not in (None, RowRole.ROWS) for node in tensors):
+        return None
+    alike = all(call.shape(node)[:leading] == call.result[:leading] for node in tensors)
+    return RowPart(RowRole.ROWS, frozenset(tensors)) if alike else None
+
+
+def _normalized(call: PartCall) -> RowPart | None:
+    dims = range(-len(call.given["normalized_shape"]), 0)
+    return call.part("input") if call.keeps("input", dims) else None
+
+
+def _padded(call: PartCall) -> RowPart | None:
     padded = len(call.given["pad"]) // 2
     return call.part("self") if call.keeps("self", [-1 - place for place in range(padded)]) else None
 
 
-_RULES: dict[str, Callable[[_PartCall], RowPart | None]] = {
+_RULES: dict[str, Callable[[PartCall], RowPart | None]] = {
     **dict.fromkeys(VIEWS, _view),
     **dict.fromkeys(SAME, _same),
     **dict.fromkeys(_REDUCTIONS, _reduced),
-    **dict.fromkeys(("_softmax", "_log_softmax", "squeeze", "slice"), _along("self")),
+    "sum": _summed,
+    **dict.fromkeys(("_softmax", "_log_softmax", "squeeze"), _along("self")),
     **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), _along("grad_output", "output")),
     **dict.fromkeys(("full", "zeros", "ones", "empty"), _constant),
     "t": _transposed,
@@ -269,13 +279,18 @@ _RULES: dict[str, Callable[[_PartCall], RowPart | None]] = {
     "addmm": _product_and_sum,
     "bmm": _batched,
     "transpose": _permuted,
+    "permute": _reordered,
+    "cat": _joined,
+    "native_layer_norm": _normalized,
     "topk": _largest,
     "gather": _along("self", "index"),
     "scatter": _along("self", "index", "src"),
     "scatter_add": _along("self", "index", "src"),
     "nll_loss_forward": _row_losses,
     "nll_loss_backward": _gradient_of_losses,
+    "slice": _sliced,
     "slice_backward": _slice_gradient,
     "unsqueeze": _inserted,
     "constant_pad_nd": _padded,
+    **IMAGE_RULES,
 }

@@ -11,11 +11,12 @@ from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
 from lowtide.frameworks.torch.reading.effects import keeps_order, mutated_arguments
 from lowtide.frameworks.torch.reading.lowering import nodes_in
-from lowtide.frameworks.torch.rewrites.chunks.parts import RowPart, RowRole, part_of
+from lowtide.frameworks.torch.rewrites.chunks.parts import part_of
+from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, RowPart, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows
 
 aten = torch.ops.aten
-_PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default)
+_PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default)
 _FEWEST_BYTES = 1 << 20
 """Smaller products need little, and are many."""
 _NEARLY = 2
@@ -45,6 +46,10 @@ class ProductRegion:
     def nodes(self) -> list[Node]:
         """All nodes, in program order; the chunks stand where the last one stood."""
         return list(self.parts)
+
+    def having(self, *roles: RowRole) -> list[Node]:
+        """Return the nodes in which the rows lie in one of some ways, in program order."""
+        return [node for node, part in self.parts.items() if part.role in roles]
 
     @property
     def shape(self) -> torch.Size:
@@ -112,6 +117,7 @@ def _is_large(node: Node) -> bool:
     value = value_of(node)
     return (
         node.target in _PRODUCTS
+        and value.shape[0] > 1
         and value.numel() > _numbers(_rows_in(node))
         and value.numel() * value.element_size() >= _FEWEST_BYTES
     )
@@ -159,8 +165,6 @@ class _RegionSearch:
         for node in ordered:
             if any(user not in inside for user in node.users) and value_of(node) is not None:
                 if not isinstance(value_of(node), torch.Tensor):
-                    if all(user in inside for user in node.users):
-                        continue
                     return self._refuse(node, "has results that are no rows")
                 if not value_of(node).is_contiguous():
                     return self._refuse(node, "has a result that is not contiguous")
@@ -173,9 +177,9 @@ class _RegionSearch:
             return None
         if self._rows.leading(value_of(left).shape) != 1:
             return None
-        if self._product.target is aten.bmm.default:
+        if self._product.target in (aten.bmm.default, aten.convolution.default):
             return part_of(self._product, {}, self._rows)
-        return RowPart(RowRole.ROWS, frozenset([left]))
+        return part_of(self._product, {left: RowPart(RowRole.ROWS, rows=self._rows)}, self._rows)
 
     def _inside(self, part: RowPart) -> set[Node] | Refusal:
         roles = self._roles
@@ -186,7 +190,7 @@ class _RegionSearch:
                 found = part_of(node, passing, self._rows)
                 if found is not None:
                     roles[node] = found
-                    if found.role is not RowRole.SUM:
+                    if found.role not in SUMS:
                         passing[node] = found
         least = _numbers(self._product) // _NEARLY
         large = {node for node in passing if _numbers(node) >= least}
@@ -194,14 +198,14 @@ class _RegionSearch:
         for node in reversed(list(passing)):
             if node in large or any(user in inside for user in node.users):
                 inside.add(node)
-        for node in list(inside):
-            for user in node.users if node in large else ():
+        for node in sorted(large, key=self._order.__getitem__):
+            for user in node.users:
                 if user not in roles:
                     return self._refuse(user, "does not treat every row alone")
                 inside.add(user)
-                if not isinstance(value_of(user), torch.Tensor):
-                    inside |= user.users.keys()
-        missing = next((node for node in inside if node not in roles), None)
+        for node in [node for node in inside if not isinstance(value_of(node), torch.Tensor)]:
+            inside |= node.users.keys()
+        missing = min((node for node in inside if node not in roles), key=self._order.__getitem__, default=None)
         return inside if missing is None else self._refuse(missing, "does not treat every row alone")
 
     def _begins_another(self, node: Node) -> bool:
@@ -222,7 +226,7 @@ class _RegionSearch:
             for source in self._roles[node].by_rows:
                 if source in inside or _numbers(source) < least or not all(user in inside for user in source.users):
                     continue
-                part = part_of(source, {}, self._rows)
+                part = part_of(source, {}, self._roles[node].taken)
                 if part is not None and part.role is RowRole.ROWS:
                     self._roles[source] = part
                     inside.add(source)

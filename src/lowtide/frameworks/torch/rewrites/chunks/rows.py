@@ -1,7 +1,7 @@
 """Where the rows of a product lie in tensors of any shape: as equal parts, one after the other in memory."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -10,6 +10,10 @@ class ProductRows:
     """How many rows there are; a tensor that has them holds its share of each in one stretch, in their order."""
 
     count: int
+
+    def among(self, first: int, last: int) -> tuple[int, int]:
+        """Return which rows are made of some rows of the product: from one, up to another."""
+        return first, last
 
     def leading(self, shape: Sequence[int]) -> int | None:
         """Return how many dimensions, the first ones, count the rows; None where the tensor does not have them."""
@@ -50,3 +54,41 @@ class ProductRows:
         if leading is None:
             raise ValueError(f"a tensor of shape {list(shape)} does not have {self.count} rows")
         return leading
+
+
+NO_ROWS = ProductRows(0)
+"""What stands for rows that nobody has told."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlicedRows(ProductRows):
+    """The rows of a slice: of every sequence those between two places, one sequence after the other."""
+
+    of: ProductRows
+    """The rows that were sliced."""
+    length: int
+    """How many of them a sequence has."""
+    start: int
+    """The place of the first one that is kept."""
+    stop: int
+    """The place after the last one."""
+
+    def among(self, first: int, last: int) -> tuple[int, int]:
+        """Return which rows are made of some rows of the product: from one, up to another."""
+        first, last = self.of.among(first, last)
+        return self._kept_before(first), self._kept_before(last)
+
+    def stretches(self, first: int, last: int) -> Iterator[tuple[int, bool]]:
+        """Yield what some of the rows that were sliced consist of: how many, and whether they are kept."""
+        while first < last:
+            place = first % self.length
+            is_kept = self.start <= place < self.stop
+            end = self.stop if is_kept else self.start if place < self.start else self.length
+            count = min(last - first, end - place)
+            yield count, is_kept
+            first += count
+
+    def _kept_before(self, row: int) -> int:
+        sequences, place = divmod(row, self.length)
+        kept = self.stop - self.start
+        return sequences * kept + min(max(place - self.start, 0), kept)

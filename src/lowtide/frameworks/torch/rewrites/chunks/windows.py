@@ -10,14 +10,16 @@ from torch.fx import Graph, Node
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.internals.operators import op_name
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
-from lowtide.frameworks.torch.rewrites.chunks.parts import SAME, VIEWS, RowPart, RowRole
+from lowtide.frameworks.torch.rewrites.chunks.parts import SAME, VIEWS
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion
+from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, RowPart, RowRole
 from lowtide.frameworks.torch.rewrites.rewrite import call_like
 
 aten = torch.ops.aten
 _ON_EITHER_SIDE = 16
 """So many classes on either side of a window are computed with it: those next to it stand for all others."""
 _IGNORED = -100
+_SLICES = ("slice", "slice_backward")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ def sums_by_windows(region: ProductRegion) -> Sums | None:
     What the sums add up must be made of the product element by element, but for one `log_softmax` and the gradient of
     a loss of one class a row.
     """
-    sums = [node for node, part in region.parts.items() if part.role is RowRole.SUM]
+    sums = region.having(*SUMS)
     found = _Needed(region)
     if not sums or not all(found.can(node) for node in sums):
         return None
@@ -65,18 +67,22 @@ class _Needed:
     def _can(self, node: Node) -> bool:
         parts, product = self.region.parts, self.region.product
         if node is product:
-            return node.target is aten.mm.default
+            return node.target in (aten.mm.default, aten.addmm.default)
         sources = [source for source in node.all_input_nodes if source in parts]
         target: Any = node.target
         if target is aten.mm.default:
             left, right = node.args
             return left in parts and right not in parts and self.can(left)
+        if parts[node].role is RowRole.COLUMN_SUM:
+            return self.can(sources[0])
         shape = value_of(node).shape if isinstance(value_of(node), torch.Tensor) else ()
         if target is aten.t.default or op_name(target) in SAME:
             return self.can(sources[0])
         if not shape or shape[-1] != value_of(product).shape[1]:
             self.rows[node] = None
             return isinstance(value_of(node), torch.Tensor) and parts[node].role is RowRole.ROWS
+        if op_name(target) in _SLICES:
+            return arguments_by_name(node)["dim"] % len(shape) < len(shape) - 1 and self.can(sources[0])
         if op_name(target) in VIEWS:
             return value_of(_node(node.args[0])).shape[-1] == shape[-1] and self.can(sources[0])
         if target is aten._log_softmax.default:
@@ -120,9 +126,8 @@ def write_windows(
     for first in range(0, classes, width):
         last = min(first + width, classes)
         window = _Window(graph, region, made, kept, dict(targets), first, last)
-        for node in region.parts:
-            if region.parts[node].role is RowRole.SUM and node in sums.nodes:
-                yield node, window.of_sum(node)
+        for node in region.having(*SUMS):
+            yield node, window.of_sum(node)
 
 
 def _targets(graph: Graph, node: Node, made: Mapping[Node, Node]) -> tuple[Node, Node]:
@@ -153,9 +158,14 @@ class _Window:
         return min(value_of(self.region.product).shape[1], self.last + _ON_EITHER_SIDE)
 
     def of_sum(self, node: Node) -> Node:
-        """Return the rows of a sum that are for the classes of this window."""
-        summed = self._call(node, aten.mm.default, self._of(node.args[0]), self.made[_node(node.args[1])])
-        return self._call(node, aten.slice.Tensor, summed, 0, self.first - self.start, self.last - self.start)
+        """Return the part of a sum that is for the classes of this window."""
+        source, *others = node.args
+        place = self.first - self.start, self.last - self.start
+        if self.region.parts[node].role is RowRole.COLUMN_SUM:
+            columns = self._call(node, aten.slice.Tensor, self._of(source), -1, *place)
+            return self._call(node, node.target, columns, *others)
+        summed = self._call(node, aten.mm.default, self._of(source), self.made[_node(others[0])])
+        return self._call(node, aten.slice.Tensor, summed, 0, *place)
 
     def _of(self, node: Any) -> Node:
         if node not in self.computed:
@@ -171,15 +181,17 @@ class _Window:
             is_cut = isinstance(whole, torch.Tensor) and whole.dim() and whole.shape[-1] == classes
             return self._call(node, aten.slice.Tensor, made, -1, self.start, self.end) if is_cut else made
         if node is self.region.product:
-            return self._call(node, aten.mm.default, self.made[_node(node.args[0])], self._of(node.args[1]))
+            *added, left, right = node.args
+            operands = *map(self._of, added), self.made[_node(left)], self._of(right)
+            return self._call(node, node.target, *operands, **node.kwargs)
         if node in self.kept.maxima:
             centered = self._call(node, aten.sub.Tensor, self._of(node.args[0]), self.kept.maxima[node])
             return self._call(node, aten.sub.Tensor, centered, self.kept.sums[node])
         if node in self.ignored:
             return self._gradient_of_loss(node)
         args, kwargs = map_nodes((node.args, dict(node.kwargs)), self._of)
-        if op_name(node.target) in VIEWS:
-            args = (args[0], [*value_of(node).shape[:-1], self.end - self.start])
+        if op_name(node.target) in (*VIEWS, "slice_backward"):
+            args = (args[0], [*value_of(node).shape[:-1], self.end - self.start], *args[2:])
         return self._call(node, node.target, *args, **kwargs)
 
     def _gradient_of_loss(self, node: Node) -> Node:
