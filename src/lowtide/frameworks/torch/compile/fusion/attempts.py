@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 TRIES = 4
+WORTH_A_TRY = 0.05
+"""The share of the budget that kernels must leave for more to be tried: compiling costs more than a few reruns save."""
 Compiled = TypeVar("Compiled")
 
 
@@ -16,25 +18,48 @@ class Attempt(Generic[Compiled]):
     """The bytes that it was planned for."""
     compiled: Compiled
     excess_bytes: int
-    """What the kernels need beyond the budget, as far as it is known."""
+    """What the kernels need beyond the budget, as far as it is known; less than 0 where they leave some of it."""
     is_least: bool
     """Whether no plan for less is to be had."""
+    is_free: bool
+    """Whether nothing runs again and nothing is copied, so that no plan for more is better."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the kernels are within the budget."""
+        return self.excess_bytes <= 0
 
 
 def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Compiled] | None]) -> Attempt[Compiled]:
-    """Return the attempt that fits the budget, which is the goal of the `first`, or the one that needs least beyond it.
+    """Return the attempt of the largest goal that fits the budget, which is the goal of the `first`.
 
-    `attempt` plans for so many bytes and compiles; None where there is no such plan. It is asked for less by what the
-    kernels of the last one needed too much, until they fit, four attempts in all.
+    Where none fits, it is the one that needs least beyond it. `attempt` plans for so many bytes and compiles, and is
+    None where there is no such plan. It is asked for less by what the kernels of the last one needed too much, until they fit.
+    Where they leave much of the budget, it is asked for so much more, or, below a goal that did not fit, for what would
+    meet the budget if needs grew in proportion (regula falsi). Four attempts in all.
     """
-    best = last = first
+    best = first
+    over = None if first.fits else first
     for _ in range(TRIES - 1):
-        if not last.excess_bytes or last.is_least:
-            break
-        found = attempt(last.goal - last.excess_bytes)
+        goal = _next_goal(best, over, first.goal)
+        found = None if goal is None else attempt(goal)
         if found is None:
             break
-        last = found
-        if last.excess_bytes < best.excess_bytes:
-            best = last
+        if not found.fits:
+            over = found
+        if found.fits or found.excess_bytes < best.excess_bytes:
+            best = found
     return best
+
+
+def _next_goal(best: Attempt[Compiled], over: Attempt[Compiled] | None, budget: int) -> int | None:
+    """Return what to plan for next, `over` being the last one that did not fit; None where no goal is worth it."""
+    if over is not None and not best.fits:
+        return None if over.is_least else over.goal - over.excess_bytes
+    left = -best.excess_bytes
+    if best.is_free or left < WORTH_A_TRY * budget:
+        return None
+    if over is None:
+        return best.goal + left
+    goal = best.goal + (over.goal - best.goal) * left // (left + over.excess_bytes)
+    return goal if goal > best.goal else None
