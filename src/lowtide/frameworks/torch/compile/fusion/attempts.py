@@ -34,9 +34,9 @@ def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Comp
     """Return the attempt of the largest goal that fits the budget, which is the goal of the `first`.
 
     Where none fits, it is the one that needs least beyond it. `attempt` plans for so many bytes and compiles, and is
-    None where there is no such plan. It is asked for less by what the kernels of the last one needed too much, until they fit.
-    Where they leave much of the budget, it is asked for so much more, or, below a goal that did not fit, for what would
-    meet the budget if needs grew in proportion (regula falsi). Four attempts in all.
+    None where there is no such plan. It is asked for less by what the kernels of the last one needed too much, until
+    they fit. Where they leave much of the budget, it is asked for so much more, or, below a goal that did not fit, for
+    what would meet the budget if needs grew in proportion (regula falsi). Four attempts in all.
     """
     best = first
     over = None if first.fits else first
