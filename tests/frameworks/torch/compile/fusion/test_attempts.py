@@ -42,6 +42,13 @@ def test_a_goal_between_that_does_not_fit_does_not_take_the_place_of_one_that_do
     assert all(800 <= goal <= 1000 for goal in goals)
 
 
+def test_where_a_step_down_does_not_help_the_next_one_is_larger() -> None:
+    """What sets the peak of the kernels is not what sets the plan's: they need the same until the plan comes to it."""
+    found, goals = _tried(lambda goal: 1020 if goal > 920 else goal)
+    assert goals[:3] == [1000, 980, 900]
+    assert found.goal == 900
+
+
 def test_where_nothing_fits_the_least_excess_is_taken() -> None:
     found, _ = _tried(lambda goal: max(goal, 1100) + 1, least=950)
     assert found.excess_bytes == 101

@@ -1,12 +1,14 @@
 """Plans for less until the kernels that Inductor makes of them fit: what is planned is not yet fused."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 TRIES = 4
 WORTH_A_TRY = 0.05
 """The share of the budget that kernels must leave for more to be tried: compiling costs more than a few reruns save."""
+MOST_TIMES = 4.0
+"""How many times the excess the next plan is asked for less, where the last step down did not help."""
 Compiled = TypeVar("Compiled")
 
 
@@ -34,32 +36,45 @@ def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Comp
     """Return the attempt of the largest goal that fits the budget, which is the goal of the `first`.
 
     Where none fits, it is the one that needs least beyond it. `attempt` plans for so many bytes and compiles, and is
-    None where there is no such plan. It is asked for less by what the kernels of the last one needed too much, until
-    they fit. Where they leave much of the budget, it is asked for so much more, or, below a goal that did not fit, for
-    what would meet the budget if needs grew in proportion (regula falsi). Four attempts in all.
+    None where there is no such plan. It is asked for less by what the kernels of the last one needed too much, and for
+    up to four times as much less where the last step down helped little, until they fit. Where they leave much of the
+    budget, it is asked for so much more, or, below a goal that did not fit, for what would meet the budget if needs
+    grew in proportion (regula falsi). Four attempts in all.
     """
     best = first
-    over = None if first.fits else first
+    missed = [] if first.fits else [first]
     for _ in range(TRIES - 1):
-        goal = _next_goal(best, over, first.goal)
+        goal = _goal_above(best, missed, first.goal) if best.fits else _goal_below(missed)
         found = None if goal is None else attempt(goal)
         if found is None:
             break
         if not found.fits:
-            over = found
+            missed.append(found)
         if found.fits or found.excess_bytes < best.excess_bytes:
             best = found
     return best
 
 
-def _next_goal(best: Attempt[Compiled], over: Attempt[Compiled] | None, budget: int) -> int | None:
-    """Return what to plan for next, `over` being the last one that did not fit; None where no goal is worth it."""
-    if over is not None and not best.fits:
-        return None if over.is_least else over.goal - over.excess_bytes
+def _goal_below(missed: Sequence[Attempt[Compiled]]) -> int | None:
+    """Return a goal below those that were missed, in their order; None where there is no plan for less."""
+    last = missed[-1]
+    if last.is_least:
+        return None
+    times = 1.0
+    if len(missed) > 1:
+        before = missed[-2]
+        helped, went = before.excess_bytes - last.excess_bytes, before.goal - last.goal
+        times = min(max(went / helped, 1.0), MOST_TIMES) if helped > 0 else MOST_TIMES
+    return last.goal - int(times * last.excess_bytes)
+
+
+def _goal_above(best: Attempt[Compiled], missed: Sequence[Attempt[Compiled]], budget: int) -> int | None:
+    """Return a goal above one that was met, below those that were missed; None where none is worth it."""
     left = -best.excess_bytes
     if best.is_free or left < WORTH_A_TRY * budget:
         return None
-    if over is None:
+    if not missed:
         return best.goal + left
+    over = missed[-1]
     goal = best.goal + (over.goal - best.goal) * left // (left + over.excess_bytes)
     return goal if goal > best.goal else None
