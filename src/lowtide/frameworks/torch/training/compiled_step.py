@@ -37,6 +37,8 @@ def compiled_step(
     if allowed is not None:
 
         def attempt(goal: int) -> Attempt[tuple[Applied, Result]] | None:
+            if goal > allowed:
+                return None  # the plan itself is shown with its peak, which stays within the budget, too
             other = plan(goal + graph.persistent_bytes()[space])
             if other.shortfall is not None:
                 return None
