@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 TRIES = 4
 WORTH_A_TRY = 0.05
 """The share of the budget that kernels must leave for more to be tried: compiling costs more than a few reruns save."""
-MOST_TIMES = 4.0
+MOST_TIMES = 2.0
 """How many times the excess the next plan is asked for less, where the last step down did not help."""
 Compiled = TypeVar("Compiled")
 
@@ -37,7 +37,7 @@ def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Comp
 
     Where none fits, it is the one that needs least beyond it. `attempt` plans for so many bytes and compiles, and is
     None where there is no such plan. It is asked for less by what the kernels of the last one needed too much, and for
-    up to four times as much less where the last step down helped little, until they fit. Where they leave much of the
+    up to twice as much less where the last step down helped little, until they fit. Where they leave much of the
     budget, it is asked for so much more, or, below a goal that did not fit, for what would meet the budget if needs
     grew in proportion (regula falsi). Four attempts in all.
     """
