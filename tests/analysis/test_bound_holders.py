@@ -3,9 +3,11 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowtide.analysis.bound_holders import bound_holders
+from lowtide.analysis.bound_holders import BoundHolder, bound_holders
+from lowtide.analysis.folding import named_largest
 from lowtide.analysis.lower_bounds import lower_bounds
 from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.units import ByteUnit
 from tests.oracles.plans import problem_of
 from tests.strategies import graphs
 
@@ -46,3 +48,15 @@ def test_where_no_op_sets_the_bound_the_inputs_or_the_outputs_are_named() -> Non
     problem = problem_of(builder.build())
     bounds = lower_bounds(problem, [problem.given_order()])
     assert [holder.name for holder in bound_holders(problem, bounds)] == ["unused", "stays"]
+
+
+def test_a_line_of_what_is_live_folds_layers_and_counts_what_it_does_not_name() -> None:
+    layers = [
+        BoundHolder(
+            space="device", name=f"gelu_{n}", size_bytes=10, kind="gelu", made_at=f"blocks.{n}.act at model.py:41"
+        )
+        for n in range(12)
+    ]
+    others = [BoundHolder(space="device", name=name, size_bytes=size) for size, name in enumerate("abcde", 1)]
+    line = named_largest([*others, *layers], ByteUnit(120))
+    assert line == "gelu x 12 (120 B), e (5 B), d (4 B), c (3 B), 2 more (3 B)"

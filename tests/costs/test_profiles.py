@@ -9,7 +9,7 @@ from hypothesis import given
 from lowtide.costs import PLAIN_MACHINE, PROFILES, Machine, price
 from lowtide.costs.flops import estimate_flops
 from lowtide.errors import UsageError
-from lowtide.graph import Graph, GraphBuilder
+from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.plan import Plan, verify
 from lowtide.timeline import play_timeline
 from tests.strategies import graphs
@@ -42,6 +42,18 @@ def test_eager_keeps_what_a_reader_said_who_knows_shapes() -> None:
 def test_fused_leaves_only_the_arithmetic_of_pointwise_ops() -> None:
     """Four elements at 10 per second; everything else costs what it costs eagerly."""
     assert price(_two_ops(), "fused", machine=MACHINE).seconds.tolist() == pytest.approx([104, 104, 112, 0.4])
+
+
+def test_fused_charges_a_pointwise_op_for_writing_what_a_product_reads() -> None:
+    """Sixteen bytes at 4 per second are more than four elements at 10; a sum is fused, and reads no memory."""
+    builder = GraphBuilder("rectified, then multiplied or summed")
+    given = builder.add_buffer("given", 16, Lifetime.INPUT)
+    for reader in ("mm", "sum"):
+        rectified, end = builder.add_buffer(f"{reader} reads", 16), builder.add_buffer(reader, 16, Lifetime.OUTPUT)
+        builder.add_op(f"relu for {reader}", "relu", reads=[given], writes=[rectified])
+        builder.add_op(reader, reader, reads=[rectified], writes=[end])
+    prices = price(builder.build(), "fused", machine=MACHINE).seconds
+    assert prices[[0, 2]].tolist() == pytest.approx([4, 0.4])
 
 
 def test_fused_shrinks_what_a_reader_priced_for_another_machine_by_the_same_share() -> None:

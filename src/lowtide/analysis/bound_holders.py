@@ -43,7 +43,7 @@ def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundH
         else:
             held = _at_op(problem, bound.op, bound.before)
         held = held & (graph.buffer_spaces == position) & (graph.sizes > 0)
-        rows = [_holder(graph, bound.space, buffer) for buffer in np.flatnonzero(held).tolist()]
+        rows = [holder_of(graph, bound.space, buffer) for buffer in np.flatnonzero(held).tolist()]
         if bound.op is not None and problem.transient[bound.op, position] > 0:
             rows.append(
                 BoundHolder(
@@ -57,7 +57,8 @@ def bound_holders(problem: Problem, bounds: Sequence[LowerBound]) -> list[BoundH
     return holders
 
 
-def _holder(graph: Graph, space: str, buffer: BufferId) -> BoundHolder:
+def holder_of(graph: Graph, space: str, buffer: BufferId) -> BoundHolder:
+    """Return a buffer with what is known of the op that makes it."""
     maker = int(graph.structure.producers[buffer])
     return BoundHolder(
         space=space,

@@ -5,6 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from lowtide.units import ByteUnit
+
+_MOST_NAMED = 4
 _NUMBER = re.compile(r"[_.\-/]?\d+")
 _LAYER = re.compile(r"(?<![^.])\d+(?![^. ])")
 """A part of a module's path that is nothing but a number."""
@@ -86,6 +89,17 @@ def fold(holders: Iterable[HeldT]) -> list[Fold[HeldT]]:
             told = (_without_layers(holder.made_at), "" if holder.kind else holder.name, "")
         alike.setdefault((holder.space, holder.lifetime, holder.kind or "", *told), []).append(holder)
     return sorted(map(_fold, alike.values()), key=lambda each: -each.size_bytes)
+
+
+def named_largest(holders: Iterable[HeldT], unit: ByteUnit) -> str:
+    """Return one line that names what holds most, layers folded, with its bytes; the rest is counted."""
+    rows = fold(holders)
+    parts = [f"{row.label} ({unit.write(row.size_bytes)})" for row in rows[:_MOST_NAMED]]
+    rest = rows[_MOST_NAMED:]
+    if rest:
+        count = sum(len(row.holders) for row in rest)
+        parts.append(f"{count} more ({unit.write(sum(row.size_bytes for row in rest))})")
+    return ", ".join(parts)
 
 
 def _fold(group: list[HeldT]) -> Fold[HeldT]:

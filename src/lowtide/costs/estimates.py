@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from lowtide.costs.collectives import sent_bytes
 from lowtide.costs.flops import ELEMENT_BYTES, estimate_flops, operand_sizes, work_of_ops
-from lowtide.costs.kinds import POINTWISE, plain_kind
+from lowtide.costs.kinds import NEVER_FUSED, POINTWISE, plain_kind
 from lowtide.costs.machine import PLAIN_MACHINE, Machine
 from lowtide.costs.prices import carries_costs
 from lowtide.graph import Graph
@@ -37,13 +37,23 @@ def eager_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
 def fused_seconds(graph: Graph, machine: Machine) -> NDArray[np.float64]:
     """Return the seconds of every op when a compiler fuses pointwise ops with their neighbors. O(n + e).
 
-    A pointwise op keeps only the share of its arithmetic: it starts no kernel, and what it reads is there already. Any
-    other op keeps its eager price. The share is that on `machine`, so that prices for another machine shrink alike.
+    A pointwise op keeps only the share of its arithmetic: it starts no kernel, and what it reads is there already.
+    Where a product or a convolution reads what it makes, it keeps the share of writing that if it is larger: these are
+    kernels of their own, which read memory. Any other op keeps its eager price. Shares are those on `machine`, so that
+    prices for another machine shrink alike.
     """
     seconds = eager_seconds(graph, machine).copy()
-    for op, (kind, (traffic, flops)) in enumerate(zip(graph.op_kinds, work_of_ops(graph), strict=True)):
-        if plain_kind(kind) in POINTWISE:
-            seconds[op] *= flops / machine.flops_per_second / machine.seconds(traffic, flops)
+    kinds = [plain_kind(kind) for kind in graph.op_kinds]
+    stored = np.zeros(graph.n_buffers, np.bool_)
+    for op, kind in enumerate(kinds):
+        if kind in NEVER_FUSED:
+            stored[graph.reads[op]] = True
+    for op, (kind, (traffic, flops)) in enumerate(zip(kinds, work_of_ops(graph), strict=True)):
+        if kind in POINTWISE:
+            written = graph.writes[op]
+            moved = int(graph.sizes[written[stored[written]]].sum())
+            needed = max(flops / machine.flops_per_second, moved / machine.bytes_per_second)
+            seconds[op] *= needed / machine.seconds(traffic, flops)
     return seconds
 
 

@@ -37,6 +37,9 @@ CONVOLUTION = frozenset({"conv1d", "conv2d", "conv3d", "convolution", "Conv", "C
 CONVOLUTION_BACKWARD = frozenset({"convolution_backward"})
 """Gradients of a convolution for input and weight that read (output's gradient, input, weight)."""
 
+NEVER_FUSED = MATRIX_PRODUCT | CONVOLUTION | CONVOLUTION_BACKWARD
+"""Ops that stay kernels of their own: what they read is in memory."""
+
 
 def plain_kind(kind: str) -> str:
     """Return an op kind without framework, domain and overload: "aten.add.Tensor" is "add"."""

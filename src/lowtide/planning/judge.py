@@ -1,9 +1,9 @@
 """The fourth stage: whether the plan is optimal, or why no plan stays within the limits."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from lowtide.analysis.bound_holders import BoundHolder, bound_holders
+from lowtide.analysis.bound_holders import bound_holders
+from lowtide.analysis.folding import named_largest
 from lowtide.analysis.lower_bounds import LowerBound, lower_bounds
 from lowtide.analysis.own_bytes import what_needs
 from lowtide.plan import Status
@@ -14,8 +14,6 @@ from lowtide.progress import Report
 from lowtide.search import prove
 from lowtide.techniques import NEED_BUDGET
 from lowtide.units import ByteUnit
-
-_MOST_NAMED = 4
 
 
 @stage
@@ -74,7 +72,7 @@ def _verdict(draft: Draft) -> tuple[Status, str | None]:
                 needed = cuts[space]
                 who = what_needs(graph, bound.op, place, needed)
                 forced = [holder for holder in bound_holders(problem, bounds) if holder.space == space]
-                names = _named(forced, unit)
+                names = f"; live then: {named_largest(forced, unit)}" if forced else ""
             reason = (
                 f"{who} {unit.write(needed)} in {space}, {unit.write(needed - most)} more than the {unit.write(most)} "
                 f"that {by} leaves beside persistent buffers ({shown[space]}){names}"
@@ -86,14 +84,3 @@ def _verdict(draft: Draft) -> tuple[Status, str | None]:
         )
     met = all(bound.peak_bytes == peak[bound.space] for bound in bounds)
     return "optimal" if met and unproven is None else "feasible", unproven
-
-
-def _named(holders: Sequence[BoundHolder], unit: ByteUnit) -> str:
-    """Say what is live at a bound, the largest by name."""
-    if not holders:
-        return ""
-    rest = holders[_MOST_NAMED:]
-    parts = [f"{holder.name} ({unit.write(holder.size_bytes)})" for holder in holders[:_MOST_NAMED]]
-    if rest:
-        parts.append(f"{len(rest)} more ({unit.write(sum(holder.size_bytes for holder in rest))})")
-    return f"; live then: {', '.join(parts)}"

@@ -1,8 +1,10 @@
 """What planning within a budget gives, and why a budget is not met."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from lowtide.analysis.bound_holders import BoundHolder, holder_of
+from lowtide.analysis.folding import named_largest
 from lowtide.analysis.own_bytes import what_needs
 from lowtide.index_spaces import Place
 from lowtide.plan import Plan
@@ -12,8 +14,6 @@ from lowtide.recompute.program import Drops, Program
 from lowtide.units import ByteUnit
 
 Method = Literal["greedy", "exact"]
-_MOST_NAMED = 4
-"""Buffers that an explanation names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,17 +94,14 @@ def explain_shortfall(program: Program, floor: Floor, budget: int, least_peak: i
         who = "inputs or outputs alone need"
     else:
         who = what_needs(graph, floor.op, program.space, floor.peak_bytes)
-    named = [
-        f"{graph.buffer_names[buffer]} ({unit.write(int(program.counted_sizes[buffer]))})"
-        for buffer in floor.buffers[:_MOST_NAMED]
+    held = [
+        replace(holder_of(graph, where, buffer), size_bytes=int(program.counted_sizes[buffer]))
+        for buffer in floor.buffers
     ]
-    rest = list(floor.buffers[_MOST_NAMED:])
-    if rest:
-        named.append(f"{len(rest)} more ({unit.write(int(program.counted_sizes[rest].sum()))})")
     if floor.scratch_bytes:
-        named.append(f"scratch and callees ({unit.write(floor.scratch_bytes)})")
+        held.append(BoundHolder(space=where, name="scratch and callees", size_bytes=floor.scratch_bytes))
     return (
         f"{who} {unit.write(floor.peak_bytes)} in {where} whatever is run again, "
         f"{unit.write(floor.peak_bytes - budget)} more than the budget of {unit.write(budget)}; "
-        f"live then: {', '.join(named)}"
+        f"live then: {named_largest(held, unit)}"
     )

@@ -68,10 +68,11 @@ def plan_program(
         result = _plan(written, options, settings, others)
         more = written.held_between(Plan.baseline(written.graph)) - written.held_between(result.plan)
         return PlannedChoice(written, result, own_keeps_more=more if options.compiler == "inductor" else 0)
-    if options.plans is not None:
-        return _from_folder(written, own, options)
     baseline = Plan.baseline(own.graph)
     peak, between = own.peak_of(baseline), own.held_between(baseline)
+    if options.plans is not None:
+        program, result = _from_folder(written, own, options)
+        return PlannedChoice(program, result, peak, between - program.held_between(result.plan))
     settings = _within(options.settings, own, peak, share)
     left = 0 if share is None else share.others
     limits = _Limits(peak, between if not written.returns_only_numbers() else None, left)
@@ -121,12 +122,12 @@ class _Limits:
         return max(more, between)
 
 
-def _from_folder(written: ReadProgram, own: ReadProgram, options: Options) -> PlannedChoice:
+def _from_folder(written: ReadProgram, own: ReadProgram, options: Options) -> tuple[ReadProgram, Result]:
     """Return the plan that was saved, for the program as it is written or as PyTorch makes it."""
     try:
-        return PlannedChoice(written, _plan(written, options, options.settings, 0))
+        return written, _plan(written, options, options.settings, 0)
     except FingerprintError:
-        return PlannedChoice(own, _plan(own, options, options.settings, 0))
+        return own, _plan(own, options, options.settings, 0)
 
 
 def _first_peak(result: Result) -> int:

@@ -4,15 +4,40 @@
 from functools import cache
 from typing import Any
 
+from lowtide.frameworks.torch.internals.operators import is_view
+
+_CHANNELS_LAST = [1, 3, 2, 0]
+"""The dimensions of images, the one that lies closest first."""
+
 
 @cache
 def store_in_inductor(operator: Any) -> None:
-    """Let Inductor give an operator's argument a buffer of its own, and return that."""
+    """Let Inductor give an operator's argument a buffer of its own, and return that.
+
+    Images lie as what they are made of. Inductor decides that when all is lowered, and until then takes a buffer to be
+    contiguous: what is made of it and of images in the layout of convolutions would be transposed twice.
+    """
     from torch._inductor.lowering import register_lowering  # takes seconds to load
 
     register_lowering(operator)(_store)
 
 
 def _store(value: Any) -> Any:
+    from torch._inductor.virtualized import V
+
     value.realize()
+    if not any(is_view(user.target) for user in V.graph.current_node.users):  # which asks for contiguous buffers
+        _lay_out_as_operands(getattr(value.data, "data", None))
     return value
+
+
+def _lay_out_as_operands(buffer: Any) -> None:
+    """Fix the layout of a buffer for convolutions, where what it is computed from lies so."""
+    from torch._inductor.ir import ComputedBuffer
+    from torch._inductor.virtualized import V
+
+    if isinstance(buffer, ComputedBuffer):
+        for name in buffer.get_read_names():
+            _lay_out_as_operands(V.graph.name_to_buffer.get(name))
+        if buffer.get_fill_order() == _CHANNELS_LAST:
+            buffer.decide_layout()

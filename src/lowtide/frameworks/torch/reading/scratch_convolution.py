@@ -190,7 +190,8 @@ def _weight_gradient(
     """Return the most bytes alive while the weight's gradient is made, itself included."""
     single = math.prod(weight.shape) * torch.float32.itemsize
     is_alone = given["groups"] > 1 and weight.shape[1] == 1
-    if weight.shape[-1] > (_WIDEST_DIRECT_KERNEL_ALONE if is_alone else _WIDEST_DIRECT_KERNEL):
+    is_wide = weight.shape[-1] > (_WIDEST_DIRECT_KERNEL_ALONE if is_alone else _WIDEST_DIRECT_KERNEL)
+    if is_wide or _is_higher_than(weight, image):
         unfolded = math.prod((*weight.shape[1:], *gradient.shape[2:])) * image.element_size()
         return 5 * single + (2 if last else 1) * unfolded
     groups = given["groups"]
@@ -204,6 +205,11 @@ def _weight_gradient(
     if groups > 1:
         computing += blocked
     return max(computing, blocked + bytes_of(weight)) + rounded
+
+
+def _is_higher_than(weight: torch.Tensor, image: torch.Tensor) -> bool:
+    """Tell whether a kernel has more rows than the image, which no weight gradient of its own allows for."""
+    return image.dim() > 3 and weight.shape[-2] > image.shape[-2]
 
 
 def _unfolded(given: Arguments, image: torch.Tensor, weight: torch.Tensor, result: torch.Tensor) -> int:

@@ -32,18 +32,21 @@ def compiled_step(
     space = graph.spaces[0].name
     allowed = result.budget.allowed[space]
     applied, peaks = _compile(model, result, options, allowed)
-    least = Attempt(allowed or 0, (applied, result), peaks.excess_bytes, not _trades_time(result))
+    is_free = not _trades_time(result)
+    least = Attempt(allowed or 0, (applied, result), peaks.beyond_bytes, is_least=is_free, is_free=is_free)
     if allowed is not None:
 
         def attempt(goal: int) -> Attempt[tuple[Applied, Result]] | None:
+            if goal > allowed:
+                return None  # the plan itself is shown with its peak, which stays within the budget, too
             other = plan(goal + graph.persistent_bytes()[space])
             if other.shortfall is not None:
                 return None
             applied, peaks = _compile(model, other, options, allowed)
-            return Attempt(goal, (applied, other), peaks.excess_bytes, is_least=False)
+            return Attempt(goal, (applied, other), peaks.beyond_bytes, is_least=False, is_free=not _trades_time(other))
 
         least = least_excess(least, attempt)
-    if least.excess_bytes:
+    if not least.fits:
         warn_of_excess(graph.name, least.excess_bytes)
     return least.compiled
 
@@ -81,7 +84,8 @@ class _StepPeaks(FusedPeaks):
         self._left = None
         if allowed is not None:
             batch = (graph.buffer_spaces == 0) & (graph.lifetimes == Lifetime.INPUT)
-            self._left = max(allowed, result.peak_bytes[graph.spaces[0].name]) - int(graph.sizes[batch].sum())
+            most = allowed if result.shortfall is None else max(allowed, result.peak_bytes[graph.spaces[0].name])
+            self._left = most - int(graph.sizes[batch].sum())
 
     def left(self, input_names: Sequence[str]) -> int | None:
         """Return what the kernels may need, None where there is no budget."""
@@ -93,4 +97,5 @@ class _StepPeaks(FusedPeaks):
 
     def check(self, input_names: Sequence[str], peak_bytes: int) -> None:
         """Note what the kernels need."""
-        self.excess_bytes = 0 if self._left is None else max(0, peak_bytes - self._left)
+        if self._left is not None:
+            self.note(peak_bytes, self._left)

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from lowtide.frameworks.torch.compile.missed_budgets import reason
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.compile.plan_program import Share
-from lowtide.frameworks.torch.compile.programs import put_back, remembered
+from lowtide.frameworks.torch.compile.programs import Remembered, put_back, remembered
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.dynamo import copied, takes_hooks
 from lowtide.frameworks.torch.internals.inductor import compile_fx
@@ -54,6 +54,17 @@ def compile_with_inductor(
     return _Compiler(module, example_inputs, options, own, share, name).compiled()
 
 
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """What was compiled of one plan."""
+
+    run: _Run
+    peaks: FusedPeaks
+    said: Sequence[warnings.WarningMessage]
+    """The warnings that came with it, which count where it is taken."""
+    remembered: Remembered
+
+
 class _Compiler:
     """One captured graph, and what it may need."""
 
@@ -80,9 +91,11 @@ class _Compiler:
         if self._own.peak > self._allowed or self._others:
             before = remembered()
             best = least_excess(self._attempt(self._allowed), self._attempt)
+            put_back(before if best.compiled is None else best.compiled.remembered)
             if best.compiled is not None:
-                return self._with_warning(*best.compiled)
-            put_back(before)
+                for said in best.compiled.said:
+                    warnings.warn_explicit(said.message, said.category, said.filename, said.lineno)
+                return self._with_warning(best.compiled.run, best.compiled.peaks)
             if self._allowed + best.excess_bytes < self._own.peak:
                 return self._closest(best.goal)
         return self._alone()
@@ -99,13 +112,13 @@ class _Compiler:
             warn_of_need(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes)
         return run
 
-    def _attempt(self, goal: int) -> Attempt[tuple[_Run, FusedPeaks] | None]:
-        """Plan for so many bytes, and compile as long as the kernels fit.
+    def _attempt(self, goal: int) -> Attempt[_Compiled | None]:
+        """Plan for so many bytes, and compile as long as the kernels fit; nothing of it is remembered.
 
         A plan for the least is compiled as long as its kernels need less than Inductor alone: nothing after it will.
         """
         peaks, before = FusedPeaks(self._allowed, stops_at=self._own.peak, silent=True), remembered()
-        run = None
+        compiled = None
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             try:
@@ -113,12 +126,13 @@ class _Compiler:
             except Exception:
                 if not peaks.excess_bytes:
                     raise
-                put_back(before)
-        for warning in said if run is not None else ():
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+            else:
+                compiled = _Compiled(run, peaks, said, remembered())
+        put_back(before)
         shortfalls = [each.result.shortfall for each in peaks.planned if each.result.shortfall is not None]
         self._shortfall = next(iter(shortfalls), self._shortfall)
-        return Attempt(goal, None if run is None else (run, peaks), peaks.excess_bytes, is_least=bool(shortfalls))
+        is_free = not any(each.result.reruns or each.result.transfers.bytes_out for each in peaks.planned)
+        return Attempt(goal, compiled, peaks.beyond_bytes, is_least=bool(shortfalls), is_free=is_free)
 
     def _compile(self, module: GraphModule, goal: int, peaks: FusedPeaks) -> _Run:
         options = replace(self._options, budget=goal + self._own.persistent)

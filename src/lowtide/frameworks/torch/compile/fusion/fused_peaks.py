@@ -48,8 +48,14 @@ class FusedPeaks:
         self._passes: dict[tuple[str, ...], _Pass] = {}
         self.excess_bytes = 0
         """What kernels needed at most beyond the budget."""
+        self._least_left: int | None = None
         self.planned: list[PlannedModule] = []
         """The programs whose kernels were awaited."""
+
+    @property
+    def beyond_bytes(self) -> int:
+        """What kernels needed at most beyond the budget; less than 0 where the fullest pass left some of it."""
+        return self.excess_bytes or -(self._least_left or 0)
 
     @property
     def identity(self) -> str:
@@ -101,13 +107,20 @@ class FusedPeaks:
         planned = expected.planned
         needed = expected.held_bytes + peak_bytes
         planned.kernel_peaks.append(needed)
-        excess = 0 if expected.left_bytes is None else max(0, peak_bytes - expected.left_bytes)
-        more = excess > self.excess_bytes
-        self.excess_bytes = max(excess, self.excess_bytes)
+        before = self.excess_bytes
+        excess = 0 if expected.left_bytes is None else self.note(peak_bytes, expected.left_bytes)
         if excess and self._stops_at is not None and (planned.result.shortfall is None or needed >= self._stops_at):
             raise KernelsKnownError
-        if more and not self._silent:
+        if self.excess_bytes > before and not self._silent:
             warn_of_need(planned, excess, needed)
+
+    def note(self, peak_bytes: int, left_bytes: int) -> int:
+        """Note what kernels need beside what is left to them, and return what is too much."""
+        left = max(0, left_bytes - peak_bytes)
+        self._least_left = left if self._least_left is None else min(left, self._least_left)
+        excess = max(0, peak_bytes - left_bytes)
+        self.excess_bytes = max(excess, self.excess_bytes)
+        return excess
 
 
 _KEEP_MORE = "Inductor's kernels keep more alive than the plan"

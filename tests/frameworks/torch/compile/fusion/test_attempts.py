@@ -1,0 +1,60 @@
+"""Plans for less, and between, until the kernels that Inductor makes of them fit."""
+
+from collections.abc import Callable
+
+from lowtide.frameworks.torch.compile.fusion.attempts import TRIES, Attempt, least_excess
+
+BUDGET = 1000
+
+
+def _tried(needs: Callable[[int], int], least: int = 0) -> tuple[Attempt[int], list[int]]:
+    """Return what is taken where plans for so many bytes need others once fused, and the goals that were tried."""
+    goals: list[int] = []
+
+    def attempt(goal: int) -> Attempt[int] | None:
+        if goal < least:
+            return None
+        goals.append(goal)
+        return Attempt(goal, goal, needs(goal) - BUDGET, is_least=goal == least, is_free=needs(goal) >= 2 * BUDGET)
+
+    first = attempt(BUDGET)
+    assert first is not None
+    return least_excess(first, attempt), goals
+
+
+def test_a_goal_that_overshoots_is_followed_by_one_between_that_fits() -> None:
+    found, goals = _tried(lambda goal: goal + 200 if goal > 900 else goal)
+    assert goals[:3] == [1000, 800, 900]
+    assert found.goal == 900
+
+
+def test_what_fusion_saves_is_left_to_the_plan() -> None:
+    found, goals = _tried(lambda goal: goal - 300)
+    assert goals == [1000, 1300]
+    assert found.goal == 1300
+    assert found.excess_bytes == 0
+
+
+def test_a_goal_between_that_does_not_fit_does_not_take_the_place_of_one_that_does() -> None:
+    found, goals = _tried(lambda goal: goal + 200 if goal > 800 else goal)
+    assert found.goal == 800
+    assert len(goals) == TRIES
+    assert all(800 <= goal <= 1000 for goal in goals)
+
+
+def test_where_a_step_down_does_not_help_the_next_one_is_larger() -> None:
+    """What sets the peak of the kernels is not what sets the plan's: they need the same until the plan comes to it."""
+    found, goals = _tried(lambda goal: 1020 if goal > 920 else goal)
+    assert goals == [1000, 980, 940, 900]
+    assert found.goal == 900
+
+
+def test_where_nothing_fits_the_least_excess_is_taken() -> None:
+    found, _ = _tried(lambda goal: max(goal, 1100) + 1, least=950)
+    assert found.excess_bytes == 101
+
+
+def test_a_few_bytes_that_are_left_are_not_worth_a_compilation() -> None:
+    found, goals = _tried(lambda goal: goal - 30)
+    assert goals == [1000]
+    assert found.goal == 1000
