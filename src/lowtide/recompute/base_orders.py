@@ -14,7 +14,7 @@ from lowtide.errors import UsageError
 from lowtide.index_spaces import SpaceId
 from lowtide.plan import Plan
 from lowtide.progress import Report
-from lowtide.recompute.budget_search import NO_GAP, BudgetSearch
+from lowtide.recompute.budget_search import BudgetSearch
 from lowtide.recompute.found import Found
 from lowtide.recompute.frees_early import frees_early
 from lowtide.recompute.lower_sections import lower_sections

@@ -34,7 +34,7 @@ _LARGE = 10_000
 """Programs of more ops are searched no further where repeated layers alone come near the bound."""
 _NEAR_FOR_LARGE = 3
 """How near that is, in gaps at which every search ends."""
-NO_GAP = 0.0001
+_NO_GAP = 0.0001
 """A gap so small that nothing more is tried."""
 
 
@@ -75,10 +75,10 @@ class BudgetSearch:
             self._trade_finely(fine)
             alike.offer(fine.played_drops, fine.drops)
             alike.bound = fine.bound
-            if not fine.is_within(NO_GAP):
+            if not fine.is_within(_NO_GAP):
                 self._replicate(alike, effort)
                 found.is_of_layers = self._is_large and alike.is_within(_NEAR_FOR_LARGE * effort.relative_gap)
-            if not fine.is_within(NO_GAP) and not found.is_of_layers:
+            if not fine.is_within(_NO_GAP) and not found.is_of_layers:
                 repair(self.program, found, Drops(), effort.play_work)
                 self._trade(found, effort)
                 self._checkpoint(found)

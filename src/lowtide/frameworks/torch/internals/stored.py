@@ -27,17 +27,18 @@ def _store(value: Any) -> Any:
 
     value.realize()
     if not any(is_view(user.target) for user in V.graph.current_node.users):  # which asks for contiguous buffers
-        _lay_out_as_operands(getattr(value.data, "data", None))
+        _lay_out_as_operands(getattr(value.data, "data", None), set())
     return value
 
 
-def _lay_out_as_operands(buffer: Any) -> None:
-    """Fix the layout of a buffer for convolutions, where what it is computed from lies so."""
+def _lay_out_as_operands(buffer: Any, seen: set[str]) -> None:
+    """Fix the layout of a buffer for convolutions, where what it is computed from lies so; none is `seen` twice."""
     from torch._inductor.ir import ComputedBuffer
     from torch._inductor.virtualized import V
 
     if isinstance(buffer, ComputedBuffer):
-        for name in buffer.get_read_names():
-            _lay_out_as_operands(V.graph.name_to_buffer.get(name))
+        for name in buffer.get_read_names() - seen:
+            seen.add(name)
+            _lay_out_as_operands(V.graph.name_to_buffer.get(name), seen)
         if buffer.get_fill_order() == _CHANNELS_LAST:
             buffer.decide_layout()
