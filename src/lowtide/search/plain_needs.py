@@ -40,8 +40,9 @@ def needed_to_gather(graph: Graph, space: str, *, in_place: bool) -> int:
     stays = graph.lifetimes == Lifetime.INPUT
     always, sizes = int(sizes[stays].sum()), np.where(stays, 0, sizes)
     scratch = transient_bytes(graph, {})[:, position]
+    usable: list[tuple[int, int]] = _usable_pairs(graph, sizes).tolist() if in_place else []
     pairs: dict[int, list[tuple[int, int]]] = {}
-    for read, written in _usable_pairs(graph, sizes).tolist() if in_place else []:
+    for read, written in usable:
         pairs.setdefault(int(structure.producers[written]), []).append((read, written))
 
     def while_made(last: int, waiting: set[int]) -> int:
