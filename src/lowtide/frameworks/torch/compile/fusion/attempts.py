@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 TRIES = 4
 WORTH_A_TRY = 0.05
-"""The share of the budget that kernels must leave for more to be tried: compiling costs more than a few reruns save."""
+"""The share of the budget that kernels must leave for a goal between to be tried: compiling takes long, too."""
 MOST_TIMES = 2.0
 """How many times the excess the next plan is asked for less, where the last step down did not help."""
 Compiled = TypeVar("Compiled")
@@ -33,13 +33,13 @@ class Attempt(Generic[Compiled]):
 
 
 def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Compiled] | None]) -> Attempt[Compiled]:
-    """Return the attempt of the largest goal that fits the budget, which is the goal of the `first`.
+    """Return the attempt of the largest goal found that fits the budget, which is the goal of the `first`.
 
     Where none fits, it is the one that needs least beyond it. `attempt` plans for so many bytes and compiles, and is
     None where there is no such plan. It is asked for less by what the kernels of the last one needed too much, and for
-    up to twice as much less where the last step down helped little, until they fit. Where they leave much of the
-    budget, it is asked for so much more, or, below a goal that did not fit, for what would meet the budget if needs
-    grew in proportion (regula falsi). Four attempts in all.
+    up to twice as much less where the last step down helped little, until they fit. Where they then leave much of the
+    budget, it is asked for what would meet the budget if needs grew in proportion (regula falsi). Four attempts in all;
+    a first one that fits is the only one.
     """
     best = first
     missed = [] if first.fits else [first]
@@ -71,10 +71,8 @@ def _goal_below(missed: Sequence[Attempt[Compiled]]) -> int | None:
 def _goal_above(best: Attempt[Compiled], missed: Sequence[Attempt[Compiled]], budget: int) -> int | None:
     """Return a goal above one that was met, below those that were missed; None where none is worth it."""
     left = -best.excess_bytes
-    if best.is_free or left < WORTH_A_TRY * budget:
+    if best.is_free or not missed or left < WORTH_A_TRY * budget:
         return None
-    if not missed:
-        return best.goal + left
     over = missed[-1]
     goal = best.goal + (over.goal - best.goal) * left // (left + over.excess_bytes)
     return goal if goal > best.goal else None
