@@ -79,7 +79,7 @@ def test_what_must_not_run_twice_makes_a_budget_infeasible_and_is_named() -> Non
     assert result.status == "infeasible"
     assert result.shortfall is not None
     assert "what must be held while op" in result.shortfall
-    assert "a0 (8 B)" in result.shortfall
+    assert "live then: f x 12 (96 B)" in result.shortfall
 
 
 def test_the_same_call_gives_the_same_plan() -> None:
