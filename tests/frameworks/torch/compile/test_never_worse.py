@@ -53,6 +53,8 @@ _LLAMA_LIKE = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
 }
+SCRATCH = 1024
+"""Bytes that the scratch of one small attention is estimated too high."""
 FAMILIES: dict[str, Callable[[], Family]] = {
     "GPT-2": lambda: language_model("GPT2", n_layer=1, n_embd=32, n_head=2, n_positions=16),
     "Llama": lambda: language_model("Llama", **_LLAMA_LIKE),
@@ -84,7 +86,7 @@ def _peak(model: nn.Module, batch: dict[str, torch.Tensor], backend: Any, **more
 def test_no_budget_needs_more_than_pytorch_alone_with_the_same_bits(family: str, digest: Callable[[Any], str]) -> None:
     """Measured, at no budget and at one of 100 %; both predict what PyTorch alone takes.
 
-    Plans are held to its predicted peak. Models as small as these feel what scratch of kernels is estimated too high.
+    Plans are held to its predicted peak, which counts some scratch of attention that kernels do not take.
     The library takes other branches in eager mode, so bits are those of PyTorch's partition.
     """
     pytest.importorskip("transformers")
@@ -94,7 +96,7 @@ def test_no_budget_needs_more_than_pytorch_alone_with_the_same_bits(family: str,
     alone, expected = _peak(model, batch, PYTORCH_ALONE)
     for budget in (None, "100%"):
         peak, gradients = _peak(model, batch, "lowtide", options={"compiler": "eager", "budget": budget})
-        assert peak <= 1.005 * alone
+        assert peak <= alone + SCRATCH
         assert digest(gradients) == digest(expected)
         (program,) = planned_programs()
         assert program.own_peak_bytes == pytest.approx(alone, rel=0.1)
