@@ -11,15 +11,12 @@ def _tried(needs: Callable[[int], int], least: int = 0) -> tuple[Attempt[int], l
     """Return what is taken where plans for so many bytes need others once fused, and the goals that were tried."""
     goals: list[int] = []
 
-    def attempt(goal: int) -> Attempt[int] | None:
-        if goal < least:
-            return None
+    def attempt(goal: int) -> Attempt[int]:
         goals.append(goal)
-        return Attempt(goal, goal, needs(goal) - BUDGET, is_least=goal == least, is_free=needs(goal) >= 2 * BUDGET)
+        is_free, planned = needs(goal) >= 2 * BUDGET, max(goal, least)
+        return Attempt(goal, goal, needs(goal) - BUDGET, planned, is_least=goal <= least, is_free=is_free)
 
-    first = attempt(BUDGET)
-    assert first is not None
-    return least_excess(first, attempt), goals
+    return least_excess(attempt(BUDGET), attempt), goals
 
 
 def test_a_goal_that_overshoots_is_followed_by_one_between_that_fits() -> None:
@@ -57,3 +54,15 @@ def test_a_few_bytes_that_are_left_are_not_worth_a_compilation() -> None:
     found, goals = _tried(lambda goal: goal + 20 if goal > 980 else goal - 10)
     assert goals == [1000, 980]
     assert found.goal == 980
+
+
+def test_where_the_least_plan_loses_to_fusion_what_it_saves_goals_between_are_tried() -> None:
+    found, goals = _tried(lambda goal: 1600 if goal < 1300 else goal + 20, least=1200)
+    assert goals == [1000, 1400, 1310, 1265]
+    assert found.goal == 1310
+
+
+def test_where_goals_above_the_least_plan_need_more_it_is_taken() -> None:
+    found, goals = _tried(lambda goal: 1400 if goal == BUDGET else 1500, least=1200)
+    assert found.goal == BUDGET
+    assert goals == [1000, 1300, 1350]

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 TRIES = 4
 WORTH_A_TRY = 0.05
-"""The share of the budget that kernels must leave for a goal between to be tried: compiling takes long, too."""
+"""The share of the budget, or of the least need, that a goal between must promise: compiling takes long, too."""
 MOST_TIMES = 2.0
 """How many times the excess the next plan is asked for less, where the last step down did not help."""
 Compiled = TypeVar("Compiled")
@@ -21,6 +21,8 @@ class Attempt(Generic[Compiled]):
     compiled: Compiled
     excess_bytes: int
     """What the kernels need beyond the budget, as far as it is known; less than 0 where they leave some of it."""
+    planned_bytes: int
+    """What the plan needs, before its kernels are fused."""
     is_least: bool
     """Whether no plan for less is to be had."""
     is_free: bool
@@ -32,34 +34,49 @@ class Attempt(Generic[Compiled]):
         return self.excess_bytes <= 0
 
 
-def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Compiled] | None]) -> Attempt[Compiled]:
+def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Compiled]]) -> Attempt[Compiled]:
     """Return the attempt of the largest goal found that fits the budget, which is the goal of the `first`.
 
-    Where none fits, it is the one that needs least beyond it. `attempt` plans for so many bytes and compiles, and is
-    None where there is no such plan. It is asked for less by what the kernels of the last one needed too much, and for
-    up to twice as much less where the last step down helped little, until they fit. Where they then leave much of the
-    budget, it is asked for what would meet the budget if needs grew in proportion (regula falsi). Four attempts in all;
-    a first one that fits is the only one.
+    Where none fits, it is the one that needs least beyond it. `attempt` plans for so many bytes and compiles. It is asked for
+    less by what the kernels of the last one needed too much, and for up to twice as much less where the last step down
+    helped little, until they fit. Where they then leave much of the budget, it is asked for what would meet the budget
+    if needs grew in proportion (regula falsi). Where no plan needs less and its kernels miss, it is asked for goals
+    between what that plan needs and the least that kernels did, by halves: a plan that runs nearly all again can lose
+    more to fusion than it saves. Four attempts in all; a first one that fits is the only one.
     """
     best = first
     missed = [] if first.fits else [first]
+    low = first.planned_bytes if first.is_least else None
     for _ in range(TRIES - 1):
-        goal = _goal_above(best, missed, first.goal) if best.fits else _goal_below(missed)
-        found = None if goal is None else attempt(goal)
-        if found is None:
+        if best.fits:
+            goal = _goal_above(best, missed, first.goal)
+        elif low is None:
+            goal = _goal_below(missed)
+        else:
+            goal = _goal_between(low, first.goal + best.excess_bytes)
+        if goal is None:
             break
+        found = attempt(goal)
+        is_better = found.fits or found.excess_bytes < best.excess_bytes
         if not found.fits:
             missed.append(found)
-        if found.fits or found.excess_bytes < best.excess_bytes:
+        if low is not None and not is_better:
+            low = found.goal
+        elif low is None and found.is_least:
+            low = found.planned_bytes
+        if is_better:
             best = found
     return best
 
 
-def _goal_below(missed: Sequence[Attempt[Compiled]]) -> int | None:
-    """Return a goal below those that were missed, in their order; None where there is no plan for less."""
+def _goal_between(low: int, high: int) -> int | None:
+    """Return a goal in the middle between two needs; None where it is not worth it."""
+    return (low + high) // 2 if high - low >= WORTH_A_TRY * high else None
+
+
+def _goal_below(missed: Sequence[Attempt[Compiled]]) -> int:
+    """Return a goal below those that were missed, in their order."""
     last = missed[-1]
-    if last.is_least:
-        return None
     times = 1.0
     if len(missed) > 1:
         before = missed[-2]

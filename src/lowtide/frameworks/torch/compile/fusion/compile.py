@@ -85,6 +85,8 @@ class _Compiler:
         self._others = share.others
         self._name = name
         self._shortfall: str | None = None
+        self._least = own.peak
+        """The least that is known to be reached."""
 
     def compiled(self) -> _Run:
         """Return the graph compiled within the budget, or as close to it as is known."""
@@ -109,15 +111,16 @@ class _Compiler:
     def _with_warning(self, run: _Run, peaks: FusedPeaks) -> _Run:
         """Return what was compiled, and warn where its kernels need more than the budget."""
         if peaks.excess_bytes:
-            warn_of_need(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes)
+            why = None if self._shortfall is None else reason(self._shortfall)
+            warn_of_need(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes, why)
         return run
 
     def _attempt(self, goal: int) -> Attempt[_Compiled | None]:
         """Plan for so many bytes, and compile as long as the kernels fit; nothing of it is remembered.
 
-        A plan for the least is compiled as long as its kernels need less than Inductor alone: nothing after it will.
+        Where no plan fits the budget, one is compiled as long as its kernels need less than those known by then.
         """
-        peaks, before = FusedPeaks(self._allowed, stops_at=self._own.peak, silent=True), remembered()
+        peaks, before = FusedPeaks(self._allowed, stops_at=self._least, silent=True), remembered()
         compiled = None
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -128,11 +131,14 @@ class _Compiler:
                     raise
             else:
                 compiled = _Compiled(run, peaks, said, remembered())
+                self._least = min(self._least, self._allowed + max(peaks.beyond_bytes, 0))
         put_back(before)
         shortfalls = [each.result.shortfall for each in peaks.planned if each.result.shortfall is not None]
         self._shortfall = next(iter(shortfalls), self._shortfall)
-        is_free = not any(each.result.reruns or each.result.transfers.bytes_out for each in peaks.planned)
-        return Attempt(goal, compiled, peaks.beyond_bytes, is_least=bool(shortfalls), is_free=is_free)
+        results = [each.result for each in peaks.planned]
+        is_free = not any(result.reruns or result.transfers.bytes_out for result in results)
+        needed = max((next(iter(result.peak_bytes.values())) for result in results), default=goal)
+        return Attempt(goal, compiled, peaks.beyond_bytes, needed, is_least=bool(shortfalls), is_free=is_free)
 
     def _compile(self, module: GraphModule, goal: int, peaks: FusedPeaks) -> _Run:
         options = replace(self._options, budget=goal + self._own.persistent)

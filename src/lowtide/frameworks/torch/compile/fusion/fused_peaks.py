@@ -29,6 +29,8 @@ class _Pass:
     """What its caller holds meanwhile."""
     left_bytes: int | None
     """What is left to its kernels; None without a budget."""
+    misses: bool
+    """Whether its plan is known to need more than the budget."""
     strides: Mapping[str, tuple[int, ...]]
     """How its inputs lie that the program is given."""
 
@@ -36,8 +38,8 @@ class _Pass:
 class FusedPeaks:
     """What the kernels of every planned graph may need, until they are compiled.
 
-    `allowed` is the budget where programs are planned for less than that; left out, it is the one they are planned for.
-    With `stops_at`, kernels that need more than is allowed end the compilation, unless the plan is one for the least
+    `allowed` is the budget where programs are planned for other goals; left out, it is the one they are planned for.
+    With `stops_at`, kernels that need more than is allowed end the compilation, unless their plan is known to do so,
     and they need less than `stops_at`. With `silent`, whoever asked says what is too much.
     """
 
@@ -65,9 +67,10 @@ class FusedPeaks:
     def expect(self, planned: PlannedModule, forward: GraphModule, backward: GraphModule) -> None:
         """Note what the budget leaves to the kernels of both passes, beside what their caller holds meanwhile."""
         graph, result = planned.graph, planned.result
-        allowed = result.budget.allowed[graph.spaces[0].name]
+        allowed = goal = result.budget.allowed[graph.spaces[0].name]
         if allowed is not None and self._allowed is not None:
             allowed = self._allowed
+        misses = result.shortfall is not None or (goal or 0) > (allowed or 0)
         first = graph.buffer_spaces == 0
         inputs = int(graph.sizes[first & (graph.lifetimes == Lifetime.INPUT)].sum())
         (turn,) = (node.name for node in planned.source.graph.nodes if node.target is TURN_BACK)
@@ -78,7 +81,7 @@ class FusedPeaks:
         self.planned.append(planned)
         for module, bytes_held in kept.items():
             left = None if allowed is None else allowed - bytes_held
-            self._passes[_inputs_of(module)] = _Pass(planned, bytes_held, left, _strides_of(module))
+            self._passes[_inputs_of(module)] = _Pass(planned, bytes_held, left, misses, _strides_of(module))
 
     def left(self, input_names: Sequence[str]) -> int | None:
         """Return what the kernels of a graph may need; None where there is no budget, or the graph was not planned."""
@@ -109,7 +112,7 @@ class FusedPeaks:
         planned.kernel_peaks.append(needed)
         before = self.excess_bytes
         excess = 0 if expected.left_bytes is None else self.note(peak_bytes, expected.left_bytes)
-        if excess and self._stops_at is not None and (planned.result.shortfall is None or needed >= self._stops_at):
+        if excess and self._stops_at is not None and (not expected.misses or needed >= self._stops_at):
             raise KernelsKnownError
         if self.excess_bytes > before and not self._silent:
             warn_of_need(planned, excess, needed)
