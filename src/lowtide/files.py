@@ -21,6 +21,13 @@ _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """A pipe opens without a writer, and Windows changes no line ends; each system lacks one of the two."""
 
 
+def path_of(given: object) -> Path:
+    """Return what a user gave as a path; raises UsageError for what is none."""
+    if not isinstance(given, str | os.PathLike):
+        raise UsageError(f"a {type(given).__name__} is no path; give the name of a file or folder")
+    return Path(os.fsdecode(given))
+
+
 def read_bytes(path: Path) -> bytes:
     """Return a file's content, decompressed when it is gzipped; raises what `read_blocks` raises."""
     return b"".join(read_blocks(path))

@@ -16,7 +16,7 @@ from lowtide.frameworks.plan_files_only import PlanFilesOnly
 from lowtide.frameworks.table import FRAMEWORKS, Framework, framework_of, framework_of_file, way_to_read
 from lowtide.graph import Graph
 from lowtide.offload import Host
-from lowtide.plan import Plan, write_plan_file
+from lowtide.plan import Plan, checked_plan, write_plan_file
 from lowtide.planning.chunked import forms_of
 
 ModelKind = TypeVar("ModelKind", bound=Model)
@@ -97,7 +97,7 @@ def apply(
     made for another program or host, UnsupportedError for a plan this framework cannot carry out. `trust` is that of
     `open_model`.
     """
-    return open_model(source, dims, host, trust=trust).apply(plan)
+    return open_model(source, dims, host, trust=trust).apply(checked_plan(plan))
 
 
 def measure(
@@ -107,7 +107,7 @@ def measure(
 
     Raises what `apply` raises.
     """
-    return open_model(source, dims, host, trust=trust).measure(plan)
+    return open_model(source, dims, host, trust=trust).measure(checked_plan(plan))
 
 
 def check_output(path: Path, model: Model | None = None) -> None:

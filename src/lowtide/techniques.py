@@ -16,8 +16,10 @@ NEED_BUDGET: Techniques = frozenset({"recompute", "offload"})
 
 def checked_techniques(names: Iterable[str]) -> Techniques:
     """Return techniques by their names; raises UsageError for a name that is none."""
+    if not isinstance(names, Iterable):
+        raise UsageError(unknown("technique", names, TECHNIQUES))
     techniques = frozenset([names] if isinstance(names, str) else names)
-    others = sorted(techniques.difference(TECHNIQUES))
+    others = sorted(techniques.difference(TECHNIQUES), key=str)
     if others:
         raise UsageError(unknown("technique", others[0], TECHNIQUES))
     return techniques

@@ -57,6 +57,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
             raise UnsupportedError("the optimizer updates a tensor that is no parameter of the model or its loss")
         updated.append(position[id(parameter)])
     fakes = FakeInputs([*parts, *call.tensors])
+    clipped = step.model_order()
 
     receiving: list[int] = []
 
@@ -98,7 +99,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
                 if scaler is not None:
                     with swapped(step.optimizer, parameters, {}), torch.no_grad():
                         (unscale_spelled_out if step.spells_out_fused else GradScaler.unscale_)(scaler, step.optimizer)
-                step.before_update(parameters)
+                step.before_update([parameters[place] for place in clipped])
             update(parameters)
             if step.after_update is not None:
                 with torch.no_grad():
