@@ -115,7 +115,8 @@ def check_output(path: Path, model: Model | None = None) -> None:
 
     Call it before planning, so that nobody waits for a plan that has nowhere to go.
     """
-    _check_ending(path, model.file_endings if model else ())
+    written = [each for each in FRAMEWORKS if path.name.endswith(each.file_endings)] if model else []
+    _check_ending(path, model.file_endings if model else (), _only_written(written[0]) if written else "")
     check_writable(path)
 
 
@@ -128,8 +129,8 @@ def _check_ending(path: Path | None, of_programs: Iterable[str], note: str = "")
 
 def _only_written(framework: Framework) -> str:
     """Say what alone of a framework's programs can be written; nothing where all can."""
-    only = framework.writes_only
-    return f", where only an {' or '.join(only)} can be written to {', '.join(framework.writes)}" if only else ""
+    only, note = framework.writes_only, framework.writes_only_with
+    return f", where only an {' or '.join(only)} {note}can be written to {', '.join(framework.writes)}" if only else ""
 
 
 def check_annotated(model: Model, path: Path | None) -> None:

@@ -34,7 +34,8 @@ def warn_of_plan(name: str, graph: Graph, result: Result, settings: PlanSettings
     why = f"{reason(result.shortfall)}; {least_reached(reached, before, result.persistent_bytes[space])}"
     offer = next_technique(graph, result, settings)
     price = f" at {offer.extra_cost / offer.base_cost:+.1%} time" if offer is not None and offer.base_cost else ""
-    more = "" if offer is None else f"; fits with allow=['reorder', 'share', 'recompute']{price}"
+    gives = "" if offer is None else "fits" if offer.fits else f"{format_bytes(offer.peak_bytes)} are reached"
+    more = "" if offer is None else f"; {gives} with allow=['reorder', 'share', 'recompute']{price}"
     warn_missed(f"lowtide: {name} does not fit its budget: {why}{more}")
 
 
