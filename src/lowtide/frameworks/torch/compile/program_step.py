@@ -249,8 +249,8 @@ class ProgramStep:
                 n = len({call.graph for call in calls})
                 warnings.warn(
                     f"lowtide: {_counted(n, 'graph')} need{'s' if n == 1 else ''} {format_bytes(peak)} together, "
-                    f"{format_bytes(peak - allowed)} more than their budget (without lowtide {format_bytes(alone)}); no better division is known; "
-                    + least_reached(peak, alone, parameters),
+                    f"{format_bytes(peak - allowed)} more than their budget (without lowtide {format_bytes(alone)}); "
+                    "no better division is known; " + least_reached(peak, alone, parameters),
                     stacklevel=2,
                 )
 
