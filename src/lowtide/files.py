@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from lowtide.errors import InputError, MalformedInputError, UsageError, WriteError
 
@@ -25,7 +25,7 @@ def path_of(given: object) -> Path:
     """Return what a user gave as a path; raises UsageError for what is none."""
     if not isinstance(given, str | os.PathLike):
         raise UsageError(f"a {type(given).__name__} is no path; give the name of a file or folder")
-    return Path(os.fsdecode(given))
+    return Path(os.fsdecode(cast("str | os.PathLike[str]", given)))
 
 
 def read_bytes(path: Path) -> bytes:

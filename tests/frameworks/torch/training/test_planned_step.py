@@ -341,6 +341,16 @@ def test_gradients_are_clipped_in_the_models_order_whatever_the_optimizers_group
     assert run(True) == run(False)
 
 
+def test_a_parameter_that_was_replaced_is_not_updated_in_the_place_of_the_optimizers() -> None:
+    model = make_model()
+    step = lt.training_step(model, classify, adamw(model), batch(0))
+    first = model.get_submodule("0")
+    assert isinstance(first, nn.Linear)
+    first.weight = nn.Parameter(first.weight.detach().clone())
+    with pytest.raises(UnsupportedError, match="make the optimizer anew"):
+        step(*batch(0))
+
+
 def _small(**options: Any) -> lt.PlannedStep:
     model = nn.Sequential(nn.Linear(12, 16), nn.GELU(), nn.Linear(16, 5))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

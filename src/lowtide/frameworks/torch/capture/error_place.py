@@ -1,7 +1,9 @@
 """Where in the user's program an error arose: the module and the line, as ops are named that were captured."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from traceback import extract_tb, walk_tb
+from typing import cast
 
 import torch
 from torch import nn
@@ -22,7 +24,7 @@ def _module_of(error: BaseException) -> str:
     running = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
     modules = [each for each in running if isinstance(each, nn.Module)]
     for outer in modules:
-        for name, inner in outer.named_modules():
+        for name, inner in cast("Iterable[tuple[str, nn.Module]]", outer.named_modules()):
             if inner is modules[-1]:
                 return name
     return ""

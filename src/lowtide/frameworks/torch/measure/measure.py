@@ -116,7 +116,8 @@ def measure(
     binding = captured.binding if isinstance(captured, Captured) else None
     if binding is not None:
         binding.materialize()
-    if not isinstance(state, Sequence):
+    given: object = state
+    if not isinstance(given, Sequence):
         raise UsageError(f"state is a {type(state).__name__}; give a list of modules, optimizers and tensors")
     kept = _kept(program, state)
     try:

@@ -54,7 +54,10 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     updated: list[int] = []
     for parameter in step.parameters():
         if id(parameter) not in position:
-            raise UnsupportedError("the optimizer updates a tensor that is no parameter of the model or its loss")
+            raise UnsupportedError(
+                "the optimizer updates a tensor that is no parameter of the model or its loss; make the optimizer anew "
+                "where parameters were replaced since"
+            )
         updated.append(position[id(parameter)])
     fakes = FakeInputs([*parts, *call.tensors])
     clipped = step.model_order()
@@ -166,6 +169,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
         state,
         forms=tuple(map(form_of, inputs.tensors[:held])),
         part=part,
+        updated=tuple(updated),
         received=tuple(updated.index(index) for index in receiving),
         modes=modes_of(modules.modules),
         settings=state.fixed_settings(),

@@ -1,6 +1,6 @@
 """A whole training step, forward, backward and update, as one callable that can be run plainly or captured."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import torch
@@ -64,15 +64,11 @@ class TrainingStep:
         """Return the loss of a batch, attached to the autograd graph."""
         if self.loss_function is not None:
             return self.loss_function(self.model, *args, **kwargs)
-        output = self.model(*args, **kwargs)
-        if isinstance(output, torch.Tensor):
-            return output
-        loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-        if loss is None and isinstance(output, Sequence) and output:
-            loss = output[0]
+        output: Any = self.model(*args, **kwargs)
+        loss = _loss_in(output)
         if loss is None:
             raise UsageError(f"the model returns a {type(output).__name__} without a loss; give a loss_function")
-        return cast("torch.Tensor", loss)
+        return loss
 
     def parameters(self) -> list[torch.Tensor]:
         """Return the parameters the optimizer updates, in the order of its groups."""
@@ -80,8 +76,9 @@ class TrainingStep:
 
     def model_order(self) -> list[int]:
         """Return the places of those parameters in the order in which the model has them, in which loops clip them."""
-        has_parameters = isinstance(self.model, nn.Module)
-        places = {id(each): place for place, each in enumerate(self.model.parameters() if has_parameters else ())}
+        model: object = self.model
+        own = model.parameters() if isinstance(model, nn.Module) else ()
+        places = {id(each): place for place, each in enumerate(own)}
         order = [places.get(id(each), len(places)) for each in self.parameters()]
         return sorted(range(len(order)), key=order.__getitem__)
 
@@ -122,6 +119,16 @@ class TrainingStep:
         if self.after_update is not None:
             with torch.no_grad():
                 self.after_update(self.model)
+
+
+def _loss_in(output: Any) -> Any:
+    """Return what of a model's output is its loss; None where that cannot be told."""
+    if isinstance(output, torch.Tensor):
+        return output
+    loss = cast("Mapping[str, Any]", output).get("loss") if isinstance(output, Mapping) else None
+    if loss is None:
+        loss = getattr(output, "loss", None)
+    return output[0] if loss is None and isinstance(output, tuple | list) and output else loss
 
 
 def _check_optimizer(given: object) -> None:
