@@ -16,7 +16,8 @@ NEED_BUDGET: Techniques = frozenset({"recompute", "offload"})
 
 def checked_techniques(names: Iterable[str]) -> Techniques:
     """Return techniques by their names; raises UsageError for a name that is none."""
-    if not isinstance(names, Iterable):
+    given: object = names
+    if not isinstance(given, Iterable):
         raise UsageError(unknown("technique", names, TECHNIQUES))
     techniques = frozenset([names] if isinstance(names, str) else names)
     others = sorted(techniques.difference(TECHNIQUES), key=str)

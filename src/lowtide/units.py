@@ -41,7 +41,7 @@ def parse_bytes(text: str | SupportsIndex) -> int:
     return int(whole + fraction) * factor // 10 ** len(fraction)
 
 
-def parse_bandwidth(text: str) -> int:
+def parse_bandwidth(text: object) -> int:
     """Turn "12 GB/s" or "800MiB/s" into bytes per second; raises UsageError for anything else."""
     amount, slash, second = text.rpartition("/") if isinstance(text, str) else ("", "", "")
     if not slash or second.strip().lower() != "s":

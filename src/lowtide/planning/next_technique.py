@@ -71,9 +71,7 @@ def _within_budget(graph: Graph, result: Result, settings: PlanSettings, progres
     progress("looking whether the budget is met where ops run again")
     prices = _prices(graph, settings)
     space = graph.spaces[0].name
-    most, before, baseline = (
-        of[space] for of in (result.budget.allowed, result.peak_bytes, result.baseline_peak_bytes)
-    )
+    most, baseline = result.budget.allowed[space], result.baseline_peak_bytes[space]
     if most is None:
         return None
     techniques = settings.techniques | {"reorder", "share", "recompute"}
@@ -84,7 +82,7 @@ def _within_budget(graph: Graph, result: Result, settings: PlanSettings, progres
         percent = math.ceil(found.peak_bytes[space] * 10_000 / baseline)
         budget = f"{percent / 100:.2f}%"
         found = find_plan(graph, replace(asked, budget=baseline * percent // 10_000))  # what the offer asks for
-    if found.shortfall is not None or found.peak_bytes[space] >= before:
+    if found.shortfall is not None or found.peak_bytes[space] >= result.peak_bytes[space]:
         return None
     return NextTechnique(
         space=space,

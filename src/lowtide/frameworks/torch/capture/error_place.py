@@ -1,6 +1,5 @@
 """Where in the user's program an error arose: the module and the line, as ops are named that were captured."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from traceback import extract_tb, walk_tb
 from typing import cast
@@ -24,9 +23,10 @@ def _module_of(error: BaseException) -> str:
     running = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
     modules = [each for each in running if isinstance(each, nn.Module)]
     for outer in modules:
-        for name, inner in cast("Iterable[tuple[str, nn.Module]]", outer.named_modules()):
-            if inner is modules[-1]:
-                return name
+        names = cast("dict[str, nn.Module]", dict(outer.named_modules()))
+        found = [name for name, inner in names.items() if inner is modules[-1]]
+        if found:
+            return found[0]
     return ""
 
 

@@ -56,8 +56,8 @@ class TrainingStepBinding(Binding):
         live = self.modules.live()
         if any(live[place] is not each for place, each in zip(self.updated, self.state.parameters(), strict=True)):
             raise CaptureMismatchError(
-                "a parameter of the model is another tensor than the one that the optimizer updates; make the optimizer "
-                "anew, then the step"
+                "a parameter of the model is another tensor than the one that the optimizer updates; make the "
+                "optimizer anew, then the step"
             )
         inputs = self.call.bind(args, kwargs)
         self.state.materialize()
