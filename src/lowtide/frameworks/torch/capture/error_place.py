@@ -2,12 +2,12 @@
 
 from pathlib import Path
 from traceback import extract_tb, walk_tb
-from typing import cast
 
 import torch
 from torch import nn
 
 import lowtide
+from lowtide.frameworks.torch.internals.modules import name_in
 
 _PYTORCH, _LOWTIDE = (str(Path(str(package.__file__)).parent) for package in (torch, lowtide))
 
@@ -23,10 +23,9 @@ def _module_of(error: BaseException) -> str:
     running = [frame.f_locals.get("self") for frame, _ in walk_tb(error.__traceback__)]
     modules = [each for each in running if isinstance(each, nn.Module)]
     for outer in modules:
-        names = cast("dict[str, nn.Module]", dict(outer.named_modules()))
-        found = [name for name, inner in names.items() if inner is modules[-1]]
-        if found:
-            return found[0]
+        name = name_in(outer, modules[-1])
+        if name is not None:
+            return name
     return ""
 
 

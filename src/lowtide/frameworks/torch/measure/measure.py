@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -116,8 +116,7 @@ def measure(
     binding = captured.binding if isinstance(captured, Captured) else None
     if binding is not None:
         binding.materialize()
-    given: object = state
-    if not isinstance(given, Sequence):
+    if not isinstance(cast("object", state), Sequence):
         raise UsageError(f"state is a {type(state).__name__}; give a list of modules, optimizers and tensors")
     kept = _kept(program, state)
     try:

@@ -76,7 +76,7 @@ class TrainingStep:
 
     def model_order(self) -> list[int]:
         """Return the places of those parameters in the order in which the model has them, in which loops clip them."""
-        model: object = self.model
+        model = cast("object", self.model)
         own = model.parameters() if isinstance(model, nn.Module) else ()
         places = {id(each): place for place, each in enumerate(own)}
         order = [places.get(id(each), len(places)) for each in self.parameters()]
@@ -125,10 +125,12 @@ def _loss_in(output: Any) -> Any:
     """Return what of a model's output is its loss; None where that cannot be told."""
     if isinstance(output, torch.Tensor):
         return output
-    loss = cast("Mapping[str, Any]", output).get("loss") if isinstance(output, Mapping) else None
-    if loss is None:
-        loss = getattr(output, "loss", None)
-    return output[0] if loss is None and isinstance(output, tuple | list) and output else loss
+    if isinstance(output, Mapping):
+        return cast("Mapping[str, Any]", output).get("loss")
+    loss: Any = getattr(output, "loss", None)
+    if loss is None and isinstance(output, tuple | list):
+        return next(iter(cast("tuple[Any, ...]", output)), None)
+    return loss
 
 
 def _check_optimizer(given: object) -> None:
