@@ -326,10 +326,9 @@ def test_gradients_are_clipped_in_the_models_order_whatever_the_optimizers_group
         model = make_model()
         weights, biases = ([each for each in model.parameters() if (each.dim() > 1) is wide] for wide in (True, False))
         optimizer = torch.optim.SGD([{"params": biases}, {"params": weights}], lr=0.1)
-        if planned:
-            step = lt.training_step(model, classify, optimizer, batch(0), clip_grad_norm=0.01)
+        step = lt.training_step(model, classify, optimizer, batch(0), clip_grad_norm=0.01) if planned else None
         for number in range(3):
-            if planned:
+            if step is not None:
                 step(*batch(number))
                 continue
             optimizer.zero_grad()
