@@ -133,3 +133,11 @@ def test_a_callable_is_found_by_module_and_dotted_name_and_called(
         lowtide.read("graph_maker:Nested.__doc__")
     with pytest.raises(UsageError, match=r"has no 'Nested\.missing'"):
         lowtide.read("graph_maker:Nested.missing")
+
+
+def test_a_result_in_the_place_of_its_plan_is_refused_with_what_to_give() -> None:
+    graph = _branches()
+    result = lowtide.minimize(graph)
+    for given, instead in ((result, "its .plan"), (None, "result.plan")):
+        with pytest.raises(UsageError, match=instead):
+            lowtide.apply(given, graph)  # pyright: ignore[reportArgumentType]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from lowtide.errors import InputError, MalformedInputError, UsageError, WriteError
 
@@ -19,6 +19,13 @@ MOST_BYTES = 2**30
 _BLOCK_BYTES = 2**20
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 """A pipe opens without a writer, and Windows changes no line ends; each system lacks one of the two."""
+
+
+def path_of(given: object) -> Path:
+    """Return what a user gave as a path; raises UsageError for what is none."""
+    if not isinstance(given, str | os.PathLike):
+        raise UsageError(f"a {type(given).__name__} is no path; give the name of a file or folder")
+    return Path(os.fsdecode(cast("str | os.PathLike[str]", given)))
 
 
 def read_bytes(path: Path) -> bytes:

@@ -16,7 +16,7 @@ from lowtide.frameworks.plan_files_only import PlanFilesOnly
 from lowtide.frameworks.table import FRAMEWORKS, Framework, framework_of, framework_of_file, way_to_read
 from lowtide.graph import Graph
 from lowtide.offload import Host
-from lowtide.plan import Plan, write_plan_file
+from lowtide.plan import Plan, checked_plan, write_plan_file
 from lowtide.planning.chunked import forms_of
 
 ModelKind = TypeVar("ModelKind", bound=Model)
@@ -97,7 +97,7 @@ def apply(
     made for another program or host, UnsupportedError for a plan this framework cannot carry out. `trust` is that of
     `open_model`.
     """
-    return open_model(source, dims, host, trust=trust).apply(plan)
+    return open_model(source, dims, host, trust=trust).apply(checked_plan(plan))
 
 
 def measure(
@@ -107,7 +107,7 @@ def measure(
 
     Raises what `apply` raises.
     """
-    return open_model(source, dims, host, trust=trust).measure(plan)
+    return open_model(source, dims, host, trust=trust).measure(checked_plan(plan))
 
 
 def check_output(path: Path, model: Model | None = None) -> None:
@@ -115,7 +115,8 @@ def check_output(path: Path, model: Model | None = None) -> None:
 
     Call it before planning, so that nobody waits for a plan that has nowhere to go.
     """
-    _check_ending(path, model.file_endings if model else ())
+    written = [each for each in FRAMEWORKS if path.name.endswith(each.file_endings)] if model else []
+    _check_ending(path, model.file_endings if model else (), _only_written(written[0]) if written else "")
     check_writable(path)
 
 
@@ -128,8 +129,8 @@ def _check_ending(path: Path | None, of_programs: Iterable[str], note: str = "")
 
 def _only_written(framework: Framework) -> str:
     """Say what alone of a framework's programs can be written; nothing where all can."""
-    only = framework.writes_only
-    return f", where only an {' or '.join(only)} can be written to {', '.join(framework.writes)}" if only else ""
+    only, note = framework.writes_only, framework.writes_only_with
+    return f", where only an {' or '.join(only)} {note}can be written to {', '.join(framework.writes)}" if only else ""
 
 
 def check_annotated(model: Model, path: Path | None) -> None:

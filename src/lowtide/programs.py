@@ -6,9 +6,10 @@ from typing import Any
 
 from lowtide.costs import Prices
 from lowtide.effort import EffortName
+from lowtide.files import path_of
 from lowtide.offload import Host
 from lowtide.opening import check_output, open_model, save_applied
-from lowtide.plan import Plan
+from lowtide.plan import Plan, checked_plan
 from lowtide.planning.budget import GivenBudget
 from lowtide.planning.chunked import plan_model
 from lowtide.planning.plan_file import read_plan
@@ -105,9 +106,9 @@ def save_plan(
     >>> lowtide.load_plan("one_op.plan.json", graph).peak_bytes
     {'device': 1024}
     """
-    target = Path(path)
+    target = path_of(path)
     check_output(target)
-    save_applied(open_model(program, dims, host, trust=trust), plan, target)
+    save_applied(open_model(program, dims, host, trust=trust), checked_plan(plan), target)
 
 
 def load_plan(
@@ -125,4 +126,4 @@ def load_plan(
     FingerprintError for a plan of another program or host; VerificationError for a wrong one, and unless `over_budget`
     for one that says itself that it does not fit; InputError and its kinds for a file that cannot be read.
     """
-    return read_plan(Path(path), open_model(program, dims, host, trust=trust), over_budget=over_budget)[1]
+    return read_plan(path_of(path), open_model(program, dims, host, trust=trust), over_budget=over_budget)[1]

@@ -1,6 +1,7 @@
 """The techniques a plan may use beyond running the program as it stands, by name, and the checks of such names."""
 
 from collections.abc import Iterable
+from typing import cast
 
 from lowtide.errors import UsageError
 from lowtide.suggestions import unknown
@@ -16,8 +17,10 @@ NEED_BUDGET: Techniques = frozenset({"recompute", "offload"})
 
 def checked_techniques(names: Iterable[str]) -> Techniques:
     """Return techniques by their names; raises UsageError for a name that is none."""
+    if not isinstance(cast("object", names), Iterable):
+        raise UsageError(unknown("technique", names, TECHNIQUES))
     techniques = frozenset([names] if isinstance(names, str) else names)
-    others = sorted(techniques.difference(TECHNIQUES))
+    others = sorted(techniques.difference(TECHNIQUES), key=str)
     if others:
         raise UsageError(unknown("technique", others[0], TECHNIQUES))
     return techniques

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Mapping
+from operator import index
+from typing import SupportsIndex
 
 from lowtide.errors import UsageError
 
@@ -21,16 +23,17 @@ _QUANTITY = re.compile(r"\s*(\d{1,19}(?:\.\d{1,19})?)\s*([a-zA-Z]*)\s*", re.ASCI
 _SHARE = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(%?)\s*", re.ASCII)
 
 
-def parse_bytes(text: str | int) -> int:
+def parse_bytes(text: str | SupportsIndex) -> int:
     """Turn "8 GiB", "512kB" or 1024 into a number of bytes, rounded down.
 
     Raises UsageError for anything else; units are B, kB, MB, GB, TB (powers of 1000) and KiB to TiB (powers of 1024).
     """
-    if isinstance(text, int):
-        if text < 0:
-            raise UsageError(f"size {text} is negative; give a number of bytes >= 0")
-        return text
-    match = _QUANTITY.fullmatch(text)
+    if isinstance(text, SupportsIndex) and not isinstance(text, bool):  # NumPy's whole numbers, too
+        size = index(text)
+        if size < 0:
+            raise UsageError(f"size {size} is negative; give a number of bytes >= 0")
+        return size
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
     factor = _FACTORS.get(match[2].lower()) if match else None
     if match is None or factor is None:
         raise UsageError(f"cannot read {text!r} as a size; write it like 800MiB, 8GiB or 1048576")
@@ -38,9 +41,9 @@ def parse_bytes(text: str | int) -> int:
     return int(whole + fraction) * factor // 10 ** len(fraction)
 
 
-def parse_bandwidth(text: str) -> int:
+def parse_bandwidth(text: object) -> int:
     """Turn "12 GB/s" or "800MiB/s" into bytes per second; raises UsageError for anything else."""
-    amount, slash, second = text.rpartition("/")
+    amount, slash, second = text.rpartition("/") if isinstance(text, str) else ("", "", "")
     if not slash or second.strip().lower() != "s":
         raise UsageError(f"cannot read {text!r} as a bandwidth; write it like 12GB/s or 800MiB/s")
     return parse_bytes(amount)

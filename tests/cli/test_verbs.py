@@ -175,8 +175,9 @@ def test_optimize_writes_the_export_of_inductor_in_the_best_order_and_cannot_mea
     fields = result_of(lowtide("optimize", inductor_export_file, "-o", written, "--json"))
     assert fields["peak_bytes"] == {"device": 98_320}
     assert result_of(lowtide("inspect", written, "--json"))["peak_bytes"] == fields["peak_bytes"]
-    refused = lowtide("optimize", inductor_export_file, "--measure")
+    refused = lowtide("optimize", inductor_export_file, "-o", tmp_path / "not.json", "--measure")
     assert (refused.code, len(refused.complaints)) == (3, 1)
+    assert not (tmp_path / "not.json").exists()  # it is said before anything is planned
 
 
 def test_inspect_says_what_holds_memory_and_what_is_not_modeled(lowtide: Command, graph_file: Path) -> None:

@@ -1,5 +1,7 @@
 """Budgets: what they count, and what ranks plans."""
 
+from typing import Any
+
 import pytest
 
 from lowtide.errors import UsageError
@@ -58,8 +60,10 @@ def test_any_other_number_without_a_unit_is_a_usage_error(budget: str | float) -
         parse_budget(budget, _graph(), PEAK)
 
 
-@pytest.mark.parametrize("budget", ["%", "a%", "-5%", "1e3%", "50%%", "1234567%", "50 percent", "", "-1", "\u0665%"])
-def test_what_is_no_budget_is_a_usage_error(budget: str) -> None:
+@pytest.mark.parametrize(
+    "budget", ["%", "a%", "-5%", "1e3%", "50%%", "1234567%", "50 percent", "", "-1", "\u0665%", [], b"1"]
+)
+def test_what_is_no_budget_is_a_usage_error(budget: Any) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         parse_budget(budget, _graph(), PEAK)
 

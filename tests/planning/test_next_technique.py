@@ -53,6 +53,18 @@ def test_a_budget_that_no_order_meets_is_offered_with_reruns_and_their_price() -
     assert line in result_to_text("x", result, None, offer)
 
 
+@pytest.mark.parametrize("budget", ["5%", 1])
+def test_where_reruns_do_not_meet_a_budget_either_the_least_they_reach_is_offered(budget: str | int) -> None:
+    """With what to ask for, which is met."""
+    result, offer = offered(PlanSettings(budget=budget))
+    assert offer is not None
+    assert not offer.fits
+    assert offer.peak_bytes < result.peak_bytes[offer.space]
+    asked = minimize(GRAPH, budget=offer.budget, allow=("reorder", "share", "recompute"), costs="eager")
+    assert asked.shortfall is None
+    assert f"less yet         {offer.peak_bytes} B" in result_to_text("x", result, None, offer)
+
+
 def test_a_result_that_gains_nothing_says_so() -> None:
     result = minimize(GRAPH, scheduler="given", in_place=False)
     assert "nothing gained" in result_to_text("x", result)

@@ -13,7 +13,7 @@ from lowtide.cli.progress import Progress
 from lowtide.cli.runtime import as_it_runs, check_order, runtime_report
 from lowtide.cli.so_far import kept_beside
 from lowtide.errors import UsageError
-from lowtide.frameworks.model import HasCompiler, Measurement, Model, OrdersItself, RunByRuntime
+from lowtide.frameworks.model import HasCompiler, MayNotRun, Measurement, Model, OrdersItself, RunByRuntime
 from lowtide.grappler import LEVELS
 from lowtide.opening import check_annotated, open_model, save_applied
 from lowtide.plan import write_plan_file
@@ -78,6 +78,8 @@ def command(
         opened = open_model(model, dims, settings.host, trust=trust, output=output)
     if annotate:
         check_annotated(opened, output)
+    if measure and isinstance(opened, MayNotRun):
+        opened.check_measurable()
     if level is not None and not isinstance(opened, RunByRuntime):
         return at_level(opened, model, output, measure, level, devices, as_json)
     if devices:

@@ -103,6 +103,15 @@ def is_model(source: object) -> TypeGuard[Model]:
     return all(hasattr(type(source), name) for name in ("graph", "in_chunks", "apply", "save", "measure"))
 
 
+@runtime_checkable
+class MayNotRun(Protocol):
+    """A program that cannot always be run, which can be told before a plan is made."""
+
+    def check_measurable(self) -> None:
+        """Raise UnsupportedError where the program cannot be run."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeRun:
     """What a program takes in a process of its own."""

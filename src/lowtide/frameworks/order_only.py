@@ -1,5 +1,7 @@
 """A program that can be put into another order, but that nothing here can run."""
 
+from typing import NoReturn
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,9 +35,13 @@ class OrderOnly:
         """False: there are none."""
         return False
 
-    def measure(self, plan: Plan) -> Measurement:
+    def check_measurable(self) -> NoReturn:
         """Raise UnsupportedError: there are no kernels to run."""
         raise UnsupportedError(f"{self._program} cannot be run, so there is nothing to measure; leave out --measure")
+
+    def measure(self, plan: Plan) -> Measurement:
+        """Raise UnsupportedError: there are no kernels to run."""
+        self.check_measurable()
 
     def measure_costs(self) -> Prices:
         """Raise UnsupportedError: there are no kernels to run."""

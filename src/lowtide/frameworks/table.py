@@ -54,6 +54,9 @@ class Framework:
     writes_only: tuple[str, ...] = ()
     """The classes of objects that alone can be written, by name; empty where all that are read can."""
 
+    writes_only_with: str = ""
+    """What these must have to be written."""
+
     methods: tuple[str, ...] = ()
     """What an object of no known package must have, all of it, to be read; empty where only packages tell."""
 
@@ -104,6 +107,7 @@ FRAMEWORKS = (
         file_endings=(".pt2",),
         writes=(".pt2",),
         writes_only=("ExportedProgram",),
+        writes_only_with="with fixed sizes ",
         packages=("torch",),
         reads_calls=True,
     ),

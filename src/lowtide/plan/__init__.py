@@ -2,7 +2,7 @@
 
 from lowtide.plan.addresses import Address, Addresses
 from lowtide.plan.file_format import plan_schema, read_plan_file, write_plan_file
-from lowtide.plan.plan import HOME, Plan, Status
+from lowtide.plan.plan import HOME, Plan, Status, checked_plan
 from lowtide.plan.steps import CopyIn, CopyOut, Free, Run, Step, StepKind
 from lowtide.plan.verify import verify
 
@@ -18,6 +18,7 @@ __all__ = [
     "Status",
     "Step",
     "StepKind",
+    "checked_plan",
     "plan_schema",
     "read_plan_file",
     "verify",

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.errors import UsageError
 from lowtide.graph import Graph, Rows
 from lowtide.index_spaces import BufferId, OpId, Place, SpaceId, StepIndex
 from lowtide.notebook import html_table
@@ -199,3 +200,11 @@ def _last_use(graph: Graph, order: NDArray[np.int32]) -> NDArray[np.int64]:
     users = graph.structure.users
     np.maximum.at(last, users.owners(), position[users.values])
     return last
+
+
+def checked_plan(given: object) -> Plan:
+    """Return what a user gave as a plan; raises UsageError for what is none."""
+    if not isinstance(given, Plan):
+        instead = "its .plan" if isinstance(getattr(given, "plan", None), Plan) else "a plan, or result.plan"
+        raise UsageError(f"{type(given).__name__} is no plan; give {instead}")
+    return given

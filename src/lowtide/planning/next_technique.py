@@ -2,7 +2,6 @@
 
 import math
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lowtide.analysis.problem import Problem
@@ -51,7 +50,8 @@ def next_technique(
     """Return what recomputation would give beyond a result for the graph; None where it was allowed or gives nothing.
 
     Of three budgets from the result's peak down to its floor, the least that costs 1 % more time at most; where none
-    does, the cheapest. Where a budget was not met, the plan that meets it, if there is one. Little effort is spent: a
+    does, the cheapest. Where a budget was not met, the plan that meets it or, where there is none, one for the least
+    that was found, and None where that is no less. Little effort is spent: a
     call with that budget finds the same or better. None too for a result that met its budget or was interrupted, and
     for graphs of more than `MOST_OPS` ops. Ctrl-C ends this look alone: the result stands, and None is returned.
     """
@@ -60,25 +60,29 @@ def next_technique(
         return None
     try:
         if settings.budget is not None:
-            return _within_budget(graph, settings, result.budget.allowed, progress or silent)
+            return _within_budget(graph, result, settings, progress or silent)
         return _look_beyond(graph, result, settings, progress or silent)
     except KeyboardInterrupt:
         return None
 
 
-def _within_budget(
-    graph: Graph, settings: PlanSettings, allowed: Mapping[str, int | None], progress: Report
-) -> NextTechnique | None:
-    """Return the plan that meets by reruns the budget that an order alone did not meet, None where there is none."""
+def _within_budget(graph: Graph, result: Result, settings: PlanSettings, progress: Report) -> NextTechnique | None:
+    """Return the plan that meets by reruns the budget that an order alone did not meet, or comes closest to it."""
     progress("looking whether the budget is met where ops run again")
     prices = _prices(graph, settings)
-    space, most = graph.spaces[0].name, allowed[graph.spaces[0].name]
-    if most is None or most < 0:
+    space = graph.spaces[0].name
+    most, baseline = result.budget.allowed[space], result.baseline_peak_bytes[space]
+    if most is None:
         return None
     techniques = settings.techniques | {"reorder", "share", "recompute"}
-    asked = replace(settings, budget=most, transient=True, techniques=techniques, costs=prices, effort="fast")
+    asked = replace(settings, budget=max(most, 0), transient=True, techniques=techniques, costs=prices, effort="fast")
     found = find_plan(graph, asked)
-    if found.shortfall is not None:
+    fits, budget = most >= 0 and found.shortfall is None, shlex.quote(str(settings.budget))
+    if not fits and baseline:
+        percent = math.ceil(found.peak_bytes[space] * 10_000 / baseline)
+        budget = f"{percent / 100:.2f}%"
+        found = find_plan(graph, replace(asked, budget=baseline * percent // 10_000))  # what the offer asks for
+    if found.shortfall is not None or found.peak_bytes[space] >= result.peak_bytes[space]:
         return None
     return NextTechnique(
         space=space,
@@ -86,8 +90,8 @@ def _within_budget(
         extra_cost=found.extra_cost,
         base_cost=found.base_cost,
         costs=prices.profile,
-        budget=shlex.quote(str(settings.budget)),
-        fits=True,
+        budget=budget,
+        fits=fits,
     )
 
 

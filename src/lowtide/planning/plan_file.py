@@ -31,7 +31,7 @@ def read_plan(path: Path, model: Chunkable, *, over_budget: bool = False) -> tup
     if plan.status == "infeasible" and not over_budget:
         raise VerificationError(
             f"{path}: the plan says itself that it is infeasible, so it does not fit the budget or capacity that it "
-            "was made for; plan with more memory, or accept it as it is with --allow-over-budget"
+            "was made for; plan with more memory, or accept it as it is (--allow-over-budget, over_budget=True)"
         )
     return graph, plan
 
@@ -48,12 +48,12 @@ def _read_plan(path: Path, model: Chunkable) -> tuple[Graph, Plan]:
     return graph, read_plan_file(path, graph)
 
 
-def result_of_file(path: Path, model: Chunkable, settings: PlanSettings) -> Result:
+def result_of_file(path: Path, model: Chunkable, settings: PlanSettings, *, over_budget: bool = False) -> Result:
     """Read the plan of a program, verify it, and price it as if these settings had just made it.
 
-    Raises what `read_plan` raises; a plan that did not fit when it was made is taken, and says so.
+    Raises what `read_plan` raises; a plan that did not fit when it was made says so in its shortfall.
     """
-    graph, plan = read_plan(path, model, over_budget=True)
+    graph, plan = read_plan(path, model, over_budget=over_budget)
     infeasible = plan.status == "infeasible"
     shortfall = f"the plan in {path} did not fit its budget when it was made" if infeasible else None
     return result_with(graph, plan, settings, _FROM_FILE, shortfall, None if graph is model.graph else model.graph)

@@ -7,6 +7,7 @@ from typing import Any
 
 from lowtide.costs import Prices
 from lowtide.errors import UsageError
+from lowtide.files import path_of
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.emit.apply import Applied
@@ -19,7 +20,7 @@ from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.training.planned_step import PlannedStep, training_step
 from lowtide.graph import Graph
 from lowtide.offload import Host
-from lowtide.plan import Plan
+from lowtide.plan import Plan, checked_plan
 from lowtide.planning.budget import GivenBudget
 
 __all__ = [
@@ -57,7 +58,7 @@ def apply(plan: Plan, program: Any, host: Host | None = None) -> Applied:
 
     The plan may copy to `host`, where it was made for the graph beside that one.
     """
-    return TorchModel(program, host=host).apply(plan)
+    return TorchModel(program, host=host).apply(checked_plan(plan))
 
 
 def inductor(
@@ -100,7 +101,7 @@ def save_plans(folder: str | Path) -> list[Path]:
     programs = planned_programs()
     if not programs:
         raise UsageError("no program was planned yet; call the compiled function first")
-    return write_plans([(program.graph, program.result.plan) for program in programs], Path(folder))
+    return write_plans([(program.graph, program.result.plan) for program in programs], path_of(folder))
 
 
 def measure_costs(program: Any) -> Prices:

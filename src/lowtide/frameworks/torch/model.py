@@ -19,7 +19,7 @@ from lowtide.frameworks.torch.emit.apply import Applied, apply_plan, check_plan
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.emit.exported import save_exported
 from lowtide.frameworks.torch.internals.exported_archive import has_fixed_sizes
-from lowtide.frameworks.torch.measure.measure_captured import measure_captured
+from lowtide.frameworks.torch.measure.measure_captured import check_real, measure_captured
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
@@ -159,6 +159,10 @@ class TorchModel:
         reading, graph = self._planned_by(plan)
         check_plan(plan, reading, graph, verified=plan in self._verified)
         save_exported(self.captured, emit(reading.captured.graph_module, reading.lowered, plan, boxed=False), path)
+
+    def check_measurable(self) -> None:
+        """Raise UnsupportedError where the program has no real inputs to run on."""
+        check_real(self.captured.example_args, self.captured.example_kwargs)
 
     def measure(self, plan: Plan) -> Measurement:
         """Run the captured program in its own order, under the plan, and as the user wrote it, from one same state.

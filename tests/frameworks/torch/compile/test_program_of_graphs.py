@@ -166,8 +166,12 @@ class Recurrent(nn.Module):
 
 
 def test_a_model_that_torchdynamo_skips_is_one_warning() -> None:
-    """No budget has any effect there, and whoever set one is told so, with the frame and the reason."""
+    """No budget has any effect there, and whoever set one is told so, with the frame and the reason.
+
+    So it is after TorchDynamo was set back, whatever was compiled before.
+    """
     torch.compile(torch.sin, backend="lowtide", options={"compiler": "eager"})(torch.ones(2))
+    torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
     run = torch.compile(Recurrent(), backend="lowtide", options={"compiler": "eager", "budget": "50%"})
 
     def two_steps() -> None:

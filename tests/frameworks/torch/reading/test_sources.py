@@ -96,7 +96,13 @@ class Branching(nn.Module):
 
 
 @pytest.mark.parametrize("model", [Broken(), Branching()])
-def test_a_program_that_cannot_be_captured_is_refused_with_its_line(model: nn.Module) -> None:
+def test_a_program_that_cannot_be_captured_is_refused_with_its_line(
+    model: nn.Module, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Within other modules the path of the innermost one comes before it; PyTorch's traceback is not shown."""
     line = inspect.getsourcelines(type(model))[1] + 2
     with pytest.raises(UnsupportedError, match=f"at test_sources.py:{line}"):
         lowtide.read((model, (torch.randn(2, 3),)))
+    with pytest.raises(UnsupportedError, match=f" in 1.0 at test_sources.py:{line}"):
+        lowtide.read((nn.Sequential(nn.GELU(), nn.Sequential(model)), (torch.randn(2, 3),)))
+    assert "Traceback" not in capfd.readouterr().err

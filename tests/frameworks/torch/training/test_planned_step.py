@@ -1,7 +1,10 @@
 """A planned step does what the loop it replaces does, with clipping, averaging, and calls of several forms."""
 
 import copy
+import re
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import lowtide.torch as lt
-from lowtide.errors import UnsupportedError, UsageError
+from lowtide.errors import UnsupportedError, UsageError, VerificationError
 
 Digest = Callable[[Any], str]
 
@@ -264,3 +267,114 @@ def test_calls_that_cannot_be_are_refused_in_one_line() -> None:
         lt.training_step(model, lambda m, x, _: m(x), adamw(model), batch(0))
     with pytest.raises(UnsupportedError, match="depends on tensor values"):
         lt.training_step(model, lambda m, x, y: classify(m, x, y) * (2 if x.sum() > 0 else 1), adamw(model), batch(0))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"accumulate": 1.5}, "accumulate is 1.5"),
+        ({"allow": 5}, "unknown technique 5"),
+        ({"grad_scaler": 5}, "grad_scaler is a int"),
+        ({"before_update": 5}, "before_update is a int"),
+        ({"plan": 5}, "a int is no path"),
+        ({"over_budget": True}, "give that plan"),
+        ({"allow": "offload", "budget": "50%", "host_bandwidth": []}, "cannot read"),
+    ],
+)
+def test_an_argument_of_another_kind_is_refused_in_one_line(given: dict[str, Any], said: str) -> None:
+    model = make_model()
+    with pytest.raises(UsageError, match=said):
+        lt.training_step(model, classify, adamw(model), batch(0), **given)
+
+
+def test_a_batch_of_another_kind_is_refused_in_one_line() -> None:
+    model = make_model()
+    with pytest.raises(UsageError, match="no batch"):
+        lt.training_step(model, classify, adamw(model), 5)  # pyright: ignore[reportArgumentType]
+
+
+class Returning(nn.Module):
+    """A model that returns a dict, with its own loss under a key or without."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.key = key
+
+    def forward(self, inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        made = self.layer(inputs)
+        return {"made": made, self.key: made.square().mean()}
+
+
+def test_the_loss_of_a_model_that_returns_a_dict_is_taken_by_its_name() -> None:
+    for key in ("loss", "other"):
+        model = Returning(key)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        inputs = torch.randn(2, 4)
+        if key == "loss":
+            expected = model(inputs)["loss"]
+            assert torch.equal(lt.training_step(model, None, optimizer, inputs)(inputs), expected)
+        else:
+            with pytest.raises(UsageError, match="without a loss"):
+                lt.training_step(model, None, optimizer, inputs)
+
+
+def test_gradients_are_clipped_in_the_models_order_whatever_the_optimizers_groups(digest: Digest) -> None:
+    """Norms are added up in the order of `model.parameters()`, as in a loop; here biases come first."""
+
+    def run(planned: bool) -> str:
+        model = make_model()
+        weights, biases = ([each for each in model.parameters() if (each.dim() > 1) is wide] for wide in (True, False))
+        optimizer = torch.optim.SGD([{"params": biases}, {"params": weights}], lr=0.1)
+        step = lt.training_step(model, classify, optimizer, batch(0), clip_grad_norm=0.01) if planned else None
+        for number in range(3):
+            if step is not None:
+                step(*batch(number))
+                continue
+            optimizer.zero_grad()
+            classify(model, *batch(number)).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+            optimizer.step()
+        return digest(list(model.parameters()))
+
+    assert run(True) == run(False)
+
+
+def test_a_parameter_that_was_replaced_is_not_updated_in_the_place_of_the_optimizers() -> None:
+    model = make_model()
+    step = lt.training_step(model, classify, adamw(model), batch(0))
+    first = model.get_submodule("0")
+    assert isinstance(first, nn.Linear)
+    first.weight = nn.Parameter(first.weight.detach().clone())
+    with pytest.raises(UnsupportedError, match="make the optimizer anew"):
+        step(*batch(0))
+
+
+def _small(**options: Any) -> lt.PlannedStep:
+    model = nn.Sequential(nn.Linear(12, 16), nn.GELU(), nn.Linear(16, 5))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    return lt.training_step(model, classify, optimizer, batch(0), effort="fast", **options)
+
+
+def test_a_budget_that_is_missed_is_one_warning_with_a_budget_that_is_met() -> None:
+    """So it is with several programs of one step; the step runs all the same."""
+    with pytest.warns(UserWarning, match=r"training step does not fit .* a budget of \d+ bytes") as said:
+        step = _small(budget=1, accumulate=2)
+    assert len(said) == 1
+    step(*batch(0))
+    step(*batch(1))
+    met = re.search(r"a budget of (\d+) bytes", str(said[0].message))
+    assert met is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _small(budget=int(met[1]))
+
+
+def test_a_plan_that_says_it_does_not_fit_is_refused_as_load_plan_does(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="does not fit"):
+        step = _small(budget=1)
+    (file,) = step.save_plans(tmp_path)
+    for given in (file, tmp_path):
+        with pytest.raises(VerificationError, match="over_budget=True"):
+            _small(plan=given)
+        assert list(_small(plan=given, over_budget=True).plan.steps()) == list(step.plan.steps())

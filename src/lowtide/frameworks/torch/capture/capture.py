@@ -11,10 +11,10 @@ from torch.fx import GraphModule
 from lowtide.errors import LowtideError, UnsupportedError
 from lowtide.frameworks.torch.capture.capture_function import capture_function
 from lowtide.frameworks.torch.capture.capture_graph_module import capture_exported, capture_graph_module
+from lowtide.frameworks.torch.capture.error_place import place_of
 from lowtide.frameworks.torch.capture.step.capture_training_step import capture_training_step
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
-from lowtide.frameworks.torch.capture.tracing import line_in
-from lowtide.frameworks.torch.internals.fake_tensors import outside_of_fake_modes
+from lowtide.frameworks.torch.internals.fake_tensors import failures_unlogged, outside_of_fake_modes
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.math_attention import warn_of_math_attention
 
@@ -29,7 +29,7 @@ def capture(program: Any) -> Captured:
     be captured.
     """
     try:
-        with outside_of_fake_modes():
+        with outside_of_fake_modes(), failures_unlogged():
             captured = _capture(program)
         if captured is not program:
             warn_of_math_attention(captured.graph_module)
@@ -38,7 +38,7 @@ def capture(program: Any) -> Captured:
         raise
     except Exception as error:
         lines = str(error).strip().splitlines() or ["no message"]
-        what = f"{type(error).__name__}{line_in(error)}"
+        what = f"{type(error).__name__}{place_of(error)}"
         raise UnsupportedError(f"the program cannot be captured: {what}: {lines[0]}") from error
 
 
@@ -51,7 +51,7 @@ def _capture(program: Any) -> Captured:
         return capture_graph_module(program)
     if not _is_call(program):
         raise UnsupportedError(
-            f"a {type(program).__name__} is no PyTorch program; pass (function or module, example inputs)"
+            f"{type(program).__name__} is no PyTorch program; pass (function or module, example inputs)"
         )
     function, inputs = program
     args, kwargs = _call_of(inputs)

@@ -2,15 +2,13 @@
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from traceback import extract_tb
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule
 
-import lowtide
 from lowtide.errors import UnsupportedError
+from lowtide.frameworks.torch.capture.error_place import place_of
 from lowtide.frameworks.torch.capture.rng_state_ops import recorded_rng_state
 from lowtide.frameworks.torch.internals.fake_tensors import (
     DEPENDS_ON_VALUES,
@@ -23,7 +21,6 @@ from lowtide.frameworks.torch.internals.runtime import kept_random_state
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import TRACED
 
-_PYTORCH, _LOWTIDE = (str(Path(str(package.__file__)).parent) for package in (torch, lowtide))
 FlatFunction = Callable[[list[Any]], list[Any]]
 
 
@@ -88,17 +85,9 @@ def quiet_tracing() -> Generator[None]:
             yield
         except DEPENDS_ON_VALUES as error:
             raise UnsupportedError(
-                f"the program depends on tensor values{line_in(error)} ({_first_line(error)}); one graph cannot hold "
+                f"the program depends on tensor values{place_of(error)} ({_first_line(error)}); one graph cannot hold "
                 "it, rewrite that part without .item(), nonzero or Python conditions on tensors"
             ) from error
-
-
-def line_in(error: BaseException) -> str:
-    """Return the user's line in which an error arose, as " at model.py:41"; nothing where it is none of theirs."""
-    frames = [
-        frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith((_PYTORCH, _LOWTIDE, "<"))
-    ]
-    return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
 def _first_line(error: Exception) -> str:

@@ -32,7 +32,6 @@ def lowtide(
     if mode is not None:
         raise UsageError(f"backend 'lowtide' knows no mode {mode!r}; give options instead")
     chosen = Options.parse(options)
-    watch_skipped_frames("lowtide", note_skipped)
     again = _again(module, chosen)
     with programs_planned() as programs, missed_held_back() as missed:
         compiled = _compile(module, example_inputs, chosen)

@@ -5,6 +5,10 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from lowtide.graph import Graph
+from lowtide.planning.next_technique import next_technique
+from lowtide.planning.result import Result
+from lowtide.planning.settings import PlanSettings
 from lowtide.units import format_bytes
 
 _held_back: list[list[str]] = []
@@ -16,6 +20,23 @@ def warn_missed(message: str) -> None:
         _held_back[-1].append(message)
     else:
         warnings.warn(message, stacklevel=3)
+
+
+def warn_of_plan(name: str, graph: Graph, result: Result, settings: PlanSettings, alone: int | None = None) -> None:
+    """Warn in one line where a plan misses its budget: why, which budgets it meets, and what would meet the one given.
+
+    `alone` is what the same program takes without lowtide, by default as it is written.
+    """
+    if result.shortfall is None:
+        return
+    space = graph.spaces[0].name
+    reached, before = result.peak_bytes[space], result.baseline_peak_bytes[space] if alone is None else alone
+    why = f"{reason(result.shortfall)}; {least_reached(reached, before, result.persistent_bytes[space])}"
+    offer = next_technique(graph, result, settings)
+    price = f" at {offer.extra_cost / offer.base_cost:+.1%} time" if offer is not None and offer.base_cost else ""
+    gives = "" if offer is None else "fits" if offer.fits else f"{format_bytes(offer.peak_bytes)} are reached"
+    more = "" if offer is None else f"; {gives} with allow=['reorder', 'share', 'recompute']{price}"
+    warn_missed(f"lowtide: {name} does not fit its budget: {why}{more}")
 
 
 def reason(shortfall: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from lowtide.costs import PROFILES, check_profile
 from lowtide.effort import EffortName, check_effort
 from lowtide.errors import UsageError
+from lowtide.files import path_of
 from lowtide.frameworks.torch.compile.defaults import default_options
 from lowtide.frameworks.torch.emit.transfers.link import check_host
 from lowtide.planning.budget import GivenBudget, read_budget
@@ -73,6 +74,7 @@ class Options:
             raise UsageError(f"backend 'lowtide' has no option {unknown[0]!r}; it takes {', '.join(known)}")
         allow = values.get("allow")
         if allow is not None:
+            checked_techniques(allow)
             values["allow"] = (allow,) if isinstance(allow, str) else tuple(allow)
         options = cls(**values)
         if options.budget is not None:
@@ -80,11 +82,14 @@ class Options:
         if options.compiler not in COMPILERS:
             raise UsageError(f"unknown compiler {options.compiler!r}; choose one of {', '.join(COMPILERS)}")
         check_effort(options.effort)
-        if options.costs is not None and options.costs.partition("@")[0] not in PROFILES:
+        if options.costs is not None and str(options.costs).partition("@")[0] not in PROFILES:
             raise UsageError(f"unknown costs {options.costs!r}; choose one of {', '.join(PROFILES)}")
         if options.costs is not None:
             check_profile(options.costs)
-        checked_techniques(options.allow or ())
+        if options.plans is not None:
+            path_of(options.plans)
+        if options.same_on_all_ranks not in (None, True, False):
+            raise UsageError(f"same_on_all_ranks is {options.same_on_all_ranks!r}; say True or False, or leave it out")
         check_host(options.allow, options.host_bandwidth, options.host_capacity)
         allowed_techniques(options.allow, options.budget)
         return options

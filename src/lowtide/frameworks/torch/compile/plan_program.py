@@ -150,7 +150,7 @@ def _plan(program: ReadProgram, options: Options, settings: PlanSettings, others
     graph = program.graph
     together = partners(program.module, options.same_on_all_ranks)
     if options.plans is not None:
-        loaded = load_plan(GraphModel(graph), Path(options.plans), settings)
+        loaded = load_plan(GraphModel(graph), Path(options.plans), settings, over_budget=True)  # which is warned of
         if together is not None:
             require_agreement(graph, digest_of(loaded.plan), *together)
         return loaded
@@ -166,7 +166,8 @@ def _plan(program: ReadProgram, options: Options, settings: PlanSettings, others
     verify(graph, found.plan, check_capacity=False)
     require_one_order(program.module, graph, found.plan, options.same_on_all_ranks)
     seconds = time.perf_counter() - started
-    return result_with(graph, found.plan, settings, found.scheduler, found.shortfall, seconds=seconds)
+    why = None if found.shortfall is None else reason(found.shortfall)  # what was reached is said anew
+    return result_with(graph, found.plan, settings, found.scheduler, why, seconds=seconds)
 
 
 def _closest_to_budget(graph: Graph, settings: PlanSettings) -> Result:

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.compile.forward_forms import ForwardForms
-from lowtide.frameworks.torch.compile.missed_budgets import least_reached, reason, warn_missed
+from lowtide.frameworks.torch.compile.missed_budgets import warn_of_plan
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.plan_program import Share, plan_program
 from lowtide.frameworks.torch.compile.read_program import ReadProgram, read_program
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.graph import Graph
 from lowtide.planning.budget import is_part
-from lowtide.planning.next_technique import next_technique
 from lowtide.planning.result import Result
 from lowtide.units import format_bytes
 
@@ -77,23 +76,10 @@ def plan_module(
     read, result = found.program, found.result
     peak = own_peak_bytes if found.own_peak is None else found.own_peak
     _report(name, read.graph, result, peak)
-    if result.shortfall is not None and options.compiler == "eager" and not _is_minor(read, result, options):
-        more = _what_would_help(read.graph, result, options)
-        space = read.graph.spaces[0].name
-        reached, alone = result.peak_bytes[space], result.baseline_peak_bytes[space] if peak is None else peak
-        why = f"{reason(result.shortfall)}; {least_reached(reached, alone, result.persistent_bytes[space])}"
-        warn_missed(f"lowtide: {name} does not fit its budget: {why}{more}")
+    if options.compiler == "eager" and not _is_minor(read, result, options):
+        warn_of_plan(name, read.graph, result, options.settings, peak)
     emitted = emit(read.module, read.lowered, result.plan, boxed=False)
     return PlannedModule(name, read.module, read.graph, result, emitted, peak, found.own_keeps_more)
-
-
-def _what_would_help(graph: Graph, result: Result, options: Options) -> str:
-    """Return what meets the budget and its price, where a technique that was not allowed does."""
-    offer = next_technique(graph, result, options.settings)
-    if offer is None:
-        return ""
-    price = f" at {offer.extra_cost / offer.base_cost:+.1%} time" if offer.base_cost else ""
-    return f"; fits with allow=['reorder', 'share', 'recompute']{price}"
 
 
 def _is_minor(read: ReadProgram, result: Result, options: Options) -> bool:

@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 import torch
 
+from lowtide.frameworks.torch.compile.missed_budgets import least_reached
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.plan_program import Share
 from lowtide.frameworks.torch.compile.planned_program import MINOR_BYTES, PlannedModule
@@ -215,17 +216,17 @@ class ProgramStep:
         outside = max(call.outside for call in calls)
         _LOG.log(
             logging.INFO if allowed is None else logging.WARNING,  # whoever gives a budget is told without asking
-            "lowtide: step %d: %d graphs planned, %d calls, together %s predicted (%s without lowtide)%s%s%s; "
-            "TorchDynamo skipped %d frames",
+            "lowtide: step %d: %s planned, %s, together %s predicted (%s without lowtide)%s%s%s; "
+            "TorchDynamo skipped %s",
             self._steps,
-            len({call.graph for call in calls}),
-            len(calls),
+            _counted(len({call.graph for call in calls}), "graph"),
+            _counted(len(calls), "call"),
             format_bytes(peak),
             format_bytes(alone),
             f", {format_bytes(outside)} of it kept outside of graphs" if outside else "",
             "" if allowed is None else f", budget {_written(budget, allowed, parameters)}",
             self._measured_beside(peak),
-            self.skipped,
+            _counted(self.skipped, "frame"),
         )
         if self._steps == 1 and allowed is not None and peak > allowed and len(calls) > 1:
             self._divide(calls, peak, allowed)
@@ -247,8 +248,9 @@ class ProgramStep:
             if allowed is not None and peak > allowed and len(calls) > 1 and not is_minor:
                 n = len({call.graph for call in calls})
                 warnings.warn(
-                    f"lowtide: {n} graphs need {format_bytes(peak)} together, {format_bytes(peak - allowed)} more than "
-                    f"their budget (without lowtide {format_bytes(alone)}); no better division is known",
+                    f"lowtide: {_counted(n, 'graph')} need{'s' if n == 1 else ''} {format_bytes(peak)} together, "
+                    f"{format_bytes(peak - allowed)} more than their budget (without lowtide {format_bytes(alone)}); "
+                    "no better division is known; " + least_reached(peak, alone, parameters),
                     stacklevel=2,
                 )
 
@@ -282,6 +284,10 @@ class ProgramStep:
         if found is not None:
             graph.before = graph.compiled, graph.planned
             graph.compiled, graph.planned = found
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _written(budget: GivenBudget, allowed: int, parameters: int) -> str:

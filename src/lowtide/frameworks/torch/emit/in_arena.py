@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from lowtide.errors import UsageError
 from lowtide.frameworks.arena.addresses import Key
 from lowtide.frameworks.arena.allocator import Arena
 from lowtide.frameworks.arena.runs import PlannedRuns, RunsInArena
@@ -24,8 +25,11 @@ class InArena(RunsInArena):
     def __init__(self, function: Callable[..., Any], arena: Arena | None = None) -> None:
         """Take any callable, and an arena to share with functions that run at other times.
 
-        Raises UnsupportedError for a PyTorch whose CPU allocator cannot be replaced.
+        Raises UnsupportedError for a PyTorch whose CPU allocator cannot be replaced, UsageError for what cannot be
+        called.
         """
+        if not callable(function):
+            raise UsageError(f"a {type(function).__name__} cannot run in an arena; give a function or a planned step")
         self.function = function
         allocator = replace_cpu_allocator()
         self._runs = PlannedRuns(Arena(allocator) if arena is None else arena)

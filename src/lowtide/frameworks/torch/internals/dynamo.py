@@ -94,12 +94,19 @@ def _stand_ins(module: GraphModule) -> list[Any]:
 def watch_skipped_frames(backend: str, tell: Callable[[Any, str, str], None]) -> None:
     """Have TorchDynamo say which frames it leaves alone that it was to compile with a backend.
 
-    `tell` gets the options given to `torch.compile`, the function with its file and line, and the reason. Asked again,
-    this changes nothing, but that `torch._dynamo.reset` forgets it.
+    `tell` gets the options given to `torch.compile`, the function with its file and line, and the reason. It is told
+    after `torch._dynamo.reset`, too, which forgets all callbacks.
     """
-    _watchers[backend] = tell
-    if _tell_of_skipped not in callback_handler.end_callbacks:
+    if not _watchers:
+        clear = callback_handler.clear
+
+        def clear_others() -> None:
+            clear()
+            callback_handler.register_end_callback(_tell_of_skipped)
+
+        callback_handler.clear = clear_others
         callback_handler.register_end_callback(_tell_of_skipped)
+    _watchers[backend] = tell
 
 
 _watchers: dict[str, Callable[[Any, str, str], None]] = {}
@@ -112,8 +119,8 @@ def _tell_of_skipped(_what: object) -> None:
     frame: Any = currentframe()
     while frame is not None and not (frame.f_code.co_name == "_compile" and "compiler_fn" in frame.f_locals):
         frame = frame.f_back
-    if frame is None or type(error).__name__ not in _SKIPS:
-        return
+    if frame is None or frame.f_locals.get("one_graph") or type(error).__name__ not in _SKIPS:
+        return  # with fullgraph=True nothing is left alone: the error is the user's to see
     compiler, code = frame.f_locals["compiler_fn"], frame.f_locals["code"]
     tell = _watchers.get(getattr(compiler, "compiler_name", ""))
     if tell is not None:

@@ -1,6 +1,7 @@
 """Fake tensors, which have a form and no memory: their mode, and tracing programs on them."""
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
+import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -55,6 +56,21 @@ def faked(mode: FakeMode, tensor: torch.Tensor) -> torch.Tensor:
 def outside_of_fake_modes() -> AbstractContextManager[Any]:
     """Put aside the fake modes that are on: those of fake tensors that are given are found by the tensors."""
     return unset_fake_temporarily()
+
+
+@contextmanager
+def failures_unlogged() -> Generator[None]:
+    """Keep PyTorch from logging the tracebacks of ops that fail on fake tensors, which whoever catches them words."""
+    log = logging.getLogger(fake_tensor.__name__)
+
+    def is_below_errors(record: logging.LogRecord) -> bool:
+        return record.levelno < logging.ERROR
+
+    log.addFilter(is_below_errors)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_below_errors)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -116,6 +116,8 @@ def measure(
     binding = captured.binding if isinstance(captured, Captured) else None
     if binding is not None:
         binding.materialize()
+    if not isinstance(cast("object", state), Sequence):
+        raise UsageError(f"state is a {type(state).__name__}; give a list of modules, optimizers and tensors")
     kept = _kept(program, state)
     try:
         eager = _measured_eagerly(program, batch, kept, timed_calls) if with_eager else None
@@ -232,4 +234,6 @@ def _kept(step: object, given: Sequence[State]) -> KeptState | None:
             optimizers.append(part)
         elif isinstance(part, torch.Tensor):
             tensors.append(part)
+        elif any(part is each for each in given):
+            raise UsageError(f"a {type(part).__name__} is no state; give modules, optimizers and tensors")
     return KeptState(tensors, optimizers) if tensors or optimizers else None

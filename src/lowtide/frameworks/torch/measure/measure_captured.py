@@ -45,12 +45,7 @@ def measure_captured(
     """
     given = captured.example_args if args is None else args
     named = dict(captured.example_kwargs if kwargs is None else kwargs)
-    inputs = [leaf for leaf in pytree.tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)]
-    if any(map(is_fake, inputs)):
-        raise UnsupportedError(
-            "the program has no real inputs to be measured with; capture it with some, or load those of a .pt2 file "
-            "that you trust with --trust (trust=True)"
-        )
+    inputs = check_real(given, named)
     device = inputs[0].device if inputs else torch.device("cpu")
     with _restored_state(captured, inputs) as restore:
         for _ in range(_WARM_UP_CALLS):
@@ -63,6 +58,17 @@ def measure_captured(
         held = sum(storages.values())
         digest = _digest([result, captured.binding.gradients(), captured.persistent(), inputs])
     return MeasuredCall(peak_bytes=peak + held, host_peak_bytes=on_host, outputs_digest=digest)
+
+
+def check_real(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """Return the tensors of a call's inputs; raises UnsupportedError where one has a form alone, and no values."""
+    inputs = [leaf for leaf in pytree.tree_leaves((args, dict(kwargs))) if isinstance(leaf, torch.Tensor)]
+    if any(map(is_fake, inputs)):
+        raise UnsupportedError(
+            "the program has no real inputs to be measured with; capture it with some, or load those of a .pt2 file "
+            "that you trust with --trust (trust=True)"
+        )
+    return inputs
 
 
 @contextmanager

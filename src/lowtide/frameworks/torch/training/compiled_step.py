@@ -7,6 +7,7 @@ from lowtide.errors import UsageError
 from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBinding
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, warn_of_excess
+from lowtide.frameworks.torch.compile.missed_budgets import least_reached, reason
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.model import TorchModel
@@ -33,7 +34,8 @@ def compiled_step(
     allowed = result.budget.allowed[space]
     applied, peaks = _compile(model, result, options, allowed)
     is_free = not _trades_time(result)
-    least = Attempt(allowed or 0, (applied, result), peaks.beyond_bytes, is_least=is_free, is_free=is_free)
+    is_least = is_free or result.shortfall is not None
+    least = Attempt(allowed or 0, (applied, result), peaks.beyond_bytes, is_least=is_least, is_free=is_free)
     if allowed is not None:
 
         def attempt(goal: int) -> Attempt[tuple[Applied, Result]] | None:
@@ -46,9 +48,18 @@ def compiled_step(
             return Attempt(goal, (applied, other), peaks.beyond_bytes, is_least=False, is_free=not _trades_time(other))
 
         least = least_excess(least, attempt)
-    if not least.fits:
-        warn_of_excess(graph.name, least.excess_bytes)
+    if allowed is not None and not least.fits:
+        _warn(graph, least.compiled[1], allowed, least.excess_bytes)
     return least.compiled
+
+
+def _warn(graph: Graph, result: Result, allowed: int, excess_bytes: int) -> None:
+    """Warn in one line that the kernels need more than the budget: why, and which budgets they meet."""
+    space = graph.spaces[0].name
+    shortfall = result.shortfall
+    why = "once fused, they keep more alive than the plan" if shortfall is None else reason(shortfall)
+    persistent, before = result.persistent_bytes[space], result.baseline_peak_bytes[space]
+    warn_of_excess(graph.name, excess_bytes, f"{why}; {least_reached(allowed + excess_bytes, before, persistent)}")
 
 
 def _compile(model: TorchModel, result: Result, options: Options, allowed: int | None) -> tuple[Applied, "_StepPeaks"]:
@@ -81,10 +92,11 @@ class _StepPeaks(FusedPeaks):
     def __init__(self, graph: Graph, result: Result, allowed: int | None, donated: Sequence[int]) -> None:
         super().__init__()
         self._donated = donated
-        self._left = None
+        self._left = self._within_budget = None
         if allowed is not None:
             batch = (graph.buffer_spaces == 0) & (graph.lifetimes == Lifetime.INPUT)
             most = allowed if result.shortfall is None else max(allowed, result.peak_bytes[graph.spaces[0].name])
+            self._within_budget = allowed - int(graph.sizes[batch].sum())
             self._left = most - int(graph.sizes[batch].sum())
 
     def left(self, input_names: Sequence[str]) -> int | None:
@@ -97,5 +109,5 @@ class _StepPeaks(FusedPeaks):
 
     def check(self, input_names: Sequence[str], peak_bytes: int) -> None:
         """Note what the kernels need."""
-        if self._left is not None:
-            self.note(peak_bytes, self._left)
+        if self._within_budget is not None:
+            self.note(peak_bytes, self._within_budget)

@@ -14,23 +14,27 @@ from lowtide.planning.settings import PlanSettings
 class FollowedPlan:
     """What finds the plan of a step's program: in a plan file or a folder of them, else, once it is lenient, anew."""
 
-    def __init__(self, path: Path, settings: PlanSettings, otherwise: Callable[[TorchModel], Result]) -> None:
+    def __init__(
+        self, path: Path, settings: PlanSettings, otherwise: Callable[[TorchModel], Result], *, over_budget: bool
+    ) -> None:
         self._path = path
         self._settings = settings
         self._otherwise = otherwise
+        self._over_budget = over_budget
         self.is_lenient = False
         """Whether programs that no plan here is for are planned anew: those of batches of another form."""
 
     def __call__(self, model: TorchModel) -> Result:
-        """Return the plan of a program; raises FingerprintError where none is for it, unless that is allowed."""
+        """Return the plan of a program.
+
+        Raises FingerprintError where none is for it, unless that is allowed, and VerificationError for one that does
+        not fit.
+        """
         try:
-            find = load_plan if self._path.is_dir() else _from_file
-            return find(model, self._path, self._settings)
+            if self._path.is_dir():
+                return load_plan(model, self._path, self._settings, over_budget=self._over_budget)
+            return result_of_file(self._path, model, self._settings, over_budget=self._over_budget)
         except FingerprintError:
             if not self.is_lenient:
                 raise
             return self._otherwise(model)
-
-
-def _from_file(model: TorchModel, path: Path, settings: PlanSettings) -> Result:
-    return result_of_file(path, model, settings)

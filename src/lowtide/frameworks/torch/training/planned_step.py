@@ -1,5 +1,6 @@
 """A training step under a plan: captured, planned and verified once, called like a function from then on."""
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,10 +13,18 @@ from torch.optim import Optimizer
 
 from lowtide.effort import EffortName
 from lowtide.errors import UnsupportedError, UsageError
+from lowtide.files import path_of
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.torch.capture.capture import capture
-from lowtide.frameworks.torch.capture.step.training_step import GradientHook, LossFunction, ModelHook, TrainingStep
+from lowtide.frameworks.torch.capture.step.training_step import (
+    GradientHook,
+    LossFunction,
+    ModelHook,
+    TrainingStep,
+    check_callable,
+)
 from lowtide.frameworks.torch.compile.distributed.plan_folder import save_plans
+from lowtide.frameworks.torch.compile.missed_budgets import missed_held_back, warn_of_plan
 from lowtide.frameworks.torch.compile.options import DEFAULTS, allowed_techniques
 from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.emit.transfers.link import check_host, host_for
@@ -143,7 +152,7 @@ class PlannedStep:
         be made, WriteError where a file cannot be written.
         """
         planned = [(each.model.graph_for(each.result.plan), each.result.plan) for each in self._programs]
-        return save_plans(planned, Path(folder))
+        return save_plans(planned, path_of(folder))
 
     def _put_first(self, program: _Program) -> None:
         others = [other for other in self._programs if other is not program]
@@ -169,6 +178,7 @@ def training_step(
     host_bandwidth: str | int | None = None,
     host_capacity: str | int | None = None,
     plan: str | Path | None = None,
+    over_budget: bool = False,
 ) -> PlannedStep:
     """Return the whole training step, forward, backward and update, as one planned program; nothing is run yet.
 
@@ -186,9 +196,14 @@ def training_step(
     the loss, skips updates and updates its scale; gradients are unscaled before they are clipped.
 
     With `plan`, the step follows a plan file instead of planning, one of `lowtide plan` or `lowtide.save_plan`, or what
-    a folder holds that `PlannedStep.save_plans` wrote; calls of another form than the example batch are planned.
+    a folder holds that `PlannedStep.save_plans` wrote; calls of another form than the example batch are planned. One
+    that says itself that it does not fit is taken with `over_budget` alone, as `lowtide.load_plan` does.
 
-    Raises FingerprintError for a plan of another step, UnsupportedError for a step that no graph can hold, with what to
+    A budget that is not met is one warning, with what stands in the way and which budgets are met; the step then runs
+    by the plan of least peak that was found.
+
+    Raises FingerprintError for a plan of another step, VerificationError for one that is wrong or does not fit,
+    UnsupportedError for a step that no graph can hold, with what to
     do instead; UsageError for a bad call.
 
     >>> import torch, lowtide.torch
@@ -203,12 +218,13 @@ def training_step(
     True
     """
     _check_compiler(compiler)
-    if accumulate < 1:
-        raise UsageError(f"accumulate is {accumulate}; give the number of calls that make a step, at least 1")
     allowed = allowed_techniques(allow, budget)
     if compiler == "inductor" and plan is not None:
         raise UsageError("a compiled step is planned with its kernels; leave the plan out, or use compiler='eager'")
+    if over_budget and plan is None:
+        raise UsageError("over_budget takes a plan that does not fit; give that plan, or leave it out")
     check_host(allowed, host_bandwidth, host_capacity)
+    check_callable(before_update=before_update)
     hooks = [hook for hook in (_clipping(clip_grad_norm, clip_grad_value), before_update) if hook is not None]
 
     def prepare(parameters: list[torch.Tensor]) -> None:
@@ -233,7 +249,11 @@ def training_step(
 
     def find(model: TorchModel, within: GivenBudget = budget) -> Result:
         asked = replace(settings, budget=within)
-        return plan_model(model, asked)[1] if compiler == "eager" else find_plan(model.graph, asked)
+        if compiler == "inductor":
+            return find_plan(model.graph, asked)  # whether it fits is known once kernels are fused
+        graph, result = plan_model(model, asked)
+        warn_of_plan(graph.name, graph, result, asked)
+        return result
 
     def host(graph: Graph) -> Host | None:
         return host_for(graph, host_bandwidth, host_capacity) if "offload" in allowed else None
@@ -243,12 +263,15 @@ def training_step(
 
         return compiled_step(model, result, budget, effort, lambda less: find(model, less))
 
-    followed = None if plan is None else FollowedPlan(Path(plan), settings, find)
+    followed = None if plan is None else FollowedPlan(path_of(plan), settings, find, over_budget=over_budget)
     planned = PlannedStep(step, followed or find, compiled if compiler == "inductor" else None, host)
     args, kwargs = _call_of(example_batch)
-    for step.done in sorted({0, min(1, accumulate - 1), accumulate - 1}):  # the first call, one between, the last
-        planned.prepare(args, kwargs)
+    with missed_held_back() as missed:
+        for step.done in sorted({0, min(1, accumulate - 1), accumulate - 1}):  # the first call, one between, the last
+            planned.prepare(args, kwargs)
     step.done = 0
+    for message in missed[:1]:
+        warnings.warn(message, stacklevel=2)
     if followed is not None:
         followed.is_lenient = True
     remember_step(planned)
@@ -263,7 +286,9 @@ def _check_compiler(compiler: str) -> None:
 def _call_of(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     if isinstance(batch, Mapping):
         return (), cast("Mapping[str, Any]", batch)
-    return (batch,) if isinstance(batch, torch.Tensor) else tuple(batch), {}
+    if not isinstance(batch, torch.Tensor | tuple | list):
+        raise UsageError(f"a {type(batch).__name__} is no batch; give a tuple, a dict by keyword, or one tensor")
+    return (batch,) if isinstance(batch, torch.Tensor) else tuple(cast("tuple[Any, ...]", batch)), {}
 
 
 def _capture(step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Captured:

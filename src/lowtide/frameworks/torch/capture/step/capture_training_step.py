@@ -54,9 +54,13 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
     updated: list[int] = []
     for parameter in step.parameters():
         if id(parameter) not in position:
-            raise UnsupportedError("the optimizer updates a tensor that is no parameter of the model or its loss")
+            raise UnsupportedError(
+                "the optimizer updates a tensor that is no parameter of the model or its loss; make the optimizer anew "
+                "where parameters were replaced since"
+            )
         updated.append(position[id(parameter)])
     fakes = FakeInputs([*parts, *call.tensors])
+    clipped = step.model_order()
 
     receiving: list[int] = []
 
@@ -98,7 +102,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
                 if scaler is not None:
                     with swapped(step.optimizer, parameters, {}), torch.no_grad():
                         (unscale_spelled_out if step.spells_out_fused else GradScaler.unscale_)(scaler, step.optimizer)
-                step.before_update(parameters)
+                step.before_update([parameters[place] for place in clipped])
             update(parameters)
             if step.after_update is not None:
                 with torch.no_grad():
@@ -165,6 +169,7 @@ def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Map
         state,
         forms=tuple(map(form_of, inputs.tensors[:held])),
         part=part,
+        updated=tuple(updated),
         received=tuple(updated.index(index) for index in receiving),
         modes=modes_of(modules.modules),
         settings=state.fixed_settings(),

@@ -10,13 +10,15 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from lowtide.errors import UnsupportedError
+from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.torch.capture.step.raw_step import raw_step
 from lowtide.frameworks.torch.internals.grad_scaler import unscale_spelled_out
 
 
-def active(scaler: GradScaler | None) -> GradScaler | None:
-    """Return a scaler that scales, None for one that is switched off."""
+def active(scaler: object) -> GradScaler | None:
+    """Return a scaler that scales, None for one that is switched off; raises UsageError for what is none."""
+    if not isinstance(scaler, GradScaler | None):
+        raise UsageError(f"grad_scaler is a {type(scaler).__name__}; give a torch.amp.GradScaler, or leave it out")
     return scaler if scaler is not None and scaler.is_enabled() else None
 
 

@@ -35,6 +35,8 @@ class TrainingStepBinding(Binding):
     forms: tuple[Any, ...]
     """The form of every tensor of the modules and the optimizer, by `form_of`."""
     part: Part
+    updated: tuple[int, ...]
+    """Where among the modules' tensors the optimizer's parameters are."""
     received: tuple[int, ...]
     """Which of the optimizer's parameters get a gradient."""
     modes: tuple[bool, ...]
@@ -51,6 +53,12 @@ class TrainingStepBinding(Binding):
         check_modes(self.modules.modules, self.modes)
         if self.state.fixed_settings() != self.settings:
             raise CaptureMismatchError("the optimizer's settings changed since the step was captured; capture again")
+        live = self.modules.live()
+        if any(live[place] is not each for place, each in zip(self.updated, self.state.parameters(), strict=True)):
+            raise CaptureMismatchError(
+                "a parameter of the model is another tensor than the one that the optimizer updates; make the "
+                "optimizer anew, then the step"
+            )
         inputs = self.call.bind(args, kwargs)
         self.state.materialize()
         scalars = self.state.scalars.live(self.step.optimizer)

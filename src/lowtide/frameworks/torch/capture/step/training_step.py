@@ -1,6 +1,6 @@
 """A whole training step, forward, backward and update, as one callable that can be run plainly or captured."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import torch
@@ -25,11 +25,12 @@ class TrainingStep:
     soon as its gradient is there.
 
     `loss_function(model, *batch)` returns the scalar loss. Without one, the step calls `model(*batch)` and takes the
-    output's `.loss`, else its first element, else the output itself. `before_update` gets the parameters with their
-    gradients before the update, for instance to clip them. `after_update` gets the model, without gradients recorded,
-    for instance to average its parameters. With `accumulate`, so many calls make a step: their gradients, of the loss
-    divided by that number, add up in `.grad`, and the last call updates. A `grad_scaler` scales the loss, skips
-    updates and updates its scale; `before_update` gets unscaled gradients. Raises UsageError for what is no optimizer.
+    output's `.loss` or `["loss"]`, else its first element, else the output itself. `before_update` gets the parameters
+    with their gradients before the update, in the model's order, for instance to clip them. `after_update` gets the
+    model, without gradients recorded, for instance to average its parameters. With `accumulate`, so many calls make a
+    step: their gradients, of the loss divided by that number, add up in `.grad`, and the last call updates. A
+    `grad_scaler` scales the loss, skips updates and updates its scale; `before_update` gets unscaled gradients. Raises
+    UsageError for arguments that are not what they should be.
     """
 
     def __init__(
@@ -44,6 +45,8 @@ class TrainingStep:
         grad_scaler: GradScaler | None = None,
     ) -> None:
         _check_optimizer(optimizer)
+        _check_calls(accumulate)
+        check_callable(loss_function=loss_function, before_update=before_update, after_update=after_update)
         self.model = model
         self.loss_function = loss_function
         self.optimizer = optimizer
@@ -61,15 +64,23 @@ class TrainingStep:
         """Return the loss of a batch, attached to the autograd graph."""
         if self.loss_function is not None:
             return self.loss_function(self.model, *args, **kwargs)
-        output = self.model(*args, **kwargs)
-        if isinstance(output, torch.Tensor):
-            return output
-        loss = getattr(output, "loss", None)
-        return cast("torch.Tensor", output[0] if loss is None else loss)
+        output: Any = self.model(*args, **kwargs)
+        loss = _loss_in(output)
+        if loss is None:
+            raise UsageError(f"the model returns a {type(output).__name__} without a loss; give a loss_function")
+        return loss
 
     def parameters(self) -> list[torch.Tensor]:
         """Return the parameters the optimizer updates, in the order of its groups."""
         return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+
+    def model_order(self) -> list[int]:
+        """Return the places of those parameters in the order in which the model has them, in which loops clip them."""
+        model = cast("object", self.model)
+        own = model.parameters() if isinstance(model, nn.Module) else ()
+        places = {id(each): place for place, each in enumerate(own)}
+        order = [places.get(id(each), len(places)) for each in self.parameters()]
+        return sorted(range(len(order)), key=order.__getitem__)
 
     @property
     def part(self) -> Part:
@@ -98,7 +109,8 @@ class TrainingStep:
         if self.before_update is not None:
             if scaler is not None:
                 scaler.unscale_(self.optimizer)
-            self.before_update(self.parameters())
+            parameters = self.parameters()
+            self.before_update([parameters[place] for place in self.model_order()])
         if scaler is None:
             self.optimizer.step()
         else:
@@ -109,7 +121,31 @@ class TrainingStep:
                 self.after_update(self.model)
 
 
+def _loss_in(output: Any) -> Any:
+    """Return what of a model's output is its loss; None where that cannot be told."""
+    if isinstance(output, torch.Tensor):
+        return output
+    if isinstance(output, Mapping):
+        return cast("Mapping[str, Any]", output).get("loss")
+    loss: Any = getattr(output, "loss", None)
+    if loss is None and isinstance(output, tuple | list):
+        return next(iter(cast("tuple[Any, ...]", output)), None)
+    return loss
+
+
 def _check_optimizer(given: object) -> None:
     if not isinstance(given, Optimizer):
         kind = type(given).__name__
         raise UsageError(f"a step takes model, loss function and optimizer, in this order; the last is a {kind}")
+
+
+def _check_calls(accumulate: object) -> None:
+    if not isinstance(accumulate, int) or accumulate < 1:
+        raise UsageError(f"accumulate is {accumulate!r}; give the number of calls that make a step, at least 1")
+
+
+def check_callable(**given: object) -> None:
+    """Raise UsageError for what is given by name, is not None, and cannot be called."""
+    for name, value in given.items():
+        if value is not None and not callable(value):
+            raise UsageError(f"{name} is a {type(value).__name__}; give a function, or leave it out")

@@ -29,7 +29,7 @@ def save_plans(planned: Iterable[tuple[Graph, Plan]], folder: Path) -> list[Path
     return list(paths)
 
 
-def load_plan(model: Chunkable, folder: Path, settings: PlanSettings) -> Result:
+def load_plan(model: Chunkable, folder: Path, settings: PlanSettings, *, over_budget: bool = False) -> Result:
     """Return the plan of a program from a folder as `result_of_file` does.
 
     Raises FingerprintError where the folder has none for this program, otherwise what `result_of_file` raises.
@@ -41,7 +41,7 @@ def load_plan(model: Chunkable, folder: Path, settings: PlanSettings) -> Result:
             f"no plan in {folder} is for {model.graph.name!r} ({_path(folder, model.graph).name}); save plans of the "
             "same program, made with the same options, or leave the plans out"
         )
-    return result_of_file(path, model, settings)
+    return result_of_file(path, model, settings, over_budget=over_budget)
 
 
 def digest_of(plan: Plan) -> str:

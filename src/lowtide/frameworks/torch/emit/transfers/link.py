@@ -37,7 +37,7 @@ def host_for(graph: Graph, bandwidth: str | int | None, capacity: str | int | No
 
 
 def _speed(bandwidth: str | int) -> int:
-    return parse_bandwidth(bandwidth) if isinstance(bandwidth, str) else bandwidth
+    return bandwidth if isinstance(bandwidth, int) else parse_bandwidth(bandwidth)
 
 
 def _memory_speed(graph: Graph) -> float:
