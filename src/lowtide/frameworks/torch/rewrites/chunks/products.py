@@ -233,24 +233,27 @@ class _RegionSearch:
                     waiting.append(source)
 
     def _placed(self, region: ProductRegion) -> ProductRegion | Refusal:
-        """Find what must wait for the chunks, which stand where the last node stood, and whether it can."""
+        """Find what must wait for the chunks, which stand where the last node stood, and whether it can.
+
+        What must keep its place cannot, such as the end of a forward pass: what follows it is a second pass.
+        """
         inside = region.parts
         touched, written, moved = set[int](), set[int](), dict[Node, None]()
         second: dict[Node, None] = {}
+        stays = False
         nodes = region.nodes
         for node in self._nodes[self._order[nodes[0]] : self._order[nodes[-1]] + 1]:
             overwritten = storages_of(*nodes_in(mutated_arguments(node)))
             everything = storages_of(node, *node.all_input_nodes)
             sources = node.all_input_nodes
             if node in inside:
-                if any(source in moved or source in second for source in sources):
+                if stays or any(source in moved or source in second for source in sources):
                     second[node] = None
                 if written & everything:
                     return self._refuse(node, "reads what is overwritten before")
                 touched |= everything
             elif any(source in inside or source in moved for source in sources):
-                if keeps_order(node):
-                    return self._refuse(node, "must keep its place")
+                stays = stays or keeps_order(node)
                 moved[node] = None
                 touched |= everything
                 written |= overwritten
