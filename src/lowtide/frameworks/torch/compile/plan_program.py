@@ -66,10 +66,11 @@ def plan_program(
         return PlannedChoice(program, result, own_keeps_more=more if options.compiler == "inductor" else 0)
     baseline = Plan.baseline(own.graph)
     peak, between = own.peak_of(baseline), own.held_between(baseline)
+    settings = _within(options.settings, own, peak, share)
     if options.plans is not None:
+        forms = None if forms is None else forms.within(settings)
         program, result = _from_folder(Path(options.plans), written, options, forms, own)
         return PlannedChoice(program, result, peak, between - program.held_between(result.plan))
-    settings = _within(options.settings, own, peak, share)
     left = 0 if share is None else share.others
     limits = _Limits(peak, between if not written.returns_only_numbers() else None, left)
     program, result = _in_best_form(written, options, settings, left, forms)
@@ -90,6 +91,7 @@ def _in_best_form(
     written: ReadProgram, options: Options, settings: PlanSettings, others: int, forms: ProgramForms | None
 ) -> tuple[ReadProgram, Result]:
     """Return the plan of a program, and the form of it that the plan is for; ranks that plan together keep one form."""
+    forms = None if forms is None else forms.within(settings)
     if options.plans is not None:
         return _from_folder(Path(options.plans), written, options, forms)
     if forms is None or partners(written.module, options.same_on_all_ranks) is not None:

@@ -21,6 +21,8 @@ _FEWEST_BYTES = 1 << 20
 """Smaller products need little, and are many."""
 _NEARLY = 2
 """What has at least so large a part of a product's numbers is as much of a burden as the product."""
+SECOND_PASS = "second_pass_of"
+"""The mark of nodes of a second pass over the rows of a product, by its name: they are no part of its region."""
 _MOST_REFUSED = 8
 """So many products are looked at without success: the largest may be a sum over the rows of the one that counts."""
 
@@ -209,7 +211,12 @@ class _RegionSearch:
         return inside if missing is None else self._refuse(missing, "does not treat every row alone")
 
     def _begins_another(self, node: Node) -> bool:
-        """Tell whether a node makes the scores of another attention: with a batch for rows, one leads to the next."""
+        """Tell whether a node is of a second pass, or makes the scores of another attention.
+
+        With a batch for rows, one attention leads to the next.
+        """
+        if node.meta.get(SECOND_PASS) == self._product.name:
+            return True
         least = _numbers(self._product) // _NEARLY
         return (
             node.target is aten.bmm.default

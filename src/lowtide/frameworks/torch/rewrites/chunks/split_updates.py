@@ -1,4 +1,4 @@
-"""A program with its largest products, updates and loss gradient in chunks; a captured one under a name that says so."""
+"""A program with its largest products, updates and loss gradient in chunks, and a name that says what is done."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -78,15 +78,16 @@ def split_module(module: GraphModule, inputs: Inputs) -> SplitModule:
     return _split(module, inputs, _by_rows(module, [LossesOfRows()], inputs), [])
 
 
-def split_module_again(module: GraphModule, inputs: Inputs) -> SplitModule | None:
+def split_module_again(module: GraphModule, inputs: Inputs, allowed: int = 0) -> SplitModule | None:
     """Return the same with rows of some products computed twice, so that they can be cut; it takes time.
 
     None where that is of no use. What is computed again in vain, since its second pass stays whole, is left as it was.
+    Chunks are as small as helps, but no smaller than a program takes that may need the bytes that are `allowed`.
     """
     whole = _by_rows(module, [LossesOfRows()], inputs)
     useful: list[TwoPasses] = [refusal.passes for refusal in whole.refused if refusal.passes is not None]
     while useful:
-        twice = _by_rows(whole.module, [RowsAgain(tuple(useful))], inputs)
+        twice = _by_rows(whole.module, [RowsAgain(tuple(useful))], inputs, allowed)
         cut = {node.name for region in twice.rows for node in region.parts}
         kept = [passes for passes in useful if cut.issuperset(passes.readers)]
         if len(kept) == len(useful):
@@ -95,9 +96,9 @@ def split_module_again(module: GraphModule, inputs: Inputs) -> SplitModule | Non
     return None
 
 
-def _by_rows(module: GraphModule, rewrites: Sequence[Rewrite[Any]], inputs: Inputs) -> _ByRows:
+def _by_rows(module: GraphModule, rewrites: Sequence[Rewrite[Any]], inputs: Inputs, allowed: int = 0) -> _ByRows:
     rewritten = run_rewrites(module, rewrites)
-    return _ByRows(rewritten, *choose_rows(rewritten, inputs))
+    return _ByRows(rewritten, *choose_rows(rewritten, inputs, allowed))
 
 
 def _split(module: GraphModule, inputs: Inputs, by_rows: _ByRows, done: list[str]) -> SplitModule:
