@@ -9,6 +9,7 @@ from lowtide.frameworks.torch.compile.beside_others import plan_beside
 from lowtide.frameworks.torch.compile.distributed.agreement import partners, require_agreement, require_one_order
 from lowtide.frameworks.torch.compile.distributed.plan_folder import digest_of, has_plan, load_plan
 from lowtide.frameworks.torch.compile.identity import identity
+from lowtide.frameworks.torch.compile.limits import Limits
 from lowtide.frameworks.torch.compile.missed_budgets import reason
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.program_forms import ProgramForms
@@ -72,15 +73,17 @@ def plan_program(
         program, result = _from_folder(Path(options.plans), written, options, forms, own)
         return PlannedChoice(program, result, peak, between - program.held_between(result.plan))
     left = 0 if share is None else share.others
-    limits = _Limits(peak, between if not written.returns_only_numbers() else None, left)
+    limits = Limits(peak, between if not written.returns_only_numbers() else None, left)
     program, result = _in_best_form(written, options, settings, left, forms)
     found = [(program, result)]
-    if not limits.hold(program, result) and limits.between is not None:
+    if program is not written and not limits.hold(program, result):
+        found.append((written, _plan(written, options, settings, left)))
+    if not any(limits.hold(*each) for each in found) and limits.between is not None:
         most = settings.budget if isinstance(settings.budget, int) else peak
         left = max(left, most - limits.between)
         if options.techniques & {"recompute"}:
             bounded = settings if settings.budget is not None else replace(settings, budget=peak, transient=True)
-            found.append((program, _plan(program, options, bounded, left)))
+            found.append((program, _plan_again(program, written, result, options, bounded, left)))
     if not any(limits.hold(*each) for each in found):
         found.append((own, _plan(own, options, settings, left)))
     program, result = min(found, key=lambda each: limits.rank(*each))
@@ -98,7 +101,15 @@ def _in_best_form(
         return written, _plan(written, options, settings, others)
     _, result = plan_model(forms, settings)
     program = forms.program_for(result.plan)
-    return program, _plan(program, options, settings, others) if others else result
+    return program, _plan_again(program, written, result, options, settings, others) if others else result
+
+
+def _plan_again(
+    program: ReadProgram, written: ReadProgram, before: Result, options: Options, settings: PlanSettings, others: int
+) -> Result:
+    """Plan a form of a program beside others; what is known of the form is said again."""
+    result = _plan(program, options, settings, others, None if program is written else written.graph)
+    return replace(result, chunk_cost=before.chunk_cost, left_whole=before.left_whole)
 
 
 def _from_folder(
@@ -117,37 +128,6 @@ def _from_folder(
     return program, loaded
 
 
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """What a plan may need, whatever the budget: what PyTorch alone does."""
-
-    peak: int
-    between: int | None
-    """Between the two passes; None where nothing large runs there."""
-    others: int
-    """What other graphs need meanwhile."""
-
-    def hold(self, program: ReadProgram, result: Result) -> bool:
-        """Tell whether a plan stays within, and within its budget."""
-        return result.shortfall is None and not self._excess(program, result)
-
-    def rank(self, program: ReadProgram, result: Result) -> tuple[bool, bool, float]:
-        """Return what the better of two plans has less of."""
-        excess, fits = self._excess(program, result), result.shortfall is None
-        most = max(_first_peak(result), program.held_between(result.plan) + self.others)
-        least = result.base_cost + result.extra_cost if fits and not excess else float(most)
-        return excess > 0, not fits, float(excess) or least
-
-    def _excess(self, program: ReadProgram, result: Result) -> int:
-        more = max(0, _first_peak(result) - self.peak)
-        between = 0 if self.between is None else program.held_between(result.plan) - self.between
-        return max(more, between)
-
-
-def _first_peak(result: Result) -> int:
-    return next(iter(result.peak_bytes.values()))
-
-
 def _within(settings: PlanSettings, own: ReadProgram, own_peak: int, share: Share | None) -> PlanSettings:
     """Return settings whose budget is in bytes, and at most what the program takes without lowtide."""
     if share is not None:
@@ -159,15 +139,17 @@ def _within(settings: PlanSettings, own: ReadProgram, own_peak: int, share: Shar
     return replace(settings, budget=min(allowed, own_peak), transient=True)
 
 
-def _plan(program: ReadProgram, options: Options, settings: PlanSettings, others: int) -> Result:
-    """Return a plan made now; ranks agree on the graph first."""
+def _plan(
+    program: ReadProgram, options: Options, settings: PlanSettings, others: int, untouched: Graph | None = None
+) -> Result:
+    """Return a plan made now, of another form than the `untouched` one if that is given; ranks agree on it first."""
     graph = program.graph
     together = partners(program.module, options.same_on_all_ranks)
     if together is not None:
         require_agreement(graph, identity(options), *together)
     if not others:
         is_worth_it = options.compiler == "inductor"  # beside whose work planning twice is little
-        result = (_closest_to_budget if is_worth_it else find_plan)(graph, settings)
+        result = _closest_to_budget(graph, settings) if is_worth_it else find_plan(graph, settings, untouched)
         require_one_order(program.module, graph, result.plan, options.same_on_all_ranks)
         return result
     started = time.perf_counter()
@@ -175,7 +157,7 @@ def _plan(program: ReadProgram, options: Options, settings: PlanSettings, others
     verify(graph, found.plan, check_capacity=False)
     require_one_order(program.module, graph, found.plan, options.same_on_all_ranks)
     seconds = time.perf_counter() - started
-    return result_with(graph, found.plan, settings, found.scheduler, found.shortfall, seconds=seconds)
+    return result_with(graph, found.plan, settings, found.scheduler, found.shortfall, untouched, seconds)
 
 
 def _closest_to_budget(graph: Graph, settings: PlanSettings) -> Result:
