@@ -76,7 +76,7 @@ def plan_program(
     limits = Limits(peak, between if not written.returns_only_numbers() else None, left)
     program, result = _in_best_form(written, options, settings, left, forms)
     found = [(program, result)]
-    if program is not written and not limits.hold(program, result):
+    if program is not written and limits.excess(program, result):
         found.append((written, _plan(written, options, settings, left)))
     if not any(limits.hold(*each) for each in found) and limits.between is not None:
         most = settings.budget if isinstance(settings.budget, int) else peak
