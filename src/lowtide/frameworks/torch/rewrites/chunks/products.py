@@ -16,7 +16,8 @@ from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, RowPart, RowRol
 from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows
 
 aten = torch.ops.aten
-_PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default)
+PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default)
+"""What makes large results of smaller operands."""
 _FEWEST_BYTES = 1 << 20
 """Smaller products need little, and are many."""
 _NEARLY = 2
@@ -42,7 +43,7 @@ class ProductRegion:
     @property
     def product(self) -> Node:
         """The product itself."""
-        return next(node for node in self.parts if node.target in _PRODUCTS)
+        return next(node for node in self.parts if node.target in PRODUCTS)
 
     @property
     def nodes(self) -> list[Node]:
@@ -118,7 +119,7 @@ def _is_large(node: Node) -> bool:
     """Tell whether a product is large, and larger than the rows that it is made of."""
     value = value_of(node)
     return (
-        node.target in _PRODUCTS
+        node.target in PRODUCTS
         and value.shape[0] > 1
         and value.numel() > _numbers(_rows_in(node))
         and value.numel() * value.element_size() >= _FEWEST_BYTES

@@ -11,9 +11,10 @@ from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, Product
 from lowtide.frameworks.torch.rewrites.chunks.choose_chunks import choose_chunks, choose_rows
 from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
 from lowtide.frameworks.torch.rewrites.chunks.loss_gradient import LossGradientByRows
-from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, Refusal, TwoPasses
+from lowtide.frameworks.torch.rewrites.chunks.products import PRODUCTS, ProductRegion, Refusal, TwoPasses
 from lowtide.frameworks.torch.rewrites.chunks.row_losses import LossesOfRows
 from lowtide.frameworks.torch.rewrites.chunks.rows_again import RowsAgain
+from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.graph import Lifetime
@@ -75,7 +76,7 @@ def split_again(captured: Captured) -> SplitProgram | None:
 
 def split_module(module: GraphModule, inputs: Inputs) -> SplitModule:
     """Return a program with its largest products, updates and the gradient of its loss in chunks."""
-    return _split(module, inputs, _by_rows(module, [LossesOfRows()], inputs), [])
+    return _split(module, inputs, _by_rows(module, _before(module), inputs), [])
 
 
 def split_module_again(module: GraphModule, inputs: Inputs, allowed: int = 0) -> SplitModule | None:
@@ -84,7 +85,7 @@ def split_module_again(module: GraphModule, inputs: Inputs, allowed: int = 0) ->
     None where that is of no use. What is computed again in vain, since its second pass stays whole, is left as it was.
     Chunks are as small as helps, but no smaller than a program takes that may need the bytes that are `allowed`.
     """
-    whole = _by_rows(module, [LossesOfRows()], inputs)
+    whole = _by_rows(module, _before(module), inputs)
     useful: list[TwoPasses] = [refusal.passes for refusal in whole.refused if refusal.passes is not None]
     while useful:
         twice = _by_rows(whole.module, [RowsAgain(tuple(useful))], inputs, allowed)
@@ -94,6 +95,12 @@ def split_module_again(module: GraphModule, inputs: Inputs, allowed: int = 0) ->
             return _split(module, inputs, twice, ["rows computed twice"])
         useful = kept
     return None
+
+
+def _before(module: GraphModule) -> list[Rewrite[Any]]:
+    """Return what makes rows independent: no op up to the last product overwrites, no row's gradient waits for all."""
+    products = [node.name for node in module.graph.nodes if node.target in PRODUCTS]
+    return [*map(WriteOutOfPlace, products[-1:]), LossesOfRows()]
 
 
 def _by_rows(module: GraphModule, rewrites: Sequence[Rewrite[Any]], inputs: Inputs, allowed: int = 0) -> _ByRows:
