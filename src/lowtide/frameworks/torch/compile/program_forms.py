@@ -1,7 +1,7 @@
 """A program of the compiler as it is written, and with its largest products in chunks."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -17,6 +17,7 @@ from lowtide.frameworks.torch.rewrites.chunks.split_updates import (
     split_module,
     split_module_again,
 )
+from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 from lowtide.planning.budget import parse_budget
@@ -37,6 +38,8 @@ class ProgramForms:
     options: Options
     allowed: int = 0
     """The bytes that the program may need for itself, 0 for as few as may be."""
+    trials: Trials = field(default_factory=Trials)
+    """Which chunks gave equal bits, for all forms."""
 
     @property
     def chunks_take_time(self) -> bool:
@@ -114,7 +117,7 @@ class ProgramForms:
         if any(not isinstance(value, torch.Tensor) or is_symbolic(value) for value in values):
             return None
         with outside_of_fake_modes():
-            return split(module, inputs, *allowed)
+            return split(module, inputs, self.trials, *allowed)
 
     def _read(self, split: SplitModule | None) -> ReadProgram | None:
         made = None if split is None else split.module

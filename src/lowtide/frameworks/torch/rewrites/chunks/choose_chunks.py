@@ -68,7 +68,7 @@ def choose_chunks(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -
 
 
 def choose_rows(
-    module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], allowed: int = 0
+    module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], trials: Trials, allowed: int = 0
 ) -> tuple[dict[ProductRegion, ChunkSizes], list[Refusal]]:
     """Return the products that are worth doing in chunks with equal bits, each with the sizes of its chunks.
 
@@ -87,7 +87,6 @@ def choose_rows(
     dying = [region for region in products if _is_taken_by_rows(region, updates) and sums_by_windows(region)]
     needs = _Needs(lower(module, inputs), updates, products, dying)
     chosen: dict[ProductRegion, ChunkSizes] = {}
-    trials = Trials()
     left = [refusal for refusal in refused if _bytes_of(refusal.product) * _WORTH_A_WORD > needs.outside]
     for region in products:
         if needs.of(region, 1) <= needs.outside:

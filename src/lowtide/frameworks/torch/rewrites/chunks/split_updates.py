@@ -14,6 +14,7 @@ from lowtide.frameworks.torch.rewrites.chunks.loss_gradient import LossGradientB
 from lowtide.frameworks.torch.rewrites.chunks.products import PRODUCTS, ProductRegion, Refusal, TwoPasses
 from lowtide.frameworks.torch.rewrites.chunks.row_losses import LossesOfRows
 from lowtide.frameworks.torch.rewrites.chunks.rows_again import RowsAgain
+from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
@@ -63,32 +64,32 @@ class _ByRows:
         return run_rewrites(self.module, [ProductsByRows(tuple(self.rows.items()))])
 
 
-def split_updates(captured: Captured) -> SplitProgram:
-    """Return a captured program as `split_module` does."""
-    return _named(captured, split_module(captured.graph_module, captured.inputs))
+def split_updates(captured: Captured, trials: Trials | None = None) -> SplitProgram:
+    """Return a captured program as `split_module` does; `trials` are those of another form of it."""
+    return _named(captured, split_module(captured.graph_module, captured.inputs, trials or Trials()))
 
 
-def split_again(captured: Captured) -> SplitProgram | None:
+def split_again(captured: Captured, trials: Trials | None = None) -> SplitProgram | None:
     """Return a captured program as `split_module_again` does."""
-    split = split_module_again(captured.graph_module, captured.inputs)
+    split = split_module_again(captured.graph_module, captured.inputs, trials or Trials())
     return None if split is None else _named(captured, split)
 
 
-def split_module(module: GraphModule, inputs: Inputs) -> SplitModule:
+def split_module(module: GraphModule, inputs: Inputs, trials: Trials) -> SplitModule:
     """Return a program with its largest products, updates and the gradient of its loss in chunks."""
-    return _split(module, inputs, _by_rows(module, _before(module), inputs), [])
+    return _split(module, inputs, _by_rows(module, _before(module), inputs, trials), [])
 
 
-def split_module_again(module: GraphModule, inputs: Inputs, allowed: int = 0) -> SplitModule | None:
+def split_module_again(module: GraphModule, inputs: Inputs, trials: Trials, allowed: int = 0) -> SplitModule | None:
     """Return the same with rows of some products computed twice, so that they can be cut; it takes time.
 
     None where that is of no use. What is computed again in vain, since its second pass stays whole, is left as it was.
     Chunks are as small as helps, but no smaller than a program takes that may need the bytes that are `allowed`.
     """
-    whole = _by_rows(module, _before(module), inputs)
+    whole = _by_rows(module, _before(module), inputs, trials)
     useful: list[TwoPasses] = [refusal.passes for refusal in whole.refused if refusal.passes is not None]
     while useful:
-        twice = _by_rows(whole.module, [RowsAgain(tuple(useful))], inputs, allowed)
+        twice = _by_rows(whole.module, [RowsAgain(tuple(useful))], inputs, trials, allowed)
         cut = {node.name for region in twice.rows for node in region.parts}
         kept = [passes for passes in useful if cut.issuperset(passes.readers)]
         if len(kept) == len(useful):
@@ -103,9 +104,11 @@ def _before(module: GraphModule) -> list[Rewrite[Any]]:
     return [*map(WriteOutOfPlace, products[-1:]), LossesOfRows()]
 
 
-def _by_rows(module: GraphModule, rewrites: Sequence[Rewrite[Any]], inputs: Inputs, allowed: int = 0) -> _ByRows:
+def _by_rows(
+    module: GraphModule, rewrites: Sequence[Rewrite[Any]], inputs: Inputs, trials: Trials, allowed: int = 0
+) -> _ByRows:
     rewritten = run_rewrites(module, rewrites)
-    return _ByRows(rewritten, *choose_rows(rewritten, inputs, allowed))
+    return _ByRows(rewritten, *choose_rows(rewritten, inputs, trials, allowed))
 
 
 def _split(module: GraphModule, inputs: Inputs, by_rows: _ByRows, done: list[str]) -> SplitModule:
