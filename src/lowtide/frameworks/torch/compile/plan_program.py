@@ -9,9 +9,9 @@ from lowtide.frameworks.torch.compile.beside_others import plan_beside
 from lowtide.frameworks.torch.compile.distributed.agreement import partners, require_agreement, require_one_order
 from lowtide.frameworks.torch.compile.distributed.plan_folder import digest_of, has_plan, load_plan
 from lowtide.frameworks.torch.compile.identity import identity
-from lowtide.frameworks.torch.compile.limits import Limits
 from lowtide.frameworks.torch.compile.missed_budgets import reason
 from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.compile.own_limits import OwnLimits
 from lowtide.frameworks.torch.compile.program_forms import ProgramForms
 from lowtide.frameworks.torch.compile.read_program import ReadProgram
 from lowtide.graph import Graph
@@ -73,7 +73,7 @@ def plan_program(
         program, result = _from_folder(Path(options.plans), written, options, forms, own)
         return PlannedChoice(program, result, peak, between - program.held_between(result.plan))
     left = 0 if share is None else share.others
-    limits = Limits(peak, between if not written.returns_only_numbers() else None, left)
+    limits = OwnLimits(peak, between if not written.returns_only_numbers() else None, left)
     program, result = _in_best_form(written, options, settings, left, forms)
     found = [(program, result)]
     if program is not written and limits.excess(program, result):

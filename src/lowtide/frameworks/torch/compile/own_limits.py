@@ -7,7 +7,7 @@ from lowtide.planning.result import Result
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class OwnLimits:
     """What a plan may need, whatever the budget: what PyTorch alone does."""
 
     peak: int
