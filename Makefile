@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 NATIVE := CMakeLists.txt $(shell find native -type f)
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-older-torch sanitize check lint types layers import-budget plans results docs wheel format bench clean
+.PHONY: help setup demo test test-all test-older-torch sanitized sanitize check lint types layers import-budget plans results docs wheel format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,8 @@ $(SANITIZED)/.made: pyproject.toml constraints.txt $(NATIVE) $(shell find src -n
 	  --config-settings=cmake.define.LOWTIDE_SANITIZE=ON --config-settings=cmake.define.LOWTIDE_STRICT=ON \
 	  --config-settings=build-dir=build/sanitized '.[native-test,onnx]'
 	@touch $@
+
+sanitized: $(SANITIZED)/.made  ## build the native core with ASan and UBSan
 
 sanitize: $(SANITIZED)/.made  ## run the tests of the native core under ASan and UBSan
 	@echo "==> running the tests of the native core under ASan and UBSan"
