@@ -49,6 +49,16 @@ class FinelyChunkable(Chunkable, Protocol):
 
 
 @runtime_checkable
+class FinestChunkable(FinelyChunkable, Protocol):
+    """A program whose third form is made for a budget, so that there may be a fourth."""
+
+    @property
+    def in_finest_chunks(self) -> Graph | None:
+        """The program in as many chunks as still help, whatever budget `in_finer_chunks` is for."""
+        ...
+
+
+@runtime_checkable
 class LeavesWhole(Protocol):
     """A program that says what it does not compute in chunks."""
 
@@ -59,7 +69,7 @@ class LeavesWhole(Protocol):
 
 
 def forms_of(model: Chunkable, *, finer: bool = True) -> Iterator[Graph]:
-    """Yield the graphs of a model: its own, that in chunks, that in more chunks, each made when it is asked for."""
+    """Yield the graphs of a model: its own, that in chunks, those in more chunks, each made when it is asked for."""
     yield model.graph
     chunks = model.in_chunks
     if chunks is not None:
@@ -67,6 +77,9 @@ def forms_of(model: Chunkable, *, finer: bool = True) -> Iterator[Graph]:
     more = model.in_finer_chunks if finer and isinstance(model, FinelyChunkable) else None
     if more is not None:
         yield more
+    most = model.in_finest_chunks if finer and isinstance(model, FinestChunkable) else None
+    if most is not None:
+        yield most
 
 
 def plan_model(

@@ -24,6 +24,7 @@ from lowtide.frameworks.torch.measure.measured_costs import measure_prices
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
 from lowtide.frameworks.torch.rewrites.chunks.split_updates import SplitProgram, split_again, split_updates
+from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
 from lowtide.graph import Graph
 from lowtide.offload import Host
 from lowtide.plan import Plan
@@ -199,6 +200,7 @@ class _Readings:
 
     def __init__(self, captured: Captured) -> None:
         self.whole = Reading(captured)
+        self._trials = Trials()
 
     @cached_property
     def in_chunks(self) -> Reading | None:
@@ -216,11 +218,11 @@ class _Readings:
 
     @cached_property
     def _split(self) -> SplitProgram:
-        return split_updates(self.whole.captured)
+        return split_updates(self.whole.captured, self._trials)
 
     @cached_property
     def _split_again(self) -> SplitProgram | None:
-        return split_again(self.whole.captured)
+        return split_again(self.whole.captured, self._trials)
 
 
 def _read(split: SplitProgram | None) -> Reading | None:

@@ -4,15 +4,15 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lowtide.errors import FingerprintError
 from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.torch.compile.beside_others import plan_beside
 from lowtide.frameworks.torch.compile.distributed.agreement import partners, require_agreement, require_one_order
-from lowtide.frameworks.torch.compile.distributed.plan_folder import digest_of, load_plan
-from lowtide.frameworks.torch.compile.forward_forms import ForwardForms
+from lowtide.frameworks.torch.compile.distributed.plan_folder import digest_of, has_plan, load_plan
 from lowtide.frameworks.torch.compile.identity import identity
 from lowtide.frameworks.torch.compile.missed_budgets import reason
 from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.compile.own_limits import OwnLimits
+from lowtide.frameworks.torch.compile.program_forms import ProgramForms
 from lowtide.frameworks.torch.compile.read_program import ReadProgram
 from lowtide.graph import Graph
 from lowtide.plan import Plan, verify
@@ -51,87 +51,82 @@ def plan_program(
     own: ReadProgram | None,
     options: Options,
     share: Share | None = None,
-    forms: ForwardForms | None = None,
+    forms: ProgramForms | None = None,
 ) -> PlannedChoice:
-    """Return the plan of a program, or of what PyTorch makes of it alone, `own`, or of its other form in chunks.
+    """Return the plan of a program, of its forms in chunks, or of what PyTorch makes of it alone, `own`.
 
     Percentages are of that peak, and no plan needs more: neither while the program runs, nor of what it keeps between
-    its passes. Where the program as it is written has no such plan, or none within the budget, `own` is planned, too.
+    its passes. Where the program has no such plan in any form, or none within the budget, `own` is planned, too.
     """
-    if forms is not None and share is None and _decides_alone(written, options):
-        graph, result = plan_model(forms, options.settings)
-        return PlannedChoice(forms.program_of(graph), result)
     if own is None:
         settings, others = options.settings, 0
         if share is not None:
             settings, others = replace(settings, budget=share.allowed, transient=True), share.others
-        result = _plan(written, options, settings, others)
-        more = written.held_between(Plan.baseline(written.graph)) - written.held_between(result.plan)
-        return PlannedChoice(written, result, own_keeps_more=more if options.compiler == "inductor" else 0)
+        program, result = _in_best_form(written, options, settings, others, forms)
+        more = written.held_between(Plan.baseline(written.graph)) - program.held_between(result.plan)
+        return PlannedChoice(program, result, own_keeps_more=more if options.compiler == "inductor" else 0)
     baseline = Plan.baseline(own.graph)
     peak, between = own.peak_of(baseline), own.held_between(baseline)
-    if options.plans is not None:
-        program, result = _from_folder(written, own, options)
-        return PlannedChoice(program, result, peak, between - program.held_between(result.plan))
     settings = _within(options.settings, own, peak, share)
+    if options.plans is not None:
+        forms = None if forms is None else forms.within(settings)
+        program, result = _from_folder(Path(options.plans), written, options, forms, own)
+        return PlannedChoice(program, result, peak, between - program.held_between(result.plan))
     left = 0 if share is None else share.others
-    limits = _Limits(peak, between if not written.returns_only_numbers() else None, left)
-    result = _plan(written, options, settings, left)
-    found = [(written, result)]
-    if not limits.hold(written, result) and limits.between is not None:
+    limits = OwnLimits(peak, between if not written.returns_only_numbers() else None, left)
+    program, result = _in_best_form(written, options, settings, left, forms)
+    found = [(program, result)]
+    if program is not written and limits.excess(program, result):
+        found.append((written, _plan(written, options, settings, left)))
+    if not any(limits.hold(*each) for each in found) and limits.between is not None:
         most = settings.budget if isinstance(settings.budget, int) else peak
         left = max(left, most - limits.between)
         if options.techniques & {"recompute"}:
             bounded = settings if settings.budget is not None else replace(settings, budget=peak, transient=True)
-            found.append((written, _plan(written, options, bounded, left)))
+            found.append((program, _plan_again(program, written, result, options, bounded, left)))
     if not any(limits.hold(*each) for each in found):
         found.append((own, _plan(own, options, settings, left)))
     program, result = min(found, key=lambda each: limits.rank(*each))
     return PlannedChoice(program, result, peak, between - program.held_between(result.plan))
 
 
-def _decides_alone(program: ReadProgram, options: Options) -> bool:
-    """Tell whether neither a folder of plans nor other ranks say which form a program must have."""
-    return options.plans is None and partners(program.module, options.same_on_all_ranks) is None
+def _in_best_form(
+    written: ReadProgram, options: Options, settings: PlanSettings, others: int, forms: ProgramForms | None
+) -> tuple[ReadProgram, Result]:
+    """Return the plan of a program, and the form of it that the plan is for; ranks that plan together keep one form."""
+    forms = None if forms is None else forms.within(settings)
+    if options.plans is not None:
+        return _from_folder(Path(options.plans), written, options, forms)
+    if forms is None or partners(written.module, options.same_on_all_ranks) is not None:
+        return written, _plan(written, options, settings, others)
+    _, result = plan_model(forms, settings)
+    program = forms.program_for(result.plan)
+    return program, _plan_again(program, written, result, options, settings, others) if others else result
 
 
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """What a plan may need, whatever the budget: what PyTorch alone does."""
-
-    peak: int
-    between: int | None
-    """Between the two passes; None where nothing large runs there."""
-    others: int
-    """What other graphs need meanwhile."""
-
-    def hold(self, program: ReadProgram, result: Result) -> bool:
-        """Tell whether a plan stays within, and within its budget."""
-        return result.shortfall is None and not self._excess(program, result)
-
-    def rank(self, program: ReadProgram, result: Result) -> tuple[bool, bool, float]:
-        """Return what the better of two plans has less of."""
-        excess, fits = self._excess(program, result), result.shortfall is None
-        most = max(_first_peak(result), program.held_between(result.plan) + self.others)
-        least = result.base_cost + result.extra_cost if fits and not excess else float(most)
-        return excess > 0, not fits, float(excess) or least
-
-    def _excess(self, program: ReadProgram, result: Result) -> int:
-        more = max(0, _first_peak(result) - self.peak)
-        between = 0 if self.between is None else program.held_between(result.plan) - self.between
-        return max(more, between)
+def _plan_again(
+    program: ReadProgram, written: ReadProgram, before: Result, options: Options, settings: PlanSettings, others: int
+) -> Result:
+    """Plan a form of a program beside others; what is known of the form is said again."""
+    result = _plan(program, options, settings, others, None if program is written else written.graph)
+    return replace(result, chunk_cost=before.chunk_cost, left_whole=before.left_whole)
 
 
-def _from_folder(written: ReadProgram, own: ReadProgram, options: Options) -> tuple[ReadProgram, Result]:
-    """Return the plan that was saved, for the program as it is written or as PyTorch makes it."""
-    try:
-        return written, _plan(written, options, options.settings, 0)
-    except FingerprintError:
-        return own, _plan(own, options, options.settings, 0)
-
-
-def _first_peak(result: Result) -> int:
-    return next(iter(result.peak_bytes.values()))
+def _from_folder(
+    folder: Path, written: ReadProgram, options: Options, forms: ProgramForms | None, own: ReadProgram | None = None
+) -> tuple[ReadProgram, Result]:
+    """Return the plan that was saved, for the program as it is written, as PyTorch makes it, or in chunks."""
+    program = (
+        own if own is not None and has_plan(own.graph, folder) and not has_plan(written.graph, folder) else written
+    )
+    in_forms = forms if program is written else None
+    # a plan that misses its budget is warned of
+    loaded = load_plan(in_forms or GraphModel(program.graph), folder, options.settings, over_budget=True)
+    program = program if in_forms is None else in_forms.program_for(loaded.plan)
+    together = partners(program.module, options.same_on_all_ranks)
+    if together is not None:
+        require_agreement(program.graph, digest_of(loaded.plan), *together)
+    return program, loaded
 
 
 def _within(settings: PlanSettings, own: ReadProgram, own_peak: int, share: Share | None) -> PlanSettings:
@@ -145,20 +140,17 @@ def _within(settings: PlanSettings, own: ReadProgram, own_peak: int, share: Shar
     return replace(settings, budget=min(allowed, own_peak), transient=True)
 
 
-def _plan(program: ReadProgram, options: Options, settings: PlanSettings, others: int) -> Result:
-    """Return a plan made now, or read from a folder of plans; ranks agree on the graph first."""
+def _plan(
+    program: ReadProgram, options: Options, settings: PlanSettings, others: int, untouched: Graph | None = None
+) -> Result:
+    """Return a plan made now, of another form than the `untouched` one if that is given; ranks agree on it first."""
     graph = program.graph
     together = partners(program.module, options.same_on_all_ranks)
-    if options.plans is not None:
-        loaded = load_plan(GraphModel(graph), Path(options.plans), settings, over_budget=True)  # which is warned of
-        if together is not None:
-            require_agreement(graph, digest_of(loaded.plan), *together)
-        return loaded
     if together is not None:
         require_agreement(graph, identity(options), *together)
     if not others:
         is_worth_it = options.compiler == "inductor"  # beside whose work planning twice is little
-        result = (_closest_to_budget if is_worth_it else find_plan)(graph, settings)
+        result = _closest_to_budget(graph, settings) if is_worth_it else find_plan(graph, settings, untouched)
         require_one_order(program.module, graph, result.plan, options.same_on_all_ranks)
         return result
     started = time.perf_counter()
@@ -167,7 +159,7 @@ def _plan(program: ReadProgram, options: Options, settings: PlanSettings, others
     require_one_order(program.module, graph, found.plan, options.same_on_all_ranks)
     seconds = time.perf_counter() - started
     why = None if found.shortfall is None else reason(found.shortfall)  # what was reached is said anew
-    return result_with(graph, found.plan, settings, found.scheduler, why, seconds=seconds)
+    return result_with(graph, found.plan, settings, found.scheduler, why, untouched, seconds)
 
 
 def _closest_to_budget(graph: Graph, settings: PlanSettings) -> Result:

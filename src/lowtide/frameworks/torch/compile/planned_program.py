@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from torch.fx import GraphModule
 
-from lowtide.frameworks.torch.compile.forward_forms import ForwardForms
 from lowtide.frameworks.torch.compile.missed_budgets import warn_of_plan
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.plan_program import Share, plan_program
+from lowtide.frameworks.torch.compile.program_forms import ProgramForms
 from lowtide.frameworks.torch.compile.read_program import ReadProgram, read_program
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.graph import Graph
@@ -70,8 +70,7 @@ def plan_module(
     """
     written = read_program(name, module, held, options)
     without = None if own is None else read_program(name, own, held, options)
-    is_forward = written.turn is None and without is None and options.compiler == "eager"
-    forms = ForwardForms(written, held, options) if is_forward else None
+    forms = ProgramForms(written, held, options) if options.compiler == "eager" else None
     found = plan_program(written, without, options, share, forms)
     read, result = found.program, found.result
     peak = own_peak_bytes if found.own_peak is None else found.own_peak

@@ -30,6 +30,23 @@ class Unet(nn.Module):
         return self.last(torch.cat([fine, self.up(coarse), resized], 1)) * gate
 
 
+class Residual(nn.Module):
+    """What overwrites its own results, as residual networks do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = (nn.Conv2d(3, CHANNELS, 3, padding=1), nn.BatchNorm2d(CHANNELS), nn.ReLU(inplace=True))
+        self.first = nn.Sequential(*layers)
+        self.second = nn.Sequential(nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1), nn.BatchNorm2d(CHANNELS))
+        self.last = nn.Linear(CHANNELS, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        kept = self.first(images)
+        added = self.second(kept)
+        added += kept
+        return self.last(functional.adaptive_avg_pool2d(added.relu_(), 1).flatten(1))
+
+
 class Style(nn.Module):
     """Images that are learned, such that a network that is not finds in them what it found in others."""
 
@@ -63,6 +80,11 @@ def check_chunks(program: Any) -> None:
 def test_a_network_without_statistics_of_the_batch_computes_some_images_at_a_time() -> None:
     torch.manual_seed(0)
     check_chunks((Unet().eval().requires_grad_(False), (torch.randn(IMAGES, 3, SIZE, SIZE),)))
+
+
+def test_what_overwrites_its_own_results_is_no_hindrance() -> None:
+    torch.manual_seed(0)
+    check_chunks((Residual().eval().requires_grad_(False), (torch.randn(IMAGES, 3, SIZE, SIZE),)))
 
 
 def test_so_does_the_backward_pass_where_no_weight_has_a_gradient() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from lowtide.errors import FingerprintError, UsageError
 from lowtide.graph import Graph
 from lowtide.plan import Plan, write_plan_file
-from lowtide.planning.chunked import Chunkable
+from lowtide.planning.chunked import Chunkable, forms_of
 from lowtide.planning.plan_file import result_of_file
 from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
@@ -34,14 +34,18 @@ def load_plan(model: Chunkable, folder: Path, settings: PlanSettings, *, over_bu
 
     Raises FingerprintError where the folder has none for this program, otherwise what `result_of_file` raises.
     """
-    graphs = [graph for graph in (model.graph, model.in_chunks) if graph is not None]
-    path = next((path for graph in graphs if (path := _path(folder, graph)).exists()), None)
+    path = next((_path(folder, graph) for graph in forms_of(model) if has_plan(graph, folder)), None)
     if path is None:
         raise FingerprintError(
             f"no plan in {folder} is for {model.graph.name!r} ({_path(folder, model.graph).name}); save plans of the "
             "same program, made with the same options, or leave the plans out"
         )
     return result_of_file(path, model, settings, over_budget=over_budget)
+
+
+def has_plan(graph: Graph, folder: Path) -> bool:
+    """Tell whether a folder has a plan for a graph."""
+    return _path(folder, graph).exists()
 
 
 def digest_of(plan: Plan) -> str:

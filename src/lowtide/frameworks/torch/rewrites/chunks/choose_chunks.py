@@ -68,7 +68,7 @@ def choose_chunks(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -
 
 
 def choose_rows(
-    module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]
+    module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], trials: Trials, allowed: int = 0
 ) -> tuple[dict[ProductRegion, ChunkSizes], list[Refusal]]:
     """Return the products that are worth doing in chunks with equal bits, each with the sizes of its chunks.
 
@@ -77,7 +77,8 @@ def choose_rows(
     As in `choose_chunks`, with up to 64 chunks where the rest of the program holds little meanwhile; and a trial must
     show that such chunks give the bits of the whole. Sums over rows that others then take row by row are made by
     windows of classes, if that can be; so are others where chunks that add to them would need more than the rest of the
-    program does, beside what is held meanwhile. Windows can wait until less is held, so they may need more.
+    program does, beside what is held meanwhile. Windows can wait until less is held, so they may need more. Where the
+    program is `allowed` to need so many bytes, chunks are larger, and fewer.
     """
     products, refused = find_products(module.graph)
     if not products and not refused:
@@ -86,17 +87,17 @@ def choose_rows(
     dying = [region for region in products if _is_taken_by_rows(region, updates) and sums_by_windows(region)]
     needs = _Needs(lower(module, inputs), updates, products, dying)
     chosen: dict[ProductRegion, ChunkSizes] = {}
-    trials = Trials()
     left = [refusal for refusal in refused if _bytes_of(refusal.product) * _WORTH_A_WORD > needs.outside]
     for region in products:
         if needs.of(region, 1) <= needs.outside:
             continue
         held = needs.held_across(region)
-        room = max(needs.outside - held, held // _PART_FOR_ROWS)
+        room = max(needs.outside - held, held // _PART_FOR_ROWS, allowed - held)
         most = max(_CHUNKS_OF_ROWS[0], _MOST_OPS_OF_ROWS // len(region.parts))
         counts = [n for n in _CHUNKS_OF_ROWS if n <= most]
         chunks = next((n for n in counts if needs.of(region, n) <= room), counts[-1])
-        by_windows = list(_by_windows(region, chunks, max(needs.outside, held // _PART_FOR_WINDOWS), region in dying))
+        for_windows = max(needs.outside, held // _PART_FOR_WINDOWS, allowed - held)
+        by_windows = list(_by_windows(region, chunks, for_windows, region in dying))
         by_rows = list(_by_rows(region, chunks))
         small = [] if region in dying else [sizes for sizes in by_rows if needs.by(region, sizes) <= room]
         sizes = trials.first_equal(region, dict.fromkeys([*small, *by_windows, *by_rows]))

@@ -16,11 +16,14 @@ from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, RowPart, RowRol
 from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows
 
 aten = torch.ops.aten
-_PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default)
+PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default)
+"""What makes large results of smaller operands."""
 _FEWEST_BYTES = 1 << 20
 """Smaller products need little, and are many."""
 _NEARLY = 2
 """What has at least so large a part of a product's numbers is as much of a burden as the product."""
+SECOND_PASS = "second_pass_of"
+"""The mark of nodes of a second pass over the rows of a product, by its name: they are no part of its region."""
 _MOST_REFUSED = 8
 """So many products are looked at without success: the largest may be a sum over the rows of the one that counts."""
 
@@ -40,7 +43,7 @@ class ProductRegion:
     @property
     def product(self) -> Node:
         """The product itself."""
-        return next(node for node in self.parts if node.target in _PRODUCTS)
+        return next(node for node in self.parts if node.target in PRODUCTS)
 
     @property
     def nodes(self) -> list[Node]:
@@ -116,7 +119,7 @@ def _is_large(node: Node) -> bool:
     """Tell whether a product is large, and larger than the rows that it is made of."""
     value = value_of(node)
     return (
-        node.target in _PRODUCTS
+        node.target in PRODUCTS
         and value.shape[0] > 1
         and value.numel() > _numbers(_rows_in(node))
         and value.numel() * value.element_size() >= _FEWEST_BYTES
@@ -209,7 +212,12 @@ class _RegionSearch:
         return inside if missing is None else self._refuse(missing, "does not treat every row alone")
 
     def _begins_another(self, node: Node) -> bool:
-        """Tell whether a node makes the scores of another attention: with a batch for rows, one leads to the next."""
+        """Tell whether a node is of a second pass, or makes the scores of another attention.
+
+        With a batch for rows, one attention leads to the next.
+        """
+        if node.meta.get(SECOND_PASS) == self._product.name:
+            return True
         least = _numbers(self._product) // _NEARLY
         return (
             node.target is aten.bmm.default
@@ -233,24 +241,27 @@ class _RegionSearch:
                     waiting.append(source)
 
     def _placed(self, region: ProductRegion) -> ProductRegion | Refusal:
-        """Find what must wait for the chunks, which stand where the last node stood, and whether it can."""
+        """Find what must wait for the chunks, which stand where the last node stood, and whether it can.
+
+        What must keep its place cannot, such as the end of a forward pass: what follows it is a second pass.
+        """
         inside = region.parts
         touched, written, moved = set[int](), set[int](), dict[Node, None]()
         second: dict[Node, None] = {}
+        stays = False
         nodes = region.nodes
         for node in self._nodes[self._order[nodes[0]] : self._order[nodes[-1]] + 1]:
             overwritten = storages_of(*nodes_in(mutated_arguments(node)))
             everything = storages_of(node, *node.all_input_nodes)
             sources = node.all_input_nodes
             if node in inside:
-                if any(source in moved or source in second for source in sources):
+                if stays or any(source in moved or source in second for source in sources):
                     second[node] = None
                 if written & everything:
                     return self._refuse(node, "reads what is overwritten before")
                 touched |= everything
             elif any(source in inside or source in moved for source in sources):
-                if keeps_order(node):
-                    return self._refuse(node, "must keep its place")
+                stays = stays or keeps_order(node)
                 moved[node] = None
                 touched |= everything
                 written |= overwritten

@@ -23,15 +23,18 @@ _FEWEST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class LossesOfRows(Rewrite[Node]):
-    """Sum `nll_loss` up from the losses of its rows, so that a row's gradient does not wait for all other rows."""
+    """Sum `nll_loss` up from the losses of its rows, so that a row's gradient does not wait for all other rows.
+
+    Where losses of rows are asked for, the kernel gives zero for what all rows weigh, and whoever reads it a constant.
+    """
 
     name = "losses-of-rows"
     source = "The kernel adds up one number a row, in the order of the rows, whatever the number of classes."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the large losses that are summed up."""
+        """Return the large losses that are summed up, and those of rows of which somebody reads what all weigh."""
         losses = module.graph.find_nodes(op="call_function", target=aten.nll_loss_forward.default)
-        return [node for node in losses if _is_summed(arguments_by_name(node))]
+        return [node for node in losses if _is_large(arguments_by_name(node)) and (_is_summed(node) or _weight(node))]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
         """Return a copy with two losses in the place of each, of the rows and of their losses."""
@@ -39,7 +42,12 @@ class LossesOfRows(Rewrite[Node]):
         made: dict[Node, Node] = {}
         items: dict[Node, Node] = {}
         for node in module.graph.nodes:
-            if node in sites:
+            if node in sites and not _is_summed(node):
+                made[node] = graph.node_copy(node, made.__getitem__)
+                dtype = value_of(arguments_by_name(node)["self"]).dtype
+                zero = call_like(node, graph, aten.full.default, [], 0, dtype=dtype)
+                items |= dict.fromkeys(_weight(node), zero)
+            elif node in sites:
                 loss, weight = _Loss(graph, node, made).summed()
                 for user in node.users:
                     items[user] = weight if user.args[1] else loss
@@ -50,11 +58,19 @@ class LossesOfRows(Rewrite[Node]):
         return GraphModule(module, graph)
 
 
-def _is_summed(given: Mapping[str, Any]) -> bool:
+def _is_summed(node: Node) -> bool:
+    return arguments_by_name(node).get("reduction", _MEAN) in (_MEAN, _SUM)
+
+
+def _weight(node: Node) -> list[Node]:
+    """Return what takes the weight of all rows, where anybody reads it."""
+    return [item for item in node.users if item.args[1] == 1 and item.users]
+
+
+def _is_large(given: Mapping[str, Any]) -> bool:
     value = value_of(given["self"])
     return (
-        given.get("reduction", _MEAN) in (_MEAN, _SUM)
-        and value.dim() == 2
+        value.dim() == 2
         and value.device.type == "cpu"
         and not is_symbolic(value)
         and value.numel() * value.element_size() >= _FEWEST_BYTES

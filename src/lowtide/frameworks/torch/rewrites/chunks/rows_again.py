@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import map_nodes
-from lowtide.frameworks.torch.rewrites.chunks.products import TwoPasses
+from lowtide.frameworks.torch.rewrites.chunks.products import SECOND_PASS, TwoPasses
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
 
 
@@ -32,6 +32,8 @@ class RowsAgain(Rewrite[TwoPasses]):
         passes = {node: second for second in (_Second(graph, site, made) for site in sites) for node in second.nodes}
         for node in module.graph.nodes:
             made[node] = graph.node_copy(node, passes[node].of if node in passes else made.__getitem__)
+            if node in passes:
+                made[node].meta[SECOND_PASS] = passes[node].product
         for node in reversed([node for site in sites for node in site.again]):
             if not made[node].users:
                 graph.erase_node(made[node])
@@ -49,6 +51,11 @@ class _Second:
     def nodes(self) -> Sequence[Node]:
         """The nodes of the second pass."""
         return self.site.second
+
+    @property
+    def product(self) -> str:
+        """The name of the product in the first pass."""
+        return self.site.again[0].name
 
     def of(self, node: Node) -> Node:
         """Return a node as the second pass reads it."""
