@@ -35,7 +35,8 @@ def compiled_step(
     applied, peaks = _compile(model, result, options, allowed)
     is_free = not _trades_time(result)
     is_least = is_free or result.shortfall is not None
-    least = Attempt(allowed or 0, (applied, result), peaks.beyond_bytes, is_least=is_least, is_free=is_free)
+    goal, needed = allowed or 0, result.peak_bytes[space]
+    least = Attempt(goal, (applied, result), peaks.beyond_bytes, needed, is_least=is_least, is_free=is_free)
     if allowed is not None:
 
         def attempt(goal: int) -> Attempt[tuple[Applied, Result]] | None:
@@ -45,7 +46,8 @@ def compiled_step(
             if other.shortfall is not None:
                 return None
             applied, peaks = _compile(model, other, options, allowed)
-            return Attempt(goal, (applied, other), peaks.beyond_bytes, is_least=False, is_free=not _trades_time(other))
+            is_free, needed = not _trades_time(other), other.peak_bytes[space]
+            return Attempt(goal, (applied, other), peaks.beyond_bytes, needed, is_least=False, is_free=is_free)
 
         least = least_excess(least, attempt)
     if allowed is not None and not least.fits:

@@ -66,3 +66,8 @@ def test_where_goals_above_the_least_plan_need_more_it_is_taken() -> None:
     found, goals = _tried(lambda goal: 1400 if goal == BUDGET else 1500, least=1200)
     assert found.goal == BUDGET
     assert goals == [1000, 1300, 1350]
+
+
+def test_where_there_is_no_other_plan_the_first_is_taken() -> None:
+    first = Attempt(BUDGET, BUDGET, 200, BUDGET, is_least=False, is_free=False)
+    assert least_excess(first, lambda goal: None) is first

@@ -34,15 +34,16 @@ class Attempt(Generic[Compiled]):
         return self.excess_bytes <= 0
 
 
-def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Compiled]]) -> Attempt[Compiled]:
+def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Compiled] | None]) -> Attempt[Compiled]:
     """Return the attempt of the largest goal found that fits the budget, which is the goal of the `first`.
 
-    Where none fits, it is the one that needs least beyond it. `attempt` plans for so many bytes and compiles. It is
-    asked for less by what the kernels of the last one needed too much, and for up to twice as much less where the last
-    step down helped little, until they fit. Where they then leave much of the budget, it is asked for what would meet
-    the budget if needs grew in proportion (regula falsi). Where no plan needs less and its kernels miss, it is asked
-    for goals between what that plan needs and the least that kernels did, by halves: a plan that runs nearly all again
-    can lose more to fusion than it saves. Four attempts in all; a first one that fits is the only one.
+    Where none fits, it is the one that needs least beyond it. `attempt` plans for so many bytes and compiles, and is
+    None where there is no such plan. It is asked for less by what the kernels of the last one needed too much, and for
+    up to twice as much less where the last step down helped little, until they fit. Where they then leave much of the
+    budget, it is asked for what would meet the budget if needs grew in proportion (regula falsi). Where no plan needs
+    less and its kernels miss, it is asked for goals between what that plan needs and the least that kernels did, by
+    halves: a plan that runs nearly all again can lose more to fusion than it saves. Four attempts in all; a first one
+    that fits is the only one.
     """
     best = first
     missed = [] if first.fits else [first]
@@ -54,9 +55,9 @@ def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Comp
             goal = _goal_below(missed)
         else:
             goal = _goal_between(low, first.goal + best.excess_bytes)
-        if goal is None:
+        found = None if goal is None else attempt(goal)
+        if found is None:
             break
-        found = attempt(goal)
         is_better = found.fits or found.excess_bytes < best.excess_bytes
         if not found.fits:
             missed.append(found)
