@@ -166,20 +166,27 @@ def stays_within(buffer: KernelBuffer, node: KernelNode) -> bool:
 
 
 def _stays_within_loops(buffer: KernelBuffer, node: OuterLoopFusedSchedulerNode) -> bool:
-    """Tell whether a buffer stays within one of the loops that share outer levels, or a row of it goes between them.
-
-    Rows do so where all loops have one level more than they share, and what is kept of a row lies in it.
-    """
+    """Tell whether a buffer stays within one of the loops that share outer levels, or is kept row by row."""
     loops = [{part.get_name() for part in loop.get_nodes()} for loop in node.get_outer_nodes()]
     own = next(loop for loop in loops if buffer.defining_op.get_name() in loop)
-    if all(user.node.get_name() in own for user in buffer.users):
-        return True
+    return all(user.node.get_name() in own for user in buffer.users) or is_kept_by_rows(buffer, node)
+
+
+def is_kept_by_rows(buffer: KernelBuffer, node: KernelNode) -> bool:
+    """Tell whether loops that share outer levels keep what only they use in a row of its own.
+
+    They do so where all have one level more than they share, and what is kept of a row lies in it.
+    """
+    if not isinstance(node, OuterLoopFusedSchedulerNode) or not is_only_read_by(buffer, node):
+        return False
     levels = [
         max(len(part.group[1][0]) + len(part.group[1][1]) for part in loop.get_nodes())
         for loop in node.get_outer_nodes()
     ]
     return (
-        all(level == node.outer_loop_fusion_depth + 1 for level in levels) and buffer.node.get_layout().is_contiguous()
+        all(level == node.outer_loop_fusion_depth + 1 for level in levels)
+        and not buffer.defining_op.is_reduction()
+        and buffer.node.get_layout().is_contiguous()
     )
 
 

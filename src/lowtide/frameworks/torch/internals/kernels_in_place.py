@@ -4,13 +4,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from torch._inductor.codegen.cpp import OuterLoopFusedSchedulerNode
 from torch._inductor.codegen.wrapper import can_match_buffer_size
 from torch._inductor.ir import CommBufferLayout, FallbackKernel, MultiOutput, MultiOutputLayout, NoneLayout
 from torch._inductor.scheduler import SchedulerNode
 from torch._inductor.virtualized import V
 
-from lowtide.frameworks.torch.internals.kernels import has_code
+from lowtide.frameworks.torch.internals.kernels import has_code, is_kept_by_rows
 
 
 def pairs_in_place(node: Any) -> Iterator[tuple[str, str]]:
@@ -19,36 +18,21 @@ def pairs_in_place(node: Any) -> Iterator[tuple[str, str]]:
     Follows what Inductor's scheduler decides while it writes a kernel; a buffer is in one pair at most.
     """
     used: set[str] = set()
-    local = _passed_on_by_rows(node)
+    made = (buffer for part in node.get_nodes() for buffer in part.get_outputs())
+    # a row of its own lies over nothing, and nothing is written over it
+    rows = {buffer.get_name() for buffer in made if is_kept_by_rows(buffer, node)}
     for part in node.get_nodes():
         if not isinstance(part, SchedulerNode):
             continue
         for buffer in part.get_outputs():
-            if buffer.get_name() not in local and _is_made_here(buffer):
-                reads = [read.name for read in part.read_writes.reads if read.name not in used | local]
+            if buffer.get_name() not in rows and _is_made_here(buffer):
+                reads = [read.name for read in part.read_writes.reads if read.name not in used | rows]
                 candidates = map(_buffer, reads)
                 for given in candidates:
                     if given is not None and _may_take_over(given, buffer, part, node):
                         used.add(given.get_name())
                         yield given.get_name(), buffer.get_name()
                         break
-
-
-def _passed_on_by_rows(node: Any) -> set[str]:
-    """Return what loops fused at their outermost only pass on row by row, in room of its own.
-
-    It lies over nothing, and nothing is written over it: what reads it needs storage, whatever it was made over.
-    """
-    if not isinstance(node, OuterLoopFusedSchedulerNode):
-        return set()
-    inside = set(node.get_nodes())
-    return {
-        part.get_outputs()[0].get_name()
-        for part in inside
-        if not part.is_reduction()
-        and len(part.get_outputs()) == 1
-        and all(user.node in inside for user in part.get_outputs()[0].users)
-    }
 
 
 def _accesses(name: str, node: Any) -> set[Any]:

@@ -124,7 +124,7 @@ def test_the_peak_falls_below_what_any_order_of_whole_updates_needs(name: str) -
         {"accumulate": 2},
         {"budget": "40%"},
         {"averaged": True},
-        {"averaged": True, "budget": "40%", "accumulate": 3},
+        {"averaged": True, "budget": "70%", "accumulate": 3},
     ],
     ids=str,
 )
