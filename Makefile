@@ -36,12 +36,12 @@ demo: $(VENV)/.demo  ## lower the measured peak of a GPT-2 training step
 
 test: $(VENV)/.test  ## run all tests
 	@echo "==> running the tests"
-	@$(BIN)/python -m pytest -n $(WORKERS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-all: $(VENV)/.test  ## run all tests, with TensorFlow too (about a gigabyte)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test,tensorflow]'
 	@echo "==> running the tests"
-	@$(BIN)/python -m pytest -n $(WORKERS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 OLDER_TORCH := .venv-older-torch
 
@@ -54,7 +54,7 @@ $(OLDER_TORCH)/.made: pyproject.toml constraints.txt $(NATIVE)
 
 test-older-torch: $(OLDER_TORCH)/.made  ## run the tests of PyTorch with the oldest release that is supported
 	@echo "==> running the tests of PyTorch"
-	@$(OLDER_TORCH)/bin/python -m pytest -n $(WORKERS) -p no:cacheprovider tests/frameworks/torch
+	@$(OLDER_TORCH)/bin/python -m pytest -n $(WORKERS) --dist worksteal -p no:cacheprovider tests/frameworks/torch
 
 SANITIZED := .venv-sanitized
 # What needs the native core and no framework, and the allocator of ONNX sessions in threads of its runtime.
@@ -74,8 +74,8 @@ sanitized: $(SANITIZED)/.made  ## build the native core with ASan and UBSan
 
 sanitize: $(SANITIZED)/.made  ## run the tests of the native core under ASan and UBSan
 	@echo "==> running the tests of the native core under ASan and UBSan"
-	@LD_PRELOAD="$(PRELOADED)" ASAN_OPTIONS=detect_leaks=0 \
-	  $(SANITIZED)/bin/python -m pytest -n $(WORKERS) -p no:cacheprovider $(NATIVE_TESTS)
+	@LD_PRELOAD="$(PRELOADED)" ASAN_OPTIONS=detect_leaks=0 LOWTIDE_SHARE_OF_EXAMPLES=0.2 \
+	  $(SANITIZED)/bin/python -m pytest -n $(WORKERS) --dist worksteal -p no:cacheprovider $(NATIVE_TESTS)
 
 check: lint types layers import-budget plans results  ## lint, types, layers, import budget, plans and results as recorded
 

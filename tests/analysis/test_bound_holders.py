@@ -1,6 +1,6 @@
 """Why a peak cannot be lower: what is named adds up to the bound, and nothing else could be left out."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis.bound_holders import BoundHolder, bound_holders
@@ -8,11 +8,12 @@ from lowtide.analysis.folding import named_largest
 from lowtide.analysis.lower_bounds import lower_bounds
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.units import ByteUnit
+from tests.examples import examples
 from tests.oracles.plans import problem_of
 from tests.strategies import graphs
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(9), st.booleans())
 def test_sizes_add_up_to_the_bound_in_every_memory_space_largest_first(graph: Graph, in_place: bool) -> None:
     problem = problem_of(graph, in_place=in_place)

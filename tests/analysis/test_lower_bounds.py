@@ -3,7 +3,7 @@
 from itertools import islice
 
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lowtide import _native
@@ -11,6 +11,7 @@ from lowtide.analysis import Problem
 from lowtide.analysis.lower_bounds import lower_bounds, with_callee_floors
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.plan import verify
+from tests.examples import examples
 from tests.oracles.live_bytes import live_bytes_at
 from tests.oracles.naive_player import order_peaks, valid_orders
 from tests.oracles.plans import problem_of
@@ -25,7 +26,7 @@ def _all_orders(graph: Graph) -> list[list[int]]:
     return orders
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(graphs(max_ops=6), st.booleans())
 def test_no_order_has_a_peak_below_the_bound(graph: Graph, in_place: bool) -> None:
     problem = problem_of(graph, in_place=in_place)
@@ -36,7 +37,7 @@ def test_no_order_has_a_peak_below_the_bound(graph: Graph, in_place: bool) -> No
         assert bound.peak_bytes <= min(peak[space] for peak in peaks)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(graphs(max_ops=6))
 def test_the_least_cut_of_an_op_is_the_least_it_needs_in_any_order_without_pairs(graph: Graph) -> None:
     problem = problem_of(graph, in_place=False)
@@ -48,7 +49,7 @@ def test_the_least_cut_of_an_op_is_the_least_it_needs_in_any_order_without_pairs
             assert least == min(live_bytes_at(graph, order, order.index(op), space) for order in orders)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(graphs(max_ops=7))
 def test_running_the_cut_set_first_gives_the_op_its_least_bytes(graph: Graph) -> None:
     problem = problem_of(graph, in_place=False)

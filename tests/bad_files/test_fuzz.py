@@ -7,12 +7,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.errors import LowtideError
 from lowtide.graph import Graph, read_graph_file, write_graph_file
 from lowtide.plan import Plan, read_plan_file, verify, write_plan_file
+from tests.examples import examples
 from tests.golden.every_feature import every_feature_graph, every_feature_plan
 from tests.oracles.plans import claim
 
@@ -45,7 +46,7 @@ def _read(kind: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["graph", "plan"])
-@settings(max_examples=300)
+@examples(300)
 @given(content=st.binary(max_size=200))
 def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, kind: str, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz.json"
@@ -54,7 +55,7 @@ def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, kind: str, content:
 
 
 @pytest.mark.parametrize("kind", ["graph", "plan"])
-@settings(max_examples=600)
+@examples(600)
 @given(seed=st.integers(0, 10**9))
 def test_a_valid_file_with_some_bytes_changed(
     tmp_path_factory: pytest.TempPathFactory, valid_files: dict[str, bytes], kind: str, seed: int
@@ -80,7 +81,7 @@ def test_a_valid_file_with_some_bytes_changed(
 
 
 @pytest.mark.parametrize("kind", ["graph", "plan"])
-@settings(max_examples=1500)
+@examples(1500)
 @given(seed=st.integers(0, 10**9))
 def test_a_valid_document_with_some_values_changed(
     tmp_path_factory: pytest.TempPathFactory, valid_files: dict[str, bytes], kind: str, seed: int

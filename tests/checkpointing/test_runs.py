@@ -2,18 +2,19 @@
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis import simulate
 from lowtide.checkpointing import plan_of_runs, rerunnable_ops
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.plan import Plan, verify
+from tests.examples import examples
 from tests.oracles.replay import replay
 from tests.strategies import graphs
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(12))
 def test_the_program_itself_becomes_the_baseline(graph: Graph) -> None:
     plan = plan_of_runs(graph, range(graph.n_ops))
@@ -21,7 +22,7 @@ def test_the_program_itself_becomes_the_baseline(graph: Graph) -> None:
     assert simulate(graph, plan).peak_bytes == simulate(graph, Plan.baseline(graph)).peak_bytes
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(graphs(12), st.integers(0, 10**6))
 def test_an_op_that_may_run_again_may_do_so_anywhere_after_its_first_run(graph: Graph, seed: int) -> None:
     random = Random(seed)

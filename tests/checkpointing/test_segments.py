@@ -5,7 +5,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis import simulate
@@ -13,6 +13,7 @@ from lowtide.checkpointing import segment_plan
 from lowtide.errors import UsageError
 from lowtide.graph import Graph, GraphBuilder, Lifetime, read_graph_file
 from lowtide.plan import Plan, verify
+from tests.examples import examples
 from tests.oracles.replay import replay
 from tests.strategies import graphs
 
@@ -42,7 +43,7 @@ def test_on_a_chain_the_peak_is_in_the_square_root_for_at_most_one_more_forward_
     assert len(plan.order()) <= graph.n_ops + n_layers
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(16), st.integers(0, 10**6))
 def test_on_every_graph_the_plan_computes_what_the_program_computes(graph: Graph, seed: int) -> None:
     random = Random(seed)

@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis import Problem
 from lowtide.analysis.problem import Order
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.schedule import scheduler, scheduler_names
+from tests.examples import examples
 from tests.oracles.random_graphs import random_graph
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _assert_valid(graph: Graph, order: Order) -> None:
 
 
 @every_scheduler
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200)
 @given(seed=st.integers(0, 10**9))
 def test_the_order_holds_every_op_once_after_its_predecessors(name: str, seed: int) -> None:
     graph = random_graph(seed)
@@ -83,7 +84,7 @@ def test_the_order_holds_every_op_once_after_its_predecessors(name: str, seed: i
 
 
 @every_scheduler
-@settings(max_examples=50, deadline=None, derandomize=True)
+@examples(50)
 @given(seed=st.integers(0, 10**9))
 def test_the_same_graph_built_again_gets_the_same_order(name: str, seed: int) -> None:
     first = scheduler(name).order(Problem(random_graph(seed)))

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis import simulate
@@ -14,6 +14,7 @@ from lowtide.graph import Graph, GraphBuilder
 from lowtide.grappler import LEVELS, Hints, LevelName, optimize_memory
 from lowtide.plan import Plan, verify
 from lowtide.timeline import play_timeline
+from tests.examples import examples
 from tests.oracles.grappler_records import RECORDS, graph_of, hints_of
 from tests.oracles.replay import replay
 from tests.strategies import graphs, random_graph
@@ -43,7 +44,7 @@ def _check(graph: Graph, level: LevelName, hints: Hints, **options: Any) -> None
     play_timeline(done.graph, done.plan)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(14), st.integers(0, 10**6), st.sampled_from(LEVELS))
 def test_every_level_gives_a_correct_plan_on_random_graphs(graph: Graph, seed: int, level: LevelName) -> None:
     random = Random(seed)

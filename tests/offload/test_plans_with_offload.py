@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis import simulate
@@ -16,6 +16,7 @@ from lowtide.offload import HOST, Host, OffloadResult, plan_within_budget, with_
 from lowtide.plan import Plan, StepKind, verify
 from lowtide.recompute import plan_within_budget as recompute_within_budget
 from lowtide.timeline import play_timeline
+from tests.examples import examples
 from tests.oracles.plans import problem_of
 from tests.oracles.replay import replay
 from tests.oracles.residual_chain import residual_chain
@@ -50,7 +51,7 @@ def _with_streams(graph: Graph, bandwidth: float, capacity: int | None = None) -
     return replace(graph, spaces=spaces)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(graphs(24), st.integers(0, 100), st.sampled_from(BANDWIDTHS), st.sampled_from((None, 0, 6)), st.integers(0, 9))
 def test_a_plan_computes_the_same_within_the_budget_and_takes_what_is_said(
     graph: Graph, percent: int, bandwidth: float, capacity: int | None, seed: int
@@ -71,7 +72,7 @@ def test_a_plan_computes_the_same_within_the_budget_and_takes_what_is_said(
     assert once.stream == before.stream
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(graphs(24, callees=False), st.integers(20, 100), st.sampled_from(BANDWIDTHS), st.integers(0, 9))
 def test_together_never_costs_more_than_either_alone(graph: Graph, percent: int, bandwidth: float, seed: int) -> None:
     graph = _with_streams(_priced(graph, seed), bandwidth)
@@ -83,7 +84,7 @@ def test_together_never_costs_more_than_either_alone(graph: Graph, percent: int,
             assert both.extra_cost <= alone.extra_cost
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(graphs(24), st.integers(0, 100))
 def test_without_streams_the_plan_is_that_of_recomputation(graph: Graph, percent: int) -> None:
     graph = _with_streams(graph, 0)
@@ -155,7 +156,7 @@ def test_requests_that_mean_nothing_are_refused() -> None:
         with_host_space(residual_chain(3), 1.0, -1)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(graphs(16), st.integers(20, 95), st.sampled_from(BANDWIDTHS[1:]), st.integers(0, 9))
 def test_the_solver_never_makes_a_plan_worse_and_its_bound_holds_for_every_plan(
     graph: Graph, percent: int, bandwidth: float, seed: int

@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lowtide
@@ -14,6 +14,7 @@ from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.overlap import communication_of, hide_collectives
 from lowtide.plan import Plan, verify
 from lowtide.timeline import play_timeline
+from tests.examples import examples
 from tests.strategies import graphs, rematerializing_plan
 
 GATHERED, SHARD, VALUE = 80, 20, 10
@@ -40,7 +41,7 @@ def _layers(count: int) -> Graph:
     return builder.build()
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(graphs(12), st.integers(0, 10**6), st.integers(0, 300))
 def test_a_plan_is_never_slower_nor_above_what_is_allowed_and_runs_the_same(graph: Graph, seed: int, more: int) -> None:
     plan = rematerializing_plan(graph, Random(seed))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide import _native
@@ -13,6 +13,7 @@ from lowtide.packing.bound import lower_bound
 from lowtide.packing.csv_file import read_buffer_file
 from lowtide.packing.items import Items, items_of
 from lowtide.packing.validate import validate
+from tests.examples import examples
 from tests.oracles.brute_packing import least_arena
 from tests.oracles.canonical_packing import RANKS, first_packing
 
@@ -42,7 +43,7 @@ def fit(items: Items, capacity: int, inferences: int = ALL, work: int = PLENTY) 
     return found, offsets.tolist()
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(blocks)
 def test_every_set_of_inferences_finds_the_least_arena_and_refutes_one_byte_less(instance: list[Block]) -> None:
     buffers = buffers_of(instance)
@@ -55,7 +56,7 @@ def test_every_set_of_inferences_finds_the_least_arena_and_refutes_one_byte_less
         assert fit(layout.items, least - 1, inferences)[0] == IMPOSSIBLE, inferences
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(blocks, st.integers(0, 3))
 def test_what_is_found_without_taking_apart_is_the_first_packing_in_canonical_order(
     instance: list[Block], spare: int

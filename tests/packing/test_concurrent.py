@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from lowtide.errors import UnsupportedError
 from lowtide.graph import Graph, GraphBuilder
 from lowtide.packing import pack_plan
 from lowtide.packing.concurrent import Reachability
 from lowtide.plan import Plan, Run
+from tests.examples import examples
 from tests.oracles.concurrent_states import alive_together
 from tests.oracles.plans import problem_of
 from tests.strategies import graphs
@@ -27,14 +28,14 @@ def _share_bytes(place: dict[int, tuple[int, int, int]], one: int, two: int) -> 
     return space == other_space and low < other_high and other_low < high
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(graphs(max_ops=5, callees=False))
 def test_no_two_buffers_alive_together_in_any_execution_share_a_byte(graph: Graph) -> None:
     place = _places(graph, Plan.baseline(graph))
     assert not any(_share_bytes(place, *pair) for pair in alive_together(graph))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(graphs(max_ops=5, callees=False))
 def test_with_pairs_taken_the_storage_is_sound_or_the_pair_is_refused(graph: Graph) -> None:
     """Only the two buffers of a taken pair may share bytes, and only while the op that takes over runs."""

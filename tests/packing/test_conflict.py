@@ -4,13 +4,14 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.packing import Buffers, pack
 from lowtide.packing.conflict import find_conflict
 from lowtide.packing.csv_file import read_buffer_file
 from lowtide.packing.items import items_of
+from tests.examples import examples
 from tests.oracles.brute_packing import least_arena
 from tests.oracles.random_buffers import plain_buffers
 
@@ -18,7 +19,7 @@ MUCH = 10**7
 HARD = Path(__file__).parents[1] / "data/buffers/minimalloc_D.csv"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 10**6), st.integers(1, 8))
 def test_no_buffer_of_a_conflict_can_be_left_out(seed: int, missing: int) -> None:
     buffers = plain_buffers(seed)

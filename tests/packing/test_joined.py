@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide import _native
@@ -12,6 +12,7 @@ from lowtide.packing.items import items_of
 from lowtide.packing.search import PackSearch
 from lowtide.packing.validate import validate
 from lowtide.progress import silent
+from tests.examples import examples
 from tests.oracles.brute_packing import least_arena
 
 FOUND, STOPPED = 0, 2
@@ -59,7 +60,7 @@ def dissected(seed: int, n: int, *, wheels: bool) -> tuple[Buffers, int]:
     return Buffers(first, last, high - low), height
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(blocks, st.integers(0, 2), joins_of)
 def test_whatever_is_joined_what_is_found_is_a_packing_within_the_capacity(
     instance: list[tuple[int, int, int, int]], spare: int, joins: int

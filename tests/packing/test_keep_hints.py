@@ -7,13 +7,14 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.packing import FREE, Buffers, Packed, pack
 from lowtide.packing.hinted_offsets import clashing_pairs
 from lowtide.packing.items import items_of
 from lowtide.packing.validate import broken_rule, validate
+from tests.examples import examples
 from tests.oracles.brute_packing import least_arena
 from tests.oracles.random_buffers import plain_buffers, tied_buffers
 
@@ -69,7 +70,7 @@ def test_a_sound_packing_as_hints_is_kept_whole(seed: int, make: Make) -> None:
     assert (pack(replace_hints(plain, offsets.tolist())).offsets == offsets).all()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(seeds)
 def test_no_further_buffer_can_keep_its_hint(seed: int) -> None:
     buffers = _hinted(plain_buffers(seed, most=6), seed)

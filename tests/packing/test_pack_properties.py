@@ -4,17 +4,18 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.packing import Buffers, pack
 from lowtide.packing.items import items_of
 from lowtide.packing.rules import RULES
 from lowtide.packing.validate import validate
+from tests.examples import examples
 from tests.oracles.random_buffers import plain_buffers, tied_buffers
 
 seeds = st.integers(0, 10**6)
-few = settings(max_examples=25, deadline=None)
+few = examples(25)
 
 
 def _some_buffers(seed: int) -> Buffers:

@@ -3,7 +3,7 @@
 from random import Random
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis import simulate
@@ -11,6 +11,7 @@ from lowtide.graph import Graph, GraphBuilder
 from lowtide.packing import Buffers, Packing, pack, pack_plan
 from lowtide.packing.rules import RULES
 from lowtide.plan import Plan, Run
+from tests.examples import examples
 from tests.oracles.addresses import addresses_are_sound
 from tests.oracles.plans import claim, problem_of
 from tests.strategies import graphs, rematerializing_plan
@@ -27,7 +28,7 @@ def _pack(graph: Graph, plan: Plan) -> Packing:
     return pack_plan(graph, plan, problem_of(graph).transient)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(max_ops=10), seeds)
 def test_no_two_residencies_share_a_byte_and_all_fit_an_arena_no_smaller_than_the_peak(graph: Graph, seed: int) -> None:
     plan = _some_plan(graph, seed)
@@ -48,7 +49,7 @@ def test_a_taken_pair_has_one_offset(graph: Graph) -> None:
             assert ends.get((read, step)) == starts.get((written, step))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(max_ops=10), seeds)
 def test_scratch_of_every_run_has_an_aligned_hole_of_its_size_in_the_arena(graph: Graph, seed: int) -> None:
     plan = _some_plan(graph, seed)

@@ -5,12 +5,13 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.packing import Buffers
 from lowtide.packing.items import items_of
 from lowtide.packing.rules import RULES, Rule, best_fit_by_birth, best_fit_by_size
+from tests.examples import examples
 
 Block = tuple[int, int, int]
 """First step, last step (half-open), size in bytes."""
@@ -55,7 +56,7 @@ def most_live(instance: list[Block]) -> int:
     )
 
 
-@settings(max_examples=300)
+@examples(300)
 @pytest.mark.parametrize("packer", PACKERS, ids=list(RULES))
 @given(instance=blocks, alignment=alignments)
 def test_blocks_are_aligned_never_overlap_and_need_no_less_than_what_is_live(
@@ -68,7 +69,7 @@ def test_blocks_are_aligned_never_overlap_and_need_no_less_than_what_is_live(
 
 
 @pytest.mark.parametrize("packer", PACKERS, ids=list(RULES))
-@settings(max_examples=60)
+@examples(60)
 @given(instance=blocks.filter(lambda drawn: len(drawn) <= 4), seed=st.integers(0, 10**6))
 def test_no_packer_beats_the_best_of_all_placements(packer: Rule, instance: list[Block], seed: int) -> None:
     """An optimal placement exists in which every block lies on the floor or on top of blocks: on a sum of sizes."""
@@ -81,13 +82,13 @@ def test_no_packer_beats_the_best_of_all_placements(packer: Rule, instance: list
     assert best <= found <= sum(size for _, _, size in small)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(instance=blocks, alignment=alignments)
 def test_greedy_by_size_places_the_largest_first_in_the_tightest_gap(instance: list[Block], alignment: int) -> None:
     assert offsets_of(best_fit_by_size, instance, alignment) == plain_by_size(instance, alignment)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(instance=blocks, alignment=alignments)
 def test_best_fit_takes_the_smallest_free_block_in_the_order_of_birth(instance: list[Block], alignment: int) -> None:
     assert offsets_of(best_fit_by_birth, instance, alignment) == plain_by_birth(instance, alignment)

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide import _native
@@ -11,6 +11,7 @@ from lowtide.packing import Buffers
 from lowtide.packing.bound import lower_bound
 from lowtide.packing.items import Items, items_of
 from lowtide.packing.split import split
+from tests.examples import examples
 from tests.oracles.brute_packing import least_arena
 
 Block = tuple[int, int, int]
@@ -53,7 +54,7 @@ def plain_skyline(these: Items) -> list[int]:
     return offsets
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(blocks)
 def test_the_first_packing_is_the_one_of_the_plain_skyline(instance: list[Block]) -> None:
     these = items(instance)
@@ -62,7 +63,7 @@ def test_the_first_packing_is_the_one_of_the_plain_skyline(instance: list[Block]
     assert offsets.tolist() == plain_skyline(these)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(blocks)
 def test_parts_and_what_lies_beneath_them_lose_no_smallest_arena(instance: list[Block]) -> None:
     small = instance[:8]
@@ -77,7 +78,7 @@ def test_parts_and_what_lies_beneath_them_lose_no_smallest_arena(instance: list[
     assert max(heights) == least_arena(Buffers(these.first, these.last, these.sizes))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(blocks)
 def test_exact_search_finds_the_least_arena_and_refutes_one_byte_less(instance: list[Block]) -> None:
     these = items(instance[:9])

@@ -5,13 +5,14 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.errors import MalformedInputError, UsageError
 from lowtide.graph import Space
 from lowtide.packing import Buffers, pack_spaces
 from lowtide.packing.validate import validate
+from tests.examples import examples
 from tests.oracles.brute_packing import least_arena
 
 seeds = st.integers(0, 10**6)
@@ -67,7 +68,7 @@ def _fits(buffers: Buffers, ids: list[int], space: Space) -> bool:
     return least <= (space.capacity_bytes or 0)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(seeds)
 def test_every_space_holds_a_sound_packing_of_what_chose_it(seed: int) -> None:
     buffers, spaces, choices = _instance(seed)
@@ -86,7 +87,7 @@ def test_every_space_holds_a_sound_packing_of_what_chose_it(seed: int) -> None:
     assert result.spilled_bytes == sum(int(buffers.sizes[spill.buffer]) for spill in result.spilled)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(seeds)
 def test_infeasible_is_said_only_where_no_choice_fits_and_nothing_spills_where_nothing_must(seed: int) -> None:
     instance = _instance(seed)

@@ -5,13 +5,14 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lowtide.errors import VerificationError
 from lowtide.packing import FREE, Buffers, pack
 from lowtide.packing.live_pieces import live_pieces
 from lowtide.packing.validate import count_overlaps, validate
+from tests.examples import examples
 
 
 def sound(buffers: Buffers, offsets: list[int], capacity: int | None = None) -> bool:
@@ -79,7 +80,7 @@ def placed(draw: st.DrawFn) -> tuple[Buffers, list[int]]:
     return buffers, offsets
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(placed())
 def test_what_overlaps_is_what_shares_a_byte_at_a_step_and_may_not(drawn: tuple[Buffers, list[int]]) -> None:
     buffers, offsets = drawn
@@ -94,7 +95,7 @@ def test_what_overlaps_is_what_shares_a_byte_at_a_step_and_may_not(drawn: tuple[
         assert step in alive(buffers, two)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     st.lists(
         st.tuples(st.integers(-9, 9), st.integers(1, 9), st.integers(0, 20), st.integers(1, 9)),
@@ -114,7 +115,7 @@ def test_pairs_of_rectangles_are_counted_once_each_and_twice_where_they_begin_to
     assert count_overlaps(first, first + length, low, low + size) == expected
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(placed())
 def test_live_pieces_are_the_steps_outside_of_gaps(drawn: tuple[Buffers, list[int]]) -> None:
     buffers = drawn[0]

@@ -3,7 +3,7 @@
 from random import Random
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.errors import VerificationError
@@ -12,6 +12,7 @@ from lowtide.plan import Plan, StepKind
 from lowtide.plan.verify_arrays import verify_arrays
 from lowtide.plan.verify_at_once import execution_at_once
 from lowtide.plan.verify_execution import execution_by_steps
+from tests.examples import examples
 from tests.oracles.plans import problem_of
 from tests.oracles.random_plans import random_order, random_plan
 from tests.strategies import graphs
@@ -35,7 +36,7 @@ def _by_key(table: np.ndarray) -> dict[tuple[int, ...], tuple[int, ...] | None]:
     return {row[:4]: rows[row[4]][:4] if row[4] >= 0 else None for row in rows}
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(graphs(10), st.integers(0, 10**6))
 def test_all_steps_at_once_find_what_a_walk_finds_where_ops_run_once_and_nothing_is_copied(
     graph: Graph, seed: int

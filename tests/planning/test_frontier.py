@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide import frontier, minimize
@@ -15,13 +15,14 @@ from lowtide.planning.chunked import model_frontier
 from lowtide.planning.frontier import find_frontier
 from lowtide.planning.settings import PlanSettings
 from lowtide.report.frontier import frontier_to_json, frontier_to_text
+from tests.examples import examples
 from tests.oracles.residual_chain import residual_chain
 from tests.strategies import graphs
 
 ALL = ("reorder", "share", "recompute")
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(graphs(10))
 def test_every_row_says_what_planning_for_its_budget_says(graph: Graph) -> None:
     """Met by one exactly where met by the other, and never dearer."""
@@ -43,7 +44,7 @@ def test_a_chain_beyond_exact_search_is_met_by_rows_and_single_budgets_alike() -
         )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(graphs(10), st.integers(20, 100))
 def test_more_allowed_techniques_are_never_worse(graph: Graph, percent: int) -> None:
     """A budget met without a technique is met with it, for no more time."""

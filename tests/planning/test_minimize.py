@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lowtide import minimize
@@ -18,6 +18,7 @@ from lowtide.plan import Plan, verify
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.settings import PlanSettings
 from lowtide.schedule import scheduler_names
+from tests.examples import examples
 from tests.oracles.naive_player import order_peaks, play, valid_orders
 from tests.oracles.random_graphs import random_graph as limited_graph
 from tests.planning.graphs import diamond
@@ -39,7 +40,7 @@ def _pairs_taken(plan: Plan) -> int:
     return len(plan.pairs.values) + sum(map(_pairs_taken, plan.callees.values()))
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(st.one_of(graphs(max_ops=9), st.integers(0, 10**6).map(limited_graph)), st.booleans())
 def test_a_plan_is_verified_never_worse_than_the_program_and_its_figures_are_those_of_the_simulator(
     graph: Graph, in_place: bool
@@ -60,7 +61,7 @@ def test_a_plan_is_verified_never_worse_than_the_program_and_its_figures_are_tho
     assert (result.status, result.peak_bytes) == (result.plan.status, result.plan.peak_bytes)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(graphs(max_ops=6), st.booleans())
 def test_no_valid_order_beats_the_bound_and_none_beats_an_optimal_plan(graph: Graph, in_place: bool) -> None:
     """Callees of the drawn graphs have one valid order and no pairs, so that the naive player sees their least peak."""
@@ -75,7 +76,7 @@ def test_no_valid_order_beats_the_bound_and_none_beats_an_optimal_plan(graph: Gr
     assert tuple(result.peak_bytes.values()) == play(graph, list(result.plan.steps()))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(graphs(max_ops=6), st.integers(0, 100))
 def test_infeasible_is_said_only_when_no_valid_order_fits_and_fitting_programs_always_fit(
     graph: Graph, percent: int
@@ -94,7 +95,7 @@ def test_infeasible_is_said_only_when_no_valid_order_fits_and_fitting_programs_a
         assert result.shortfall is None
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(graphs(max_ops=8))
 def test_techniques_that_are_not_allowed_are_not_used(graph: Graph) -> None:
     program = list(range(graph.n_ops))
@@ -106,7 +107,7 @@ def test_techniques_that_are_not_allowed_are_not_used(graph: Graph) -> None:
     assert untouched.peak_bytes == untouched.baseline_peak_bytes
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(graphs(max_ops=8))
 def test_allowing_more_never_gives_a_higher_peak(graph: Graph) -> None:
     total = {
@@ -227,7 +228,7 @@ def test_the_first_space_is_kept_within_its_budget_even_if_that_costs_more_in_an
     assert (limited.peak_bytes, limited.shortfall) == ({"device": 15, "host": 190}, None)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.one_of(graphs(max_ops=8), st.integers(0, 10**6).map(_graph_of_20_ops)), st.integers(0, 120))
 def test_a_budget_is_met_wherever_the_least_peak_meets_it_and_nothing_moves_where_the_program_meets_it(
     graph: Graph, percent: int

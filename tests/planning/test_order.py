@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.graph import Graph
@@ -11,6 +11,7 @@ from lowtide.planning.baseline import baseline
 from lowtide.planning.order import order
 from lowtide.planning.settings import PlanSettings
 from lowtide.progress import silent
+from tests.examples import examples
 from tests.planning.graphs import diamond
 from tests.strategies import graphs
 
@@ -53,7 +54,7 @@ def test_an_order_asked_for_by_name_is_the_only_one(asked: PlanSettings, name: s
     assert order(baseline(diamond(), asked), silent).scheduler == name
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(graphs(max_ops=8), st.sampled_from([None, "60%", "90%"]))
 def test_it_never_needs_more_than_the_program(graph: Graph, budget: str | None) -> None:
     first = baseline(graph, PlanSettings(budget=budget))

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide import frontier, minimize
@@ -17,6 +17,7 @@ from lowtide.offload import with_host_space
 from lowtide.plan import Plan, verify
 from lowtide.recompute import compose, least_possible
 from lowtide.recompute.unrolled import first_runs, unroll
+from tests.examples import examples
 from tests.oracles.plans import claim, problem_of
 from tests.oracles.replay import replay
 from tests.oracles.residual_chain import residual_chain
@@ -26,7 +27,7 @@ TECHNIQUES = {"reorder", "share", "recompute"}
 GPT2 = Path(__file__).parents[2] / "benchmarks/graphs/budget_gpt2_12.train.graph.json.gz"
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(graphs(16), st.integers(0, 100))
 def test_a_plan_for_a_budget_computes_what_the_program_computes(graph: Graph, percent: int) -> None:
     result = minimize(graph, budget=f"{percent}%", allow=TECHNIQUES)
@@ -35,7 +36,7 @@ def test_a_plan_for_a_budget_computes_what_the_program_computes(graph: Graph, pe
     assert replay(graph, result.plan, at_addresses=True).contents == before.contents
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(graphs(16), st.integers(0, 100))
 def test_recompute_never_leaves_a_plan_further_over_the_budget_than_order_alone(graph: Graph, percent: int) -> None:
     budget, space = f"{percent}%", graph.spaces[0].name
@@ -50,7 +51,7 @@ def test_recompute_never_leaves_a_plan_further_over_the_budget_than_order_alone(
         assert both.extra_cost_bound <= both.extra_cost or both.shortfall is not None
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(graphs(14), st.booleans())
 def test_what_no_plan_can_beat_is_no_more_than_what_no_order_can_beat(graph: Graph, in_place: bool) -> None:
     problem = problem_of(graph, in_place=in_place)
@@ -59,7 +60,7 @@ def test_what_no_plan_can_beat_is_no_more_than_what_no_order_can_beat(graph: Gra
         assert least_possible(problem, space).peak_bytes <= bound.peak_bytes
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(graphs(14, callees=False))
 def test_the_runs_of_a_program_unroll_to_the_program_itself(graph: Graph) -> None:
     problem = Problem(graph)
@@ -120,7 +121,7 @@ def test_below_the_floor_what_runs_again_still_lowers_the_peak() -> None:
     assert minimize(graph, budget="2%", allow=TECHNIQUES).peak_bytes["device"] < order_alone // 2
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(graphs(14), st.integers(10, 100))
 def test_first_runs_keep_their_order_where_reordering_is_not_allowed(graph: Graph, percent: int) -> None:
     result = minimize(graph, budget=f"{percent}%", allow={"recompute", "share"})

@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.graph import write_graph_file
 from lowtide.plan import write_plan_file
+from tests.examples import examples
 from tests.oracles.plans import plan_of
 from tests.oracles.plugin import module_path
 from tests.strategies import random_graph
@@ -34,7 +35,7 @@ def digest(seed: int, folder: Path) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(0, 10**6))
 def test_building_planning_and_writing_twice_gives_the_same_bytes(
     tmp_path_factory: pytest.TempPathFactory, seed: int

@@ -4,13 +4,14 @@ from itertools import islice, permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis import simulate
 from lowtide.errors import VerificationError
 from lowtide.graph import Graph
 from lowtide.plan import Plan, verify
+from tests.examples import examples
 from tests.oracles.naive_player import order_peaks, play, valid_orders
 from tests.oracles.plans import plan_of, problem_of
 from tests.strategies import graphs
@@ -18,7 +19,7 @@ from tests.strategies import graphs
 _MOST_ORDERS = 60
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(), st.booleans())
 def test_evaluation_simulation_and_brute_force_agree_on_every_valid_order(graph: Graph, in_place: bool) -> None:
     problem = problem_of(graph, in_place=in_place)
@@ -49,7 +50,7 @@ def test_the_verifier_accepts_the_plan_of_every_valid_order(graph: Graph) -> Non
         verify(graph, plan_of(graph, order), check_capacity=False)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(max_ops=5))
 def test_the_verifier_rejects_every_order_that_swaps_ops_which_do_not_commute(graph: Graph) -> None:
     valid = {tuple(order) for order in valid_orders(graph)}

@@ -4,13 +4,14 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis import simulate
 from lowtide.errors import VerificationError
 from lowtide.graph import Graph
 from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run, Step, verify
+from tests.examples import examples
 from tests.oracles.addresses import addresses_are_sound
 from tests.oracles.naive_player import WrongExecutionError, play, valid_orders
 from tests.oracles.plans import claim, plan_of, problem_of
@@ -58,7 +59,7 @@ def _break(graph: Graph, steps: list[Step], random: Random) -> list[Step]:
     return steps
 
 
-@settings(max_examples=1000)
+@examples(1000)
 @given(graphs(), _seeds)
 def test_the_verifier_rejects_a_broken_plan_exactly_if_the_naive_player_does(graph: Graph, seed: int) -> None:
     random = Random(seed)
@@ -105,7 +106,7 @@ def test_a_claimed_peak_must_be_exact_a_bound_not_above_it_and_an_arena_not_belo
             verify(graph, replace(plan, **claims))
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(graphs(), _seeds)
 def test_a_shifted_address_is_rejected_exactly_if_it_is_misaligned_outside_or_overlaps(graph: Graph, seed: int) -> None:
     random = Random(seed)

@@ -5,12 +5,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.errors import VerificationError
 from lowtide.graph import Graph, GraphBuilder, Lifetime, read_graph_file
 from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run, Step, verify
+from tests.examples import examples
 from tests.oracles.plans import claim
 from tests.oracles.random_plans import random_plan
 from tests.oracles.replay import replay
@@ -20,7 +21,7 @@ _seeds = st.integers(0, 10**6)
 _DATA = Path(__file__).parents[1] / "data"
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(graphs(16), _seeds)
 def test_a_plan_that_is_accepted_leaves_behind_what_the_program_leaves_behind(graph: Graph, seed: int) -> None:
     plan = random_plan(graph, Random(seed))
@@ -28,7 +29,7 @@ def test_a_plan_that_is_accepted_leaves_behind_what_the_program_leaves_behind(gr
     assert replay(graph, plan) == replay(graph, Plan.baseline(graph))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(16), _seeds)
 def test_at_its_addresses_a_plan_leaves_the_same_behind(graph: Graph, seed: int) -> None:
     plan = claim(graph, random_plan(graph, Random(seed)))
@@ -52,7 +53,7 @@ def test_a_real_training_step_replays_with_reruns() -> None:
     assert replay(graph, plan) == replay(graph, Plan.baseline(graph))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(10), _seeds)
 def test_what_leaves_something_else_behind_is_rejected(graph: Graph, seed: int) -> None:
     """The verifier against real arrays: of plans with a few steps moved, dropped or repeated, none that computes

@@ -1,19 +1,20 @@
 """Curves over several budgets are monotone, and name their knee."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.errors import UsageError
 from lowtide.graph import Graph
 from lowtide.plan import verify
 from lowtide.recompute import plan_curve, plan_within_budget
+from tests.examples import examples
 from tests.oracles.plans import problem_of
 from tests.oracles.residual_chain import residual_chain
 from tests.strategies import graphs
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(graphs(24), st.lists(st.integers(0, 110), min_size=2, max_size=6))
 def test_a_smaller_budget_never_gives_a_larger_peak_or_a_smaller_cost_or_bound(
     graph: Graph, percents: list[int]

@@ -3,18 +3,19 @@
 import signal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.graph import Graph
 from lowtide.recompute import Drops, Program, floor_of
 from lowtide.recompute.choose_drops import drop_until_it_fits
+from tests.examples import examples
 from tests.oracles.plans import problem_of
 from tests.oracles.residual_chain import residual_chain
 from tests.strategies import graphs
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(graphs(24), st.integers(0, 100))
 def test_dropping_tells_whether_the_budget_is_met(graph: Graph, percent: int) -> None:
     problem = problem_of(graph)

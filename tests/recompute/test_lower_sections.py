@@ -1,7 +1,7 @@
 """Base orders in which every section above the budget needs the least."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -11,6 +11,7 @@ from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.graph.reorder import is_valid_order
 from lowtide.recompute import Drops, Program
 from lowtide.recompute.lower_sections import lower_sections
+from tests.examples import examples
 from tests.strategies import graphs
 
 FAST = SEARCH_EFFORTS["fast"]
@@ -45,7 +46,7 @@ def test_a_second_rise_that_another_order_avoids_is_gone_though_the_peak_stays()
 
 
 @given(graphs(max_ops=9, callees=False), st.floats(0, 1))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_order_is_valid_and_its_peak_no_higher(graph: Graph, share: float):
     problem = Problem(graph)
     program = Program(problem, problem.given_order(), graph.cost)

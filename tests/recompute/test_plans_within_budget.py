@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis import simulate
@@ -11,12 +11,13 @@ from lowtide.errors import UsageError, VerificationError
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.plan import verify
 from lowtide.recompute import Drops, Program, plan_within_budget
+from tests.examples import examples
 from tests.oracles.plans import problem_of
 from tests.oracles.residual_chain import residual_chain
 from tests.strategies import graphs
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(graphs(24), st.booleans(), st.integers(0, 100))
 def test_a_plan_that_fits_is_verified_and_costs_what_it_runs_again(graph: Graph, in_place: bool, percent: int) -> None:
     problem = problem_of(graph, in_place=in_place)
@@ -36,7 +37,7 @@ def test_a_plan_that_fits_is_verified_and_costs_what_it_runs_again(graph: Graph,
         assert str(budget) in (result.shortfall or "")
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(graphs(24), st.booleans(), st.randoms(use_true_random=False))
 def test_any_cuts_play_as_a_correct_plan_with_the_live_bytes_of_the_simulator(
     graph: Graph, in_place: bool, random
@@ -114,7 +115,7 @@ def test_a_single_moment_bounds_the_cost_without_any_solver() -> None:
     assert result.extra_cost == result.extra_cost_bound == 5
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(graphs(16), st.booleans(), st.integers(30, 99))
 def test_the_solver_never_makes_a_plan_worse_and_its_bound_stays_below_every_plan(
     graph: Graph, in_place: bool, percent: int

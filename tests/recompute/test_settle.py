@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lowtide
@@ -15,6 +15,7 @@ from lowtide.recompute import Drops, Program, floor_of
 from lowtide.recompute.choose_drops import drop_until_it_fits
 from lowtide.recompute.neighborhoods import improve
 from lowtide.recompute.settle import Pick, settle_and_trim, settle_from
+from tests.examples import examples
 from tests.oracles.plans import problem_of
 from tests.oracles.residual_chain import residual_chain
 from tests.oracles.revolve import least_reruns
@@ -26,7 +27,7 @@ def program_of(graph: Graph, *, in_place: bool = False) -> Program:
     return Program(problem, problem.given_order(), graph.cost)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(graphs(24), st.booleans(), st.integers(0, 100), st.sampled_from(Pick), st.sampled_from((0.0, 0.2)))
 def test_any_trades_play_as_a_correct_plan_with_the_live_bytes_of_the_simulator(
     graph: Graph, in_place: bool, percent: int, pick: Pick, reserve: float
@@ -52,7 +53,7 @@ def test_any_trades_play_as_a_correct_plan_with_the_live_bytes_of_the_simulator(
     assert execution.extra_cost == pytest.approx(float(graph.cost[execution.runs].sum() - graph.cost.sum()))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(graphs(24), st.booleans(), st.integers(30, 95))
 def test_improving_keeps_to_the_budget_and_never_costs_more(graph: Graph, in_place: bool, percent: int) -> None:
     program = program_of(graph, in_place=in_place)
@@ -67,7 +68,7 @@ def test_improving_keeps_to_the_budget_and_never_costs_more(graph: Graph, in_pla
     assert better.extra_cost <= settled.extra_cost
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(graphs(24), st.booleans(), st.integers(30, 95))
 def test_no_rerun_can_be_left_out_of_a_trimmed_plan(graph: Graph, in_place: bool, percent: int) -> None:
     program = program_of(graph, in_place=in_place)
@@ -79,7 +80,7 @@ def test_no_rerun_can_be_left_out_of_a_trimmed_plan(graph: Graph, in_place: bool
         assert program.replay(np.delete(settled.runs, rerun)).peak_bytes > budget
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(graphs(24), st.booleans(), st.integers(30, 95))
 def test_runs_play_as_the_cuts_did_that_led_to_them(graph: Graph, in_place: bool, percent: int) -> None:
     program = program_of(graph, in_place=in_place)

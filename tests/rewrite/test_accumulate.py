@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis import simulate
@@ -11,6 +11,7 @@ from lowtide.errors import UsageError
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.plan import Plan, verify
 from lowtide.rewrite import accumulate_sums, can_accumulate
+from tests.examples import examples
 from tests.oracles.replay import replay
 
 _MODULUS = 2**61 - 1
@@ -59,7 +60,7 @@ def _program(seed: int) -> Graph:
     return builder.build()
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(st.integers(0, 10**6))
 def test_every_buffer_ends_with_the_same_value(seed: int) -> None:
     graph = _program(seed)

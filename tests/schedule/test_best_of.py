@@ -1,7 +1,7 @@
 """Best-of takes the least memory by simulation, and the earlier scheduler on a tie."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis import Problem
@@ -9,6 +9,7 @@ from lowtide.graph import GraphBuilder, Lifetime
 from lowtide.schedule import compare_key, scheduler
 from lowtide.schedule.mesh_list import MeshList
 from lowtide.schedule.scheduler import Scheduler
+from tests.examples import examples
 from tests.oracles.random_graphs import random_graph
 
 CANDIDATES = {
@@ -24,7 +25,7 @@ def _candidate(name: str) -> Scheduler:
 
 @pytest.mark.parametrize("name", CANDIDATES)
 @pytest.mark.parametrize("in_place", [False, True])
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 @given(seed=st.integers(0, 10**9))
 def test_best_is_the_first_candidate_with_the_least_key(name: str, in_place: bool, seed: int) -> None:
     problem = Problem(random_graph(seed), in_place=in_place)

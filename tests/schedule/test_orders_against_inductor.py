@@ -3,7 +3,7 @@
 Results with elements are held against them in tests/frameworks/inductor_export; here no op hands any on.
 """
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lowtide.analysis import Problem
@@ -11,11 +11,12 @@ from lowtide.graph import Graph, Lifetime
 from lowtide.schedule import scheduler
 from lowtide.schedule.elements import view_by_elements
 from lowtide.schedule.inductor import Lpmf
+from tests.examples import examples
 from tests.oracles.inductor import Inductor
 from tests.oracles.random_graphs import random_graph
 
 SEEDS = st.integers(0, 10**9)
-many = settings(max_examples=300, deadline=None, derandomize=True)
+many = examples(300)
 
 
 @many

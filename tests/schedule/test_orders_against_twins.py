@@ -3,12 +3,13 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis import Problem
 from lowtide.schedule import scheduler
 from lowtide.schedule.mesh_list import MeshList
+from tests.examples import examples
 from tests.oracles.depth_first import xla_dfs, xla_postorder
 from tests.oracles.longest_path import longest_path
 from tests.oracles.memonger_longest_path import memonger_longest_path
@@ -34,7 +35,7 @@ TWINS: dict[str, Callable[[Problem], list[int]]] = {
 }
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(300)
 @given(seed=st.integers(0, 10**9))
 def test_the_native_order_with_mesh_tensorflows_defects_equals_its_twin(seed: int) -> None:
     problem = Problem(random_graph(seed))
@@ -42,7 +43,7 @@ def test_the_native_order_with_mesh_tensorflows_defects_equals_its_twin(seed: in
 
 
 @pytest.mark.parametrize("name", TWINS)
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(300)
 @given(seed=st.integers(0, 10**9))
 def test_native_order_equals_its_twin(name: str, seed: int) -> None:
     problem = Problem(random_graph(seed))

@@ -1,12 +1,13 @@
 """The search and its proofs against every order there is, on small random graphs."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis import Problem
 from lowtide.effort import SEARCH_EFFORTS
 from lowtide.graph import Graph
 from lowtide.search import Fit, find_fit, solve
+from tests.examples import examples
 from tests.oracles.least_peak import least_peak
 from tests.oracles.plans import problem_of
 from tests.strategies import graphs
@@ -19,7 +20,7 @@ def outcome_of(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return solution.peaks, tuple(bound.peak_bytes for bound in solution.bounds)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(graphs(9, callees=False), st.booleans())
 def test_the_search_finds_the_least_peak_and_proves_it(graph: Graph, in_place: bool) -> None:
     problem = problem_of(graph, in_place=in_place)
@@ -30,7 +31,7 @@ def test_the_search_finds_the_least_peak_and_proves_it(graph: Graph, in_place: b
         assert peaks == bounds == least
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(graphs(9, callees=False), st.booleans(), st.integers(0, 20))
 def test_a_budget_is_met_exactly_when_some_order_meets_it(graph: Graph, in_place: bool, slack: int) -> None:
     problem = problem_of(graph, in_place=in_place)

@@ -3,12 +3,13 @@
 from random import Random
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis.problem import Order
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.search.closure import close_order
+from tests.examples import examples
 from tests.oracles.plans import problem_of
 from tests.strategies import graphs
 
@@ -28,7 +29,7 @@ def random_order(graph: Graph, seed: int) -> Order:
     return np.array(order, np.int32)
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(graphs(20), st.integers(0, 10**6), st.booleans())
 def test_the_peak_is_never_higher_in_any_space_and_the_order_stays_valid(
     graph: Graph, seed: int, in_place: bool

@@ -1,18 +1,19 @@
 """Several orders of equal peak: different, valid, and none above the peak of the solution."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.effort import SEARCH_EFFORTS
 from lowtide.graph import Graph
 from lowtide.graph.reorder import is_valid_order
 from lowtide.search import equal_orders, solve
+from tests.examples import examples
 from tests.oracles.plans import problem_of
 from tests.strategies import graphs, random_graph
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(graphs(9), st.booleans(), st.integers(1, 8))
 def test_they_are_different_valid_and_never_above_the_peak_of_the_solution(
     graph: Graph, in_place: bool, count: int

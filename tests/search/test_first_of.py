@@ -1,6 +1,6 @@
 """What the first of several alike ops needs, against every order of small graphs and on layers that repeat."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.effort import SEARCH_EFFORTS
@@ -8,13 +8,14 @@ from lowtide.graph import Graph, GraphBuilder
 from lowtide.search import solve
 from lowtide.search.cuts import ClosureCuts
 from lowtide.search.first_of import first_of_bound, uncross_first
+from tests.examples import examples
 from tests.oracles.least_peak import least_peak
 from tests.oracles.plans import problem_of
 from tests.search.test_closure import random_order
 from tests.strategies import graphs
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(graphs(9), st.integers(0, 10**6), st.booleans())
 def test_no_order_beats_the_bound_and_no_move_makes_an_order_worse(graph: Graph, seed: int, in_place: bool) -> None:
     problem = problem_of(graph, in_place=in_place)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lowtide import read_graph_file
@@ -17,6 +17,7 @@ from lowtide.graph import Graph
 from lowtide.graph.reorder import is_valid_order
 from lowtide.search import Fit, FittedOrder, fit_order, moved_ops, solve
 from lowtide.search.moves import bring_nearer
+from tests.examples import examples
 from tests.oracles.naive_player import order_peaks, valid_orders
 from tests.oracles.plans import problem_of
 from tests.strategies import graphs, random_graph
@@ -39,7 +40,7 @@ def moves(order: list[int], given_order: list[int]) -> int:
     return len(order) - common(len(order), len(given_order))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(7), st.booleans(), st.integers(0, 100), st.integers(0, 100))
 def test_it_fits_exactly_when_some_order_fits_and_moves_the_fewest_ops(
     graph: Graph, in_place: bool, percent: int, which: int
@@ -112,7 +113,7 @@ def test_large_programs_keep_the_budget_and_mostly_their_order(seed: int) -> Non
         assert found.moved <= graph.n_ops // 2
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(graphs(9), st.integers(0, 50))
 def test_bringing_an_order_nearer_keeps_what_is_asked_for_and_never_goes_farther(graph: Graph, which: int) -> None:
     orders = list(islice(valid_orders(graph), which + 1))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lowtide import minimize, read_graph_file
@@ -20,6 +20,7 @@ from lowtide.search.plain_program import PlainProgram
 from lowtide.search.plain_tree import plain_tree_peak
 from lowtide.search.proof import CutFlow, Moves
 from tests.cli.conftest import Command, lowtide
+from tests.examples import examples
 from tests.oracles.least_peak import least_peak
 from tests.oracles.plans import problem_of
 from tests.oracles.random_graphs import random_graph
@@ -52,7 +53,7 @@ def with_space(proof: Proof, **changes: object) -> Proof:
     return msgspec.structs.replace(proof, spaces=(msgspec.structs.replace(first, **changes), *others))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.one_of(graphs(9), st.integers(0, 10**6).map(random_graph)), st.booleans())
 def test_what_the_search_proves_is_confirmed_in_every_memory_space(graph: Graph, in_place: bool) -> None:
     candidate = make_candidate("search", graph, in_place=in_place)
@@ -62,7 +63,7 @@ def test_what_the_search_proves_is_confirmed_in_every_memory_space(graph: Graph,
     assert proof.bound_bytes == confirmed(graph, proof) == bounds
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(graphs(8, callees=False), st.booleans(), st.data())
 def test_a_bound_above_the_least_peak_or_off_its_own_steps_is_refused(
     graph: Graph, in_place: bool, data: st.DataObject
@@ -88,7 +89,7 @@ def test_a_bound_above_the_least_peak_or_off_its_own_steps_is_refused(
         check_proof(graph, with_space(proof, refuted=(beyond,), bound_bytes=least + 1))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(graphs(9, callees=False), st.booleans(), st.data())
 def test_another_op_or_another_set_is_refused_unless_it_shows_the_same(
     graph: Graph, in_place: bool, data: st.DataObject
@@ -108,7 +109,7 @@ def test_another_op_or_another_set_is_refused_unless_it_shows_the_same(
         assert op is None or set(graph.structure.predecessors[op].tolist()) <= set(ran)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(9, callees=False), st.booleans(), st.data())
 def test_no_flow_shows_more_than_an_op_needs(graph: Graph, in_place: bool, data: st.DataObject) -> None:
     """Moves are added to a true flow and taken away, over pairs that exist and others."""
@@ -206,7 +207,7 @@ def test_a_proof_for_another_graph_other_spaces_or_without_its_callees_is_refuse
         check_proof(graph, msgspec.structs.replace(proof, callees={}))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.builds(random_forest, st.integers(0, 10**9), st.sampled_from(range(1, 12))), st.booleans())
 def test_the_least_peak_of_a_tree_is_found_again_in_plain_python(graph: Graph, in_place: bool) -> None:
     problem = problem_of(graph, in_place=in_place)

@@ -3,7 +3,7 @@
 from random import Random
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis.lower_bounds import lower_bounds
@@ -12,6 +12,7 @@ from lowtide.search.check_refutation import is_refuted
 from lowtide.search.plain_program import PlainProgram
 from lowtide.search.proof_log import Cycle, Either, First, Last, Line, Need, Next, Over, Previous
 from lowtide.search.refutation import find_refutation
+from tests.examples import examples
 from tests.oracles.least_peak import least_peak
 from tests.oracles.plans import problem_of
 from tests.oracles.random_graphs import random_graph
@@ -26,7 +27,7 @@ def _program(graph: Graph, *, in_place: bool) -> PlainProgram:
     return PlainProgram(graph, problem_of(graph, in_place=in_place).transient, in_place, 0)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(graphs(9), st.booleans(), st.integers(-3, 3))
 def test_a_log_is_found_for_impossible_budgets_only_and_is_confirmed(graph: Graph, in_place: bool, more: int) -> None:
     problem = problem_of(graph, in_place=in_place)
@@ -49,7 +50,7 @@ def test_most_budgets_below_the_least_peak_and_above_all_cuts_are_refuted() -> N
     assert found > tried * 0.8
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(st.integers(0, 400), st.integers(0, 10**6))
 def test_a_damaged_log_shows_nothing_that_is_false(number: int, seed: int) -> None:
     graph = random_graph(number, limited=False)

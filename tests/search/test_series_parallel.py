@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis import Problem
@@ -15,6 +15,7 @@ from lowtide.search import check_proof, solve
 from lowtide.search.plain_program import PlainProgram
 from lowtide.search.plain_series_parallel import plain_series_parallel_peak
 from lowtide.search.series_parallel import series_parallel_order
+from tests.examples import examples
 from tests.oracles.least_peak import least_peak
 from tests.oracles.plans import problem_of
 from tests.oracles.random_series_parallel import random_series_parallel
@@ -28,7 +29,7 @@ def _plain_peak(problem: Problem) -> int | None:
     return plain_series_parallel_peak(PlainProgram(problem.graph, problem.transient, problem.in_place, 0))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(series_parallel, st.booleans())
 def test_no_order_of_a_series_parallel_graph_is_better(graph: Graph, in_place: bool) -> None:
     problem = problem_of(graph, in_place=in_place)
@@ -38,7 +39,7 @@ def test_no_order_of_a_series_parallel_graph_is_better(graph: Graph, in_place: b
     assert problem.evaluate(order).peaks[0] == least_peak(problem) == _plain_peak(problem)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.builds(random_forest, st.integers(0, 10**9), st.sampled_from(range(1, 9))))
 def test_a_forest_is_series_parallel(graph: Graph) -> None:
     problem = problem_of(graph)
@@ -47,7 +48,7 @@ def test_a_forest_is_series_parallel(graph: Graph) -> None:
     assert problem.evaluate(order).peaks[0] == least_peak(problem)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(graphs(8), st.booleans())
 def test_any_graph_gets_its_best_order_or_none_and_so_says_the_checker(graph: Graph, in_place: bool) -> None:
     problem = problem_of(graph, in_place=in_place)

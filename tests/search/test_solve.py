@@ -1,6 +1,6 @@
 """The search is anytime, deterministic, and never worse than what it starts from."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis.budget import Budget
@@ -8,11 +8,12 @@ from lowtide.effort import SEARCH_EFFORTS
 from lowtide.graph import Graph, GraphBuilder
 from lowtide.schedule import scheduler
 from lowtide.search import solve
+from tests.examples import examples
 from tests.oracles.plans import problem_of
 from tests.strategies import graphs, random_graph
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(graphs(20), st.booleans())
 def test_the_result_is_never_above_any_seed_whatever_the_effort(graph: Graph, in_place: bool) -> None:
     problem = problem_of(graph, in_place=in_place)
@@ -24,7 +25,7 @@ def test_the_result_is_never_above_any_seed_whatever_the_effort(graph: Graph, in
         assert solution.peaks == tuple(problem.evaluate(solution.order).peaks.tolist())
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(graphs(20))
 def test_the_same_problem_has_the_same_solution(graph: Graph) -> None:
     one, two = (

@@ -1,13 +1,14 @@
 """The best order of trees, against every order of small ones and Liu's algorithm on large ones."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.effort import SEARCH_EFFORTS
 from lowtide.graph import Graph
 from lowtide.search import solve
 from lowtide.search.trees import tree_order
+from tests.examples import examples
 from tests.oracles.least_peak import least_peak
 from tests.oracles.liu import liu_peak
 from tests.oracles.plans import problem_of
@@ -17,7 +18,7 @@ from tests.strategies import graphs
 forests = st.builds(random_forest, st.integers(0, 10**9), st.sampled_from(range(12)))
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(forests, st.booleans())
 def test_no_order_of_a_forest_is_better(graph: Graph, in_place: bool) -> None:
     problem = problem_of(graph, in_place=in_place)
@@ -35,7 +36,7 @@ def test_large_trees_get_the_peak_of_lius_algorithm_and_the_proof(seed: int) -> 
     assert solution.optimal
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(9), st.booleans())
 def test_what_is_no_forest_gets_no_order(graph: Graph, in_place: bool) -> None:
     """Two users of a buffer, two successors of an op or two memory spaces: what an op frees depends on the order."""

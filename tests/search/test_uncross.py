@@ -1,17 +1,18 @@
 """Uncrossing never makes an order worse, and always gives a valid one."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.graph import Graph
 from lowtide.search.cuts import ClosureCuts
 from lowtide.search.uncross import uncross
+from tests.examples import examples
 from tests.oracles.plans import problem_of
 from tests.oracles.slow_view import SlowView
 from tests.strategies import graphs, random_graph
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(graphs(14, callees=False), st.booleans(), st.data())
 def test_an_uncrossed_order_is_valid_and_no_space_gets_a_higher_peak(
     graph: Graph, in_place: bool, data: st.DataObject

@@ -5,7 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.analysis import simulate
@@ -15,6 +15,7 @@ from lowtide.errors import GraphError
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run, Step, StepKind, verify
 from lowtide.timeline import COMPUTE, Timeline, play_timeline
+from tests.examples import examples
 from tests.oracles.random_plans import random_order, random_plan
 from tests.oracles.timeline import instants
 from tests.strategies import graphs
@@ -133,7 +134,7 @@ def test_another_order_without_copies_takes_exactly_as_long_as_the_program(graph
     assert timeline.seconds == play_timeline(graph, Plan.baseline(graph)).seconds
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(12), _seeds, st.booleans())
 def test_every_step_happens_when_the_naive_simulation_says(graph: Graph, seed: int, apart: bool) -> None:
     plan = random_plan(graph, Random(seed))
@@ -149,7 +150,7 @@ def test_every_step_happens_when_the_naive_simulation_says(graph: Graph, seed: i
     assert timeline.seconds == pytest.approx(max((when.end for when in naive), default=0.0))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(12), _seeds, st.booleans())
 def test_streams_never_do_two_things_at_once_and_add_up(graph: Graph, seed: int, apart: bool) -> None:
     timeline = play_timeline(graph, random_plan(graph, Random(seed)), collectives_apart=apart)
@@ -166,7 +167,7 @@ def test_streams_never_do_two_things_at_once_and_add_up(graph: Graph, seed: int,
     assert timeline.stall_seconds >= timeline.exposed_seconds - 1e-9
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(12), _seeds)
 def test_memory_over_time_never_exceeds_what_the_steps_say(graph: Graph, seed: int) -> None:
     """Even when a buffer that leaves stays until its copy is done, and one that comes back is live from the start of
@@ -187,7 +188,7 @@ def test_memory_over_time_never_exceeds_what_the_steps_say(graph: Graph, seed: i
             assert live <= peak
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(graphs(12), _seeds)
 def test_nothing_is_freed_or_overwritten_while_a_copy_reads_or_writes_it(graph: Graph, seed: int) -> None:
     plan = random_plan(graph, Random(seed))

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lowtide
@@ -12,6 +12,7 @@ from lowtide.caffe2 import Caffe2Model, NetDef, OperatorDef, memonger
 from lowtide.caffe2 import plan as plan_net
 from lowtide.frameworks.caffe2.nets.named import named_net
 from lowtide.share.dependences import predecessors
+from tests.examples import examples
 from tests.frameworks.caffe2.benchmark_nets import load_nets
 from tests.oracles.dag_executor import run_dag, run_one_by_one, same_bits
 from tests.oracles.random_netdefs import RandomNet, random_netdef
@@ -32,14 +33,14 @@ def _stays_right(
             assert same_bits(run_dag(after, inputs, results, waits, workers, seed), expected)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(random_nets, st.integers(0, 99))
 def test_sharing_across_branches_is_right_in_every_interleaving(made: RandomNet, seed: int) -> None:
     after = memonger.optimize_inference_for_dag(made.net, ["x"], "net")
     _stays_right(made.net, after, made.inputs(), in_parallel=True, seed=seed)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(random_nets)
 def test_sharing_in_one_order_is_right_in_that_order(made: RandomNet) -> None:
     sizes = {blob: 64 for op in made.net.op for blob in (*op.input, *op.output)}
@@ -52,7 +53,7 @@ def test_sharing_in_one_order_is_right_in_that_order(made: RandomNet) -> None:
     _stays_right(made.net, memonger.release_blobs_when_used(made.net, set()), made.inputs(), in_parallel=False)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(random_nets)
 def test_plans_need_what_they_say_and_compute_the_same(made: RandomNet) -> None:
     model = Caffe2Model(made.net, shapes=made.shapes)

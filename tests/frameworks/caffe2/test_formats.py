@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import text_format
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.caffe2 import Argument, NetDef, OperatorDef, write_net
@@ -16,6 +16,7 @@ from lowtide.frameworks.caffe2.proto.netdef import NetMessage
 from lowtide.frameworks.content import is_binary_net, is_text_net
 from lowtide.frameworks.protobuf.binary_read import read_binary
 from lowtide.frameworks.protobuf.text_read import read_text
+from tests.examples import examples
 from tests.frameworks.caffe2.benchmark_nets import load_nets
 from tests.oracles.netdef_messages import message_class
 
@@ -64,7 +65,7 @@ def messages(draw: Any, kind: str = "NetDef", depth: int = 0) -> Any:
     return made
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(messages())
 def test_both_formats_are_those_of_protocol_buffers(theirs: Any) -> None:
     ours = read_binary(NetDef, theirs.SerializeToString(), "theirs")

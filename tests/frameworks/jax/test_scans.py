@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lowtide.jax
@@ -17,6 +17,7 @@ from lowtide.frameworks.jax.flat.traced import trace
 from lowtide.frameworks.jax.scans.bodies import with_planned_bodies
 from lowtide.frameworks.jax.scans.pairs import scan_pairs
 from lowtide.frameworks.jax.scans.saving import saving_program
+from tests.examples import examples
 from tests.frameworks.jax.programs import blocks_arguments, blocks_loss, close, equal_bits, temp_bytes
 
 WIDTH, LENGTH = 8, 6
@@ -54,7 +55,7 @@ def layers_arguments(layers: int = LENGTH, batch: int = 64) -> Any:
     return weights, normal(3, batch, WIDTH)
 
 
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(share=st.floats(0, 1))
 def test_a_scan_saves_within_a_limit_or_its_least_and_computes_the_same(share: float) -> None:
     """Of every limit: fewer bytes are saved than asked, unless it says that it cannot; every value is the same."""

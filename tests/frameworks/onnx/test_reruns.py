@@ -3,7 +3,7 @@
 from random import Random
 
 import onnx
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import GraphProto, ModelProto, TensorProto, helper
 
@@ -12,6 +12,7 @@ from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.onnx import OnnxModel
 from lowtide.plan import CopyIn, CopyOut, Plan
+from tests.examples import examples
 from tests.frameworks.onnx.conftest import integers, model_of, node, value
 from tests.frameworks.onnx.test_random_graphs import models
 from tests.oracles.random_plans import random_plan
@@ -71,7 +72,7 @@ def test_predicted_is_measured_with_reruns() -> None:
     """Plans at the least peak that reruns reach take what was predicted; whatever else runs again keeps all bits."""
     reruns: list[Plan] = []
 
-    @settings(max_examples=80, deadline=None, derandomize=True)
+    @examples(80)
     @given(model=models(), seed=st.integers(0, 1000))
     def check(model: ModelProto, seed: int) -> None:
         read = OnnxModel(model)

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from lowtide import minimize, open_model, pack
 from lowtide.costs import price
@@ -21,6 +21,7 @@ from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.packing.csv_file import read_buffer_file
 from lowtide.plan import Plan, StepKind
 from lowtide.report.export.table import FORMATS, ending_of, export
+from tests.examples import examples
 from tests.report.page.test_page import layers
 from tests.strategies import graphs
 
@@ -45,7 +46,7 @@ def most_allocated(trace: list[dict[str, Any]]) -> int:
     return most
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(graphs())
 def test_a_snapshot_peaks_where_the_plan_does_and_shares_no_byte(graph: Graph) -> None:
     result = minimize(graph)
@@ -64,7 +65,7 @@ def test_the_viewer_of_pytorch_reads_a_snapshot() -> None:
     assert "snapshot.pickle" in viewer.trace_plot(snapshot)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(graphs())
 def test_a_snapshot_that_is_read_back_has_the_peak_of_the_plan(graph: Graph) -> None:
     """Whatever runs, what was observed is what is planned from."""
@@ -143,7 +144,7 @@ def test_what_is_no_snapshot_is_refused_in_one_line_and_runs_nothing(
     assert capsys.readouterr().out == ""
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(graphs())
 def test_a_trace_counts_the_live_bytes_of_the_plan(graph: Graph) -> None:
     result = minimize(graph)
@@ -157,7 +158,7 @@ def test_a_trace_counts_the_live_bytes_of_the_plan(graph: Graph) -> None:
     assert all(event["ts"] >= 0 for event in events if "ts" in event)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(graphs())
 def test_packing_the_exported_buffers_needs_what_the_plans_arena_needs(graph: Graph) -> None:
     result = minimize(graph)
@@ -186,7 +187,7 @@ def test_a_dot_file_has_every_op_and_every_read() -> None:
         assert done.stdout.count("->") == 3
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(graphs())
 def test_a_picture_of_any_plan_is_xml_with_axes_and_their_unit(graph: Graph) -> None:
     plan = minimize(graph).plan

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from lowtide import holders_at_peak, minimize
 from lowtide.analysis import simulate
@@ -19,6 +19,7 @@ from lowtide.report.page.pictures import pictures
 from lowtide.report.page.text import to_text
 from lowtide.report.page.write import page
 from lowtide.report.table import page_width
+from tests.examples import examples
 from tests.strategies import graphs
 
 BUFFERS = [("x", 10), ("kept", 500), ("mid", 100), ("big", 1000), ("result", 10)]
@@ -43,7 +44,7 @@ def layers(n_layers: int, name: str = "layer") -> Graph:
     return builder.build()
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(graphs())
 def test_the_figures_of_a_page_are_those_of_the_library(graph: Graph) -> None:
     result = minimize(graph)

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
 
 from lowtide.errors import InputError, LowtideError, MalformedInputError
 from lowtide.onnx import OnnxModel, read
 from lowtide.plan import Plan
+from tests.examples import examples
 
 value = helper.make_tensor_value_info
 
@@ -196,7 +197,7 @@ def originals_fixture() -> list[bytes]:
     return [model.SerializeToString() for model in models]
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@examples(400)
 @given(
     which=st.integers(0, 2),
     cut=st.floats(0, 1),

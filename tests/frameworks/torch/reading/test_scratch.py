@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import lowtide.torch as lt
+from tests.examples import examples
 from tests.frameworks.torch.reading.measured_scratch import SCALARS, measured_scratch, modeled_scratch, storage_sizes
 
 aten = torch.ops.aten
@@ -150,7 +151,7 @@ def _check(call: Call) -> None:
 
 
 @pytest.mark.parametrize("name", ROW_KERNELS)
-@settings(max_examples=3)
+@examples(3)
 @given(rows())
 def test_kernels_on_rows_take_what_the_model_says(name: str, drawn: tuple[Any, ...]) -> None:
     shape, dtype, form = drawn
@@ -158,14 +159,14 @@ def test_kernels_on_rows_take_what_the_model_says(name: str, drawn: tuple[Any, .
 
 
 @pytest.mark.parametrize("name", IMAGE_KERNELS)
-@settings(max_examples=3)
+@examples(3)
 @given(images())
 def test_kernels_on_images_take_what_the_model_says(name: str, drawn: tuple[Any, ...]) -> None:
     shape, dtype, form = drawn
     _check(_of_images(torch.rand(shape).to(dtype), form)[name])
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(
     st.sampled_from([8, 40, 200, 800]),
     st.sampled_from([16, 40, 600]),

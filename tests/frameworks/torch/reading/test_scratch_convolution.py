@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.frameworks.torch.reading.measured_scratch import SCALARS, measured_scratch, modeled_scratch
 
 aten = torch.ops.aten
@@ -86,7 +87,7 @@ def _check(case: Case, measured: int, modeled: int, *operands: torch.Tensor) -> 
     assert modeled <= measured + share * touched + blocks + CONSTANT
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(cases())
 def test_a_convolution_takes_what_the_model_says(case: Case) -> None:
     arguments = case.arguments()
@@ -95,7 +96,7 @@ def test_a_convolution_takes_what_the_model_says(case: Case) -> None:
     _check(case, measured, modeled_scratch(aten.convolution.default, *arguments), *arguments[:2], result)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(cases())
 def test_the_gradients_of_a_convolution_take_what_the_model_says(case: Case) -> None:
     image, weight, _, *settings_of = case.arguments()

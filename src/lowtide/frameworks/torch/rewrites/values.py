@@ -4,7 +4,8 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
-from lowtide.frameworks.torch.internals.nodes import compute_fake, first_fake, storages_of, value_of
+from lowtide.frameworks.torch.internals.fake_memo import FakeMemo
+from lowtide.frameworks.torch.internals.nodes import first_fake, storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import overload_of, returns_anything
 from lowtide.frameworks.torch.reading.captured import attribute
 
@@ -19,6 +20,7 @@ class Values:
         self._shared = {node.name: storages_of(node) & storages_of(*node.all_input_nodes) for node in nodes}
         """The storages in which a node lies together with one of its inputs."""
         self._fake = first_fake(self._held)
+        self._memo = FakeMemo()
 
     def derive(self, module: GraphModule) -> None:
         """Give a value to every node that has none; one that lay in an input's storage lies in that input's new one."""
@@ -29,7 +31,7 @@ class Values:
 
         for node in module.graph.nodes:
             if node.op == "call_function" and (self._is_new(node) or self._is_left_behind(node)):
-                node.meta["val"] = compute_fake(node, given, self._fake)
+                node.meta["val"] = self._memo.value(node, given, self._fake)
 
     def _is_new(self, node: Node) -> bool:
         overload = overload_of(node.target)
