@@ -72,7 +72,7 @@ CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("target", "values", "settings"), CALLS, ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize(("target", "values", "settings"), CALLS, ids=[str(target) for target, *_ in CALLS])
 def test_a_second_call_of_a_form_gives_what_the_first_one_gave(
     target: Any, values: tuple[Any, ...], settings: dict[str, Any]
 ) -> None:
