@@ -17,6 +17,7 @@ from lowtide.report.inspection import Inspection
 from lowtide.report.planning import measured_to_json, result_to_text
 from lowtide.report.table import wrapped
 from lowtide.schedule import make_candidate, scheduler_names
+from tests.examples import examples
 from tests.strategies import graphs
 
 
@@ -50,6 +51,7 @@ def test_an_inspection_shows_the_untouched_program_and_its_holders(graph: Graph)
         assert fields["bound_op"][space] is None or fields["bound_op"][space] in graph.op_names
 
 
+@examples(30)
 @given(graphs())
 def test_a_comparison_has_the_peak_of_every_order_and_a_bound_below_all(graph: Graph) -> None:
     rows = [make_candidate(name, graph, in_place=True) for name in scheduler_names()]
@@ -62,6 +64,7 @@ def test_a_comparison_has_the_peak_of_every_order_and_a_bound_below_all(graph: G
     assert all(name in comparison.to_text() for name in (*scheduler_names(), "lower bound"))
 
 
+@examples(50)
 @given(graphs())
 def test_every_page_for_people_can_be_made_for_every_graph(graph: Graph) -> None:
     assert Inspection.of(graph, in_place=True).to_text().startswith(f"{graph.name}: {graph.n_ops} ops")
@@ -120,6 +123,7 @@ def test_a_budget_that_is_met_is_said_with_its_bytes() -> None:
     assert "  budget           3,072 B: met" in result_to_text("hungry", minimize(_hungry(1), budget="3 KiB"))
 
 
+@examples(30)
 @given(graphs())
 def test_the_lines_of_a_page_fit_eighty_columns(graph: Graph) -> None:
     result = minimize(graph)

@@ -23,7 +23,7 @@ class Attention(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(50, 16)
         self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True) for _ in range(3)
+            nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True) for _ in range(2)
         )
         self.mix = nn.Conv1d(16, 16, 3, padding=1)
         self.head = nn.Linear(16, 50)

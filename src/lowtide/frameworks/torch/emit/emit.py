@@ -8,6 +8,7 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.errors import PlanError, UnsupportedError
 from lowtide.frameworks.torch.emit.transfers.emission import CopyEmission
 from lowtide.frameworks.torch.emit.waits import PendingWaits
+from lowtide.frameworks.torch.emit.wanted_gradients import compute_only_wanted
 from lowtide.frameworks.torch.internals.boxed import take_one_list
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.reading.captured import attribute
@@ -125,6 +126,7 @@ class _Emitter:
         self._copies.await_all_arrivals()
         (output,) = self._source.find_nodes(op="output")
         self._target.node_copy(output, self._value)
+        compute_only_wanted(self._target)
         return self._target
 
     def _copy(self, node: Node) -> Node:

@@ -198,14 +198,24 @@ def allocated_with(buffer: KernelBuffer) -> list[KernelBuffer]:
     if not isinstance(buffer.node.layout, MultiOutputLayout):
         return [buffer]
     real = names_before_overwriting()
+    elements = _elements(buffer)
+    return [part for element in elements if element.get_name() not in real for part in allocated_with(element)]
+
+
+def places_taken(node: KernelNode) -> set[int]:
+    """Return the places of the results that anything takes out of the tuple that a kernel gives."""
+    return {element.node.indices[0][1] for buffer in node.get_outputs() for element in _elements(buffer)}
+
+
+def _elements(buffer: KernelBuffer) -> list[KernelBuffer]:
+    """Return what is taken out of a tuple."""
     users = [user.node for user in buffer.users if not isinstance(user.node, OutputNode)]
-    elements = [
+    return [
         out
         for user in users
         for out in user.get_outputs()
         if isinstance(out.node, MultiOutput) and out.node.input_name(0) == buffer.get_name()
     ]
-    return [part for element in elements if element.get_name() not in real for part in allocated_with(element)]
 
 
 def whole_of(buffer: KernelBuffer) -> str | None:

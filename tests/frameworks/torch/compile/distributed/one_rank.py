@@ -46,7 +46,7 @@ class Loss(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.blocks = nn.Sequential(*(Block() for _ in range(3)))
+        self.blocks = nn.Sequential(*(Block() for _ in range(2)))
 
     def forward(self, value: torch.Tensor) -> torch.Tensor:
         return self.blocks(value).pow(2).mean()
@@ -78,7 +78,7 @@ def train(wrap: Wrap, options: dict[str, Any] | None) -> dict[str, Any]:
     torch._dynamo.reset()
     forget_programs()
     torch.manual_seed(0)
-    model = wrap(nn.Sequential(*(Block() for _ in range(3))))
+    model = wrap(nn.Sequential(*(Block() for _ in range(2))))
     run = model if options is None else torch.compile(model, backend="lowtide", options=options)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     losses: list[str] = []

@@ -1,6 +1,7 @@
 """The graph of Inductor's kernels: what its scheduler is about to run, as a program over buffers."""
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any, cast
 
 import torch
 from torch.fx import Node
@@ -18,6 +19,7 @@ from lowtide.frameworks.torch.internals.kernels import (
     names_before_overwriting,
     operand_layouts,
     output_names,
+    places_taken,
     pytorch_call,
     sizes_of_buffers,
     stays_within,
@@ -25,6 +27,7 @@ from lowtide.frameworks.torch.internals.kernels import (
 )
 from lowtide.frameworks.torch.internals.kernels_in_place import pairs_in_place
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
+from lowtide.frameworks.torch.reading.tensor_forms import bytes_of
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.index_spaces import BufferId, OpId
 
@@ -122,7 +125,18 @@ def _scratch_of(node: KernelNode) -> int:
     if call is None:
         return 0
     given = _given_tensors(call, node)
-    return scratch_bytes(call, lambda argument: given.get(argument, hinted_value_of(argument)))
+    own = scratch_bytes(call, lambda argument: given.get(argument, hinted_value_of(argument)))
+    return own + _left_in_tuple(call, node)
+
+
+def _left_in_tuple(call: Node, node: KernelNode) -> int:
+    """Return the bytes of results that nothing takes, which go with the tuple: a second run may be for one of them."""
+    results = hinted_value_of(call)
+    if not isinstance(results, tuple):
+        return 0
+    taken = places_taken(node)
+    left = [each for place, each in enumerate(cast("tuple[Any, ...]", results)) if place not in taken]
+    return sum(bytes_of(each) for each in left if isinstance(each, torch.Tensor))
 
 
 def _given_tensors(call: Node, node: KernelNode) -> dict[Node, torch.Tensor]:
