@@ -27,7 +27,7 @@ TECHNIQUES = {"reorder", "share", "recompute"}
 GPT2 = Path(__file__).parents[2] / "benchmarks/graphs/budget_gpt2_12.train.graph.json.gz"
 
 
-@examples(80)
+@examples(40)
 @given(graphs(16), st.integers(0, 100))
 def test_a_plan_for_a_budget_computes_what_the_program_computes(graph: Graph, percent: int) -> None:
     result = minimize(graph, budget=f"{percent}%", allow=TECHNIQUES)
@@ -36,7 +36,7 @@ def test_a_plan_for_a_budget_computes_what_the_program_computes(graph: Graph, pe
     assert replay(graph, result.plan, at_addresses=True).contents == before.contents
 
 
-@examples(80)
+@examples(40)
 @given(graphs(16), st.integers(0, 100))
 def test_recompute_never_leaves_a_plan_further_over_the_budget_than_order_alone(graph: Graph, percent: int) -> None:
     budget, space = f"{percent}%", graph.spaces[0].name
@@ -51,7 +51,7 @@ def test_recompute_never_leaves_a_plan_further_over_the_budget_than_order_alone(
         assert both.extra_cost_bound <= both.extra_cost or both.shortfall is not None
 
 
-@examples(150)
+@examples(75)
 @given(graphs(14), st.booleans())
 def test_what_no_plan_can_beat_is_no_more_than_what_no_order_can_beat(graph: Graph, in_place: bool) -> None:
     problem = problem_of(graph, in_place=in_place)
@@ -60,7 +60,7 @@ def test_what_no_plan_can_beat_is_no_more_than_what_no_order_can_beat(graph: Gra
         assert least_possible(problem, space).peak_bytes <= bound.peak_bytes
 
 
-@examples(100)
+@examples(50)
 @given(graphs(14, callees=False))
 def test_the_runs_of_a_program_unroll_to_the_program_itself(graph: Graph) -> None:
     problem = Problem(graph)
@@ -121,7 +121,7 @@ def test_below_the_floor_what_runs_again_still_lowers_the_peak() -> None:
     assert minimize(graph, budget="2%", allow=TECHNIQUES).peak_bytes["device"] < order_alone // 2
 
 
-@examples(60)
+@examples(30)
 @given(graphs(14), st.integers(10, 100))
 def test_first_runs_keep_their_order_where_reordering_is_not_allowed(graph: Graph, percent: int) -> None:
     result = minimize(graph, budget=f"{percent}%", allow={"recompute", "share"})

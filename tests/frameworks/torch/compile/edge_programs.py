@@ -386,3 +386,14 @@ BIT_EQUAL: dict[str, Program] = {
         branches_on_tensors,
     )
 }
+
+WITHOUT_BUDGET = (
+    "checkpointed_dropout",
+    "nested_checkpoints",
+    "state_of_a_module",
+    "in_place_on_inputs",
+    "old_contents_of_an_input_with_gradient",
+    "counter_used_after_its_increment",
+    "branches_on_tensors",
+)
+"""Where PyTorch's choice of what to save stands, and needs our care."""

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.frameworks.torch.compile.edge_autograd import AUTOGRAD
 from tests.frameworks.torch.compile.edge_inputs import INPUTS
-from tests.frameworks.torch.compile.edge_programs import BIT_EQUAL, WIDTH, Layers, parameter
+from tests.frameworks.torch.compile.edge_programs import BIT_EQUAL, WIDTH, WITHOUT_BUDGET, Layers, parameter
 
 pytestmark = [
     pytest.mark.usefixtures("quick_inductor"),
@@ -25,16 +25,6 @@ pytestmark = [
 PROGRAMS = BIT_EQUAL | AUTOGRAD | INPUTS
 SLOW = ("dynamic_views", "dynamic_sizes", "compiled_autograd")
 """Compiled for long; other programs have dynamic sizes too, and compiled autograd is tried op by op."""
-WITHOUT_BUDGET = (
-    "checkpointed_dropout",
-    "nested_checkpoints",
-    "state_of_a_module",
-    "in_place_on_inputs",
-    "old_contents_of_an_input_with_gradient",
-    "counter_used_after_its_increment",
-    "branches_on_tensors",
-)
-"""Where PyTorch's choice of what to save stands, and needs our care."""
 
 
 @pytest.fixture(autouse=True)
