@@ -1,6 +1,7 @@
 """Gradients of a convolution that no op reads are not computed: a plan may run its backward pass once for each."""
 
 import operator
+from typing import Any
 
 import torch
 from torch.fx import Graph
@@ -26,7 +27,7 @@ def compute_only_wanted(graph: Graph) -> None:
         for user in elements:
             if not user.users:
                 graph.erase_node(user)
-        if isinstance(values := node.meta.get("val"), tuple):
-            node.meta["val"] = tuple(
-                value if is_wanted else None for value, is_wanted in zip(values, wanted, strict=True)
-            )
+        values: tuple[Any, ...] | None = node.meta.get("val")
+        if values is not None:
+            pairs = zip(values, wanted, strict=True)
+            node.meta["val"] = tuple(value if is_wanted else None for value, is_wanted in pairs)
