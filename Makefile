@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # -j2 at most: the suite is measured on two cores.
 WORKERS ?= 2
+# Tests stay in runs of neighbors, so that what a module sets up is set up once.
+IN_PARALLEL = -n $(WORKERS) --dist worksteal
 NATIVE := CMakeLists.txt $(shell find native -type f)
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all test-older-torch sanitized sanitize check lint types layers import-budget plans results docs wheel format bench clean
@@ -36,12 +38,12 @@ demo: $(VENV)/.demo  ## lower the measured peak of a GPT-2 training step
 
 test: $(VENV)/.test  ## run all tests
 	@echo "==> running the tests"
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	@$(BIN)/python -m pytest $(IN_PARALLEL)
 
 test-all: $(VENV)/.test  ## run all tests, with TensorFlow too (about a gigabyte)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[test,tensorflow]'
 	@echo "==> running the tests"
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	@$(BIN)/python -m pytest $(IN_PARALLEL)
 
 OLDER_TORCH := .venv-older-torch
 
@@ -54,7 +56,7 @@ $(OLDER_TORCH)/.made: pyproject.toml constraints.txt $(NATIVE)
 
 test-older-torch: $(OLDER_TORCH)/.made  ## run the tests of PyTorch with the oldest release that is supported
 	@echo "==> running the tests of PyTorch"
-	@$(OLDER_TORCH)/bin/python -m pytest -n $(WORKERS) --dist worksteal -p no:cacheprovider tests/frameworks/torch
+	@$(OLDER_TORCH)/bin/python -m pytest $(IN_PARALLEL) -p no:cacheprovider tests/frameworks/torch
 
 SANITIZED := .venv-sanitized
 # What needs the native core and no framework, and the allocator of ONNX sessions in threads of its runtime.
@@ -75,7 +77,7 @@ sanitized: $(SANITIZED)/.made  ## build the native core with ASan and UBSan
 sanitize: $(SANITIZED)/.made  ## run the tests of the native core under ASan and UBSan
 	@echo "==> running the tests of the native core under ASan and UBSan"
 	@LD_PRELOAD="$(PRELOADED)" ASAN_OPTIONS=detect_leaks=0 LOWTIDE_SHARE_OF_EXAMPLES=0.2 \
-	  $(SANITIZED)/bin/python -m pytest -n $(WORKERS) --dist worksteal -p no:cacheprovider $(NATIVE_TESTS)
+	  $(SANITIZED)/bin/python -m pytest $(IN_PARALLEL) -p no:cacheprovider $(NATIVE_TESTS)
 
 check: lint types layers import-budget plans results  ## lint, types, layers, import budget, plans and results as recorded
 

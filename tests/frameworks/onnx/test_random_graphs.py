@@ -11,6 +11,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from lowtide.onnx import OnnxModel
 from lowtide.plan import Plan
+from tests.examples import examples
 
 WIDTH = 16
 UNARY = ["Exp", "Neg", "Relu", "Sigmoid", "Softmax", "Clip", "Identity", "Dropout", "HardSwish"]
@@ -100,9 +101,7 @@ def models(draw: Callable[..., Any]) -> ModelProto:
     return onnx.shape_inference.infer_shapes(bare)
 
 
-@settings(
-    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(model=models(), seed=st.integers(0, 1000))
 def test_predicted_is_measured(
     plan_of: Callable[..., Plan], peak_of: Callable[..., int], model: ModelProto, seed: int

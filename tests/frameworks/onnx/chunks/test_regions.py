@@ -14,6 +14,7 @@ from lowtide.frameworks.onnx.chunks.rewrite import in_chunks
 from lowtide.frameworks.onnx.chunks.values import MainValues
 from lowtide.frameworks.onnx.read import read_model
 from lowtide.frameworks.onnx.running.inputs import random_inputs
+from tests.examples import examples
 from tests.frameworks.onnx.conftest import integers, model_of, node, value, weight
 
 SHAPE = (1, 8, 4, 6)
@@ -104,7 +105,7 @@ def run(content: bytes, model: ModelProto) -> list[Any]:
 
 
 @given(models())
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(examples(20), suppress_health_check=list(HealthCheck))
 def test_any_region_in_any_number_of_chunks_computes_the_same(model: ModelProto) -> None:
     content = model.SerializeToString()
     expected = run(content, model)

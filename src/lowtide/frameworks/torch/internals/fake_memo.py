@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manag
 from torch.fx import Node
 
 from lowtide.frameworks.torch.internals.nodes import compute_fake, map_nodes, value_of
-from lowtide.frameworks.torch.internals.tensors import storage_key
+from lowtide.frameworks.torch.internals.tensors import memory_of, storage_bytes, storage_key
 
 ATEN = torch.ops.aten
 _PLAIN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -48,25 +48,21 @@ class FakeMemo:
         if not isinstance(op, OpOverload) or torch.Tag.inplace_view in op.tags or len(op._schema.returns) != 1:
             return compute_fake(node, given, beside)
         args, kwargs = map_nodes((node.args, dict(node.kwargs)), given)
+        first = args[0] if args else None
         aliased = op._schema.returns[0].alias_info
         if aliased is not None and aliased.is_write:
             written = _written(op, args, kwargs)
             return compute_fake(node, given, beside) if written is None else written
-        first = args[0] if args else None
         looks = aliased is not None
-        if op.is_view is not looks or not isinstance(first, FakeTensor):
-            return compute_fake(node, given, beside)
         key = _form_of((op, args, tuple(kwargs.items())))
-        if key is _UNKNOWN:
+        if key is _UNKNOWN or op.is_view is not looks or not isinstance(first, FakeTensor):
             return compute_fake(node, given, beside)
-        if op is ATEN.slice.Tensor:
-            return _tensor(_sliced(*args, **kwargs), first)
-        form = self._known.get(key)
-        if form is None:
-            value = compute_fake(node, given, beside)
-            self._keep(key, value, first if looks else None)
-            return value
-        return _tensor(form, first)
+        form = _sliced(*args, **kwargs) if op is ATEN.slice.Tensor else self._known.get(key)
+        if form is not None:
+            return _tensor(form, first)
+        value = compute_fake(node, given, beside)
+        self._keep(key, value, first if looks else None)
+        return value
 
     def _keep(self, key: Any, value: Any, base: FakeTensor | None) -> None:
         if _form_of(value) is _UNKNOWN or not isinstance(value, FakeTensor):
@@ -76,7 +72,7 @@ class FakeMemo:
             elements_on = int(value.storage_offset() - base.storage_offset())
             if value is base or storage_key(value) != storage_key(base):
                 return
-        elif value.storage_offset() or value.untyped_storage().nbytes() != _bytes_of(value):
+        elif value.storage_offset() or storage_bytes(value) != memory_of(value).nbytes:
             return
         self._known[key] = _Form(tuple(value.shape), value.stride(), value.dtype, value.device, elements_on)
 
@@ -108,14 +104,9 @@ def _sliced(base: FakeTensor, dim: int = 0, start: int | None = None, end: int |
     """Return the form of `base[start:end:step]` along one dimension."""
     rows = range(base.shape[dim])[start:end:step]
     size, stride = list(base.shape), list(base.stride())
-    elements_on = (rows.start if len(rows) else min(rows.start, base.shape[dim])) * stride[dim]
+    elements_on = rows.start * stride[dim]
     size[dim], stride[dim] = len(rows), stride[dim] * step
     return _Form(tuple(size), tuple(stride), base.dtype, base.device, elements_on)
-
-
-def _bytes_of(value: torch.Tensor) -> int:
-    reach = 1 + sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
-    return reach * value.itemsize if value.numel() else 0
 
 
 def _tensor(form: _Form, first: FakeTensor) -> FakeTensor:
