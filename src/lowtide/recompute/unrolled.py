@@ -26,8 +26,8 @@ class Unrolled:
 def unroll(problem: Problem, runs: Sequence[int]) -> Unrolled:
     """Build the graph of a sequence of runs, each of which reads what was written last before it.
 
-    Control edges bind first runs only. The copy that an output holds at the end is the output; other copies are
-    intermediates. What callees need is scratch of the ops that call them. O(runs).
+    Control edges bind every run, since any of them may become the first one. The copy that an output holds at the end
+    is the output; other copies are intermediates. What callees need is scratch of the ops that call them. O(runs).
     """
     graph = problem.graph
     builder = GraphBuilder(graph.name)
@@ -67,10 +67,9 @@ def unroll(problem: Problem, runs: Sequence[int]) -> Unrolled:
 
 
 def _control(record: Op, earlier_run: int | None, first_run: Mapping[int, int]) -> tuple[int, ...]:
-    """Return what a run waits for beside data: a first run as its op; the rerun of an ordered op for its first run."""
-    if earlier_run is None:
-        return tuple(first_run[earlier] for earlier in record.after)
-    return (earlier_run,) if record.ordered else ()
+    """Return what a run waits for beside data: first runs, as its op does; of an ordered op, its own one too."""
+    waits = tuple(first_run[earlier] for earlier in record.after)
+    return waits if earlier_run is None or not record.ordered else (*waits, earlier_run)
 
 
 def first_runs(runs: Sequence[int]) -> Order:
