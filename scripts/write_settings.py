@@ -34,10 +34,10 @@ FACES: Mapping[str, Mapping[str, str]] = {
 }
 """Every face with its parameters, and how they are written there."""
 OVERRIDES: Mapping[str, tuple[PlanSettings, PlanSettings, str]] = {
-    "PyTorch's faces, with a budget": (
+    "PyTorch's faces": (
         DEFAULTS,
         PlanSettings(),
-        "whoever gives a budget there wants the program to fit, so that ops may run again",
+        "whoever gives a budget there wants the program to fit, so that ops may run again, and PyTorch places buffers",
     ),
     "the backend": (BACKEND_DEFAULTS, DEFAULTS, "planning is to stay short beside compiling"),
 }

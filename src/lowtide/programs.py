@@ -26,6 +26,7 @@ def minimize(
     transient: bool = PlanSettings.transient,
     allow: Iterable[str] = PlanSettings.techniques,
     in_place: bool = PlanSettings.in_place,
+    addresses: bool = PlanSettings.addresses,
     scheduler: str | None = PlanSettings.scheduler,
     costs: str | Prices = "given",
     effort: EffortName = PlanSettings.effort,
@@ -47,6 +48,7 @@ def minimize(
     `allow` names the techniques: "reorder" (another order than the given one), "share" (in-place pairs), "recompute"
     (ops may run again, at the least extra cost, where no order fits the budget; see `recompute.compose`), "offload"
     (buffers may visit a memory space that the first one has bandwidth to and from).
+    `addresses` leaves out, if False, where buffers lie: a runtime with an allocator of its own does not ask for that.
     `scheduler` restricts the search to one order by name. `costs` says what ops cost: the graph's own figures
     ("given"), a profile ("eager", "fused"), or prices read from a costs file. `effort` is how much work the search may
     do: "fast", "balanced" or "max".
@@ -75,6 +77,7 @@ def minimize(
         transient=transient,
         techniques=checked_techniques(allow),
         in_place=in_place,
+        addresses=addresses,
         scheduler=scheduler,
         costs=costs,
         effort=effort,

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from lowtide import minimize
 from lowtide.packing import pack_plan
 from lowtide.plan import verify
 from lowtide.planning.baseline import baseline
@@ -10,6 +11,7 @@ from lowtide.planning.order import order
 from lowtide.planning.place import place
 from lowtide.planning.settings import PlanSettings
 from lowtide.progress import silent
+from lowtide.report.planning import result_to_json, result_to_text
 from tests.planning.graphs import diamond
 from tests.strategies import random_graph
 
@@ -53,3 +55,24 @@ def test_ctrl_c_places_the_buffers_quickly_and_marks_the_plan() -> None:
     assert (draft.interrupted, draft.plan.status) == (True, "interrupted")
     quick = pack_plan(graph, draft.plan, draft.problem.transient, effort="fast")
     assert draft.plan.addresses == quick.addresses
+
+
+def test_without_addresses_a_plan_has_the_same_peak_bound_and_cost_and_nothing_is_packed() -> None:
+    for seed in range(20):
+        graph = random_graph(seed, 25)
+        for budget in (None, "70%"):
+            asked = {"budget": budget, "allow": ("reorder", "share", "recompute")[: 3 if budget else 2]}
+            placed, bare = minimize(graph, **asked), minimize(graph, **asked, addresses=False)
+            verify(graph, bare.plan, check_capacity=False)
+            assert (bare.plan.addresses, dict(bare.arena_bytes)) == ((), {})
+            assert bare.peak_bytes == placed.peak_bytes
+            assert bare.lower_bound_bytes == placed.lower_bound_bytes
+            assert (bare.status, bare.extra_cost) == (placed.status, placed.extra_cost)
+            assert [claim for claim in placed.claims if claim.figure != "arena"] == list(bare.claims)
+
+
+def test_the_page_and_the_object_of_a_plan_without_addresses_show_no_arena() -> None:
+    result = minimize(diamond(), addresses=False)
+    assert "arena" not in result_to_text("diamond", result)
+    assert result_to_json(result)["arena_bytes"] == {}
+    assert "arena" not in result._repr_html_()

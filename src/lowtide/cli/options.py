@@ -70,6 +70,7 @@ budget = _setting("budget", "--budget", metavar="SIZE")
 transient = _setting("transient", "--transient", is_flag=True)
 techniques = _setting("techniques", "--allow", metavar="TECHNIQUES", callback=_parse_techniques)
 in_place = _setting("in_place", "--in-place/--no-in-place")
+addresses = _setting("addresses", "--addresses/--no-addresses")
 scheduler = _setting("scheduler", "--scheduler", metavar="NAME")
 costs = _setting("costs", "--costs", metavar="PROFILE|FILE")
 effort = _setting("effort", "--effort", metavar=f"[{'|'.join(EFFORT_NAMES)}]", callback=_parse_effort)
@@ -88,9 +89,8 @@ def planning(command: Command) -> Command:
             {"-o": given["output"], "--proof": given.get("proof_path")},
             force=given.pop("force"),
         )
-        asked = {
-            name: given.pop(name) for name in ("budget", "transient", "techniques", "in_place", "scheduler", "effort")
-        }
+        names = ("budget", "transient", "techniques", "in_place", "addresses", "scheduler", "effort")
+        asked = {name: given.pop(name) for name in names}
         settings = PlanSettings(
             **asked,
             costs=_pricing(given.pop("costs"), asked["techniques"]),
@@ -99,7 +99,7 @@ def planning(command: Command) -> Command:
         return command(settings=settings, **given)
 
     for option in (
-        *(json, effort, costs, scheduler, in_place, techniques, transient, budget),
+        *(json, effort, costs, scheduler, addresses, in_place, techniques, transient, budget),
         *(trust, force, dims, host.options),
     ):
         collected = option(collected)

@@ -9,9 +9,10 @@ from lowtide.planning.draft import Draft
 from lowtide.search import Proof
 
 
-def claims_of(draft: Draft, packing: Packing) -> tuple[Claim, ...]:
-    """Return what the stages before the last one have shown of a draft: its peaks, its arenas and its extra cost."""
-    return (*claims_of_peaks(draft), *_of_arenas(draft, packing), *_of_cost(draft))
+def claims_of(draft: Draft, packing: Packing | None) -> tuple[Claim, ...]:
+    """Return what is shown of a draft: its peaks, its arenas where its buffers were placed, and its extra cost."""
+    arenas = () if packing is None else _of_arenas(draft, packing)
+    return (*claims_of_peaks(draft), *arenas, *_of_cost(draft))
 
 
 def peak_claims(

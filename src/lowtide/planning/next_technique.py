@@ -75,7 +75,15 @@ def _within_budget(graph: Graph, result: Result, settings: PlanSettings, progres
     if most is None:
         return None
     techniques = settings.techniques | {"reorder", "share", "recompute"}
-    asked = replace(settings, budget=max(most, 0), transient=True, techniques=techniques, costs=prices, effort="fast")
+    asked = replace(
+        settings,
+        budget=max(most, 0),
+        transient=True,
+        techniques=techniques,
+        costs=prices,
+        effort="fast",
+        addresses=False,
+    )
     found = find_plan(graph, asked)
     fits, budget = most >= 0 and found.shortfall is None, shlex.quote(str(settings.budget))
     if not fits and baseline:

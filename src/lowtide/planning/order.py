@@ -11,8 +11,8 @@ from lowtide.schedule import make_candidate, make_candidate_within, with_least_a
 def order(draft: Draft, report: Report) -> Draft:
     """Return the draft with the order that the settings ask for, where that beats the program's, and its bounds.
 
-    Without a budget, the order is one of least peak, and of those the one of least arena. With a budget, it is one that
-    fits and moves few ops: none where the program fits as it stands.
+    Without a budget, the order is one of least peak, and of those the one of least arena where buffers get addresses.
+    With a budget, it is one that fits and moves few ops: none where the program fits as it stands.
     """
     if draft.interrupted:
         return draft
@@ -32,7 +32,7 @@ def order(draft: Draft, report: Report) -> Draft:
     draft = replace(draft, bounds=found.bounds, proof=found.proof, solved=found.solved, interrupted=found.interrupted)
     if not draft.is_beaten_by(found.plan):
         return draft
-    if not just_fit:
+    if not just_fit and settings.addresses:
         found = with_least_arena(found)
     draft = draft.taking(found.plan, found.packing)
     return replace(draft, scheduler=found.scheduler, interrupted=found.interrupted)

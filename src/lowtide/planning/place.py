@@ -11,10 +11,29 @@ from lowtide.progress import Report
 
 @stage
 def place(draft: Draft, report: Report) -> Draft:
-    """Return the draft with addresses and claims attached to its plan, whose reruns may move for a smaller arena.
+    """Return the draft with claims attached to its plan, and addresses where they are asked for.
 
-    A packing that an earlier stage made is kept where this one could make no other: it is proven the smallest, or was
-    made with as much effort.
+    Reruns of the plan may move for a smaller arena then.
+    """
+    if draft.settings.addresses:
+        draft = _packed(draft, report)
+    packing = draft.packing
+    plan = draft.plan.with_claims(
+        status="interrupted" if draft.interrupted else draft.status or "feasible",
+        peak_bytes=draft.plan.peak_bytes,
+        lower_bound_bytes={bound.space: bound.peak_bytes for bound in draft.bounds},
+        arena_bytes={} if packing is None else packing.arena_bytes,
+        addresses=() if packing is None else packing.addresses,
+        claims=claims_of(draft, packing),
+    )
+    return replace(draft, plan=plan)
+
+
+def _packed(draft: Draft, report: Report) -> Draft:
+    """Return the draft with a packing of its buffers.
+
+    One that an earlier stage made is kept where this one could make no other: it is proven the smallest, or was made
+    with as much effort.
     """
     report("placing buffers")
     effort = "fast" if draft.interrupted else draft.settings.effort
@@ -25,12 +44,4 @@ def place(draft: Draft, report: Report) -> Draft:
     if not interrupted:
         tighter, packing = tighten(draft, packing, effort, report)
         draft = replace(draft, plan=tighter)
-    plan = draft.plan.with_claims(
-        status="interrupted" if interrupted else draft.status or "feasible",
-        peak_bytes=draft.plan.peak_bytes,
-        lower_bound_bytes={bound.space: bound.peak_bytes for bound in draft.bounds},
-        arena_bytes=packing.arena_bytes,
-        addresses=packing.addresses,
-        claims=claims_of(draft, packing),
-    )
-    return replace(draft, plan=plan, packing=packing, interrupted=interrupted)
+    return replace(draft, packing=packing, interrupted=interrupted)

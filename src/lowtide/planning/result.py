@@ -43,6 +43,7 @@ class Result:
     """Peak of the untouched program."""
     peak_bytes: Mapping[str, int]
     arena_bytes: Mapping[str, int]
+    """With addresses; empty without."""
     arena_lower_bound_bytes: Mapping[str, int]
     """What no placement of this plan's buffers can beat, as far as it is known."""
     lower_bound_bytes: Mapping[str, int]
@@ -105,7 +106,7 @@ class Result:
                 ("baseline peak", unit.by_space(self.baseline_peak_bytes)),
                 ("planned peak", unit.by_space(self.peak_bytes)),
                 ("lower bound", unit.by_space(self.lower_bound_bytes)),
-                ("arena", unit.by_space(self.arena_bytes)),
+                *([("arena", unit.by_space(self.arena_bytes))] if self.arena_bytes else []),
                 ("persistent", unit.by_space(self.persistent_bytes)),
                 ("order", f"{self.scheduler}, {self.moved_ops} of {self.graph.n_ops} ops moved"),
                 ("runs again", f"{self.reruns}"),

@@ -70,6 +70,12 @@ class PlanSettings:
     in_place: bool = field(
         default=True, metadata=_says("Whether optional in-place pairs may be used, in orders of lowtide's own too.")
     )
+    addresses: bool = field(
+        default=True,
+        metadata=_says(
+            "Whether buffers get addresses; where the runtime places them itself, planning is shorter without."
+        ),
+    )
 
     def __post_init__(self) -> None:
         checked_techniques(self.techniques)

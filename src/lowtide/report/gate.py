@@ -133,7 +133,7 @@ def check_graph(
 
 def _plan(graph: Graph, planned: bool, effort: EffortName, *, packs: bool) -> Plan:
     if planned:
-        return find_plan(graph, PlanSettings(effort=effort)).plan
+        return find_plan(graph, PlanSettings(effort=effort, addresses=packs)).plan
     plan = Plan.baseline(graph)
     if not packs:
         return plan

@@ -74,8 +74,7 @@ def result_to_text(
         f"  baseline peak    {unit.by_space(result.baseline_peak_bytes)}",
         f"  planned peak     {unit.by_space(result.peak_bytes)}   ({ratio} of the baseline{where})",
         f"  lower bound      {unit.by_space(result.lower_bound_bytes)}   ({caption(result.claims)})",
-        f"  arena            {unit.by_space(result.arena_bytes)}   (with addresses; "
-        f"fragmentation {unit.by_space(fragmentation(result.arena_bytes, result.peak_bytes))})",
+        *_arena(result, unit),
         f"  persistent       {unit.by_space(result.persistent_bytes)}   (apart from all of the above)",
     ]
     if result.graph.unmodeled:
@@ -146,6 +145,14 @@ def _why_nothing(result: Result) -> str:
     if result.status == "optimal":
         return "no order can do with less, and no rerun was found that helps; what is left is smaller inputs (inspect)"
     return "no better order was found, and no rerun that helps; --effort max looks further"
+
+
+def _arena(result: Result, unit: ByteUnit) -> list[str]:
+    """Return the line of the arena, where buffers got addresses."""
+    if not result.arena_bytes:
+        return []
+    lost = unit.by_space(fragmentation(result.arena_bytes, result.peak_bytes))
+    return [f"  arena            {unit.by_space(result.arena_bytes)}   (with addresses; fragmentation {lost})"]
 
 
 def _extra(result: Result) -> str:

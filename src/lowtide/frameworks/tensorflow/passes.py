@@ -131,7 +131,7 @@ class Passes:
             bool(may) and not target and name not in fed
             for may, target, name in zip(graph.pure, targets, graph.op_names, strict=True)
         ]
-        settings = PlanSettings(budget=_SHARE, techniques=frozenset({"recompute"}), effort="fast")
+        settings = PlanSettings(budget=_SHARE, techniques=frozenset({"recompute"}), effort="fast", addresses=False)
         plan = find_plan(replace(graph, pure=np.asarray(pure)), settings).plan
         order: list[int] = plan.order().tolist()
         self.recomputed += recompute_late(self.nodes, [graph.op_names[op] for op in order])

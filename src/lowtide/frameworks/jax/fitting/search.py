@@ -1,7 +1,7 @@
 """The search for a function within a budget: plans under the model, judged by what XLA says once they are compiled."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -67,7 +67,7 @@ class FitSearch:
         self._around = around
         self._traced = traced
         self._techniques = techniques
-        self._effort: EffortName = effort
+        self._settings = PlanSettings(techniques=techniques, effort=effort, addresses=False)
         self._variants = list(variants(traced) if "recompute" in techniques else islice(variants(traced), 1))
         self._compiled: dict[Any, CompiledCandidate] = {}
         self._known: dict[Any, Variant] = {}
@@ -114,8 +114,7 @@ class FitSearch:
             if "recompute" in self._techniques:
                 yield from ((variant, way) for way in self._planned(variant, target, variant is last))
             else:
-                settings = PlanSettings(techniques=self._techniques, effort=self._effort)
-                planned = find_plan(variant.translation.graph, settings)
+                planned = find_plan(variant.translation.graph, self._settings)
                 yield from ((variant, way) for way in planned_ways(planned))
             if "recompute" in self._techniques:
                 if variant is self._variants[0]:
@@ -134,8 +133,7 @@ class FitSearch:
         graph = variant.translation.graph
         limit = max(target, target * variant.peak_bytes // max(1, self._tried[-1].temp_bytes))
         for number in range(MOST_ROUNDS):
-            settings = PlanSettings(budget=limit, transient=True, techniques=self._techniques, effort=self._effort)
-            planned = find_plan(graph, settings)
+            planned = find_plan(graph, replace(self._settings, budget=limit, transient=True))
             if planned.shortfall is not None and not is_last:
                 return
             before = len(self._tried)

@@ -82,7 +82,9 @@ def _within(body: ClosedJaxpr, kept: int, limit: int, window: int | None) -> Clo
     program = _saving_less(flatten(body, "body"), kept, limit)
     program = with_planned_bodies(program, limit, window, "callee", kept) or program
     translation = read_program(program, "callee", kept)
-    settings = PlanSettings(budget=max(1, limit), transient=True, techniques=_TECHNIQUES, effort="fast")
+    settings = PlanSettings(
+        budget=max(1, limit), transient=True, techniques=_TECHNIQUES, effort="fast", addresses=False
+    )
     runs: list[int] = find_plan(translation.graph, settings).plan.order().tolist()
     structs = [ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in body.in_avals]
 

@@ -48,6 +48,7 @@ def choose_saved(program: FlatProgram, joint: JointTurn, limit: int) -> Saved:
         techniques=frozenset(("reorder", "recompute")),
         effort="fast",
         in_place=False,
+        addresses=False,
     )
     result = find_plan(turn.graph, settings)
     values = turn.saved(result.plan)

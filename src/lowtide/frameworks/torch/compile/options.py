@@ -15,8 +15,9 @@ from lowtide.planning.settings import PlanSettings
 from lowtide.techniques import NEED_BUDGET, Techniques, checked_techniques, refuse_without_budget
 
 COMPILERS = ("inductor", "eager")
-DEFAULTS = replace(PlanSettings(), techniques=PlanSettings.techniques | {"recompute"})
-"""PyTorch's own defaults: whoever gives a budget wants the program to fit, so that ops may run again."""
+DEFAULTS = replace(PlanSettings(), techniques=PlanSettings.techniques | {"recompute"}, addresses=False)
+"""PyTorch's own defaults: whoever gives a budget wants the program to fit, so that ops may run again, and PyTorch's
+allocator places what they make."""
 BACKEND_DEFAULTS = replace(DEFAULTS, effort="fast")
 """Those of the backend: planning is to stay short beside compiling."""
 _LEFT_TO_INDUCTOR = frozenset({"share"})

@@ -36,7 +36,8 @@ class FusionGuard(CustomSchedulerPass):
         timeline = FusionTimeline(graph, capacity)
         ordered = nodes
         if timeline.peak_bytes > capacity:
-            settings = PlanSettings(techniques=self._options.techniques & {"reorder"}, effort=self._options.effort)
+            allowed = self._options.techniques & {"reorder"}
+            settings = PlanSettings(techniques=allowed, effort=self._options.effort, addresses=False)
             order = find_plan(graph, settings).plan.order()
             ordered = [nodes[place] for place in order.tolist()]
             timeline = FusionTimeline(graph_of_kernels(ordered, copies), capacity)

@@ -32,7 +32,7 @@ class MemoryOrder:
         if not nodes:
             return []
         techniques = frozenset({"share"}) | (self._options.techniques & {"reorder"})
-        settings = PlanSettings(techniques=techniques, effort=self._options.effort)
+        settings = PlanSettings(techniques=techniques, effort=self._options.effort, addresses=False)
         copies = self._peaks.copied_inputs(input_names())
         order = find_plan(graph_of_kernels(nodes, copies), settings).plan.order()
         ordered = _with_parts_beside([nodes[place] for place in order.tolist()])
