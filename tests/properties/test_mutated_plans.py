@@ -141,7 +141,7 @@ def test_a_missing_repeated_extra_or_wrongly_timed_address_is_rejected(graph: Gr
 
 def test_large_plans_are_verified_too() -> None:
     """A graph of thousands of ops, planned and packed, passes; with two adjacent conflicting runs swapped it fails."""
-    graph = random_graph(seed=5, n_ops=3000)
+    graph = random_graph(seed=5, n_ops=1500)
     plan = claim(graph, problem_of(graph).plan(problem_of(graph).given_order()))
     verify(graph, plan)
     for op, earlier in enumerate(graph.structure.predecessors):

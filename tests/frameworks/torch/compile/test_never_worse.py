@@ -57,7 +57,6 @@ SCRATCH = 1024
 """Bytes that the scratch of one small attention is estimated too high."""
 FAMILIES: dict[str, Callable[[], Family]] = {
     "GPT-2": lambda: language_model("GPT2", n_layer=1, n_embd=32, n_head=2, n_positions=16),
-    "Llama": lambda: language_model("Llama", **_LLAMA_LIKE),
     "Mixtral": lambda: language_model("Mixtral", num_local_experts=2, **_LLAMA_LIKE),
     "Mamba": lambda: language_model("Mamba", num_hidden_layers=1, hidden_size=16, state_size=4),
     "ViT": vision_model,

@@ -41,17 +41,15 @@ def masked(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
 
 LOSSES: dict[str, Loss] = {
     "plain": plain,
-    "summed": lambda logits, wanted: plain(logits, wanted, reduction="sum"),
-    "scaled": lambda logits, wanted: plain(logits, wanted) / 3,
     "of rows": lambda logits, wanted: plain(logits, wanted, reduction="none").square().mean(),
-    "soft cap": lambda logits, wanted: plain(30 * torch.tanh(logits / 30), wanted),
+    "soft cap, summed": lambda logits, wanted: plain(30 * torch.tanh(logits / 30), wanted, reduction="sum"),
     "z-loss": lambda logits, wanted: plain(logits, wanted) + 1e-2 * logits.logsumexp(-1).square().mean(),
     "smoothing": lambda logits, wanted: plain(logits, wanted, label_smoothing=0.1),
     "weights": lambda logits, wanted: plain(logits, wanted, weight=torch.linspace(0.5, 2, CLASSES)),
     "shifted": shifted,
     "answers": answers,
     "masked": masked,
-    "temperature": lambda logits, wanted: plain(logits * 1.7, wanted),
+    "temperature, scaled": lambda logits, wanted: plain(logits * 1.7, wanted) / 3,
     "mask of classes": lambda logits, wanted: plain(logits.masked_fill(torch.arange(CLASSES) % 7 == 2, -1e9), wanted),
 }
 """What people make of logits."""
