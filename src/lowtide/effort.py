@@ -45,7 +45,7 @@ class RecomputeEffort:
     """Limits of planning within one budget, for recomputation and offload."""
 
     play_work: int
-    """Accesses played for plans of drops; some 100,000,000 a second."""
+    """Accesses played for plans of drops, more while none fits; some 100,000,000 a second."""
     state_work: int
     """Successors and frees tried by the exact search over all runs of small graphs; some 1,000,000 a second."""
     run_work: int
@@ -57,16 +57,20 @@ class RecomputeEffort:
     """Calls of the solver, each with more places counted than the one before."""
     relative_gap: float
     """How close the extra cost must come to its bound before the search ends."""
+    near_gap: float
+    """How close it must come for less than all of the work: the solver sees the last base order alone, and dearer
+    orders are left alone."""
 
 
 RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {
     "fast": RecomputeEffort(
-        play_work=100_000_000,
+        play_work=25_000_000,
         state_work=100_000,
         run_work=100_000_000,
         solver_work=1_000_000,
         rounds=3,
         relative_gap=0.02,
+        near_gap=0.1,
     ),
     "balanced": RecomputeEffort(
         play_work=300_000_000,
@@ -75,6 +79,7 @@ RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {
         solver_work=14_000_000,
         rounds=12,
         relative_gap=0.0095,
+        near_gap=0.0,
     ),
     "max": RecomputeEffort(
         play_work=20_000_000_000,
@@ -83,6 +88,7 @@ RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {
         solver_work=1_000_000_000,
         rounds=60,
         relative_gap=0.0,
+        near_gap=0.0,
     ),
 }
 

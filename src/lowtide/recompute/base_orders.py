@@ -70,7 +70,8 @@ def plan_over_base_orders(
 
     With `reorder`, orders that free early are a family beside the given ones, which then come with their sections
     lowered too. In each, plans of drops are made for all orders, plans of runs for those that are near the cheapest;
-    the best order goes through the exact part, unless the other family has found something much cheaper.
+    the best order goes through the exact part, unless the other family has found something much cheaper, or something
+    cheaper that is near its bound. Where a plan is near its bound, the exact part waits for the last order of its runs.
     Then the plan's runs become a graph in which reruns are ordinary ops,
     and the order search orders that graph. Its order of first runs is the next base, as long as that lowers the cost.
     Returns the result with the name of its base order, which says how often it was ordered anew, and that order. `keep`
@@ -135,13 +136,14 @@ class _OrderSearch:
         if not attempts:
             return known
         least = min(attempt.rank for attempt in attempts)
+        is_near = known is not None and known.found.is_within(limits.near_gap)
         for attempt in attempts:
-            if attempt.is_near(least, _WORTH_SETTLING):
+            if attempt.is_near(least, 1.0 if is_near else _WORTH_SETTLING):
                 self.report(f"choosing what runs again ({attempt.name}, run by run)")
                 attempt.search.settle(attempt.found, limits)
                 self._keep(attempt)
         best = min(attempts, key=lambda attempt: attempt.rank)
-        if known is not None and not best.is_near(known.rank, _WORTH_CLOSING):
+        if known is not None and known.rank <= best.rank and (is_near or not best.is_near(known.rank, _WORTH_CLOSING)):
             return known
         best = self._improved(best, least, limits)
         return best if known is None or best.rank < known.rank else known
@@ -159,10 +161,9 @@ class _OrderSearch:
     def _improved(self, best: _Attempt, least: tuple[int, float, int], limits: RecomputeEffort) -> _Attempt:
         """Return what the exact part and other orders of its runs make of an attempt."""
         last, quickest = best, best.rank
-        if self.exact:
-            self.report(f"closing the gap ({best.name})")
-            best.search.close_gap(best.found, limits)
-            self._keep(best)
+        closes_last = self.exact and best.found.is_within(limits.near_gap)
+        if self.exact and not closes_last:
+            self._close(best, limits)
         # Further turns seldom pay for as much work as the first.
         again: EffortName = "max" if self.effort == "max" else "fast"
         is_done = best.cost == 0 or best.found.is_of_layers
@@ -182,7 +183,7 @@ class _OrderSearch:
             if turn.rank >= quickest:
                 break
             quickest = turn.rank
-            if self.exact:
+            if self.exact and not closes_last:
                 turn.search.close_gap(turn.found, RECOMPUTE_EFFORTS[again])
                 if best.search is turn.search:
                     best.found.learn(turn.found)
@@ -192,7 +193,15 @@ class _OrderSearch:
             if turn.rank[:2] < best.rank[:2]:
                 best = turn
             self._keep(best)
+        if closes_last:
+            self._close(best, limits)
         return best
+
+    def _close(self, attempt: _Attempt, limits: RecomputeEffort) -> None:
+        """Let the exact part improve an attempt."""
+        self.report(f"closing the gap ({attempt.name})")
+        attempt.search.close_gap(attempt.found, limits)
+        self._keep(attempt)
 
 
 def _freeing_early(problem: Problem, orders: Sequence[tuple[str, Order]]) -> Iterator[tuple[str, Order]]:

@@ -30,6 +30,8 @@ _MOST_RESERVES = 12
 """Plays that look for the least reserve with which the choice at one place fits everywhere."""
 _WORTH_SETTLING = 0.2
 """Plans of drops this close to their bound are not worth looking for plans of runs."""
+_UNTIL_IT_FITS = 4
+"""How many times the work for plans of drops is done, at most, as long as none fits."""
 _LARGE = 10_000
 """Programs of more ops are searched no further where repeated layers alone come near the bound."""
 _NEAR_FOR_LARGE = 3
@@ -79,7 +81,7 @@ class BudgetSearch:
                 self._replicate(alike, effort)
                 found.is_of_layers = self._is_large and alike.is_within(_NEAR_FOR_LARGE * effort.relative_gap)
             if not fine.is_within(_NO_GAP) and not found.is_of_layers:
-                repair(self.program, found, Drops(), effort.play_work)
+                repair(self.program, found, Drops(), effort.play_work * _UNTIL_IT_FITS)
                 self._trade(found, effort)
                 self._checkpoint(found)
             found.bound = max(found.bound, fine.bound)
@@ -141,7 +143,7 @@ class BudgetSearch:
         Where only operands cannot be gathered within it, the budget is near enough for much work to pay.
         """
         lowest = Found(self._least_bytes, found.drops, found.played_drops)
-        repair(self.program, lowest, Drops(), effort.play_work)
+        repair(self.program, lowest, Drops(), effort.play_work * _UNTIL_IT_FITS)
         found.offer(lowest.played_drops, lowest.drops)
         is_near = self.floor.peak_bytes <= found.budget
         self._lower(found, effort.run_work * 4 if is_near else effort.run_work // 4)
@@ -254,9 +256,10 @@ class BudgetSearch:
                 if reserve == 0.0:
                     found.raise_bound(self.program, trade.bound)
                     place = self._worst_place(self.program.execute(trade.choices[0]))
+                most = effort.play_work * (1 if found.fits else _UNTIL_IT_FITS)
                 for drops in trade.choices:
-                    repair(self.program, found, drops, effort.play_work - found.played)
-                if found.is_within(effort.relative_gap) or found.played > effort.play_work:
+                    repair(self.program, found, drops, most - found.played)
+                if found.is_within(effort.relative_gap) or found.played > most:
                     return
 
     def _worst_place(self, execution: Execution) -> int:
