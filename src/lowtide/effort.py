@@ -58,8 +58,8 @@ class RecomputeEffort:
     relative_gap: float
     """How close the extra cost must come to its bound before the search ends."""
     near_gap: float
-    """How close it must come for less than all of the work: the solver sees the last base order alone, and dearer
-    orders are left alone."""
+    """How close it must come for less than all of the work: the solver sees the last base order alone, with half of its
+    work, and dearer orders are left alone."""
 
 
 RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {

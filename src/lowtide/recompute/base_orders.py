@@ -194,7 +194,7 @@ class _OrderSearch:
                 best = turn
             self._keep(best)
         if closes_last:
-            self._close(best, limits)
+            self._close(best, replace(limits, solver_work=limits.solver_work // 2))
         return best
 
     def _close(self, attempt: _Attempt, limits: RecomputeEffort) -> None:
