@@ -10,10 +10,9 @@ from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.compile.buckets import keep_to_bucket
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
-from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, warn_of_need
+from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, reason_unfused, warn_of_need
 from lowtide.frameworks.torch.compile.fusion.own_kernels import BOTH_PASSES, OwnNeed, own_need
 from lowtide.frameworks.torch.compile.fusion.settings import NOT_CACHED, settings
-from lowtide.frameworks.torch.compile.missed_budgets import reason
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.compile.plan_program import Share
@@ -111,7 +110,7 @@ class _Compiler:
     def _with_warning(self, run: _Run, peaks: FusedPeaks) -> _Run:
         """Return what was compiled, and warn where its kernels need more than the budget."""
         if peaks.excess_bytes:
-            why = None if self._shortfall is None else reason(self._shortfall)
+            why = None if self._shortfall is None else reason_unfused(self._shortfall)
             warn_of_need(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes, why)
         return run
 
@@ -157,7 +156,7 @@ class _Compiler:
         excess = self._own.peak - self._allowed
         if excess > 0:
             why = "no plan found needs less than Inductor alone"
-            said = "" if self._shortfall is None else reason(self._shortfall)
+            said = "" if self._shortfall is None else reason_unfused(self._shortfall)
             warn_of_need(peaks.planned[0], excess, self._own.peak, "; ".join(filter(None, (why, said))))
         return run
 

@@ -138,10 +138,15 @@ def warn_of_excess(name: str, excess_bytes: int, why: str = _KEEP_MORE, own_peak
 def warn_of_need(planned: PlannedModule, excess_bytes: int, needed_bytes: int, why: str | None = None) -> None:
     """Warn as `warn_of_excess` does, and of which budget the kernels meet; `why` is what the plan says by default."""
     alone, shortfall = planned.own_peak_bytes, planned.result.shortfall
-    said = why or (_KEEP_MORE if shortfall is None else reason(shortfall))
+    said = why or (_KEEP_MORE if shortfall is None else reason_unfused(shortfall))
     persistent = planned.graph.persistent_bytes()[planned.graph.spaces[0].name]
     met = least_reached(needed_bytes, alone or 0, persistent)
     warn_of_excess(planned.name, excess_bytes, f"{said}; {met}", alone)
+
+
+def reason_unfused(shortfall: str) -> str:
+    """Return why a plan misses its budget, which is said of ops: kernels of several may need less than every plan."""
+    return f"before ops are fused, {reason(shortfall)}"
 
 
 def _strides_of(module: GraphModule) -> dict[str, tuple[int, ...]]:
