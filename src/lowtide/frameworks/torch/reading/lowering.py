@@ -115,7 +115,7 @@ def lower(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> Lowere
             name, lifetime = next(remaining)
             lowering.hold(node, name, value_of(node), lifetime)
         elif node.op == "get_attr":
-            lowering.hold(node, node.name, attribute(module, str(node.target)), Lifetime.PERSISTENT)
+            lowering.hold_constant(node, attribute(module, str(node.target)))
         elif node.op == "call_function":
             lowering.call(node)
         elif node.op == "output":
@@ -140,6 +140,8 @@ class _Lowering:
         self._storages: dict[int, BufferId] = {}
         self._kept: list[Any] = []  # storages are known by address, so none may go away meanwhile
         self._names: set[str] = set()
+        self._constants: dict[str, Node] = {}
+        """The first node of every constant."""
         self._shaped_by: dict[Node, tuple[BufferId, ...]] = {}
         """Per view, the symbolic scalars that its shape is made of: whoever reads the view needs them."""
 
@@ -148,6 +150,23 @@ class _Lowering:
         self.result.buffers_of[node] = tuple(
             self._buffer_of(name, leaf, lifetime) for leaf in pytree.tree_leaves(value) if _is_data(leaf)
         )
+
+    def hold_constant(self, node: Node, constant: Any) -> None:
+        """Note a tensor that the program itself has, or another node for it; views lie where the node's value does."""
+        value = constant if value_of(node) is None else value_of(node)
+        known = self._constants.setdefault(str(node.target), node)
+        if known is node:
+            self.hold(node, node.name, value, Lifetime.PERSISTENT)
+        else:
+            leaves = [leaf for leaf in pytree.tree_leaves(value) if _is_data(leaf)]
+            self._lies_in(node, leaves, self.result.buffers_of[known])
+
+    def _lies_in(self, node: Node, leaves: list[Any], buffers: tuple[BufferId, ...]) -> None:
+        """Note that what a node stands for lies in buffers that are known, whatever its storages are."""
+        self.result.buffers_of[node] = buffers
+        for leaf, buffer in zip(leaves, buffers, strict=True):
+            self._kept.append(leaf)
+            self._storages[storage_key(leaf)] = buffer
 
     def call(self, node: Node) -> None:
         """Note a call: an op, unless it only looks at storages that exist."""
@@ -201,10 +220,7 @@ class _Lowering:
         """
         (waited_for,) = nodes_in(node.args)
         completed = self.result.buffers_of[waited_for]
-        self.result.buffers_of[node] = completed
-        for leaf, buffer in zip(leaves, completed, strict=True):
-            self._kept.append(leaf)
-            self._storages[storage_key(leaf)] = buffer
+        self._lies_in(node, leaves, completed)
         started = waited_for
         while started.target is operator.getitem or is_view(started.target):
             (started,) = nodes_in(started.args)

@@ -1,4 +1,5 @@
-"""Views of what is gone follow what took its place: PyTorch merges and copies ops, and leaves their views behind."""
+"""Views lie where what they look at lies: PyTorch merges and copies ops, and leaves their views behind, and its tracing
+gives views of a constant a storage of their own."""
 
 import operator
 from collections.abc import Sequence

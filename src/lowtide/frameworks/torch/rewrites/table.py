@@ -50,13 +50,13 @@ REWRITES: dict[str, type[Rewrite[Any]]] = {
     "take-inputs-flat": TakeInputsFlat,
 }
 
-GIVEN: Rewrites = (SplitForeach(), Canonicalize())
+GIVEN: Rewrites = (FollowViews(), SplitForeach(), Canonicalize())
 """For a graph that the user made."""
 
 TRACED: Rewrites = (*GIVEN, SplitBatchNorm())
 """For a program that lowtide traced; a training step then goes through `write_out_of_place`."""
 
-INFERENCE: Rewrites = (Canonicalize(), DropDeadCode())
+INFERENCE: Rewrites = (FollowViews(), Canonicalize(), DropDeadCode())
 """For a forward pass without gradients, from `torch.compile`."""
 
 JOINT: Rewrites = (*INFERENCE, MergeCommonSubexpressions(), FollowViews())

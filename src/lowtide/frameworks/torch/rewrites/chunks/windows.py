@@ -70,7 +70,7 @@ class _Needed:
             return node.target in (aten.mm.default, aten.addmm.default)
         sources = [source for source in node.all_input_nodes if source in parts]
         target: Any = node.target
-        if target is aten.mm.default:
+        if parts[node].role is RowRole.SUM:
             left, right = node.args
             return left in parts and right not in parts and self.can(left)
         if parts[node].role is RowRole.COLUMN_SUM:

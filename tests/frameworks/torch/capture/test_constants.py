@@ -1,0 +1,106 @@
+"""Tensors that a program has for itself, neither parameters nor arguments: read, and never written by a plan."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import lowtide
+import lowtide.torch as lt
+from lowtide.frameworks.torch.compile.programs import forget_programs
+
+CLASSES, WIDTH = 5003, 64
+Program = Callable[[nn.Module, torch.Tensor], torch.Tensor]
+
+
+class Model(nn.Module):
+    """A language model whose targets and mask are plain attributes, which everything reads through views."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.head = nn.Embedding(CLASSES, WIDTH), nn.Linear(WIDTH, CLASSES, bias=False)
+        self.targets = torch.randint(0, CLASSES, (4, 64))
+        self.mask = torch.rand(1, 64, WIDTH)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        value = torch.tanh(self.tokens(tokens) * self.mask[:, :64]) + self.mask.view(64, WIDTH)
+        return functional.cross_entropy(self.head(value).flatten(0, 1), self.targets.flatten())
+
+
+@pytest.fixture(name="model")
+def model_fixture() -> Model:
+    """Return a model, always the same."""
+    torch.manual_seed(0)
+    return Model()
+
+
+@pytest.fixture(name="tokens")
+def tokens_fixture() -> torch.Tensor:
+    """Return a batch, always the same."""
+    return torch.randint(0, CLASSES, (4, 64), generator=torch.Generator().manual_seed(0))
+
+
+def _trained(model: Model, step: Callable[[], torch.Tensor]) -> list[torch.Tensor]:
+    """Return three losses and what the model holds after them."""
+    losses = [step().detach().clone() for _ in range(3)]
+    return [*losses, *(each.detach().clone() for each in (*model.parameters(), model.targets, model.mask))]
+
+
+def _eager(tokens: torch.Tensor) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(tokens)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return _trained(model, step)
+
+
+@pytest.mark.parametrize("budget", [None, "60%"])
+def test_a_planned_step_reads_them_anew_every_time(model: Model, tokens: torch.Tensor, budget: str | None) -> None:
+    """Losses, parameters and the tensors themselves have the bits of a plain loop, in chunks too."""
+    step = lt.training_step(model, None, torch.optim.SGD(model.parameters(), lr=0.1), (tokens,), budget=budget)
+    assert "chunks" in str(step.result)
+    assert all(map(torch.equal, _trained(model, lambda: step(tokens)), _eager(tokens)))
+
+
+def test_the_backend_reads_them_anew_every_time(model: Model, tokens: torch.Tensor) -> None:
+    """Whatever TorchDynamo makes of them."""
+    torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+    forget_programs()
+    run = torch.compile(model, backend="lowtide", options={"compiler": "eager", "budget": "70%"})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = run(tokens)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    assert all(map(torch.equal, _trained(model, step), _eager(tokens)))
+
+
+def test_a_view_of_one_is_not_memory_that_may_be_reused() -> None:
+    """A tensor that is read twice, whole and through a view, is one persistent buffer."""
+    held = torch.randn(64, 64)
+
+    def function(value: torch.Tensor) -> torch.Tensor:
+        return torch.relu(value + held.view(4096).view(64, 64)) * (held.t() + 1)
+
+    model = lt.TorchModel((function, (torch.randn(64, 64),)))
+    graph = model.graph
+    held_bytes = graph.persistent_bytes()[graph.spaces[0].name]
+    assert held_bytes == held.nbytes
+    plan = lowtide.minimize(model).plan
+    before, value = held.clone(), torch.randn(64, 64)
+    planned = model.apply(plan)
+    assert all(torch.equal(planned(value), function(value)) for _ in range(2))
+    assert torch.equal(held, before)
