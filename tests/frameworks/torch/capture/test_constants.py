@@ -9,6 +9,7 @@ from torch.nn import functional
 
 import lowtide
 import lowtide.torch as lt
+from lowtide.errors import UnsupportedError
 from lowtide.frameworks.torch.compile.programs import forget_programs
 
 CLASSES, WIDTH = 5003, 64
@@ -104,3 +105,31 @@ def test_a_view_of_one_is_not_memory_that_may_be_reused() -> None:
     planned = model.apply(plan)
     assert all(torch.equal(planned(value), function(value)) for _ in range(2))
     assert torch.equal(held, before)
+
+
+class Counting(nn.Module):
+    """A model that counts its calls in a tensor, a plain attribute or a buffer."""
+
+    def __init__(self, *, is_buffer: bool) -> None:
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, WIDTH)
+        if is_buffer:
+            self.register_buffer("calls", torch.zeros(()))
+        else:
+            self.calls = torch.zeros(())
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        self.calls.add_(1)
+        return (self.layer(value) * self.calls).square().mean()
+
+
+def test_one_of_a_single_element_that_is_written_into_is_refused() -> None:
+    """Tracing would count its own calls; as a buffer it is an input, and counts those of the step."""
+    value = torch.randn(8, WIDTH)
+    plain, held = Counting(is_buffer=False), Counting(is_buffer=True)
+    with pytest.raises(UnsupportedError, match="make it a buffer of the module or pass it as an argument"):
+        lt.training_step(plain, None, torch.optim.SGD(plain.parameters(), lr=0.1), (value,))
+    step = lt.training_step(held, None, torch.optim.SGD(held.parameters(), lr=0.1), (value,))
+    for _ in range(3):
+        step(value)
+    assert held.calls.item() == 3

@@ -17,7 +17,10 @@ from lowtide.frameworks.torch.internals.fake_tensors import (
     forgetting_scalars,
     trace_on_fakes,
 )
+from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
 from lowtide.frameworks.torch.internals.runtime import kept_random_state
+from lowtide.frameworks.torch.reading.effects import mutated_arguments
+from lowtide.frameworks.torch.reading.lowering import nodes_in
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import TRACED
 
@@ -61,7 +64,8 @@ def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph],
     """Trace a flat function into an aten graph with one placeholder per input, in the order a plain run executes.
 
     In-place operations stay in place. Data-dependent Python scalars become ops of the graph. `rewrite` gets the graph
-    as it was traced. Raises UnsupportedError for control flow that depends on values.
+    as it was traced. Raises UnsupportedError for control flow that depends on values, and for tensors of one element
+    that the program writes into and holds itself.
     """
     with quiet_tracing():
         traced = trace_on_fakes(function, [*inputs.tensors, *inputs.scalars])
@@ -74,7 +78,24 @@ def trace(function: FlatFunction, inputs: FakeInputs, rewrite: Callable[[Graph],
             )
     if rewrite is not None:
         rewrite(traced.graph)
-    return run_rewrites(traced, TRACED)
+    traced = run_rewrites(traced, TRACED)
+    _refuse_written_scalars(traced)
+    return traced
+
+
+def _refuse_written_scalars(module: GraphModule) -> None:
+    """Raise UnsupportedError if the program writes into a tensor of one element that it holds.
+
+    PyTorch takes such tensors for numbers that it knows while it traces, and has written into them by now.
+    """
+    held = [node for node in module.graph.find_nodes(op="get_attr") if isinstance(value_of(node), torch.Tensor)]
+    scalars = storages_of(*(node for node in held if value_of(node).numel() == 1))
+    for node in module.graph.nodes if scalars else ():
+        if scalars & storages_of(*nodes_in(mutated_arguments(node))):
+            raise UnsupportedError(
+                f"op '{node.name}' writes into a tensor of one element that is neither parameter, buffer nor argument; "
+                "make it a buffer of the module or pass it as an argument"
+            )
 
 
 @contextmanager
