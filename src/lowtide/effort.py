@@ -57,9 +57,9 @@ class RecomputeEffort:
     """Calls of the solver, each with more places counted than the one before."""
     relative_gap: float
     """How close the extra cost must come to its bound before the search ends."""
-    near_gap: float
+    near_gap: float | None
     """How close it must come for less than all of the work: the solver sees the last base order alone, with half of its
-    work, and dearer orders are left alone."""
+    work, and dearer orders are left alone. None where all of the work is always done."""
 
 
 RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {
@@ -79,7 +79,7 @@ RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {
         solver_work=14_000_000,
         rounds=12,
         relative_gap=0.0095,
-        near_gap=0.0,
+        near_gap=None,
     ),
     "max": RecomputeEffort(
         play_work=20_000_000_000,
@@ -88,7 +88,7 @@ RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {
         solver_work=1_000_000_000,
         rounds=60,
         relative_gap=0.0,
-        near_gap=0.0,
+        near_gap=None,
     ),
 }
 

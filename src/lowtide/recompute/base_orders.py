@@ -136,7 +136,7 @@ class _OrderSearch:
         if not attempts:
             return known
         least = min(attempt.rank for attempt in attempts)
-        is_near = known is not None and known.found.is_within(limits.near_gap)
+        is_near = known is not None and _is_near_its_bound(known, limits)
         for attempt in attempts:
             if attempt.is_near(least, 1.0 if is_near else _WORTH_SETTLING):
                 self.report(f"choosing what runs again ({attempt.name}, run by run)")
@@ -161,7 +161,7 @@ class _OrderSearch:
     def _improved(self, best: _Attempt, least: tuple[int, float, int], limits: RecomputeEffort) -> _Attempt:
         """Return what the exact part and other orders of its runs make of an attempt."""
         last, quickest = best, best.rank
-        closes_last = self.exact and best.found.is_within(limits.near_gap)
+        closes_last = self.exact and _is_near_its_bound(best, limits)
         if self.exact and not closes_last:
             self._close(best, limits)
         # Further turns seldom pay for as much work as the first.
@@ -202,6 +202,10 @@ class _OrderSearch:
         self.report(f"closing the gap ({attempt.name})")
         attempt.search.close_gap(attempt.found, limits)
         self._keep(attempt)
+
+
+def _is_near_its_bound(attempt: _Attempt, limits: RecomputeEffort) -> bool:
+    return limits.near_gap is not None and attempt.found.is_within(limits.near_gap)
 
 
 def _freeing_early(problem: Problem, orders: Sequence[tuple[str, Order]]) -> Iterator[tuple[str, Order]]:
