@@ -13,7 +13,6 @@ from lowtide.errors import UnsupportedError
 from lowtide.frameworks.torch.compile.programs import forget_programs
 
 CLASSES, WIDTH = 5003, 64
-Program = Callable[[nn.Module, torch.Tensor], torch.Tensor]
 
 
 class Model(nn.Module):
@@ -49,19 +48,24 @@ def _trained(model: Model, step: Callable[[], torch.Tensor]) -> list[torch.Tenso
     return [*losses, *(each.detach().clone() for each in (*model.parameters(), model.targets, model.mask))]
 
 
-def _eager(tokens: torch.Tensor) -> list[torch.Tensor]:
-    torch.manual_seed(0)
-    model = Model()
+def _trained_by(run: Callable[[torch.Tensor], torch.Tensor], model: Model, tokens: torch.Tensor) -> list[torch.Tensor]:
+    """Train a model in a plain loop around what runs it."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
     def step() -> torch.Tensor:
         optimizer.zero_grad()
-        loss = model(tokens)
+        loss = run(tokens)
         loss.backward()
         optimizer.step()
         return loss
 
     return _trained(model, step)
+
+
+def _eager(tokens: torch.Tensor) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    model = Model()
+    return _trained_by(model, model, tokens)
 
 
 @pytest.mark.parametrize("budget", [None, "60%"])
@@ -77,16 +81,7 @@ def test_the_backend_reads_them_anew_every_time(model: Model, tokens: torch.Tens
     torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
     forget_programs()
     run = torch.compile(model, backend="lowtide", options={"compiler": "eager", "budget": "70%"})
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def step() -> torch.Tensor:
-        optimizer.zero_grad()
-        loss = run(tokens)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    assert all(map(torch.equal, _trained(model, step), _eager(tokens)))
+    assert all(map(torch.equal, _trained_by(run, model, tokens), _eager(tokens)))
 
 
 def test_a_view_of_one_is_not_memory_that_may_be_reused() -> None:
