@@ -24,6 +24,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import lowtide.torch as lt
+from lowtide.frameworks.torch.compile.programs import planned_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 from lowtide.planning.chunked import plan_model
 from lowtide.planning.settings import PlanSettings
@@ -41,6 +42,9 @@ TARGETS = {
 }
 """Whole MiB that lowtide may need, with the bits of eager."""
 MOST_SLOWER = 1.3
+INDUCTOR = "lowtide, Inductor"
+BUDGETS = {"step": "15%", "gradients": "30%"}
+"""What is allowed under Inductor: of the step op by op, or of what Inductor alone takes."""
 Cell = dict[str, Any]
 Call = Callable[[], torch.Tensor]
 
@@ -107,14 +111,16 @@ WAYS: dict[str, Callable[[LanguageModel, torch.Tensor], torch.Tensor]] = {
     "auto_chunker": plain,
     "linear_cross_entropy": linear_cross_entropy,
     "checkpointed chunks": checkpointed,
+    INDUCTOR: plain,
 }
+WAYS_OF = {"step": tuple(WAYS), "gradients": ("eager", "lowtide", "Inductor", INDUCTOR)}
 PARTS = {"step": "a whole AdamW step", "gradients": "forward and backward alone"}
 
 
 def run(part: str, name: str, way: str) -> Cell:
     """Train one way and, beside it in turn, eagerly; the first calls warm up and tell the bits."""
     started = time.perf_counter()
-    (call, results), (eager, wanted) = (_program(part, name, each) for each in (way, "eager"))
+    (call, results, allowed), (eager, wanted, _) = (_program(part, name, each) for each in (way, "eager"))
     call()
     ready = time.perf_counter() - started
     eager()
@@ -123,20 +129,24 @@ def run(part: str, name: str, way: str) -> Cell:
     peak, _ = peak_of_call(call, torch.device("cpu"))
     seconds = [(_seconds(call), _seconds(eager)) for _ in range(REPEATS)]
     own, theirs = (min(times) for times in zip(*seconds, strict=True))
-    return {"equal": equal, "peak": peak / 2**20, "seconds": own, "eager": theirs, "ready": ready}
+    found = {"equal": equal, "peak": peak / 2**20, "seconds": own, "eager": theirs, "ready": ready}
+    return found | {"allowed": None if way != INDUCTOR else allowed() / 2**20}
 
 
-def _program(part: str, name: str, way: str) -> tuple[Call, Callable[[], list[torch.Tensor]]]:
-    """Return a call, and what it has made: parameters after a step, or gradients."""
+def _program(part: str, name: str, way: str) -> tuple[Call, Callable[[], list[torch.Tensor]], Callable[[], int]]:
+    """Return a call, what it has made: parameters after a step, or gradients, and what tells the budget once it ran."""
     width, classes, tied = MODELS[name]
     torch.manual_seed(0)
     model = LanguageModel(width, classes, tied)
+    nn.init.normal_(model.tokens.weight, std=0.02)  # drawn wider, losses are zero and gradients denormal numbers
     tokens = torch.randint(0, classes, (SEQUENCES, LENGTH))
     optimizer = torch.optim.AdamW(model.parameters())
     loss = WAYS[way]
     if way in ("Inductor", "auto_chunker"):
         options: dict[str, Any] = {"auto_chunker.enable": True} if way == "auto_chunker" else {}
         loss = torch.compile(loss, options=options)
+    elif way == INDUCTOR and part == "gradients":
+        loss = torch.compile(loss, backend="lowtide", options={"budget": BUDGETS[part]})
     found: list[torch.Tensor] = []
 
     def differentiated() -> torch.Tensor:
@@ -152,9 +162,15 @@ def _program(part: str, name: str, way: str) -> tuple[Call, Callable[[], list[to
         return result
 
     call: Call = stepped if part == "step" else differentiated
-    if way == "lowtide" and part == "step":
-        step = lt.training_step(model, loss, optimizer, (tokens,))
+    allowed = _allowed_by_backend
+    if way in ("lowtide", INDUCTOR) and part == "step":
+        asked: dict[str, Any] = {"compiler": "inductor", "budget": BUDGETS[part]} if way == INDUCTOR else {}
+        step = lt.training_step(model, loss, optimizer, (tokens,), **asked)
         call = partial(step, tokens)
+
+        def allowed() -> int:
+            return step.result.budget.allowed["cpu"] or 0
+
     elif way == "lowtide":
         call = _planned_gradients(model, tokens, optimizer)
 
@@ -167,7 +183,12 @@ def _program(part: str, name: str, way: str) -> tuple[Call, Callable[[], list[to
         made = (parameter if part == "step" else parameter.grad for parameter in model.parameters())
         return [*found, *(tensor.detach() for tensor in made if tensor is not None)]
 
-    return kept, results
+    return kept, results, allowed
+
+
+def _allowed_by_backend() -> int:
+    """Return what the budget leaves to the program that was compiled last."""
+    return planned_programs()[-1].result.budget.allowed["cpu"] or 0
 
 
 def _planned_gradients(model: LanguageModel, tokens: torch.Tensor, optimizer: torch.optim.Optimizer) -> Call:
@@ -214,9 +235,10 @@ def row(part: str, name: str, way: str) -> str:
     if "failed" in found:
         return f"| {PARTS[part]}, {name} | {way} | {found['failed']} | | | | |"
     ratio = found["seconds"] / found["eager"]
-    asked = TARGETS[part, name] if way == "lowtide" else None
-    is_met = asked is not None and round(found["peak"]) <= asked and found["equal"] and ratio <= MOST_SLOWER
-    met = "" if asked is None else f"at most {asked}: {'met' if is_met else '**missed**'}"
+    asked = TARGETS[part, name] if way == "lowtide" else found["allowed"]
+    is_met = asked is not None and round(found["peak"]) <= asked
+    is_met = is_met and (way != "lowtide" or (found["equal"] and ratio <= MOST_SLOWER))
+    met = "" if asked is None else f"at most {asked:.0f}: {'met' if is_met else '**missed**'}"
     equal = "yes" if found["equal"] else "no"
     figures = f"{found['peak']:.1f} | {ratio:.2f} | {found['ready']:.0f} s | {equal} | {met}"
     return f"| {PARTS[part]}, {name} | {way} | {figures} |"
@@ -238,16 +260,18 @@ def main() -> None:
     rows: list[str] = []
     for part in PARTS:
         for name in MODELS:
-            for way in WAYS if part == "step" else ("eager", "lowtide"):
+            for way in WAYS_OF[part]:
                 rows.append(row(part, name, way))
                 print(rows[-1], flush=True)
     text = (
-        f"{SEQUENCES} x {LENGTH} tokens in float32, {torch.get_num_threads()} threads, without a budget; every way in "
-        "a process of its own. Peaks in MiB above what lasts, the third call; times beside eager's, called in turn in "
-        f"the same process, the best of {REPEATS} of each. Ready: until the first call is over, planning and compiling "
-        "included. Bits: of the loss and all parameters after the first step, or all gradients. Checkpointed chunks: "
+        f"{SEQUENCES} x {LENGTH} tokens in float32, {torch.get_num_threads()} threads, without a budget but for "
+        f"{INDUCTOR}: {BUDGETS['step']} of what the step takes op by op, {BUDGETS['gradients']} of what Inductor alone "
+        "takes for the gradients; every way in a process of its own. Peaks in MiB above what lasts, the third call; "
+        "times beside eager's, called in turn in the same process, the best of "
+        f"{REPEATS} of each. Ready: until the first call is over, planning and compiling included. Bits: of the loss "
+        "and all parameters after the first step, or all gradients. Checkpointed chunks: "
         f"{CHUNKS}, by hand. Asked of lowtide: the peak in whole MiB, with the bits of eager, in at most {MOST_SLOWER} "
-        "times the time of eager."
+        "times the time of eager; under Inductor, the budget."
     )
     head = "| program | way | peak | time | ready | bits of eager | asked |\n|---|---|--:|--:|--:|---|---|\n"
     write_section(SECTION, "python benchmarks/bench_torch_logits.py", f"{text}\n\n{head}" + "\n".join(rows))

@@ -104,10 +104,29 @@ def plan_model(
         return graph, result
     if keep is not None:
         keep(graph, result.plan)
-    found = [(graph, result)]
+    return _best_of(model, settings, result.base_cost, [(graph, result)], progress)
+
+
+def plan_in_chunks(
+    model: Chunkable, settings: PlanSettings, progress: Report | None = None
+) -> tuple[Graph, Result] | None:
+    """Return what `plan_model` would find if the program as it stands were no form of it; None without other forms."""
+    base_cost = float(settings.prices(model.graph).seconds.sum())
+    is_needless = next(islice(forms_of(model, finer=settings.budget is not None), 1, None), None) is None
+    return None if is_needless else _best_of(model, settings, base_cost, [], progress)
+
+
+def _best_of(
+    model: Chunkable,
+    settings: PlanSettings,
+    base_cost: float,
+    found: list[tuple[Graph, Result]],
+    progress: Report | None,
+) -> tuple[Graph, Result]:
+    """Return the best of the plans found so far and those of the forms in chunks, up to the first that fits."""
     for form in islice(forms_of(model, finer=settings.budget is not None), 1, None):
-        planned = find_plan(form, _for_alike_parts(settings), graph, progress)
-        found.append((form, replace(planned, chunk_cost=max(0.0, planned.base_cost - result.base_cost))))
+        planned = find_plan(form, _for_alike_parts(settings), model.graph, progress)
+        found.append((form, replace(planned, chunk_cost=max(0.0, planned.base_cost - base_cost))))
         if planned.shortfall is None or planned.status == "interrupted":
             break
     best, better = min(found, key=lambda each: _rank(each[1]))

@@ -80,6 +80,9 @@ class Result:
     """What the program in chunks takes beyond the program as it stands, in the unit of the other costs."""
     left_whole: tuple[str, ...] = ()
     """What is computed as a whole though chunks were looked for, and why, a sentence each."""
+    fused_peak_bytes: int | None = None
+    """What kernels need in the first memory space once a compiler fused them, where that is known; all else is said of
+    the ops."""
 
     @property
     def proof(self) -> Proof | None:
@@ -96,7 +99,8 @@ class Result:
         met = "" if self.shortfall is None else ", budget NOT met"
         unit = ByteUnit(self.baseline_peak_bytes)
         before, after = unit.by_space(self.baseline_peak_bytes), unit.by_space(self.peak_bytes)
-        return f"Result({self.graph.name!r}: {self.status}{met}, peak {before} -> {after})"
+        fused = "" if self.fused_peak_bytes is None else f", {unit.write(self.fused_peak_bytes)} once fused"
+        return f"Result({self.graph.name!r}: {self.status}{met}, peak {before} -> {after}{fused})"
 
     def _repr_html_(self) -> str:
         unit = ByteUnit(self.baseline_peak_bytes, self.persistent_bytes)
@@ -105,6 +109,7 @@ class Result:
             [
                 ("baseline peak", unit.by_space(self.baseline_peak_bytes)),
                 ("planned peak", unit.by_space(self.peak_bytes)),
+                *([("once fused", unit.write(self.fused_peak_bytes))] if self.fused_peak_bytes is not None else []),
                 ("lower bound", unit.by_space(self.lower_bound_bytes)),
                 *([("arena", unit.by_space(self.arena_bytes))] if self.arena_bytes else []),
                 ("persistent", unit.by_space(self.persistent_bytes)),

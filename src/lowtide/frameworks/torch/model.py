@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.exported_file import load_exported
 from lowtide.frameworks.torch.compile.distributed.agreement import require_one_order
+from lowtide.frameworks.torch.compile.outlining import outline_chunks
 from lowtide.frameworks.torch.emit.apply import Applied, apply_plan, check_plan
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.emit.exported import save_exported
@@ -23,8 +25,7 @@ from lowtide.frameworks.torch.measure.measure_captured import check_real, measur
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import SplitProgram, split_again, split_updates
-from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
+from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking, SplitProgram, split_again, split_updates
 from lowtide.graph import Graph
 from lowtide.offload import Host
 from lowtide.plan import Plan
@@ -85,6 +86,12 @@ class TorchModel:
         """Return the same program with a host that its plans may copy to."""
         other = TorchModel(self.captured, host=host)
         other._readings = self._readings
+        return other
+
+    def for_fusion(self) -> "TorchModel":
+        """Return the same program for a compiler that fuses kernels: chunks give the same results to rounding."""
+        other = TorchModel(self.captured, host=self.host)
+        other._readings = _Readings(self.captured, Chunking.for_fusion())
         return other
 
     @property
@@ -198,17 +205,17 @@ def open_trusted(source: Any, dims: Mapping[str, int] | None = None) -> TorchMod
 class _Readings:
     """A program as it was captured, and with its largest updates in chunks; each is read once."""
 
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, captured: Captured, chunking: Chunking | None = None) -> None:
         self.whole = Reading(captured)
-        self._trials = Trials()
+        self._chunking = chunking or Chunking()
 
     @cached_property
     def in_chunks(self) -> Reading | None:
-        return _read(self._split)
+        return self._read(self._split)
 
     @cached_property
     def in_finer_chunks(self) -> Reading | None:
-        return _read(self._split_again)
+        return self._read(self._split_again)
 
     @property
     def left_whole(self) -> Sequence[str]:
@@ -218,12 +225,15 @@ class _Readings:
 
     @cached_property
     def _split(self) -> SplitProgram:
-        return split_updates(self.whole.captured, self._trials)
+        return split_updates(self.whole.captured, self._chunking)
 
     @cached_property
     def _split_again(self) -> SplitProgram | None:
-        return split_again(self.whole.captured, self._trials)
+        return split_again(self.whole.captured, self._chunking)
 
-
-def _read(split: SplitProgram | None) -> Reading | None:
-    return None if split is None or split.captured is None else Reading(split.captured)
+    def _read(self, split: SplitProgram | None) -> Reading | None:
+        if split is None or split.captured is None:
+            return None
+        captured = split.captured
+        module = outline_chunks(captured.graph_module) if self._chunking.fused else captured.graph_module
+        return Reading(replace(captured, graph_module=module))

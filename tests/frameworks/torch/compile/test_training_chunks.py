@@ -13,7 +13,8 @@ import lowtide.torch as lt
 from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 
-TOKENS, WIDTH, CLASSES = 384, 32, 4099
+TOKENS, WIDTH, CLASSES = 2304, 32, 4099
+"""A multiple of as many tokens as any BLAS library is known to sum at a time."""
 LOGITS = TOKENS * CLASSES * 4
 Step = Callable[[Any, "Head", torch.Tensor], None]
 

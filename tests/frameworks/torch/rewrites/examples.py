@@ -10,6 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from lowtide.frameworks.torch.internals.aot_autograd import merge_common_subexpressions
+from lowtide.frameworks.torch.reading.outlined import hold
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, ProductsByRows
 from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
@@ -18,7 +19,8 @@ from lowtide.frameworks.torch.rewrites.chunks.regions import find_regions
 from lowtide.frameworks.torch.rewrites.chunks.rows_again import RowsAgain
 from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
-from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
+from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
+from lowtide.frameworks.torch.rewrites.rewrite import MADE_BY, Rewrite
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.save_inputs_flat import SaveInputsFlat
 from lowtide.frameworks.torch.rewrites.table import REWRITES
@@ -195,6 +197,32 @@ def lifetimes(module: GraphModule) -> list[tuple[str, Lifetime]]:
     return [(node.name, Lifetime.INPUT) for node in module.graph.find_nodes(op="placeholder")]
 
 
+def _outlined() -> Example:
+    """The second chunk waits for nothing, the rows of the state are overwritten, and what both have made is read."""
+    marked = (aten.empty, aten.slice, aten.mm, aten.sum, aten.copy_, aten.add_)
+
+    def in_chunks(x: Any, w: Any, state: Any) -> Any:
+        scaled = x * 2
+        room = aten.empty.memory_format([4], dtype=x.dtype, device=x.device)
+        for first in (0, 2):
+            product = scaled[first : first + 2].mm(w)
+            aten.copy_.default(room[first : first + 2], product.sum(1))
+            aten.add_.Tensor(state[first : first + 2], product)
+            scaled = scaled.view(4, 3)
+        return room.view(2, 2), room.exp(), state.neg(), product.t()
+
+    inputs = (torch.randn(4, 3), torch.randn(3, 2), torch.randn(4, 2))
+    module = trace(in_chunks, *inputs)
+    for node in module.graph.nodes:
+        if getattr(node.target, "overloadpacket", None) in marked:
+            node.meta[MADE_BY] = ProductsByRows.name
+    return _of(OutlineChunks(_held), module, inputs)
+
+
+def _held(module: GraphModule) -> str:
+    return hold(module, scratch_bytes=0, flops=0, traffic_bytes=0)
+
+
 def _dead_code() -> Example:
     def compute(x: Any, state: Any) -> Any:
         x.exp().sin()
@@ -312,6 +340,7 @@ _EXAMPLES: dict[str, Callable[[], Example]] = {
     "rows-again": _rows_again,
     "products-by-rows": _products_by_rows,
     "in-chunks": _in_chunks,
+    "outline-chunks": _outlined,
     "drop-dead-code": _dead_code,
     "merge-common-subexpressions": lambda: _plain("merge-common-subexpressions", _twice, torch.randn(2, 3)),
     "split-dropout": _dropout,

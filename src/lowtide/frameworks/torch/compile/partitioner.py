@@ -22,6 +22,7 @@ from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
 from lowtide.frameworks.torch.internals.sizes import hint
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
+from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking
 from lowtide.frameworks.torch.rewrites.drop_dead_code import DropDeadCode
 from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
 from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
@@ -46,8 +47,12 @@ class Partitioner:
         own_peak_bytes: int | None = None,
         share: Share | None = None,
         name: str | None = None,
+        *,
+        in_chunks: Chunking | None = None,
     ) -> None:
         self.options = options
+        self._in_chunks = in_chunks
+        """What is asked of chunks, where Inductor is given the program with its largest products in them, as ops."""
         self._own_peak_bytes = own_peak_bytes
         """What the compiler needs for the program on its own, where that is known beforehand."""
         self._share = share
@@ -88,7 +93,8 @@ class Partitioner:
             forward, backward = _partition_as_pytorch_does(marked, joint_inputs, given)
             planned = self._plan(name, self._ready(rejoin(forward, backward, n_outputs)), joint, static)
             result = planned.result
-            if not result.reruns and not result.moved_ops and not result.transfers.bytes_out:
+            is_its_own = not result.reruns and not result.moved_ops and not result.transfers.bytes_out
+            if is_its_own and self._in_chunks is None:
                 if self.options.budget is not None:
                     forward, backward = _with_flat_inputs(forward, backward, n_outputs)
                 return planned, forward, backward
@@ -139,7 +145,9 @@ class Partitioner:
             raise UnsupportedError("its backward pass takes inputs of its own, such as random seeds")
         if self.options.budget is not None:
             keep_to_bucket(map(value_of, inputs))
-        planned = plan_module(name, whole, set(static), self.options, own, self._own_peak_bytes, self._share)
+        planned = plan_module(
+            name, whole, set(static), self.options, own, self._own_peak_bytes, self._share, in_chunks=self._in_chunks
+        )
         remember(planned)
         return planned
 

@@ -17,7 +17,7 @@ from lowtide.frameworks.torch.compile.read_program import ReadProgram
 from lowtide.graph import Graph
 from lowtide.plan import Plan, verify
 from lowtide.planning.budget import parse_budget
-from lowtide.planning.chunked import plan_model
+from lowtide.planning.chunked import plan_in_chunks, plan_model
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.plan_file import result_with
 from lowtide.planning.result import Result
@@ -52,6 +52,8 @@ def plan_program(
     options: Options,
     share: Share | None = None,
     forms: ProgramForms | None = None,
+    *,
+    only_in_chunks: bool = False,
 ) -> PlannedChoice:
     """Return the plan of a program, of its forms in chunks, or of what PyTorch makes of it alone, `own`.
 
@@ -62,7 +64,7 @@ def plan_program(
         settings, others = options.settings, 0
         if share is not None:
             settings, others = replace(settings, budget=share.allowed, transient=True), share.others
-        program, result = _in_best_form(written, options, settings, others, forms)
+        program, result = _in_best_form(written, options, settings, others, forms, only_in_chunks=only_in_chunks)
         more = written.held_between(Plan.baseline(written.graph)) - program.held_between(result.plan)
         return PlannedChoice(program, result, own_keeps_more=more if options.compiler == "inductor" else 0)
     baseline = Plan.baseline(own.graph)
@@ -91,7 +93,13 @@ def plan_program(
 
 
 def _in_best_form(
-    written: ReadProgram, options: Options, settings: PlanSettings, others: int, forms: ProgramForms | None
+    written: ReadProgram,
+    options: Options,
+    settings: PlanSettings,
+    others: int,
+    forms: ProgramForms | None,
+    *,
+    only_in_chunks: bool = False,
 ) -> tuple[ReadProgram, Result]:
     """Return the plan of a program, and the form of it that the plan is for; ranks that plan together keep one form."""
     forms = None if forms is None else forms.within(settings)
@@ -99,7 +107,10 @@ def _in_best_form(
         return _from_folder(Path(options.plans), written, options, forms)
     if forms is None or partners(written.module, options.same_on_all_ranks) is not None:
         return written, _plan(written, options, settings, others)
-    _, result = plan_model(forms, settings)
+    found = plan_in_chunks(forms, settings) if only_in_chunks else plan_model(forms, settings)
+    if found is None:
+        return written, _plan(written, options, settings, others)
+    _, result = found
     program = forms.program_for(result.plan)
     return program, _plan_again(program, written, result, options, settings, others) if others else result
 

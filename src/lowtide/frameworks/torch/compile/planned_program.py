@@ -12,6 +12,7 @@ from lowtide.frameworks.torch.compile.plan_program import Share, plan_program
 from lowtide.frameworks.torch.compile.program_forms import ProgramForms
 from lowtide.frameworks.torch.compile.read_program import ReadProgram, read_program
 from lowtide.frameworks.torch.emit.emit import emit
+from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking
 from lowtide.graph import Graph
 from lowtide.planning.budget import is_part
 from lowtide.planning.result import Result
@@ -61,17 +62,22 @@ def plan_module(
     own: GraphModule | None = None,
     own_peak_bytes: int | None = None,
     share: Share | None = None,
+    *,
+    in_chunks: Chunking | None = None,
 ) -> PlannedModule:
     """Plan a functional graph whose inputs at the places `held` outlive it; warns where the budget is not met.
 
     `own` is what PyTorch makes of the program without lowtide, see `plan_program`. Under Inductor it is known only once
-    kernels are fused what that takes, `own_peak_bytes`, and whether a budget is met. Raises UnsupportedError for what
+    kernels are fused what that takes, `own_peak_bytes`, and whether a budget is met; so it is planned in chunks only
+    where the caller says so. Raises UnsupportedError for what
     cannot be planned, FingerprintError where ranks have different graphs, or the folder of plans has none for this one.
     """
     written = read_program(name, module, held, options)
     without = None if own is None else read_program(name, own, held, options)
-    forms = ProgramForms(written, held, options) if options.compiler == "eager" else None
-    found = plan_program(written, without, options, share, forms)
+    forms = None
+    if options.compiler == "eager" or in_chunks is not None:
+        forms = ProgramForms(written, held, options, in_chunks or Chunking())
+    found = plan_program(written, without, options, share, forms, only_in_chunks=in_chunks is not None)
     read, result = found.program, found.result
     peak = own_peak_bytes if found.own_peak is None else found.own_peak
     _report(name, read.graph, result, peak)

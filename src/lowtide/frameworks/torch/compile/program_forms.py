@@ -8,16 +8,17 @@ import torch
 
 from lowtide.analysis.footprint import simulate
 from lowtide.frameworks.torch.compile.options import Options
+from lowtide.frameworks.torch.compile.outlining import outline_chunks
 from lowtide.frameworks.torch.compile.read_program import ReadProgram, read_program
 from lowtide.frameworks.torch.internals.fake_tensors import outside_of_fake_modes
 from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.rewrites.chunks.split_updates import (
+    Chunking,
     SplitModule,
     split_module,
     split_module_again,
 )
-from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 from lowtide.planning.budget import parse_budget
@@ -36,10 +37,8 @@ class ProgramForms:
     held: Collection[int]
     """The places of the inputs that outlive the program."""
     options: Options
-    allowed: int = 0
-    """The bytes that the program may need for itself, 0 for as few as may be."""
-    trials: Trials = field(default_factory=Trials)
-    """Which chunks gave equal bits, for all forms."""
+    chunking: Chunking = field(default_factory=Chunking)
+    """What is asked of chunks, for all forms; of those that are made for a budget, what that leaves to the program."""
 
     @property
     def chunks_take_time(self) -> bool:
@@ -79,7 +78,9 @@ class ProgramForms:
             return self
         peaks = simulate(self.graph, Plan.baseline(self.graph)).peak_bytes
         budget = parse_budget(settings.budget, self.graph, peaks, transient=settings.transient)
-        return replace(self, allowed=max(0, budget.allowed[self.graph.spaces[0].name] or 0))
+        return replace(
+            self, chunking=replace(self.chunking, allowed=max(0, budget.allowed[self.graph.spaces[0].name] or 0))
+        )
 
     def program_for(self, plan: Plan) -> ReadProgram:
         """Return the form that a plan is for, of those that were asked for."""
@@ -101,24 +102,28 @@ class ProgramForms:
 
     @cached_property
     def _split(self) -> SplitModule | None:
-        return self._made(split_module)
+        return self._made(split_module, self.chunking)
 
     @cached_property
     def _split_again(self) -> SplitModule | None:
-        return self._made(split_module_again, self.allowed)
+        return self._made(split_module_again, self.chunking)
 
     @cached_property
     def _split_most(self) -> SplitModule | None:
-        return self._made(split_module_again) if self.allowed and self._split_again is not None else None
+        if not self.chunking.allowed or self._split_again is None:
+            return None
+        return self._made(split_module_again, replace(self.chunking, allowed=0))
 
-    def _made(self, split: Callable[..., SplitModule | None], *allowed: int) -> SplitModule | None:
+    def _made(self, split: Callable[..., SplitModule | None], chunking: Chunking) -> SplitModule | None:
         module, inputs = self.written.module, self.written.inputs
         values = map(value_of, module.graph.find_nodes(op="placeholder"))
         if any(not isinstance(value, torch.Tensor) or is_symbolic(value) for value in values):
             return None
         with outside_of_fake_modes():
-            return split(module, inputs, self.trials, *allowed)
+            return split(module, inputs, chunking)
 
     def _read(self, split: SplitModule | None) -> ReadProgram | None:
-        made = None if split is None else split.module
-        return None if made is None else read_program(self.graph.name, made, self.held, self.options)
+        if split is None or split.module is None:
+            return None
+        made = outline_chunks(split.module) if self.chunking.fused else split.module
+        return read_program(self.graph.name, made, self.held, self.options)

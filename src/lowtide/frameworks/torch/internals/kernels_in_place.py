@@ -5,11 +5,27 @@ from collections.abc import Iterator
 from typing import Any
 
 from torch._inductor.codegen.wrapper import can_match_buffer_size
+from torch._inductor.dependencies import WeakDep
 from torch._inductor.ir import CommBufferLayout, FallbackKernel, MultiOutput, MultiOutputLayout, NoneLayout
 from torch._inductor.scheduler import SchedulerNode
 from torch._inductor.virtualized import V
 
 from lowtide.frameworks.torch.internals.kernels import has_code, is_kept_by_rows
+
+
+def forget_mere_order() -> None:
+    """Let whatever only comes after a kernel count as no use of what that makes; the order itself stays known.
+
+    What overwrites an operand of a product waits for the product. Inductor takes it for a reader of the result, over
+    which nothing is written then.
+    """
+    for name, buffer in V.graph.scheduler.name_to_buf.items():
+        buffer.users = [user for user in buffer.users if not (user.is_weak and _only_waits(user.node, name))]
+
+
+def _only_waits(node: Any, name: str) -> bool:
+    known = [each for each in (*node.read_writes.reads, *node.unmet_dependencies) if each.name == name]
+    return bool(known) and all(isinstance(each, WeakDep) and each.is_fake for each in known)
 
 
 def pairs_in_place(node: Any) -> Iterator[tuple[str, str]]:

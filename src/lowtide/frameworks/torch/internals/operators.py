@@ -3,7 +3,7 @@
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateImportUsage=false
 # pyright: reportUnknownLambdaType=false
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -62,7 +62,12 @@ def is_random_op(overload: Any) -> bool:
 
 def returns_anything(overload: Any) -> bool:
     """Tell whether an operator's schema has a result."""
-    return bool(overload._schema.returns)
+    return n_results(overload) > 0
+
+
+def n_results(overload: Any) -> int:
+    """Return how many results an operator's schema has."""
+    return len(overload._schema.returns)
 
 
 def written_arguments(overload: Any, args: Any, kwargs: Any) -> list[Any]:
@@ -73,7 +78,11 @@ def written_arguments(overload: Any, args: Any, kwargs: Any) -> list[Any]:
 
 
 def define_operator(
-    schema: str, function: Callable[..., Any] | None = None, fake: Callable[..., Any] | None = None
+    schema: str,
+    function: Callable[..., Any] | None = None,
+    fake: Callable[..., Any] | None = None,
+    *,
+    tags: Sequence[torch.Tag] = (),
 ) -> Any:
     """Define an operator of the namespace `lowtide` and return its overload.
 
@@ -81,7 +90,7 @@ def define_operator(
     """
     library = torch.library.Library("lowtide", "FRAGMENT")
     _libraries.append(library)
-    library.define(schema)
+    library.define(schema, tags=tuple(tags))
     name = schema.partition("(")[0]
     if function is not None:
         library.impl(name, function, "CompositeExplicitAutograd")

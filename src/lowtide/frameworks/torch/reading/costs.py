@@ -12,6 +12,7 @@ from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import map_nodes
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
+from lowtide.frameworks.torch.reading.outlined import outlined_by
 
 aten = torch.ops.aten
 _COUNTED_AS = {
@@ -49,6 +50,9 @@ def seconds_of(node: Node, ranks: int = 1, rank_span: int = 1) -> float:
 
 def traffic_of(node: Node) -> int:
     """Return the bytes of an op's operands and results."""
+    outlined = outlined_by(node)
+    if outlined is not None:
+        return outlined.traffic_bytes
     return _bytes_of(hinted_value_of(node)) + sum(_bytes_of(hinted_value_of(other)) for other in node.all_input_nodes)
 
 
@@ -58,6 +62,9 @@ def flops_of(node: Node) -> int:
     It knows products, convolutions and attention; products of experts in groups are counted here. Any other op counts
     as one operation per element of its result.
     """
+    outlined = outlined_by(node)
+    if outlined is not None:
+        return outlined.flops
     result = hinted_value_of(node)
     overload = overload_of(node.target)
     packet: Any = None if overload is None else overload.overloadpacket

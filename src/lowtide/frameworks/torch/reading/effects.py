@@ -35,6 +35,8 @@ _REPEATABLE = {
 RETURNS_WHEN_DONE = frozenset({"shard_dim_alltoall"})
 """Collectives that nobody has to wait for."""
 
+OUTLINED = "run_outlined_"
+"""How the names of ops begin that run a program of PyTorch's own kernels; see `outlined.py`."""
 _ORDERED_NAMESPACES = (*_COLLECTIVES, "lowtide")
 _SCALAR_MODULES = (operator.__name__, "_operator", math.__name__)
 CALLING = {"cond": "conditional", "while_loop": "while", "invoke_subgraph": "call"}
@@ -77,7 +79,7 @@ def keeps_order(node: Node) -> bool:
     overload = overload_of(node.target)
     if is_random(node) or is_opaque(node):
         return True
-    if overload is None:
+    if overload is None or op_name(overload).startswith(OUTLINED):
         return False
     return overload.namespace in _ORDERED_NAMESPACES or not (returns_anything(overload) or mutated_arguments(node))
 

@@ -13,6 +13,7 @@ from lowtide.frameworks.torch.internals.nodes import map_nodes
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 from lowtide.frameworks.torch.internals.tensors import is_dense
 from lowtide.frameworks.torch.reading.effects import arguments_by_name, is_repeatable_collective
+from lowtide.frameworks.torch.reading.outlined import outlined_by
 from lowtide.frameworks.torch.reading.scratch_attention import attention, attention_backward
 from lowtide.frameworks.torch.reading.scratch_collectives import gathered, scattered
 from lowtide.frameworks.torch.reading.scratch_convolution import convolution, convolution_backward
@@ -44,6 +45,9 @@ def scratch_bytes(node: Node, given_value: Callable[[Node], Any] = hinted_value_
     sorting, resampling, collectives over gloo. Where every thread has a buffer, one thread's counts, so that plans do
     not depend on the number of threads. Scalars are left out.
     """
+    outlined = outlined_by(node)
+    if outlined is not None:
+        return outlined.scratch_bytes
     target = overload_of(node.target)
     if target is None or not (target.namespace == "aten" or is_repeatable_collective(node)):
         return 0

@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 from torch.fx import Graph, GraphModule, Node
 
 SiteT = TypeVar("SiteT")
+MADE_BY = "lowtide_made_by"
+"""In the meta data of a node that a rewrite made: the name of that rewrite."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ def run_rewrites(module: GraphModule, rewrites: Sequence[Rewrite[Any]]) -> Graph
         before, values = Face.of(module), Values(module)
         module = rewrite.apply(module, sites)
         _lint(module, rewrite)
-        values.derive(module)
+        values.derive(module, rewrite.name)
         broken = Face.of(module).differs_from(before, rewrite.preserves)
         if broken is not None:
             raise _error(rewrite, broken)

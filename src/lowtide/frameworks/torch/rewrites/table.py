@@ -18,6 +18,7 @@ from lowtide.frameworks.torch.rewrites.follow_views import FollowViews
 from lowtide.frameworks.torch.rewrites.merge_common import MergeCommonSubexpressions
 from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
+from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
 from lowtide.frameworks.torch.rewrites.save_inputs_flat import SaveInputsFlat
 from lowtide.frameworks.torch.rewrites.snapshots import SnapshotOverwrittenInputs
@@ -37,6 +38,7 @@ REWRITES: dict[str, type[Rewrite[Any]]] = {
     "products-by-rows": ProductsByRows,
     "loss-gradient-by-rows": LossGradientByRows,
     "in-chunks": InChunks,
+    "outline-chunks": OutlineChunks,
     "drop-dead-code": DropDeadCode,
     "merge-common-subexpressions": MergeCommonSubexpressions,
     "split-dropout": SplitDropout,

@@ -8,6 +8,7 @@ from lowtide.frameworks.torch.internals.fake_memo import FakeMemo
 from lowtide.frameworks.torch.internals.nodes import first_fake, storages_of, value_of
 from lowtide.frameworks.torch.internals.operators import overload_of, returns_anything
 from lowtide.frameworks.torch.reading.captured import attribute
+from lowtide.frameworks.torch.rewrites.rewrite import MADE_BY
 
 
 class Values:
@@ -22,14 +23,19 @@ class Values:
         self._fake = first_fake(self._held)
         self._memo = FakeMemo()
 
-    def derive(self, module: GraphModule) -> None:
-        """Give a value to every node that has none; one that lay in an input's storage lies in that input's new one."""
+    def derive(self, module: GraphModule, made_by: str) -> None:
+        """Give a value to every node that has none; one that lay in an input's storage lies in that input's new one.
+
+        New nodes are marked as made by a rewrite of some name.
+        """
 
         def given(source: Node) -> Any:
             value = value_of(source)
             return attribute(module, str(source.target)) if value is None and source.op == "get_attr" else value
 
         for node in module.graph.nodes:
+            if node.op == "call_function" and "val" not in node.meta and node.name not in self._unknown:
+                node.meta[MADE_BY] = made_by
             if node.op == "call_function" and (self._is_new(node) or self._is_left_behind(node)):
                 node.meta["val"] = self._memo.value(node, given, self._fake)
 

@@ -31,8 +31,10 @@ def compile_step(
     graph, constants = _for_inductor(planned, entries, values)
     mode = new_fake_mode()
     module = GraphModule(planned, graph)
+    placeholders = planned.graph.find_nodes(op="placeholder")
+    settings_from = len(placeholders) - len(entries)
     with mode:
-        inputs = [_stand_in(value_of(node)) for node in planned.graph.find_nodes(op="placeholder")]
+        inputs = [_stand_in(value_of(node)) for place, node in enumerate(placeholders) if place not in constants]
     changes = {**settings(options, peaks), "fallback_random": True}
     if options.budget is not None:
         changes["fx_graph_cache"] = False  # what the kernels need is known only where they are made
@@ -46,11 +48,19 @@ def compile_step(
             f"Inductor cannot compile the step: {type(error).__name__}: {lines[0]}; use compiler='eager'"
         ) from error
 
+    rates = {
+        place: torch.empty((), dtype=torch.float64)
+        for place in range(settings_from, len(placeholders))
+        if place not in constants
+    }
+
     def run(sources: list[Any]) -> list[Any]:
         if any(sources[place] != value for place, value in constants.items()):
             raise CaptureMismatchError("the optimizer's settings changed since the step was compiled; capture again")
         given = [
-            torch.tensor(source, dtype=torch.float64) if isinstance(source, float) else source for source in sources
+            rates[place].fill_(source) if place in rates else source
+            for place, source in enumerate(sources)
+            if place not in constants
         ]
         sources.clear()
         with torch.no_grad():
@@ -62,21 +72,22 @@ def compile_step(
 def _for_inductor(
     module: GraphModule, entries: Sequence[ScalarSetting], values: Sequence[float]
 ) -> tuple[Graph, dict[int, float]]:
-    """Return the graph as Inductor takes it, and the settings by place that are constants in it.
+    """Return the graph as Inductor takes it, and the settings by place that are constants in it, no inputs.
 
     A learning rate comes as a tensor, from which the graph reads it.
     """
     graph = Graph()
     placeholders = module.graph.find_nodes(op="placeholder")
-    copies: dict[Node, Any] = {node: graph.placeholder(node.name) for node in placeholders}
-    constants: dict[int, float] = {}
     first = len(placeholders) - len(entries)
-    for place, (entry, value) in enumerate(zip(entries, values, strict=True), first):
-        node = placeholders[place]
-        if entry.key == "lr":
-            copies[node] = graph.call_function(torch.ops.aten._local_scalar_dense.default, (copies[node],))
-        else:
-            copies[node] = constants[place] = float(value)
+    settings_by_place = dict(enumerate(zip(entries, values, strict=True), first))
+    constants = {place: float(value) for place, (entry, value) in settings_by_place.items() if entry.key != "lr"}
+    copies: dict[Node, Any] = {
+        node: constants[place] if place in constants else graph.placeholder(node.name)
+        for place, node in enumerate(placeholders)
+    }
+    for place in sorted(settings_by_place.keys() - constants.keys()):
+        rate = copies[placeholders[place]]
+        copies[placeholders[place]] = graph.call_function(torch.ops.aten._local_scalar_dense.default, (rate,))
     for node in module.graph.nodes:
         if node.op == "placeholder":
             continue

@@ -36,7 +36,7 @@ from lowtide.graph import Graph
 from lowtide.offload import Host
 from lowtide.plan import Plan
 from lowtide.planning.budget import GivenBudget
-from lowtide.planning.chunked import plan_model
+from lowtide.planning.chunked import plan_in_chunks, plan_model
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
 from lowtide.techniques import NEED_BUDGET
@@ -65,7 +65,7 @@ class PlannedStep:
         self,
         step: TrainingStep,
         plan: Callable[[TorchModel], Result],
-        compiled: Callable[[TorchModel, Result], tuple[Applied, Result]] | None = None,
+        compiled: Callable[[TorchModel, Result], tuple[Applied, Result, TorchModel]] | None = None,
         host: Callable[[Graph], Host | None] = lambda _: None,
     ) -> None:
         self.step = step
@@ -130,7 +130,7 @@ class PlannedStep:
         if self._compile is None:
             applied = model.apply(result.plan, verified=True)
         else:
-            applied, result = self._compile(model, result)
+            applied, result, model = self._compile(model, result)
         program = _Program(model, result, applied)
         if known is not None:
             self._programs.remove(known)
@@ -258,10 +258,17 @@ def training_step(
     def host(graph: Graph) -> Host | None:
         return host_for(graph, host_bandwidth, host_capacity) if "offload" in allowed else None
 
-    def compiled(model: TorchModel, result: Result) -> tuple[Applied, Result]:
-        from lowtide.frameworks.torch.training.compiled_step import compiled_step  # loads Inductor, which takes seconds
+    def find_in_chunks(model: TorchModel, within: GivenBudget) -> tuple[TorchModel, Result] | None:
+        found = plan_in_chunks(model, replace(settings, budget=within))
+        return None if found is None else (model, found[1])
 
-        return compiled_step(model, result, budget, effort, lambda less: find(model, less))
+    def compiled(model: TorchModel, result: Result) -> tuple[Applied, Result, TorchModel]:
+        # loads Inductor, which takes seconds
+        from lowtide.frameworks.torch.training.compiled_step import StepPlans, compiled_step
+
+        to_rounding = model.for_fusion()
+        plans = StepPlans(lambda less: find(model, less), lambda less: find_in_chunks(to_rounding, less))
+        return compiled_step(model, result, budget, effort, plans)
 
     followed = None if plan is None else FollowedPlan(path_of(plan), settings, find, over_budget=over_budget)
     planned = PlannedStep(step, followed or find, compiled if compiler == "inductor" else None, host)

@@ -14,7 +14,8 @@ from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_updates
 from lowtide.graph import Graph
 from lowtide.plan import Plan
 
-CLASSES, WIDTH, LENGTH = 4099, 70, 192
+CLASSES, WIDTH, LENGTH = 4099, 70, 384
+"""Three sequences have a multiple of as many tokens as any BLAS library is known to sum at a time."""
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
@@ -108,7 +109,7 @@ def test_the_gradient_of_the_head_is_never_whole_where_its_update_takes_it_row_b
 
 def test_a_head_that_is_larger_than_its_logits_is_found_by_their_product() -> None:
     """The largest product is the head's gradient then: a sum over the rows of the one that counts."""
-    opened = lt.TorchModel(program(plain, length=64, width=500))
+    opened = lt.TorchModel(program(plain, length=256, width=1000))
     assert opened.in_chunks is not None
     assert "largest product" in opened.in_chunks.name
     assert opened.measure(Plan.baseline(opened.in_chunks)).outputs_equal

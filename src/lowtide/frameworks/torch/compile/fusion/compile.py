@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,8 @@ from lowtide.frameworks.torch.compile.programs import Remembered, put_back, reme
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.dynamo import copied, takes_hooks
 from lowtide.frameworks.torch.internals.inductor import compile_fx
+from lowtide.frameworks.torch.rewrites.chunks.products import may_be_cut
+from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking
 from lowtide.planning.budget import budget_bytes
 from lowtide.techniques import NEED_BUDGET
 
@@ -36,7 +39,8 @@ def compile_with_inductor(
     """Compile a captured graph with Inductor, following plans.
 
     Percentages are of what Inductor needs on its own, and it is left on its own where that fits the budget, or where no
-    plan needs less. Otherwise the graph is planned for the budget; where the kernels need more, it is planned for less.
+    plan needs less. Otherwise the graph is planned for the budget; where the kernels need more, it is planned for less,
+    and then with its largest products in chunks.
     `share` is what the graph may need where others run beside it, in place of the budget; `name` its name from before.
     """
     needs_gradients = torch.is_grad_enabled() and any(
@@ -84,6 +88,8 @@ class _Compiler:
         self._others = share.others
         self._name = name
         self._shortfall: str | None = None
+        self._has_products = False
+        """Whether there are large products that may be done in chunks."""
         self._least = own.peak
         """The least that is known to be reached."""
 
@@ -92,19 +98,24 @@ class _Compiler:
         if self._own.peak > self._allowed or self._others:
             before = remembered()
             best = least_excess(self._attempt(self._allowed), self._attempt)
+            chunking = Chunking.for_fusion() if not best.fits and self._has_products else None
+            if chunking is not None:
+                in_chunks = partial(self._attempt, in_chunks=chunking)
+                chunks = least_excess(in_chunks(self._allowed), in_chunks)
+                best, chunking = (chunks, chunking) if chunks.excess_bytes < best.excess_bytes else (best, None)
             put_back(before if best.compiled is None else best.compiled.remembered)
             if best.compiled is not None:
                 for said in best.compiled.said:
                     warnings.warn_explicit(said.message, said.category, said.filename, said.lineno)
                 return self._with_warning(best.compiled.run, best.compiled.peaks)
             if self._allowed + best.excess_bytes < self._own.peak:
-                return self._closest(best.goal)
+                return self._closest(best.goal, chunking)
         return self._alone()
 
-    def _closest(self, goal: int) -> _Run:
+    def _closest(self, goal: int, in_chunks: Chunking | None) -> _Run:
         """Compile the plan for a goal whose kernels need more than the budget, and warn of that."""
         peaks = FusedPeaks(self._allowed, silent=True)
-        run = self._compile(self._module, goal, peaks)
+        run = self._compile(self._module, goal, peaks, in_chunks)
         return self._with_warning(run, peaks)
 
     def _with_warning(self, run: _Run, peaks: FusedPeaks) -> _Run:
@@ -114,7 +125,7 @@ class _Compiler:
             warn_of_need(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes, why)
         return run
 
-    def _attempt(self, goal: int) -> Attempt[_Compiled | None]:
+    def _attempt(self, goal: int, in_chunks: Chunking | None = None) -> Attempt[_Compiled | None]:
         """Plan for so many bytes, and compile as long as the kernels fit; nothing of it is remembered.
 
         Where no plan fits the budget, one is compiled as long as its kernels need less than those known by then.
@@ -124,7 +135,7 @@ class _Compiler:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             try:
-                run = self._compile(copied(self._module), goal, peaks)
+                run = self._compile(copied(self._module), goal, peaks, in_chunks)
             except Exception:
                 if not peaks.excess_bytes:
                     raise
@@ -132,6 +143,7 @@ class _Compiler:
                 compiled = _Compiled(run, peaks, said, remembered())
                 self._least = min(self._least, self._allowed + max(peaks.beyond_bytes, 0))
         put_back(before)
+        self._has_products |= any(may_be_cut(each.source.graph) for each in peaks.planned)
         shortfalls = [each.result.shortfall for each in peaks.planned if each.result.shortfall is not None]
         self._shortfall = next(iter(shortfalls), self._shortfall)
         results = [each.result for each in peaks.planned]
@@ -139,12 +151,11 @@ class _Compiler:
         needed = max((next(iter(result.peak_bytes.values())) for result in results), default=goal)
         return Attempt(goal, compiled, peaks.beyond_bytes, needed, is_least=bool(shortfalls), is_free=is_free)
 
-    def _compile(self, module: GraphModule, goal: int, peaks: FusedPeaks) -> _Run:
+    def _compile(self, module: GraphModule, goal: int, peaks: FusedPeaks, in_chunks: Chunking | None) -> _Run:
         options = replace(self._options, budget=goal + self._own.persistent)
         share = Share(goal, self._others) if self._others else None
-        return _compile(
-            module, self._inputs, options, peaks, Partitioner(options, self._own.peak, share=share, name=self._name)
-        )
+        partitioner = Partitioner(options, self._own.peak, share=share, name=self._name, in_chunks=in_chunks)
+        return _compile(module, self._inputs, options, peaks, partitioner)
 
     def _alone(self) -> _Run:
         """Leave the graph to Inductor, but for the order of its kernels; warns where that is not what was asked."""

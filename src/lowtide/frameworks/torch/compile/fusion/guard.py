@@ -10,6 +10,7 @@ from lowtide.frameworks.torch.compile.identity import identity
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.internals.inductor import CustomSchedulerPass
 from lowtide.frameworks.torch.internals.kernels import KernelNode, choices, input_names, scheduler, set_choices
+from lowtide.frameworks.torch.internals.kernels_in_place import forget_mere_order
 from lowtide.index_spaces import OpId
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.settings import PlanSettings
@@ -24,6 +25,7 @@ class FusionGuard(CustomSchedulerPass):
 
     def __call__(self, nodes: list[KernelNode]) -> list[KernelNode]:
         """Return the nodes as they are."""
+        forget_mere_order()
         capacity = self._peaks.left(input_names())
         outer = choices()
         if isinstance(outer, _Choices):

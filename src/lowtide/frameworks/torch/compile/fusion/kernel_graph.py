@@ -26,6 +26,7 @@ from lowtide.frameworks.torch.internals.kernels import (
     whole_of,
 )
 from lowtide.frameworks.torch.internals.kernels_in_place import pairs_in_place
+from lowtide.frameworks.torch.internals.operators import n_results
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.reading.tensor_forms import bytes_of
 from lowtide.graph import Graph, GraphBuilder, Lifetime
@@ -130,12 +131,16 @@ def _scratch_of(node: KernelNode) -> int:
 
 
 def _left_in_tuple(call: Node, node: KernelNode) -> int:
-    """Return the bytes of results that nothing takes, which go with the tuple: a second run may be for one of them."""
+    """Return the bytes of results that nothing takes, which go with the tuple: a second run may be for one of them.
+
+    What the kernel overwrites stands behind its results.
+    """
     results = hinted_value_of(call)
     if not isinstance(results, tuple):
         return 0
     taken = places_taken(node)
-    left = [each for place, each in enumerate(cast("tuple[Any, ...]", results)) if place not in taken]
+    own = cast("tuple[Any, ...]", results)[: n_results(call.target)]
+    left = [each for place, each in enumerate(own) if place not in taken]
     return sum(bytes_of(each) for each in left if isinstance(each, torch.Tensor))
 
 

@@ -16,6 +16,8 @@ from lowtide.frameworks.torch.rewrites.chunks.windows import Kept, Sums, sums_by
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 
 aten = torch.ops.aten
+BY_WINDOWS = "lowtide_by_windows"
+"""Marks nodes of windows, which need little of what was computed row by row and can wait for whoever takes sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,12 @@ def write_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: d
                     chunk.keep_statistics(node, maxima[node], logarithms[node])
     made |= {node: column_sum.total() for node, column_sum in adding.items()}
     if sums is not None and sizes.classes is not None:
+        known = set(graph.nodes)
         windows = write_windows(graph, region, sums, sizes.classes, made, Kept(rows, maxima, logarithms))
         made |= _put_together(graph, region, windows, sizes.in_pieces)
+        for node in graph.nodes:
+            if node not in known:
+                node.meta[BY_WINDOWS] = True
 
 
 def _put_together(

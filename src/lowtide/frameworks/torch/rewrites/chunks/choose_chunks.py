@@ -39,12 +39,15 @@ _MOST_OPS_OF_ROWS = 4_000
 """The same for products, whose regions may be whole networks: how many ops their chunks may have."""
 
 
-def choose_chunks(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -> dict[Region, int]:
+def choose_chunks(
+    module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], *, fused: bool = False
+) -> dict[Region, int]:
     """Return the regions that are worth doing in chunks, each with the rows of a chunk.
 
     What counts is what an op needs for itself: its transient operands, results and scratch. If an op of a region needs
     more than every op outside of regions, the region is cut into 2, 4, 8 or 16 chunks: the fewest with which it needs
-    no more than those. The neediest region comes first. Whether the peak falls is for planning to say.
+    no more than those. The neediest region comes first. Whether the peak falls is for planning to say. If kernels are
+    `fused`, regions need little for themselves, and only those are chosen that read something in pieces.
     """
     regions = find_regions(module.graph)
     if not regions:
@@ -58,6 +61,7 @@ def choose_chunks(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]]) -
         rows = _rows_of_a_piece(region)
         if rows is not None:
             rows_of[region] = rows
+        if rows is not None or fused:
             continue
         rows = _rows_of_a_chunk(region, chunks)
         if rows >= region.shape[0] or needs.of(region, chunks) >= needs.of(region, 1) or added > room:
@@ -121,11 +125,11 @@ def _is_taken_by_rows(region: ProductRegion, updates: Sequence[Region]) -> bool:
 
 
 def _by_rows(region: ProductRegion, chunks: int) -> Iterator[ChunkSizes]:
-    """Yield the sizes of chunks that add to the sums, smallest first."""
+    """Yield the sizes of chunks that add to the sums, smallest first; some libraries sum a short row in two halves."""
     shortest = -(-region.rows.count // chunks)
     share = value_of(region.product).shape[0] // region.rows.count
     steps = (unit // math.gcd(unit, share) for unit in _BLOCKS)
-    lengths = {shortest, *(-(-shortest // step) * step for step in steps)}
+    lengths = {shortest, *(-(-shortest // step) * step for step in steps), -(-region.rows.count // 2)}
     if not region.having(*SUMS):
         lengths |= {shortest * longer for longer in _CHUNKS}
     yield from (ChunkSizes(length) for length in sorted(lengths) if length < region.rows.count)
@@ -135,8 +139,8 @@ def _by_windows(region: ProductRegion, chunks: int, room: int, dies: bool) -> It
     if sums_by_windows(region) is None:
         return
     classes = _classes_of_a_window(region, room if dies else room - _bytes_of_sums(region))
-    for unit in _LEAST_ROWS:
-        rows = -(-region.rows.count // (chunks * unit)) * unit
+    shortest = -(-region.rows.count // chunks)
+    for rows in sorted({-(-shortest // unit) * unit for unit in (*_LEAST_ROWS, *_BLOCKS)}):
         if rows < region.rows.count:
             yield ChunkSizes(rows, classes, in_pieces=dies)
 

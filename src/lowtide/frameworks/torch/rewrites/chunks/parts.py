@@ -239,6 +239,8 @@ def _permuted(call: PartCall) -> RowPart | None:
 def _reordered(call: PartCall) -> RowPart | None:
     source = call.given["self"]
     dims = [dim % len(call.result) for dim in call.given["dims"]]
+    if dims == [1, 0]:
+        return _transposed(call)
     leading = call.rows.leading(call.shape(source)) or 0
     return call.part("self") if dims[:leading] == list(range(leading)) else None
 

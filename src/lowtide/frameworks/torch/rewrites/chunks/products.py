@@ -111,6 +111,12 @@ def find_products(graph: Graph) -> tuple[list[ProductRegion], list[Refusal]]:
     return found, [refusal for refusal in refused if not any(refusal.product in region.parts for region in found)]
 
 
+def may_be_cut(graph: Graph) -> bool:
+    """Tell whether some large product of a program can be done for some rows at a time, at once or in two passes."""
+    found, refused = find_products(graph)
+    return bool(found) or any(refusal.passes is not None for refusal in refused)
+
+
 def _is_refusal(found: ProductRegion | Refusal) -> TypeGuard[Refusal]:
     return isinstance(found, Refusal)
 
@@ -232,13 +238,37 @@ class _RegionSearch:
         while waiting:
             node = waiting.pop()
             for source in self._roles[node].by_rows:
-                if source in inside or _numbers(source) < least or not all(user in inside for user in source.users):
+                if source in inside or _numbers(source) < least:
                     continue
-                part = part_of(source, {}, self._roles[node].taken)
-                if part is not None and part.role is RowRole.ROWS:
-                    self._roles[source] = part
-                    inside.add(source)
-                    waiting.append(source)
+                taken = self._taken_with(source, self._roles[node].taken, inside)
+                self._roles |= taken
+                inside.update(taken)
+                waiting.extend(taken)
+
+    def _taken_with(self, source: Node, rows: ProductRows, inside: set[Node]) -> dict[Node, RowPart]:
+        """Return how to do a source for some rows, and what else is made of it for the region; empty if it cannot be.
+
+        Such as the sum of every row of what is then scaled by it.
+        """
+        found: dict[Node, RowPart] = {}
+        waiting = [source]
+        while waiting:
+            node = min(waiting, key=self._order.__getitem__)
+            waiting.remove(node)
+            part = part_of(node, found, rows)
+            if (
+                part is None
+                or part.role is not RowRole.ROWS
+                or not all(each in part.by_rows for each in found if each in node.all_input_nodes)
+            ):
+                return {}
+            found[node] = part
+            for user in node.users:
+                if user in inside and node not in self._roles[user].by_rows:
+                    return {}
+                if user not in inside and user not in waiting:
+                    waiting.append(user)
+        return found
 
     def _placed(self, region: ProductRegion) -> ProductRegion | Refusal:
         """Find what must wait for the chunks, which stand where the last node stood, and whether it can.

@@ -1,7 +1,7 @@
 """A program with its largest products, updates and loss gradient in chunks, and a name that says what is done."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch.fx import GraphModule
@@ -25,11 +25,28 @@ Inputs = Sequence[tuple[str, Lifetime]]
 
 
 @dataclass(frozen=True, slots=True)
+class Chunking:
+    """What is asked of a program in chunks."""
+
+    trials: Trials = field(default_factory=Trials)
+    """Which chunks gave equal results, and whether all bits must be equal."""
+    fused: bool = False
+    """Whether kernels are fused, so that what is done element by element needs no chunks for itself."""
+    allowed: int = 0
+    """The bytes that the program may need, 0 for as few as may be."""
+
+    @classmethod
+    def for_fusion(cls) -> "Chunking":
+        """Return what is asked of a program that is compiled, whose results are equal to rounding as it is."""
+        return cls(Trials(exact=False), fused=True)
+
+
+@dataclass(frozen=True, slots=True)
 class SplitModule:
     """A program in chunks, what is done in them, and what is not."""
 
     module: GraphModule | None
-    """The program with equal bits; None where no chunks are worth it."""
+    """The program with equal bits, or equal to rounding where that is enough; None where no chunks are worth it."""
     done: tuple[str, ...]
     """What is done in how many chunks."""
     left_whole: tuple[str, ...]
@@ -41,7 +58,7 @@ class SplitProgram:
     """A captured program in chunks, and what of it is not."""
 
     captured: Captured | None
-    """The program with equal bits; None where no chunks are worth it."""
+    """The program with equal bits, or equal to rounding where that is enough; None where no chunks are worth it."""
     left_whole: tuple[str, ...]
     """Large products that are computed as a whole, and why, a sentence each."""
 
@@ -64,36 +81,36 @@ class _ByRows:
         return run_rewrites(self.module, [ProductsByRows(tuple(self.rows.items()))])
 
 
-def split_updates(captured: Captured, trials: Trials | None = None) -> SplitProgram:
-    """Return a captured program as `split_module` does; `trials` are those of another form of it."""
-    return _named(captured, split_module(captured.graph_module, captured.inputs, trials or Trials()))
+def split_updates(captured: Captured, chunking: Chunking | None = None) -> SplitProgram:
+    """Return a captured program as `split_module` does."""
+    return _named(captured, split_module(captured.graph_module, captured.inputs, chunking or Chunking()))
 
 
-def split_again(captured: Captured, trials: Trials | None = None) -> SplitProgram | None:
+def split_again(captured: Captured, chunking: Chunking | None = None) -> SplitProgram | None:
     """Return a captured program as `split_module_again` does."""
-    split = split_module_again(captured.graph_module, captured.inputs, trials or Trials())
+    split = split_module_again(captured.graph_module, captured.inputs, chunking or Chunking())
     return None if split is None else _named(captured, split)
 
 
-def split_module(module: GraphModule, inputs: Inputs, trials: Trials) -> SplitModule:
+def split_module(module: GraphModule, inputs: Inputs, chunking: Chunking) -> SplitModule:
     """Return a program with its largest products, updates and the gradient of its loss in chunks."""
-    return _split(module, inputs, _by_rows(module, _before(module), inputs, trials), [])
+    return _split(module, inputs, _by_rows(module, _before(module), inputs, replace(chunking, allowed=0)), chunking, [])
 
 
-def split_module_again(module: GraphModule, inputs: Inputs, trials: Trials, allowed: int = 0) -> SplitModule | None:
+def split_module_again(module: GraphModule, inputs: Inputs, chunking: Chunking) -> SplitModule | None:
     """Return the same with rows of some products computed twice, so that they can be cut; it takes time.
 
     None where that is of no use. What is computed again in vain, since its second pass stays whole, is left as it was.
-    Chunks are as small as helps, but no smaller than a program takes that may need the bytes that are `allowed`.
+    Chunks are as small as helps, but no smaller than a program takes that may need the bytes that are allowed.
     """
-    whole = _by_rows(module, _before(module), inputs, trials)
+    whole = _by_rows(module, _before(module), inputs, replace(chunking, allowed=0))
     useful: list[TwoPasses] = [refusal.passes for refusal in whole.refused if refusal.passes is not None]
     while useful:
-        twice = _by_rows(whole.module, [RowsAgain(tuple(useful))], inputs, trials, allowed)
-        cut = {node.name for region in twice.rows for node in region.parts}
-        kept = [passes for passes in useful if cut.issuperset(passes.readers)]
+        twice = _by_rows(whole.module, [RowsAgain(tuple(useful))], inputs, chunking)
+        done = {node.name for region in twice.rows for node in region.parts}
+        kept = [passes for passes in useful if done.issuperset(passes.readers)]
         if len(kept) == len(useful):
-            return _split(module, inputs, twice, ["rows computed twice"])
+            return _split(module, inputs, twice, chunking, ["rows computed twice"])
         useful = kept
     return None
 
@@ -104,14 +121,12 @@ def _before(module: GraphModule) -> list[Rewrite[Any]]:
     return [*map(WriteOutOfPlace, products[-1:]), LossesOfRows()]
 
 
-def _by_rows(
-    module: GraphModule, rewrites: Sequence[Rewrite[Any]], inputs: Inputs, trials: Trials, allowed: int = 0
-) -> _ByRows:
+def _by_rows(module: GraphModule, rewrites: Sequence[Rewrite[Any]], inputs: Inputs, chunking: Chunking) -> _ByRows:
     rewritten = run_rewrites(module, rewrites)
-    return _ByRows(rewritten, *choose_rows(rewritten, inputs, trials, allowed))
+    return _ByRows(rewritten, *choose_rows(rewritten, inputs, chunking.trials, chunking.allowed))
 
 
-def _split(module: GraphModule, inputs: Inputs, by_rows: _ByRows, done: list[str]) -> SplitModule:
+def _split(module: GraphModule, inputs: Inputs, by_rows: _ByRows, chunking: Chunking, done: list[str]) -> SplitModule:
     """Return the program in chunks, and what is done in how many."""
     rows = by_rows.rows
     if rows:
@@ -119,10 +134,10 @@ def _split(module: GraphModule, inputs: Inputs, by_rows: _ByRows, done: list[str
         most = max(-(-region.rows.count // sizes.rows) for region, sizes in rows.items())
         done.append(f"{'the largest product' if len(rows) == 1 else f'{len(rows)} products'} in {most} chunks")
     loss = LossGradientByRows()
-    if loss.sites(module):
+    if not chunking.fused and loss.sites(module):
         module = run_rewrites(module, [loss])
         done.append("the gradient of the loss by rows")
-    chosen = choose_chunks(module, inputs)
+    chosen = choose_chunks(module, inputs, fused=chunking.fused)
     if chosen:
         module = run_rewrites(module, [InChunks(tuple(chosen.items()))])
         most = max(-(-region.shape[0] // rows) for region, rows in chosen.items())

@@ -1,5 +1,6 @@
-"""Regions run for real, whole and in chunks, to see whether their bits are equal here."""
+"""Regions run for real, whole and in chunks, to see whether their results are equal here."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,10 +18,12 @@ from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, out
 class Trials:
     """Trials of the regions of a program; regions of one form, as those of repeated layers, are tried once."""
 
-    _known: dict[tuple[str, ChunkSizes], bool] = field(default_factory=dict[tuple[str, ChunkSizes], bool])
+    exact: bool = True
+    """Whether bits must be equal; else results may differ as sums in another order do."""
+    _known: dict[tuple[str, ChunkSizes | None], bool] = field(default_factory=dict[tuple[str, ChunkSizes | None], bool])
 
     def first_equal(self, region: ProductRegion, tried: Iterable[ChunkSizes]) -> ChunkSizes | None:
-        """Return the first of some sizes with which a region gives the bits that it gives as a whole, if any does.
+        """Return the first of some sizes with which a region gives the results that it gives as a whole, if any does.
 
         Both run once on random numbers of the real shapes and types, with the threads that are set: which sums a BLAS
         makes in the same order is known to nobody else. Takes the memory of the region as a whole, and a copy of its
@@ -31,9 +34,10 @@ class Trials:
             return None
         form, trial = _form_of(region, sources), _Trial(region, sources)
         for sizes in tried:
-            if (form, sizes) not in self._known:
-                self._known[form, sizes] = trial.is_equal(sizes)
-            if self._known[form, sizes]:
+            known = (form, sizes if self.exact else None)  # to rounding, sizes make no difference
+            if known not in self._known:
+                self._known[known] = trial.is_equal(sizes, exact=self.exact)
+            if self._known[known]:
                 return sizes
         return None
 
@@ -59,12 +63,12 @@ class _Trial:
                 return inputs, results
         return None
 
-    def is_equal(self, sizes: ChunkSizes) -> bool:
+    def is_equal(self, sizes: ChunkSizes, *, exact: bool) -> bool:
         if self._run is None:
             return False
         inputs, results = self._run
         chunks = _as_module(self._region, self._sources, sizes)(*inputs)
-        return all(map(_same_bits, results, chunks))
+        return all(map(_same_bits if exact else _nearly_same, results, chunks))
 
 
 def _form_of(region: ProductRegion, sources: list[Node]) -> str:
@@ -77,6 +81,14 @@ def _form_of(region: ProductRegion, sources: list[Node]) -> str:
 
 def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
+
+
+def _nearly_same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Tell whether numbers differ by no more than half of their digits, beside the largest of them."""
+    if not one.is_floating_point():
+        return torch.equal(one, other)
+    difference = (one - other).abs_().max()
+    return bool(difference <= math.sqrt(torch.finfo(one.dtype).eps) * one.abs().max())
 
 
 def _as_module(region: ProductRegion, sources: list[Node], sizes: ChunkSizes | None) -> GraphModule:
