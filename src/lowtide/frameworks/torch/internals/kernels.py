@@ -3,6 +3,7 @@
 # pyright: reportUnknownLambdaType=false
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -54,6 +55,29 @@ def output_names() -> list[str]:
     return [str(name) for name in V.graph.get_output_names() if name]
 
 
+@dataclass(frozen=True, slots=True)
+class KernelStorage:
+    """What a kernel allocated."""
+
+    name: str
+    size: int
+    """In bytes."""
+
+
+def output_storages() -> dict[str, KernelStorage]:
+    """Return, by its name in the source graph, what holds a result that kernels made: views lie in the same storage."""
+    (output,) = source_graph().graph.find_nodes(op="output")
+    real, sizes = names_before_overwriting(), sizes_of_buffers()
+    found: dict[str, KernelStorage] = {}
+    values: list[Any] = V.graph.graph_outputs
+    for node, value in zip(output.args[0], values, strict=True):
+        if isinstance(node, Node) and isinstance(value, IRNode) and value.has_tensor_output():
+            name: str = real.get(value.get_name(), value.get_name())
+            if name in sizes:
+                found[node.name] = KernelStorage(name, max(sizes[name]))
+    return found
+
+
 def output_strides() -> Strides:
     """Return how the results of the graph that is being compiled lie, at the sizes that it was traced with."""
     values: list[Any] = V.graph.graph_outputs
@@ -82,17 +106,29 @@ def names_before_overwriting() -> dict[str, str]:
 
 
 def sizes_of_buffers() -> dict[str, tuple[int, int]]:
-    """Return, per buffer, the bytes that its kernel allocates and those that are freed with it."""
+    """Return, per buffer, the bytes that its kernel allocates and those that are freed with it.
+
+    Inductor counts elements; where it pads rows, as for products on a GPU, the padding is allocated as well.
+    """
+    buffers = scheduler().name_to_buf
     with at_largest(V.graph.sizevars.shape_env):
-        return compute_size_for_scheduler_buffer(scheduler().name_to_buf)
+        sizes = compute_size_for_scheduler_buffer(buffers)
+    padded = {name: _spanned_bytes(buffers[name].node) for name, (made, freed) in sizes.items() if made and freed}
+    return {name: (max(made, padded.get(name, 0)), freed) for name, (made, freed) in sizes.items()}
 
 
 def bytes_of_input(name: str) -> int:
     """Return the size of an input as a whole; Inductor counts what the first kernel to read it reads."""
-    given: Any = V.graph.graph_inputs[name]
-    shape, strides = form_of(given)
+    return _spanned_bytes(V.graph.graph_inputs[name])
+
+
+def _spanned_bytes(value: Any) -> int:
+    """Return the bytes from the first to the last element of a tensor; 0 for what is none."""
+    if value.maybe_get_size() is None:
+        return 0
+    shape, strides = form_of(value)
     last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-    return (last + 1) * given.get_dtype().itemsize if all(shape) else 0
+    return (last + 1) * value.get_dtype().itemsize if all(shape) else 0
 
 
 def form_of(value: Any) -> Form:

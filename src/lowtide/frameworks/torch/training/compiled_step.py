@@ -8,6 +8,7 @@ from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBinding
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, KernelsKnownError, warn_of_excess
+from lowtide.frameworks.torch.compile.fusion.known_inputs import KnownInputs
 from lowtide.frameworks.torch.compile.missed_budgets import least_reached, reason
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.emit.apply import Applied
@@ -165,9 +166,9 @@ class _StepPeaks(FusedPeaks):
         """Return what the kernels may need, None where there is no budget."""
         return self._left
 
-    def copied_inputs(self, input_names: Sequence[str]) -> list[str]:
+    def given(self, input_names: Sequence[str]) -> KnownInputs:
         """Return the inputs that end at their last use."""
-        return [input_names[place] for place in self._donated]
+        return KnownInputs([input_names[place] for place in self._donated])
 
     def check(self, input_names: Sequence[str], peak_bytes: int) -> None:
         """Note what the kernels need; raises KernelsKnownError where that ends the compilation."""

@@ -95,3 +95,22 @@ def test_what_would_move_others_counts_as_alive_all_the_way() -> None:
     graph = builder.build()
     assert not FusionTimeline(graph, 20).fits([1], [3])
     assert FusionTimeline(graph, 60).fits([1], [3])
+
+
+def test_what_a_later_loop_reads_is_stored() -> None:
+    """A fused kernel reads its first op's result again once its reduction is done: the result lies in memory."""
+    builder = GraphBuilder("softmax")
+    given_rows = builder.add_buffer("rows", 100, Lifetime.DONATED)
+    shifted = builder.add_buffer("shifted", 100)
+    total = builder.add_buffer("total", 1)
+    scaled = builder.add_buffer("scaled", 100, Lifetime.OUTPUT)
+    builder.add_op("shift", "op", reads=[given_rows], writes=[shifted])
+    builder.add_op("sum", "op", reads=[shifted], writes=[total])
+    builder.add_op("scale", "op", reads=[shifted, total], writes=[scaled])
+    graph = builder.build()
+    peaks: list[int] = []
+    for loops in ((), (1,)):
+        timeline = FusionTimeline(graph, 1000, loops)
+        timeline.fuse([0, 1, 2])
+        peaks.append(timeline.peak_bytes)
+    assert peaks == [200, 300]

@@ -1,12 +1,13 @@
 """How kernels become functions on the CPU: those between two calls of PyTorch's own share one, and their memory."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import graph_of_kernels
+from lowtide.frameworks.torch.compile.fusion.known_inputs import NOTHING_KNOWN, KnownInputs
 from lowtide.frameworks.torch.internals.kernels import KernelNode, becomes_cpp, end_cpu_functions_after, has_code
 from lowtide.graph import Graph
 from lowtide.index_spaces import BufferId
@@ -23,13 +24,13 @@ class CpuFunctions:
 
     @classmethod
     def of(
-        cls, nodes: Sequence[KernelNode], most_bytes: int | None, given_away: Collection[str] = ()
+        cls, nodes: Sequence[KernelNode], most_bytes: int | None, given: KnownInputs = NOTHING_KNOWN
     ) -> "CpuFunctions":
         """Put as many kernels into every function as Inductor does, but no more than fit into `most_bytes`.
 
-        `given_away` as in `graph_of_kernels`.
+        `given` as in `graph_of_kernels`.
         """
-        graph = graph_of_kernels(nodes, given_away)
+        graph = graph_of_kernels(nodes, given)
         before, made, after = _memory(graph)
         peak, last = 0, list[KernelNode]()
         held = 0

@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch.fx import GraphModule
 
+from lowtide.frameworks.torch.compile.fusion.known_inputs import NOTHING_KNOWN, KnownInputs
 from lowtide.frameworks.torch.compile.missed_budgets import least_reached, reason, warn_missed
 from lowtide.frameworks.torch.compile.planned_program import PlannedModule
-from lowtide.frameworks.torch.internals.kernels import input_strides
+from lowtide.frameworks.torch.internals.kernels import KernelStorage, input_strides, output_storages
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.graph import Lifetime
@@ -33,6 +34,8 @@ class _Pass:
     """Whether its plan is known to need more than the budget."""
     strides: Mapping[str, tuple[int, ...]]
     """How its inputs lie that the program is given."""
+    saved: dict[str, KernelStorage]
+    """Where the results of the forward pass lie, for both passes; nothing until its kernels are known."""
 
 
 class FusedPeaks:
@@ -79,25 +82,34 @@ class FusedPeaks:
         held = between[first[between] & ~graph.exists_at_start[between]]
         kept = {forward: inputs, backward: inputs + int(graph.sizes[held].sum())}
         self.planned.append(planned)
+        saved: dict[str, KernelStorage] = {}
         for module, bytes_held in kept.items():
             left = None if allowed is None else allowed - bytes_held
-            self._passes[_inputs_of(module)] = _Pass(planned, bytes_held, left, misses, _strides_of(module))
+            self._passes[_inputs_of(module)] = _Pass(planned, bytes_held, left, misses, _strides_of(module), saved)
 
     def left(self, input_names: Sequence[str]) -> int | None:
         """Return what the kernels of a graph may need; None where there is no budget, or the graph was not planned."""
         expected = self._passes.get(tuple(input_names))
         return None if expected is None else expected.left_bytes
 
-    def copied_inputs(self, input_names: Sequence[str]) -> list[str]:
-        """Return the inputs of the graph in work that the forward pass saved as a copy, in a layout for convolutions.
+    def given(self, input_names: Sequence[str]) -> KnownInputs:
+        """Return what is known of the inputs of the graph in work.
 
-        They carry the names of what the caller keeps, but end at their last use.
+        Those that the forward pass saved as a copy, in a layout for convolutions, carry the names of what the caller
+        keeps, but end at their last use. What it saved as views of one buffer is there once.
         """
         expected = self._passes.get(tuple(input_names))
         if expected is None:
-            return []
+            return NOTHING_KNOWN
         found = input_strides()
-        return [name for name, strides in expected.strides.items() if found.get(name, strides) != strides]
+        copies = [name for name, strides in expected.strides.items() if found.get(name, strides) != strides]
+        return KnownInputs(copies, expected.saved)
+
+    def note_outputs(self, input_names: Sequence[str]) -> None:
+        """Note where the results of the graph in work lie: some are given to the backward pass."""
+        expected = self._passes.get(tuple(input_names))
+        if expected is not None:
+            expected.saved.update(output_storages())
 
     def check(self, input_names: Sequence[str], peak_bytes: int) -> None:
         """Note what the kernels of a graph need; warns in one line where that is more than is left to them.

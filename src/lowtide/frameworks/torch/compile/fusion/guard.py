@@ -11,6 +11,7 @@ from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.internals.inductor import CustomSchedulerPass
 from lowtide.frameworks.torch.internals.kernels import KernelNode, choices, input_names, scheduler, set_choices
 from lowtide.frameworks.torch.internals.kernels_in_place import forget_mere_order
+from lowtide.frameworks.torch.internals.triton_loops import loops_over_reduction
 from lowtide.index_spaces import OpId
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.settings import PlanSettings
@@ -33,22 +34,26 @@ class FusionGuard(CustomSchedulerPass):
         if capacity is None:
             set_choices(outer)
             return nodes
-        copies = self._peaks.copied_inputs(input_names())
-        graph = graph_of_kernels(nodes, copies)
-        timeline = FusionTimeline(graph, capacity)
+        given = self._peaks.given(input_names())
+        graph = graph_of_kernels(nodes, given)
+        timeline = FusionTimeline(graph, capacity, _loops(nodes))
         ordered = nodes
         if timeline.peak_bytes > capacity:
             allowed = self._options.techniques & {"reorder"}
             settings = PlanSettings(techniques=allowed, effort=self._options.effort, addresses=False)
             order = find_plan(graph, settings).plan.order()
             ordered = [nodes[place] for place in order.tolist()]
-            timeline = FusionTimeline(graph_of_kernels(ordered, copies), capacity)
+            timeline = FusionTimeline(graph_of_kernels(ordered, given), capacity, _loops(ordered))
         set_choices(_Choices(outer, scheduler(), ordered, timeline))
         return nodes
 
     def uuid(self) -> str:
         """Return what tells compiled programs apart in Inductor's caches."""
         return f"{identity(self._options)} {self._peaks.identity}"
+
+
+def _loops(nodes: Sequence[KernelNode]) -> set[OpId]:
+    return {op for op, node in enumerate(nodes) if loops_over_reduction(node)}
 
 
 class _Choices:

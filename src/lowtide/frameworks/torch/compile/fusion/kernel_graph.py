@@ -7,6 +7,7 @@ import torch
 from torch.fx import Node
 
 from lowtide.frameworks.torch.compile.fusion.host_buffers import is_copy, names_on_host
+from lowtide.frameworks.torch.compile.fusion.known_inputs import NOTHING_KNOWN, KernelStorage, KnownInputs
 from lowtide.frameworks.torch.internals.hints import hinted_value_of, stand_in
 from lowtide.frameworks.torch.internals.kernels import (
     KernelNode,
@@ -27,18 +28,19 @@ from lowtide.frameworks.torch.internals.kernels import (
 )
 from lowtide.frameworks.torch.internals.kernels_in_place import pairs_in_place
 from lowtide.frameworks.torch.internals.operators import n_results
+from lowtide.frameworks.torch.internals.triton_loops import read_in_later_loops
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.reading.tensor_forms import bytes_of
 from lowtide.graph import Graph, GraphBuilder, Lifetime
 from lowtide.index_spaces import BufferId, OpId
 
 
-def graph_of_kernels(nodes: Sequence[KernelNode], given_away: Collection[str] = ()) -> Graph:
+def graph_of_kernels(nodes: Sequence[KernelNode], given: KnownInputs = NOTHING_KNOWN) -> Graph:
     """Return the graph of scheduler nodes: one op per kernel, one buffer per allocation, sizes as Inductor hints them.
 
-    Inputs that the caller keeps are left out; those that it gives away are donated, and so are those named in
-    `given_away`, of which that cannot be told here. What lies on the host counts 0 bytes. A buffer that is overwritten
-    keeps the name it was made with, and one that is made in parts is there from the first of them on.
+    Inputs that the caller keeps are left out; those that it gives away are donated. `given` says what of the inputs
+    cannot be told here. What lies on the host counts 0 bytes. A buffer that is overwritten keeps the name it was made
+    with, and one that is made in parts is there from the first of them on.
     """
     sizes = sizes_of_buffers()
     wholes = _wholes(nodes)
@@ -46,11 +48,7 @@ def graph_of_kernels(nodes: Sequence[KernelNode], given_away: Collection[str] = 
     outputs = {real.get(name, name) for name in output_names()}
     sizes.update(dict.fromkeys(on_host := names_on_host(nodes), (0, 0)))
     builder = GraphBuilder("kernels")
-    buffers: dict[str, BufferId] = {}
-    for name in dict.fromkeys([*freeable_inputs(nodes), *given_away]):
-        lifetime = Lifetime.INPUT if name in outputs else Lifetime.DONATED
-        size = 0 if name in on_host else bytes_of_input(name)
-        buffers[name] = builder.add_buffer(name, size, lifetime)
+    buffers = _inputs(builder, dict.fromkeys([*freeable_inputs(nodes), *given.away]), given, outputs, on_host)
     makers: dict[str, OpId] = {}
     for node in nodes:
         reads, after = _dependencies(node, real, buffers, makers)
@@ -81,6 +79,27 @@ def graph_of_kernels(nodes: Sequence[KernelNode], given_away: Collection[str] = 
     return builder.build()
 
 
+def _inputs(
+    builder: GraphBuilder, names: Iterable[str], given: KnownInputs, outputs: set[str], on_host: set[str]
+) -> dict[str, BufferId]:
+    """Add the inputs that end at their last use, one buffer for those that share storage."""
+    kept = {given.storages[name] for name in outputs if name in given.storages}
+    shared: dict[KernelStorage, BufferId] = {}
+    buffers: dict[str, BufferId] = {}
+    for name in names:
+        storage = given.storages.get(name)
+        if storage is not None and storage in shared:
+            buffers[name] = shared[storage]
+            continue
+        lifetime = Lifetime.INPUT if name in outputs or storage in kept else Lifetime.DONATED
+        whole = 0 if storage is None else storage.size
+        size = 0 if name in on_host else max(whole, bytes_of_input(name))
+        buffers[name] = builder.add_buffer(name, size, lifetime)
+        if storage is not None:
+            shared[storage] = buffers[name]
+    return buffers
+
+
 def past_unstored(pairs: Sequence[tuple[str, str]], stored: Collection[str]) -> list[tuple[str, str]]:
     """Return pairs in which what has no storage of its own stands for what it is written over itself."""
     over = {made: given for given, made in pairs}
@@ -106,6 +125,7 @@ def _wholes(nodes: Sequence[KernelNode]) -> dict[str, str]:
 def _stored(node: KernelNode, pairs: Iterable[tuple[str, str]]) -> set[str]:
     """Return the results of a kernel that need storage of their own: not what it makes another result over."""
     made = {buffer.get_name() for buffer in node.get_outputs() if not stays_within(buffer, node)}
+    made |= read_in_later_loops(node)
     ends = {buffer.get_name() for buffer in node.get_outputs() if is_only_read_by(buffer, node)}
     return made - {given for given, over in pairs if given in ends and over in made}
 

@@ -33,11 +33,12 @@ class MemoryOrder:
             return []
         techniques = frozenset({"share"}) | (self._options.techniques & {"reorder"})
         settings = PlanSettings(techniques=techniques, effort=self._options.effort, addresses=False)
-        copies = self._peaks.copied_inputs(input_names())
-        order = find_plan(graph_of_kernels(nodes, copies), settings).plan.order()
+        given = self._peaks.given(input_names())
+        order = find_plan(graph_of_kernels(nodes, given), settings).plan.order()
         ordered = _with_parts_beside([nodes[place] for place in order.tolist()])
-        functions = CpuFunctions.of(ordered, self._peaks.left(input_names()), copies)
+        functions = CpuFunctions.of(ordered, self._peaks.left(input_names()), given)
         functions.end_where_full()
+        self._peaks.note_outputs(input_names())
         self._peaks.check(input_names(), functions.peak_bytes)
         return ordered
 

@@ -79,7 +79,8 @@ class _Seen:
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
         """Raise KernelsKnownError."""
         if nodes:
-            copies = self._peaks.copied_inputs(input_names())
-            self._peaks.check(input_names(), CpuFunctions.of(nodes, None, copies).peak_bytes)
+            given = self._peaks.given(input_names())
+            self._peaks.note_outputs(input_names())
+            self._peaks.check(input_names(), CpuFunctions.of(nodes, None, given).peak_bytes)
         self._strides = output_strides()
         raise KernelsKnownError

@@ -1,6 +1,6 @@
 """What is alive at every op of a program while pairs of its ops are fused."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,15 +30,17 @@ class FusionTimeline:
 
     Two groups of ops become one where either of them stands: the earlier one waits, or the later one comes forward.
     Where other ops would have to move as well, all that both groups touch counts as alive from the one to the other.
+    What `loops` compute is known only when their loop over it ends. Then what was made in it is lost, unless stored.
     """
 
-    def __init__(self, graph: Graph, capacity: int) -> None:
+    def __init__(self, graph: Graph, capacity: int, loops: Collection[OpId] = ()) -> None:
         self._graph = graph
+        self._loops = frozenset(loops)
         self._capacity = capacity
         self._members = [[op] for op in range(graph.n_ops)]
         self._place = list(range(graph.n_ops))
         """Where every op runs; ops of a group share it."""
-        self._intervals = [self._interval(buffer, {}) for buffer in range(graph.n_buffers)]
+        self._intervals = [self._interval(buffer, {}, {}) for buffer in range(graph.n_buffers)]
         self._live = graph.scratch.astype(np.int64)
         for buffer, interval in enumerate(self._intervals):
             _add(self._live, 0, interval, int(graph.sizes[buffer]))
@@ -104,7 +106,8 @@ class FusionTimeline:
     def _at(self, place: Place, both: list[OpId], touched: list[BufferId]) -> _Fusion:
         """Return what fusing a set of ops at one place does."""
         moved = dict.fromkeys(both, place)
-        intervals = {buffer: self._interval(buffer, moved) for buffer in touched}
+        levels = self._levels(both)
+        intervals = {buffer: self._interval(buffer, moved, levels) for buffer in touched}
         changed = {buffer: now for buffer, now in intervals.items() if now != self._intervals[buffer]}
         ends = [end for buffer in changed for end in (*(changed[buffer] or ()), *(self._intervals[buffer] or ()))]
         start, stop = (min(ends), max(ends) + 1) if ends else (place, place + 1)
@@ -120,13 +123,28 @@ class FusionTimeline:
         rows = [rows[op].tolist() for op in ops for rows in (structure.allocates, structure.touches)]
         return sorted({buffer for row in rows for buffer in row})
 
-    def _interval(self, buffer: BufferId, moved: dict[OpId, Place]) -> _Interval:
-        """Return when a buffer is there, with some ops moved; fused ops do not store what only they use."""
+    def _levels(self, both: list[OpId]) -> dict[OpId, int]:
+        """Return, per op of a group, how many loops must have ended before it; nothing where there is none."""
+        if self._loops.isdisjoint(both):
+            return {}
+        levels: dict[OpId, int] = {}
+        for op in sorted(both):  # the program's order is one of the group
+            before = [each for each in self._graph.structure.predecessors[op].tolist() if each in levels]
+            levels[op] = max((levels[each] + (each in self._loops) for each in before), default=0)
+        return levels
+
+    def _interval(self, buffer: BufferId, moved: dict[OpId, Place], levels: dict[OpId, int]) -> _Interval:
+        """Return when a buffer is there, with some ops moved.
+
+        Fused ops do not store what only they use, if they use it before another loop begins.
+        """
         graph = self._graph
         producer, users = int(graph.structure.producers[buffer]), graph.structure.users[buffer].tolist()
         only_here = producer in moved and all(op in moved for op in users)
         if only_here and graph.lifetimes[buffer] == Lifetime.INTERMEDIATE:
-            return None
+            level = levels.get(producer, 0)
+            if producer in self._loops or all(levels.get(op, 0) <= level for op in users):
+                return None
         places = [moved.get(op, self._place[op]) for op in (producer, *users) if op >= 0]
         start = 0 if producer < 0 else moved.get(producer, self._place[producer])
         return start, max(places, default=start) if graph.freeable[buffer] else graph.n_ops - 1
