@@ -99,7 +99,6 @@ def _measured(call: Callable[[torch.Tensor], torch.Tensor], rows: torch.Tensor, 
 
 def _is_as_predicted(measured: lt.MeasuredStep) -> bool:
     predicted = measured.predicted_peak_bytes
-    print(measured)
     return predicted is not None and measured.measured_peak_bytes <= ROUNDING * predicted
 
 
