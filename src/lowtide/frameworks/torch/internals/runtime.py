@@ -58,6 +58,11 @@ def memory_clock(device: str) -> tuple[int, int]:
     return properties.memory_clock_rate, properties.memory_bus_width
 
 
+def compute_capability(device: torch.device) -> int | None:
+    """Return the major compute capability of a CUDA device; None where no GPU is there to be asked."""
+    return torch.cuda.get_device_capability(device)[0] if torch.cuda.is_available() else None
+
+
 class DispatchMode(TorchDispatchMode):
     """While it is on, its `__torch_dispatch__` gets every call of an operator."""
 

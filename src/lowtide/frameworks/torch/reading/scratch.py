@@ -1,4 +1,4 @@
-"""Memory that CPU kernels take for themselves while they run, as measured for the kernels of PyTorch 2.13 on x86."""
+"""Memory that kernels take for themselves while they run, as measured for the CPU kernels of PyTorch 2.13 on x86."""
 
 import math
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from lowtide.frameworks.torch.reading.outlined import outlined_by
 from lowtide.frameworks.torch.reading.scratch_attention import attention, attention_backward
 from lowtide.frameworks.torch.reading.scratch_collectives import gathered, scattered
 from lowtide.frameworks.torch.reading.scratch_convolution import convolution, convolution_backward
+from lowtide.frameworks.torch.reading.scratch_cuda import cuda_scratch_bytes
 from lowtide.frameworks.torch.reading.scratch_loss import (
     cross_entropy,
     cross_entropy_of_probabilities,
@@ -43,7 +44,8 @@ def scratch_bytes(node: Node, given_value: Callable[[Node], Any] = hinted_value_
     Modeled on the CPU: copies of operands whose strides BLAS cannot take, casts of mixed types, layouts of
     convolutions, copies of strided gradients in fused optimizers, temporaries of normalization, losses, attention,
     sorting, resampling, collectives over gloo. Where every thread has a buffer, one thread's counts, so that plans do
-    not depend on the number of threads. Scalars are left out.
+    not depend on the number of threads. Scalars are left out. On a GPU, only the workspaces of products with a bias are
+    modeled; those that cuDNN chooses for convolutions are not.
     """
     outlined = outlined_by(node)
     if outlined is not None:
@@ -52,8 +54,9 @@ def scratch_bytes(node: Node, given_value: Callable[[Node], Any] = hinted_value_
     if target is None or not (target.namespace == "aten" or is_repeatable_collective(node)):
         return 0
     given: Arguments = {name: map_nodes(value, given_value) for name, value in arguments_by_name(node).items()}
-    if any(tensor.device.type != "cpu" for tensor in _tensors(given)):
-        return 0
+    devices = {tensor.device.type for tensor in _tensors(given)}
+    if devices - {"cpu"}:
+        return cuda_scratch_bytes(op_name(target), given) if devices == {"cuda"} else 0
     rule = _RULES.get(op_name(target))
     if rule is not None:
         return rule(given, hinted_value_of(node))
