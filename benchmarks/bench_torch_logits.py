@@ -187,8 +187,9 @@ def _program(part: str, name: str, way: str) -> tuple[Call, Callable[[], list[to
 
 
 def _allowed_by_backend() -> int:
-    """Return what the budget leaves to the program that was compiled last."""
-    return planned_programs()[-1].result.budget.allowed["cpu"] or 0
+    """Return what the budget leaves to the program that was compiled last: its plan may be for less."""
+    share = int(BUDGETS["gradients"].removesuffix("%"))
+    return (planned_programs()[-1].own_peak_bytes or 0) * share // 100
 
 
 def _planned_gradients(model: LanguageModel, tokens: torch.Tensor, optimizer: torch.optim.Optimizer) -> Call:

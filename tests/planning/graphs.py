@@ -17,3 +17,17 @@ def diamond() -> Graph:
         builder.add_op(f"shrink{k}", "sum", reads=[big[k]], writes=[small[k]])
     builder.add_op("join", "add", reads=small, writes=[out])
     return builder.build()
+
+
+def two_ops(large: int) -> Graph:
+    """A buffer that one op makes and another one reads."""
+    builder = GraphBuilder("two ops")
+    given, made, kept = (
+        builder.add_buffer("x", 8),
+        builder.add_buffer("a", large),
+        builder.add_buffer("y", 8, Lifetime.OUTPUT),
+    )
+    builder.add_op("start", "f", writes=[given])
+    builder.add_op("make", "f", reads=[given], writes=[made])
+    builder.add_op("reduce", "f", reads=[made], writes=[kept])
+    return builder.build()

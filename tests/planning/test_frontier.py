@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lowtide import frontier, minimize
 from lowtide.analysis import simulate
 from lowtide.checkpointing import segment_plan
-from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.graph import Graph
 from lowtide.plan import Plan
 from lowtide.planning.chunked import model_frontier
 from lowtide.planning.frontier import find_frontier
@@ -17,6 +17,7 @@ from lowtide.planning.settings import PlanSettings
 from lowtide.report.frontier import frontier_to_json, frontier_to_text
 from tests.examples import examples
 from tests.oracles.residual_chain import residual_chain
+from tests.planning.graphs import two_ops
 from tests.strategies import graphs
 
 ALL = ("reorder", "share", "recompute")
@@ -87,20 +88,6 @@ def test_a_curve_begins_where_an_order_of_the_form_in_chunks_ends() -> None:
     assert found.points[0].budget_bytes == minimize(Model.in_chunks, effort="fast").peak_bytes["device"]
     assert found.points[-1].budget_bytes < found.points[0].budget_bytes
     assert found.baseline_peak_bytes == simulate(Model.graph, Plan.baseline(Model.graph)).peak_bytes["device"]
-
-
-def two_ops(large: int) -> Graph:
-    """A buffer that one op makes and another one reads."""
-    builder = GraphBuilder("two ops")
-    given, made, kept = (
-        builder.add_buffer("x", 8),
-        builder.add_buffer("a", large),
-        builder.add_buffer("y", 8, Lifetime.OUTPUT),
-    )
-    builder.add_op("start", "f", writes=[given])
-    builder.add_op("make", "f", reads=[given], writes=[made])
-    builder.add_op("reduce", "f", reads=[made], writes=[kept])
-    return builder.build()
 
 
 @pytest.mark.parametrize("depth", [60, 120])
