@@ -17,6 +17,7 @@ from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
 from lowtide.frameworks.torch.rewrites.chunks.products import find_products
 from lowtide.frameworks.torch.rewrites.chunks.regions import find_regions
 from lowtide.frameworks.torch.rewrites.chunks.rows_again import RowsAgain
+from lowtide.frameworks.torch.rewrites.chunks.windows import Windows
 from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
 from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
@@ -189,7 +190,7 @@ def _products_by_rows() -> Example:
     inputs = (torch.randn(96, 64), torch.randn(4100, 64), torch.randn(64, 70), torch.randint(0, 9, (96,)))
     module = trace(heads, *(given := (*inputs, torch.tensor(90.0))))
     ((region,), _) = find_products(module.graph)
-    return _of(ProductsByRows(((region, ChunkSizes(24, 1024)),)), module, given)
+    return _of(ProductsByRows(((region, ChunkSizes(24, Windows(1024))),)), module, given)
 
 
 def lifetimes(module: GraphModule) -> list[tuple[str, Lifetime]]:

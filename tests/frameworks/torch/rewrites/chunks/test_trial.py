@@ -1,13 +1,16 @@
 """Chunks are tried on the real shapes: bit for bit, or to rounding where that is enough."""
 
+import pytest
 import torch
 from torch.nn import functional
 
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, find_products
-from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
+from lowtide.frameworks.torch.rewrites.chunks.trial import Equal, Trial, Trials
+from lowtide.frameworks.torch.rewrites.chunks.windows import Windows
 from tests.frameworks.torch.rewrites.examples import trace
 
+aten = torch.ops.aten
 OTHER_SUMS = ChunkSizes(7)
 """So few rows that what is summed over them is summed in another order than as a whole."""
 
@@ -30,3 +33,39 @@ def test_sums_in_another_order_are_equal_to_rounding_alone() -> None:
 
 def test_all_rows_at_once_are_equal_bit_for_bit() -> None:
     assert Trials().first_equal(region(), [OTHER_SUMS, ChunkSizes(512)]) == ChunkSizes(512)
+
+
+def loss_region() -> ProductRegion:
+    """Return a loss of one class a row with both gradients of its product."""
+
+    def step(rows: torch.Tensor, head: torch.Tensor, wanted: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        logarithms = aten._log_softmax(rows @ head.t(), 1, False)
+        losses, total = aten.nll_loss_forward(logarithms, wanted, None, 0, -100)
+        incoming = aten.nll_loss_backward(rows[:, 0], logarithms, wanted, None, 0, -100, total)
+        gradient = aten._log_softmax_backward_data(incoming, logarithms, 1, torch.float32)
+        return losses, gradient @ head, gradient.t() @ rows
+
+    wanted = torch.randint(0, 4100, (512,))
+    found, _ = find_products(trace(step, torch.randn(512, 16), torch.randn(4100, 16), wanted).graph)
+    return found[0]
+
+
+def test_windows_that_sum_some_rows_at_a_time_make_the_sums_of_all_rows() -> None:
+    for in_pieces in (False, True):
+        uneven = ChunkSizes(64, Windows(1000, in_pieces, at_once=100))
+        assert Trials(exact=False).first_equal(loss_region(), [uneven]) == uneven
+
+
+def test_chunks_and_windows_that_gave_other_bits_are_not_tried_in_other_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are 1, 2 and 3, windows 10, 11 and 12 classes; only the last of both are said to be equal."""
+    tried: list[tuple[int, int]] = []
+
+    def run(trial: object, sizes: ChunkSizes, *, exact: bool) -> Equal:
+        assert sizes.windows is not None
+        tried.append((sizes.rows, sizes.windows.classes))
+        return Equal(sizes.rows == 3, sizes.windows.classes == 12)
+
+    monkeypatch.setattr(Trial, "run", run)
+    pairs = [ChunkSizes(rows, Windows(classes)) for rows in (1, 2, 3) for classes in (10, 11, 12)]
+    assert Trials().first_equal(loss_region(), pairs) == pairs[-1]
+    assert tried == [(1, 10), (2, 10), (3, 10), (3, 11), (3, 12)]

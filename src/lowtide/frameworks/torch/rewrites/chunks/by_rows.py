@@ -12,7 +12,7 @@ from lowtide.frameworks.torch.rewrites.chunks.column_sums import ColumnSum
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion
 from lowtide.frameworks.torch.rewrites.chunks.roles import RowRole
 from lowtide.frameworks.torch.rewrites.chunks.row_chunk import RowChunk
-from lowtide.frameworks.torch.rewrites.chunks.windows import Kept, Sums, sums_by_windows, write_windows
+from lowtide.frameworks.torch.rewrites.chunks.windows import Kept, Sums, Windows, sums_by_windows, write_windows
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 
 aten = torch.ops.aten
@@ -26,10 +26,8 @@ class ChunkSizes:
 
     rows: int
     """The rows of a chunk."""
-    classes: int | None = None
-    """The classes of a window; None where sums over rows are added to, chunk by chunk."""
-    in_pieces: bool = False
-    """Whether sums stay in the pieces that windows make, for updates that take them one by one."""
+    windows: Windows | None = None
+    """How sums over rows are made afterwards; None where they are added to, chunk by chunk."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class ProductsByRows(Rewrite[tuple[ProductRegion, ChunkSizes]]):
 
 def write_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: dict[Node, Node]) -> None:
     """Append a region in chunks; `made` has what it reads, and gets what others read of it."""
-    sums = None if sizes.classes is None else sums_by_windows(region)
+    sums = None if sizes.windows is None else sums_by_windows(region)
     kept = dict(_empty(graph, region.kept, region))
     made |= kept
     rows, maxima, logarithms = ({}, {}, {}) if sums is None else _saved(graph, region, sums, made)
@@ -87,17 +85,17 @@ def write_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: d
                 if node in maxima:
                     chunk.keep_statistics(node, maxima[node], logarithms[node])
     made |= {node: column_sum.total() for node, column_sum in adding.items()}
-    if sums is not None and sizes.classes is not None:
+    if sums is not None and sizes.windows is not None:
         known = set(graph.nodes)
-        windows = write_windows(graph, region, sums, sizes.classes, made, Kept(rows, maxima, logarithms))
-        made |= _put_together(graph, region, windows, sizes.in_pieces)
+        parts = write_windows(graph, region, sizes.windows, made, Kept(rows, maxima, logarithms))
+        made |= _put_together(graph, region, parts, sizes.windows.in_pieces)
         for node in graph.nodes:
             if node not in known:
                 node.meta[BY_WINDOWS] = True
 
 
 def _put_together(
-    graph: Graph, region: ProductRegion, windows: Iterable[tuple[Node, Node]], in_pieces: bool
+    graph: Graph, region: ProductRegion, made: Iterable[tuple[Node, Node]], in_pieces: bool
 ) -> dict[Node, Node]:
     """Append what puts together the parts of each sum, and return it.
 
@@ -107,7 +105,7 @@ def _put_together(
     rooms: dict[Node, Node] = {}
     ends: dict[Node, int] = {}
     waiting: dict[Node, list[Node]] = {}
-    for node, part in windows:
+    for node, part in made:
         if in_pieces or region.parts[node].role is RowRole.COLUMN_SUM:
             waiting.setdefault(node, []).append(part)
             continue

@@ -15,7 +15,7 @@ from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, Ref
 from lowtide.frameworks.torch.rewrites.chunks.regions import Region, find_regions
 from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
-from lowtide.frameworks.torch.rewrites.chunks.windows import sums_by_windows
+from lowtide.frameworks.torch.rewrites.chunks.windows import Windows, sums_by_windows
 from lowtide.graph import Lifetime
 from lowtide.index_spaces import BufferId
 
@@ -27,6 +27,8 @@ _ELEMENTS = 64
 """Chunks have a multiple of so many elements, whole vector registers for every kernel."""
 _BLOCKS = (64, 192, 256, 384)
 """Multiples of what BLAS libraries are known to sum at a time."""
+_SUMMED_AT_ONCE = (None, 384, 256, 192)
+"""How many rows windows sum at once: all, or what BLAS libraries are known to sum at a time in a large matrix."""
 _LEAST_ROWS = (8, 64)
 """Fewer rows may be multiplied by another kernel."""
 _AT_ONCE, _OF_AN_UPDATE = 2, 3
@@ -142,7 +144,7 @@ def _by_windows(region: ProductRegion, chunks: int, room: int, dies: bool) -> It
     shortest = -(-region.rows.count // chunks)
     for rows in sorted({-(-shortest // unit) * unit for unit in (*_LEAST_ROWS, *_BLOCKS)}):
         if rows < region.rows.count:
-            yield ChunkSizes(rows, classes, in_pieces=dies)
+            yield from (ChunkSizes(rows, Windows(classes, dies, at_once)) for at_once in _SUMMED_AT_ONCE)
 
 
 def _bytes_of_sums(region: ProductRegion) -> int:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -12,6 +12,19 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, write_chunks
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, outside
+from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS
+
+if TYPE_CHECKING:
+    from lowtide.frameworks.torch.rewrites.chunks.windows import Windows
+
+
+class Equal(NamedTuple):
+    """Which results of chunks are those of the whole."""
+
+    rows: bool
+    """What chunks make of their own rows."""
+    sums: bool
+    """What is summed over rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,29 +33,38 @@ class Trials:
 
     exact: bool = True
     """Whether bits must be equal; else results may differ as sums in another order do."""
-    _known: dict[tuple[str, ChunkSizes | None], bool] = field(default_factory=dict[tuple[str, ChunkSizes | None], bool])
+    _known: dict[tuple[str, ChunkSizes | None], Equal] = field(
+        default_factory=dict[tuple[str, ChunkSizes | None], Equal]
+    )
 
     def first_equal(self, region: ProductRegion, tried: Iterable[ChunkSizes]) -> ChunkSizes | None:
         """Return the first of some sizes with which a region gives the results that it gives as a whole, if any does.
 
         Both run once on random numbers of the real shapes and types, with the threads that are set: which sums a BLAS
         makes in the same order is known to nobody else. Takes the memory of the region as a whole, and a copy of its
-        results.
+        results. Sizes are not tried of which it is known that such chunks, or such windows, give other bits.
         """
         sources = outside(region)
         if not all(map(_is_tensor, sources)):
             return None
-        form, trial = _form_of(region, sources), _Trial(region, sources)
+        form, trial = _form_of(region, sources), Trial(region, sources)
+        wrong: set[int | Windows] = set()
         for sizes in tried:
+            if sizes.rows in wrong or sizes.windows in wrong:
+                continue
             known = (form, sizes if self.exact else None)  # to rounding, sizes make no difference
             if known not in self._known:
-                self._known[known] = trial.is_equal(sizes, exact=self.exact)
-            if self._known[known]:
+                self._known[known] = trial.run(sizes, exact=self.exact)
+            if all(equal := self._known[known]):
                 return sizes
+            if not equal.rows:
+                wrong.add(sizes.rows)
+            elif sizes.windows is not None:
+                wrong.add(sizes.windows)
         return None
 
 
-class _Trial:
+class Trial:
     """A region on inputs of its own, which are made when they are needed."""
 
     def __init__(self, region: ProductRegion, sources: list[Node]) -> None:
@@ -63,12 +85,15 @@ class _Trial:
                 return inputs, results
         return None
 
-    def is_equal(self, sizes: ChunkSizes, *, exact: bool) -> bool:
+    def run(self, sizes: ChunkSizes, *, exact: bool) -> Equal:
+        """Run the region in chunks and compare."""
         if self._run is None:
-            return False
+            return Equal(rows=False, sums=False)
         inputs, results = self._run
         chunks = _as_module(self._region, self._sources, sizes)(*inputs)
-        return all(map(_same_bits if exact else _nearly_same, results, chunks))
+        equal = dict(zip(self._region.kept, map(_same_bits if exact else _nearly_same, results, chunks), strict=True))
+        sums = self._region.having(*SUMS)
+        return Equal(all(equal[node] for node in equal if node not in sums), all(map(equal.__getitem__, sums)))
 
 
 def _form_of(region: ProductRegion, sources: list[Node]) -> str:

@@ -23,6 +23,22 @@ _SLICES = ("slice", "slice_backward")
 
 
 @dataclass(frozen=True, slots=True)
+class Windows:
+    """How the sums over rows of a region are made."""
+
+    classes: int
+    """The classes of a window."""
+    in_pieces: bool = False
+    """Whether sums stay in the pieces that windows make, for updates that take them one by one."""
+    at_once: int | None = None
+    """How many rows are summed at once, and added to the sum of those before; None for all rows.
+
+    A BLAS sums many rows of a large matrix block by block, and where it has several threads, those of a small one in
+    other blocks.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Sums:
     """The sums over rows of a region that are made by windows, and what is needed of every row for that."""
 
@@ -118,14 +134,14 @@ class Kept:
 
 
 def write_windows(
-    graph: Graph, region: ProductRegion, sums: Sums, width: int, made: Mapping[Node, Node], kept: Kept
+    graph: Graph, region: ProductRegion, windows: Windows, made: Mapping[Node, Node], kept: Kept
 ) -> Iterator[tuple[Node, Node]]:
-    """Append the sums of a region by windows of so many classes; yields each sum with its next part."""
+    """Append the sums of a region by windows of classes; yields each sum with its next part."""
     classes = value_of(region.product).shape[1]
     targets = [_targets(graph, node, made) for node in region.parts if node.target is aten.nll_loss_backward.default]
-    for first in range(0, classes, width):
-        last = min(first + width, classes)
-        window = _Window(graph, region, made, kept, dict(targets), first, last)
+    for first in range(0, classes, windows.classes):
+        last = min(first + windows.classes, classes)
+        window = _Window(graph, region, made, kept, dict(targets), first, last, windows.at_once)
         for node in region.having(*SUMS):
             yield node, window.of_sum(node)
 
@@ -145,6 +161,7 @@ class _Window:
     """Where targets are to be ignored, by the gradient of the loss."""
     first: int
     last: int
+    at_once: int | None
     computed: dict[Node, Node] = field(default_factory=dict[Node, Node])
 
     @property
@@ -164,8 +181,21 @@ class _Window:
         if self.region.parts[node].role is RowRole.COLUMN_SUM:
             columns = self._call(node, aten.slice.Tensor, self._of(source), -1, *place)
             return self._call(node, node.target, columns, *others)
-        summed = self._call(node, aten.mm.default, self._of(source), self.made[_node(others[0])])
+        summed = self._summed(node, self._of(source), self.made[_node(others[0])])
         return self._call(node, aten.slice.Tensor, summed, 0, *place)
+
+    def _summed(self, node: Node, left: Node, right: Node) -> Node:
+        """Multiply two matrices, as many rows of the right one at once as are summed at once."""
+        total = value_of(_node(node.args[1])).shape[0]
+        if self.at_once is None or self.at_once >= total:
+            return self._call(node, aten.mm.default, left, right)
+        places = [(first, min(first + self.at_once, total)) for first in range(0, total, self.at_once)]
+        columns = [self._call(node, aten.slice.Tensor, left, 1, *place) for place in places]
+        rows = [self._call(node, aten.slice.Tensor, right, 0, *place) for place in places]
+        summed = self._call(node, aten.mm.default, columns[0], rows[0])
+        for factors in zip(columns[1:], rows[1:], strict=True):
+            self._call(node, aten.addmm_.default, summed, *factors)
+        return summed
 
     def _of(self, node: Any) -> Node:
         if node not in self.computed:
