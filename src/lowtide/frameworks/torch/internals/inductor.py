@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 from torch._dynamo.utils import GmWrapper
-from torch._guards import TracingContext
 from torch._inductor import config
 from torch._inductor.custom_graph_pass import CustomKnapsackSolver, CustomPartitionerFn, CustomRuntimeEstimator
 from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.internals.aot_autograd import is_graph_retained, take_overwritten_saves
 from lowtide.frameworks.torch.internals.boxed import marked_boxed
+from lowtide.frameworks.torch.internals.forward_last import EndsScheduled, ForwardLast, Strides, is_only_scheduled
 
 try:
     from torch._inductor.custom_graph_pass import CustomSchedulerPass
@@ -43,8 +43,10 @@ def overlap_passes() -> list[Any]:
     return list(config.reorder_for_compute_comm_overlap_passes) if config.reorder_for_compute_comm_overlap else []
 
 
-def compile_fx(module: GraphModule, inputs: Sequence[Any], changes: dict[str, Any]) -> Callable[..., Any]:
-    """Compile a captured graph with Inductor under a changed configuration.
+def compile_fx(
+    module: GraphModule, inputs: Sequence[Any], changes: dict[str, Any], end: EndsScheduled | None = None
+) -> Callable[..., Any]:
+    """Compile a captured graph with Inductor under a changed configuration; with an `end`, see `ForwardLast`.
 
     A backward pass may overwrite what was saved; where the caller retains the graph, it is given copies of that.
     """
@@ -55,7 +57,8 @@ def compile_fx(module: GraphModule, inputs: Sequence[Any], changes: dict[str, An
         compiled = compile_fx_inner(graph, given, **others)
         return _keeping_saved(compiled, take_overwritten_saves()) if others.get("is_backward") else compiled
 
-    return compile_graph(module, inputs, compile_pass, config_patches=changes)  # pyright: ignore[reportReturnType]
+    passes = compile_pass if end is None else ForwardLast(compile_pass, end).compile
+    return compile_graph(module, inputs, passes, config_patches=changes)  # pyright: ignore[reportReturnType]
 
 
 def compile_boxed(
@@ -94,7 +97,7 @@ def compile_until_scheduled(
     module: GraphModule,
     inputs: Sequence[Any],
     changes: dict[str, Any],
-    take_strides: Callable[[], Sequence[tuple[int, ...] | None] | None],
+    take_strides: Callable[[], Strides | None],
 ) -> None:
     """Compile all passes of a captured graph as far as a pass over their kernels lets it; nothing is kept.
 
@@ -104,16 +107,9 @@ def compile_until_scheduled(
     from torch._inductor.compile_fx import compile_fx_inner
 
     def compile_pass(graph: GraphModule, given: Sequence[Any], **others: Any) -> Any:
-        try:
-            return compile_fx_inner(graph, given, **others)
-        except Exception:
-            strides = take_strides()
-            if strides is None:
-                raise
-        context = TracingContext.try_get()
-        if context is not None and context.output_strides is not None:
-            context.output_strides.extend(strides)
-        return marked_boxed(_never_run)
+        made: list[Any] = []
+        ended = is_only_scheduled(lambda: made.append(compile_fx_inner(graph, given, **others)), take_strides)
+        return marked_boxed(_never_run) if ended else made[0]
 
     compile_graph(module, inputs, compile_pass, config_patches=changes)
 

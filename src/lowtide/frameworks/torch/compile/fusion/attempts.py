@@ -38,12 +38,12 @@ def least_excess(first: Attempt[Compiled], attempt: Callable[[int], Attempt[Comp
     """Return the attempt of the largest goal found that fits the budget, which is the goal of the `first`.
 
     Where none fits, it is the one that needs least beyond it. `attempt` plans for so many bytes and compiles, and is
-    None where there is no such plan. It is asked for less by what the kernels of the last one needed too much, and for
-    up to twice as much less where the last step down helped little, until they fit. Where they then leave much of the
-    budget, it is asked for what would meet the budget if needs grew in proportion (regula falsi). Where no plan needs
-    less and its kernels miss, it is asked for goals between what that plan needs and the least that kernels did, by
-    halves: a plan that runs nearly all again can lose more to fusion than it saves. Four attempts in all; a first one
-    that fits is the only one.
+    None where there is no such plan. It is asked for less than the last plan needed, by what its kernels needed too
+    much, and for up to twice as much less where the last step down helped little, until they fit. Where they then leave
+    much of the budget, it is asked for what would meet the budget if needs grew in proportion (regula falsi). Where no
+    plan needs less and its kernels miss, it is asked for goals between what that plan needs and the least that kernels
+    did, by halves: a plan that runs nearly all again can lose more to fusion than it saves. Four attempts in all; a
+    first one that fits is the only one.
     """
     best = first
     missed = [] if first.fits else [first]
@@ -83,7 +83,7 @@ def _goal_below(missed: Sequence[Attempt[Compiled]]) -> int:
         before = missed[-2]
         helped, went = before.excess_bytes - last.excess_bytes, before.goal - last.goal
         times = min(max(went / helped, 1.0), MOST_TIMES) if helped > 0 else MOST_TIMES
-    return last.goal - int(times * last.excess_bytes)
+    return min(last.goal, last.planned_bytes) - int(times * last.excess_bytes)
 
 
 def _goal_above(best: Attempt[Compiled], missed: Sequence[Attempt[Compiled]], budget: int) -> int | None:

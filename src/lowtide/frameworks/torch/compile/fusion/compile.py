@@ -11,6 +11,7 @@ from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.compile.buckets import keep_to_bucket
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
+from lowtide.frameworks.torch.compile.fusion.end_scheduled import EndScheduled
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, reason_unfused, warn_of_need
 from lowtide.frameworks.torch.compile.fusion.own_kernels import BOTH_PASSES, OwnNeed, own_need
 from lowtide.frameworks.torch.compile.fusion.settings import NOT_CACHED, settings
@@ -180,5 +181,6 @@ def _compile(
     partitioner: Partitioner | None = None,
 ) -> _Run:
     at_once = {} if options.budget is None or takes_hooks(inputs) else BOTH_PASSES
+    end = EndScheduled(peaks) if at_once and peaks.may_end else None
     with patched_autograd({**NOT_CACHED, **at_once}):
-        return compile_fx(module, inputs, settings(options, peaks, partitioner))
+        return compile_fx(module, inputs, settings(options, peaks, partitioner, end), end)

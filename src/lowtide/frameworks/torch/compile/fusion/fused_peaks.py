@@ -1,7 +1,7 @@
 """What the kernels of planned graphs may need, and what they do need once Inductor has fused them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -35,7 +35,11 @@ class _Pass:
     strides: Mapping[str, tuple[int, ...]]
     """How its inputs lie that the program is given."""
     saved: dict[str, KernelStorage]
-    """Where the results of the forward pass lie, for both passes; nothing until its kernels are known."""
+    """Where the results of the forward pass lie, for the backward pass; nothing until its kernels are known."""
+    results: dict[str, KernelStorage]
+    """Where results are noted."""
+    is_known: bool = False
+    """Whether its kernels are known, and are compiled once more."""
 
 
 class FusedPeaks:
@@ -51,6 +55,8 @@ class FusedPeaks:
         self._stops_at = stops_at
         self._silent = silent
         self._passes: dict[tuple[str, ...], _Pass] = {}
+        self._checked: _Pass | None = None
+        """The pass that was checked last."""
         self.excess_bytes = 0
         """What kernels needed at most beyond the budget."""
         self._least_left: int | None = None
@@ -61,6 +67,11 @@ class FusedPeaks:
     def beyond_bytes(self) -> int:
         """What kernels needed at most beyond the budget; less than 0 where the fullest pass left some of it."""
         return self.excess_bytes or -(self._least_left or 0)
+
+    @property
+    def may_end(self) -> bool:
+        """Whether kernels that need more than is allowed end the compilation."""
+        return self._stops_at is not None
 
     @property
     def identity(self) -> str:
@@ -85,7 +96,11 @@ class FusedPeaks:
         saved: dict[str, KernelStorage] = {}
         for module, bytes_held in kept.items():
             left = None if allowed is None else allowed - bytes_held
-            self._passes[_inputs_of(module)] = _Pass(planned, bytes_held, left, misses, _strides_of(module), saved)
+            given, made = dict[str, KernelStorage](), saved
+            if module is backward:
+                given, made = made, given
+            known = _Pass(planned, bytes_held, left, misses, _strides_of(module), given, made)
+            self._passes[_inputs_of(module)] = known
 
     def left(self, input_names: Sequence[str]) -> int | None:
         """Return what the kernels of a graph may need; None where there is no budget, or the graph was not planned."""
@@ -109,7 +124,7 @@ class FusedPeaks:
         """Note where the results of the graph in work lie: some are given to the backward pass."""
         expected = self._passes.get(tuple(input_names))
         if expected is not None:
-            expected.saved.update(output_storages())
+            expected.results.update(output_storages())
 
     def check(self, input_names: Sequence[str], peak_bytes: int) -> None:
         """Note what the kernels of a graph need; warns in one line where that is more than is left to them.
@@ -117,7 +132,8 @@ class FusedPeaks:
         Raises KernelsKnownError instead, where that ends the compilation.
         """
         expected = self._passes.pop(tuple(input_names), None)
-        if expected is None:
+        self._checked = None if expected is None else replace(expected, is_known=True)
+        if expected is None or expected.is_known:
             return
         planned = expected.planned
         needed = expected.held_bytes + peak_bytes
@@ -128,6 +144,11 @@ class FusedPeaks:
             raise KernelsKnownError
         if self.excess_bytes > before and not self._silent:
             warn_of_need(planned, excess, needed)
+
+    def expect_again(self, input_names: Sequence[str]) -> None:
+        """Note that the kernels that were checked last are compiled once more: they need what is known by now."""
+        if self._checked is not None:
+            self._passes[tuple(input_names)] = self._checked
 
     def note(self, peak_bytes: int, left_bytes: int) -> int:
         """Note what kernels need beside what is left to them, and return what is too much."""

@@ -7,14 +7,15 @@ from typing import Any
 from torch.fx import GraphModule
 
 from lowtide.frameworks.torch.compile.fusion.cpu_functions import CpuFunctions
-from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, KernelsKnownError
+from lowtide.frameworks.torch.compile.fusion.end_scheduled import EndScheduled
+from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.partition import PlannedPartition
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.programs import put_back, remembered
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.dynamo import copied
 from lowtide.frameworks.torch.internals.inductor import compile_until_scheduled, overlap_passes
-from lowtide.frameworks.torch.internals.kernels import KernelNode, Strides, input_names, output_strides
+from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names
 
 BOTH_PASSES = {"force_non_lazy_backward_lowering": True}
 """The backward pass is compiled with the forward pass, not at its first call: so what both need is known."""
@@ -35,18 +36,18 @@ def own_need(module: GraphModule, example_inputs: Sequence[Any], options: Option
     The graph is lowered, fused and ordered as without lowtide; that is not remembered.
     """
     peaks = FusedPeaks()
-    seen = _Seen(peaks)
+    end = EndScheduled(peaks, ends=True)
     as_it_is = replace(options, budget=None, allow=(), plans=None)
     changes: dict[str, Any] = {
         "custom_partitioner_fn": PlannedPartition(as_it_is, peaks),
         "reorder_for_compute_comm_overlap": True,
-        "reorder_for_compute_comm_overlap_passes": [*overlap_passes(), seen],
+        "reorder_for_compute_comm_overlap_passes": [*overlap_passes(), _Seen(peaks), end],
         "fx_graph_cache": False,
     }
     before = remembered()
     try:
         with patched_autograd({"enable_autograd_cache": False, **BOTH_PASSES}):
-            compile_until_scheduled(copied(module), example_inputs, changes, seen.take_strides)
+            compile_until_scheduled(copied(module), example_inputs, changes, end.take_strides)
     finally:
         put_back(before)
     if len(peaks.planned) != 1 or len(peaks.planned[0].kernel_peaks) != 2:
@@ -57,16 +58,10 @@ def own_need(module: GraphModule, example_inputs: Sequence[Any], options: Option
 
 
 class _Seen:
-    """A pass over kernels, to run last, that looks at them and ends the compilation."""
+    """A pass over kernels, to run after all that move them, that notes what they need."""
 
     def __init__(self, peaks: FusedPeaks) -> None:
         self._peaks = peaks
-        self._strides: Strides | None = None
-
-    def take_strides(self) -> Strides | None:
-        """Return, once, how the results of a graph lie whose compilation was ended here."""
-        strides, self._strides = self._strides, None
-        return strides
 
     def __deepcopy__(self, memo: object) -> "_Seen":
         """Return itself: copies of a configuration note what they see in one place."""
@@ -77,10 +72,9 @@ class _Seen:
         return str, (type(self).__name__,)
 
     def __call__(self, nodes: Sequence[KernelNode]) -> list[KernelNode]:
-        """Raise KernelsKnownError."""
+        """Return the kernels as they are."""
         if nodes:
             given = self._peaks.given(input_names())
             self._peaks.note_outputs(input_names())
             self._peaks.check(input_names(), CpuFunctions.of(nodes, None, given).peak_bytes)
-        self._strides = output_strides()
-        raise KernelsKnownError
+        return list(nodes)

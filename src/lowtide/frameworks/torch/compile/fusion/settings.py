@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
+from lowtide.frameworks.torch.compile.fusion.end_scheduled import EndScheduled
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.guard import FusionGuard
 from lowtide.frameworks.torch.compile.fusion.knapsack import ExactKnapsack, RooflineRuntime
@@ -20,20 +21,24 @@ NOT_CACHED = {"enable_autograd_cache": False}
 
 
 def settings(
-    options: Options, peaks: FusedPeaks | None = None, partitioner: Partitioner | None = None
+    options: Options,
+    peaks: FusedPeaks | None = None,
+    partitioner: Partitioner | None = None,
+    end: EndScheduled | None = None,
 ) -> dict[str, Any]:
     """Return what Inductor's configuration is patched with: our partitioner, and our order as the last pass.
 
     Where the user has passes of their own for the overlap with communication, they run before ours. `peaks` says what
     kernels may need; left out, it is what the plans of the partitioner leave to them. `partitioner` is one that knows
-    more than the options; left out, it is one of these.
+    more than the options; left out, it is one of these. Compilations may be brought to an `end` once kernels are known.
     """
     peaks = FusedPeaks() if peaks is None else peaks
+    ends = [] if end is None else [end]
     chosen: dict[str, Any] = {"custom_partitioner_fn": PlannedPartition(options, peaks, partitioner)}
     if "reorder" in options.techniques:
         chosen["reorder_for_peak_memory"] = False  # it would move random draws past one another
         chosen["reorder_for_compute_comm_overlap"] = True
-        chosen["reorder_for_compute_comm_overlap_passes"] = [*overlap_passes(), MemoryOrder(options, peaks)]
+        chosen["reorder_for_compute_comm_overlap_passes"] = [*overlap_passes(), MemoryOrder(options, peaks), *ends]
         chosen["_pre_fusion_custom_pass"] = FusionGuard(options, peaks)
     if options.budget is not None:
         chosen["allow_buffer_reuse"] = False  # storage that waits for a later kernel would count meanwhile
