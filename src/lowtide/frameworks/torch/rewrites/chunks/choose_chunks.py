@@ -29,7 +29,7 @@ _BLOCKS = (64, 192, 256, 384)
 """Multiples of what BLAS libraries are known to sum at a time."""
 _SUMMED_AT_ONCE = (None, 384, 256, 192)
 """How many rows windows sum at once: all, or what BLAS libraries are known to sum at a time in a large matrix."""
-_LEAST_ROWS = (8, 64)
+_LEAST_ROWS = (8, 16, 64)
 """Fewer rows may be multiplied by another kernel."""
 _AT_ONCE, _OF_AN_UPDATE = 2, 3
 """How many tensors as large as a window, and as the part of a gradient, are needed at once."""
