@@ -24,8 +24,10 @@ from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
 from lowtide.frameworks.torch.rewrites.rewrite import MADE_BY, Rewrite
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.save_inputs_flat import SaveInputsFlat
+from lowtide.frameworks.torch.rewrites.save_masks_as_bytes import SaveMasksAsBytes
 from lowtide.frameworks.torch.rewrites.table import REWRITES
 from lowtide.frameworks.torch.rewrites.take_inputs_flat import TakeInputsFlat
+from lowtide.frameworks.torch.rewrites.take_masks_as_bytes import TakeMasksAsBytes
 from lowtide.graph import Lifetime
 
 aten = torch.ops.aten
@@ -331,6 +333,29 @@ def _taken_flat() -> Example:
     return _of(TakeInputsFlat(("w_1",)), trace(lambda x, w: _convolve(x, w)[0], *inputs), inputs)
 
 
+def _masked(x: Any) -> Any:
+    kept, counted, returned = x > 0, x > 1, x < 2
+    convert = torch.ops.prims.convert_element_type.default
+    again = convert(convert(convert(x > 3, torch.float32), torch.uint8), torch.float32) != 0
+    both = kept.logical_and(counted)
+    return torch.where(returned, x, 0.0), returned, both, kept, counted, counted.sum(), returned, again
+
+
+def _saved_masks() -> Example:
+    inputs = (torch.randn(4, 6),)
+    module = trace(_masked, *inputs)
+    return _of(SaveMasksAsBytes(2, tuple(node.name for node in module.graph.nodes)), module, inputs)
+
+
+def _taken_masks() -> Example:
+    inputs = (torch.randn(4, 6), torch.randn(4, 6) > 0, torch.randn(6, 4) > 0)
+    return _of(
+        TakeMasksAsBytes(("kept_1", "counted_1")),
+        trace(lambda x, kept, counted: (torch.where(kept, x, 0.0), counted.sum(), counted.logical_not()), *inputs),
+        inputs,
+    )
+
+
 _EXAMPLES: dict[str, Callable[[], Example]] = {
     "split-foreach": _split_foreach,
     "canonicalize": _canonicalize,
@@ -353,4 +378,6 @@ _EXAMPLES: dict[str, Callable[[], Example]] = {
     "store-early-values": _early_values,
     "save-inputs-flat": _saved_flat,
     "take-inputs-flat": _taken_flat,
+    "save-masks-as-bytes": _saved_masks,
+    "take-masks-as-bytes": _taken_masks,
 }

@@ -41,7 +41,7 @@ class Outcome:
 
 
 def run(module: GraphModule, given: dict[str, torch.Tensor]) -> Outcome:
-    """Run a program on copies of its inputs, from one random state; flat inputs are given flat, tangents as it asks."""
+    """Run a program on copies of its inputs, from one random state; inputs are given in the form that it takes."""
     inputs = {name: tensor.clone() for name, tensor in given.items()}
     layout = Layout()
 
@@ -59,7 +59,10 @@ def run(module: GraphModule, given: dict[str, torch.Tensor]) -> Outcome:
 
     taken = module.graph.find_nodes(op="placeholder")
     torch.manual_seed(1)
-    outputs = Run(module).run(*(inputs[str(node.target)].view(node.meta["val"].shape) for node in taken))
+    forms = ((node.meta["val"].dtype, node.meta["val"].shape) for node in taken)
+    outputs = Run(module).run(
+        *(inputs[str(node.target)].view(kind).view(shape) for node, (kind, shape) in zip(taken, forms, strict=True))
+    )
     return Outcome(pytree.tree_leaves(outputs), inputs, layout)
 
 

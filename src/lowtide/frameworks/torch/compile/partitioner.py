@@ -28,9 +28,11 @@ from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
 from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.save_inputs_flat import SaveInputsFlat
+from lowtide.frameworks.torch.rewrites.save_masks_as_bytes import SaveMasksAsBytes
 from lowtide.frameworks.torch.rewrites.stored_values import StoreEarlyValues
 from lowtide.frameworks.torch.rewrites.table import CHECKPOINTED, JOINT, RUNS_AGAIN
 from lowtide.frameworks.torch.rewrites.take_inputs_flat import TakeInputsFlat
+from lowtide.frameworks.torch.rewrites.take_masks_as_bytes import TakeMasksAsBytes
 
 
 class Partitioner:
@@ -97,10 +99,11 @@ class Partitioner:
             if is_its_own and self._in_chunks is None:
                 if self.options.budget is not None:
                     forward, backward = _with_flat_inputs(forward, backward, n_outputs)
-                return planned, forward, backward
+                return planned, *_with_masks_as_bytes(forward, backward, n_outputs)
             # a first run that only a later one stands in for would save what it reads, and never run
             stored = run_rewrites(planned.module, [DropDeadCode(), StoreEarlyValues()])
-            return planned, *_with_flat_inputs(*split(stored, joint, n_outputs), n_outputs)
+            forward, backward = _with_flat_inputs(*split(stored, joint, n_outputs), n_outputs)
+            return planned, *_with_masks_as_bytes(forward, backward, n_outputs)
         whole = self._ready(self._written(joint, n_outputs))
         if "recompute" not in self.options.techniques:
             whole = run_rewrites(whole, CHECKPOINTED)
@@ -164,6 +167,16 @@ def _with_flat_inputs(forward: GraphModule, backward: GraphModule, n_outputs: in
     save = SaveInputsFlat(n_outputs)
     names = tuple(node.name for node in save.sites(forward))
     return run_rewrites(forward, [save]), run_rewrites(backward, [TakeInputsFlat(names)])
+
+
+def _with_masks_as_bytes(
+    forward: GraphModule, backward: GraphModule, n_outputs: int
+) -> tuple[GraphModule, GraphModule]:
+    """Let both passes of Inductor's exchange masks as bytes, where element-wise ops alone use them."""
+    taken = TakeMasksAsBytes(tuple(node.name for node in backward.graph.find_nodes(op="placeholder")))
+    save = SaveMasksAsBytes(n_outputs, tuple(node.name for node in taken.sites(backward)))
+    names = tuple(node.name for node in save.sites(forward))
+    return run_rewrites(forward, [save]), run_rewrites(backward, [TakeMasksAsBytes(names)])
 
 
 def _copy(module: GraphModule) -> GraphModule:

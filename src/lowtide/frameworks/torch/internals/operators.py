@@ -55,6 +55,11 @@ def is_view(target: Any) -> bool:
     return isinstance(target, OpOverload) and target.is_view
 
 
+def is_element_wise(target: Any) -> bool:
+    """Tell whether an operator computes every element from those at the same place, as Inductor's code can inline."""
+    return isinstance(target, OpOverload) and (torch.Tag.pointwise in target.tags or target.namespace == "prims")
+
+
 def is_random_op(overload: Any) -> bool:
     """Tell whether an operator draws from a random stream."""
     return torch.Tag.nondeterministic_seeded in overload.tags

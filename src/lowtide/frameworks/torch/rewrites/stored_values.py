@@ -8,12 +8,15 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import value_of
-from lowtide.frameworks.torch.internals.operators import define_operator, is_view, overload_of
+from lowtide.frameworks.torch.internals.operators import define_operator, is_element_wise, is_view
 from lowtide.frameworks.torch.internals.stored import store_in_inductor
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
-from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
+from lowtide.frameworks.torch.rewrites.mask_bytes import as_bytes, from_bytes, is_mask_for_kernels
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 
 _PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default)
+_LEAST_SAVING = 1 / 8
+"""The share of a value's bytes that storing it must save; a value less its mean is not worth a pass over memory."""
 
 
 def _stored_copy(value: Tensor) -> Tensor:
@@ -29,9 +32,10 @@ class StoreEarlyValues(Rewrite[Node]):
     """Mark, in a planned graph, what must be stored so that memory follows the order of the plan.
 
     Inductor computes an element-wise value within the kernels that use it, so what it is made of stays alive until
-    then. If that is more than the value itself, and something else runs meanwhile, the value is stored. So is a matrix
-    product that is added to something later: Inductor would run it with the sum. What lies in the caller's memory, such
-    as an updated parameter, is there already, and what is written to it later must go there.
+    then. If that is more than the value itself by an eighth, and something else runs meanwhile, the value is stored, a
+    mask as bytes. So is a matrix product that is added to something later: Inductor would run it with the sum. What
+    lies in the caller's memory, such as an updated parameter, is there already, and what is written to it later must go
+    there.
     """
 
     name = "store-early-values"
@@ -54,9 +58,13 @@ class StoreEarlyValues(Rewrite[Node]):
                 waits = end > places[node] + 1
                 if is_view(node.target):
                     ends[node] = end
-                elif _is_element_wise(node):
+                elif is_element_wise(node.target):
                     kept = sum(bytes_ for key, bytes_ in _inputs(node).items() if last_use.get(key, -1) < end)
-                    if waits and kept > storage_bytes(value) and storage_key(value) not in callers:
+                    if (
+                        waits
+                        and kept > (1 + _LEAST_SAVING) * storage_bytes(value)
+                        and storage_key(value) not in callers
+                    ):
                         found.append(node)
                     else:
                         ends[node] = end
@@ -67,14 +75,25 @@ class StoreEarlyValues(Rewrite[Node]):
         return found
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Put a mark behind each; it is the value itself, in the same storage."""
+        """Put a mark behind each; it is the value itself, in the same storage, or a mask's bytes."""
         store_in_inductor(STORED)
         for node in sites:
-            with module.graph.inserting_after(node):
-                stored = module.graph.call_function(STORED, (node,))
-            stored.meta = dict(node.meta)
-            node.replace_all_uses_with(stored, delete_user_cb=lambda user, stored=stored: user is not stored)
+            users = list(node.users)
+            with module.graph.inserting_before(node.next):
+                stored = _as_mask(module.graph, node) if is_mask_for_kernels(node) else _marked(module.graph, node)
+            for user in users:
+                user.replace_input_with(node, stored)
         return module
+
+
+def _marked(graph: Graph, node: Node) -> Node:
+    marked = graph.call_function(STORED, (node,))
+    marked.meta = dict(node.meta)
+    return marked
+
+
+def _as_mask(graph: Graph, node: Node) -> Node:
+    return from_bytes(graph, call_like(node, graph, STORED, as_bytes(graph, node)))
 
 
 def _kernel_places(graph: Graph) -> dict[Node, int]:
@@ -84,11 +103,6 @@ def _kernel_places(graph: Graph) -> dict[Node, int]:
         places[node] = kernels
         kernels += node.op == "call_function" and not is_view(node.target)
     return places
-
-
-def _is_element_wise(node: Node) -> bool:
-    overload = overload_of(node.target)
-    return overload is not None and (torch.Tag.pointwise in overload.tags or overload.namespace == "prims")
 
 
 def _inputs(node: Node) -> dict[int, int]:

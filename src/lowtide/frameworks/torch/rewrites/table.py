@@ -21,10 +21,12 @@ from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
 from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
 from lowtide.frameworks.torch.rewrites.save_inputs_flat import SaveInputsFlat
+from lowtide.frameworks.torch.rewrites.save_masks_as_bytes import SaveMasksAsBytes
 from lowtide.frameworks.torch.rewrites.snapshots import SnapshotOverwrittenInputs
 from lowtide.frameworks.torch.rewrites.split_foreach import SplitForeach
 from lowtide.frameworks.torch.rewrites.stored_values import StoreEarlyValues
 from lowtide.frameworks.torch.rewrites.take_inputs_flat import TakeInputsFlat
+from lowtide.frameworks.torch.rewrites.take_masks_as_bytes import TakeMasksAsBytes
 
 Rewrites = Sequence[Rewrite[Any]]
 
@@ -50,6 +52,8 @@ REWRITES: dict[str, type[Rewrite[Any]]] = {
     "store-early-values": StoreEarlyValues,
     "save-inputs-flat": SaveInputsFlat,
     "take-inputs-flat": TakeInputsFlat,
+    "save-masks-as-bytes": SaveMasksAsBytes,
+    "take-masks-as-bytes": TakeMasksAsBytes,
 }
 
 GIVEN: Rewrites = (FollowViews(), SplitForeach(), Canonicalize())
