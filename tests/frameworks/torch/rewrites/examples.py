@@ -319,6 +319,17 @@ def _early_values() -> Example:
     return _plain("store-early-values", chain, torch.randn(4, 4), torch.randn(4, 64))
 
 
+def _concatenated() -> Example:
+    def join(x: Any, w: Any) -> Any:
+        early, late = x.sin(), x.mm(w)
+        joined = torch.cat([early, late.cos(), x, w.t()])
+        kept = (joined + 1).exp().sum(1)
+        both = torch.cat([late.tanh(), kept.expand(4, 16).sum(1).expand(4, 4)])
+        return joined.sum(), both, late.exp()
+
+    return _plain("copy-into-concatenations", join, torch.randn(4, 4), torch.randn(4, 4))
+
+
 def _convolve(x: Any, w: Any) -> Any:
     return aten.convolution(x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1), x, w.sum(), w
 
@@ -376,6 +387,7 @@ _EXAMPLES: dict[str, Callable[[], Example]] = {
     "repeat-checkpointed": _checkpointed,
     "save-old-contents": _old_contents,
     "store-early-values": _early_values,
+    "copy-into-concatenations": _concatenated,
     "save-inputs-flat": _saved_flat,
     "take-inputs-flat": _taken_flat,
     "save-masks-as-bytes": _saved_masks,

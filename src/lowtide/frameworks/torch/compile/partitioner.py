@@ -23,6 +23,7 @@ from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
 from lowtide.frameworks.torch.internals.sizes import hint
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
 from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking
+from lowtide.frameworks.torch.rewrites.concatenated_parts import CopyIntoConcatenations
 from lowtide.frameworks.torch.rewrites.drop_dead_code import DropDeadCode
 from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
 from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
@@ -101,7 +102,7 @@ class Partitioner:
                     forward, backward = _with_flat_inputs(forward, backward, n_outputs)
                 return planned, *_with_masks_as_bytes(forward, backward, n_outputs)
             # a first run that only a later one stands in for would save what it reads, and never run
-            stored = run_rewrites(planned.module, [DropDeadCode(), StoreEarlyValues()])
+            stored = run_rewrites(planned.module, [DropDeadCode(), StoreEarlyValues(), CopyIntoConcatenations()])
             forward, backward = _with_flat_inputs(*split(stored, joint, n_outputs), n_outputs)
             return planned, *_with_masks_as_bytes(forward, backward, n_outputs)
         whole = self._ready(self._written(joint, n_outputs))

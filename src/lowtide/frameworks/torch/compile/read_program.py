@@ -8,12 +8,14 @@ from torch.fx import GraphModule
 
 from lowtide.analysis.footprint import simulate
 from lowtide.errors import UnsupportedError
+from lowtide.frameworks.torch.compile.convolution_layouts import scratch_under_inductor
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.emit.transfers.link import host_for
 from lowtide.frameworks.torch.internals.aot_autograd import must_save
 from lowtide.frameworks.torch.internals.hints import gives_as_much_as_values_say
 from lowtide.frameworks.torch.reading.lowering import Lowered, lower
 from lowtide.frameworks.torch.reading.read import graph_of
+from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.checkpoints import REPEATED
 from lowtide.graph import Graph, Lifetime
@@ -70,7 +72,8 @@ def read_program(name: str, module: GraphModule, held: Collection[int], options:
     named = [(node.name, Lifetime.PERSISTENT if place in held else Lifetime.INPUT) for place, node in inputs]
     lowered = lower(module, named)
     run_once = _held_by_others(lowered) | _must_be_saved(lowered)
-    graph = graph_of(name, module, lowered, run_once=run_once, after=_in_backward(lowered))
+    scratch = scratch_under_inductor(module) if options.compiler == "inductor" else scratch_bytes
+    graph = graph_of(name, module, lowered, run_once=run_once, after=_in_backward(lowered), scratch=scratch)
     if "offload" in options.techniques:
         graph = host_for(graph, options.host_bandwidth, options.host_capacity).added_to(graph)
     return ReadProgram(module, lowered, graph, named)

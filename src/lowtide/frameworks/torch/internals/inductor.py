@@ -28,6 +28,7 @@ __all__ = [
     "compile_boxed",
     "compile_fx",
     "compile_until_scheduled",
+    "lays_images_out",
     "overlap_passes",
     "patched_inductor",
 ]
@@ -41,6 +42,13 @@ def patched_inductor(changes: dict[str, Any]) -> AbstractContextManager[None]:
 def overlap_passes() -> list[Any]:
     """Return the passes over kernels that the user has Inductor run last, for the overlap with communication."""
     return list(config.reorder_for_compute_comm_overlap_passes) if config.reorder_for_compute_comm_overlap else []
+
+
+def lays_images_out(module: GraphModule) -> bool:
+    """Tell whether Inductor lets the channels of images stand together where convolutions of a program use them."""
+    from torch._inductor.graph import GraphLowering  # takes seconds to load
+
+    return GraphLowering.decide_layout_opt(module, is_inference=False)
 
 
 def compile_fx(

@@ -1,4 +1,4 @@
-"""How Inductor compiles an operator that only says: this value is in memory from here on."""
+"""How Inductor compiles operators that only say where a value lies: in memory from here on, or apart from a copy."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from functools import cache
@@ -20,6 +20,14 @@ def store_in_inductor(operator: Any) -> None:
     from torch._inductor.lowering import register_lowering  # takes seconds to load
 
     register_lowering(operator)(_store)
+
+
+@cache
+def copy_in_inductor(operator: Any) -> None:
+    """Let Inductor copy an operator's argument within whatever kernel uses the result."""
+    from torch._inductor.lowering import clone, register_lowering  # takes seconds to load
+
+    register_lowering(operator)(clone)
 
 
 def _store(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """Reading a captured PyTorch program into a `Graph`."""
 
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -58,11 +58,12 @@ def graph_of(
     notes: tuple[str, ...] = (),
     run_once: Collection[BufferId] = (),
     after: Mapping[OpId, Sequence[OpId]] | None = None,
+    scratch: Callable[[Node], int] = scratch_bytes,
 ) -> Graph:
     """Build the graph of a lowered program; the op ids are the positions in `lowered.ops`.
 
     An op that writes one of the buffers in `run_once` never runs a second time. `after` names, per op, further ops that
-    must run before it.
+    must run before it. `scratch` tells what the kernel of an op allocates for itself.
     """
     builder = GraphBuilder(name)
     for note in notes:
@@ -72,7 +73,8 @@ def graph_of(
         builder.add_buffer(buffer.name, buffer.size_bytes, buffer.lifetime, space=spaces.get(str(buffer.device), 0))
     for place, op in enumerate(lowered.ops):
         once = any(buffer in run_once for buffer in op.writes)
-        _add_op(builder, module, op, lowered, once=once, after=(after or {}).get(place, ()))
+        waits = (after or {}).get(place, ())
+        _add_op(builder, module, op, lowered, once=once, after=waits, scratch=scratch(op.node))
     return builder.build()
 
 
@@ -86,7 +88,14 @@ def _add_spaces(builder: GraphBuilder, lowered: Lowered) -> dict[str, SpaceId]:
 
 
 def _add_op(
-    builder: GraphBuilder, module: GraphModule, op: LoweredOp, lowered: Lowered, *, once: bool, after: Sequence[OpId]
+    builder: GraphBuilder,
+    module: GraphModule,
+    op: LoweredOp,
+    lowered: Lowered,
+    *,
+    once: bool,
+    after: Sequence[OpId],
+    scratch: int,
 ) -> None:
     node = op.node
     if is_opaque(node):
@@ -108,7 +117,7 @@ def _add_op(
             for form in in_place_forms(op, lowered)
             if lowered.buffers[form.read].size_bytes == lowered.buffers[form.write].size_bytes
         ],
-        scratch_bytes=scratch_bytes(node),
+        scratch_bytes=scratch,
         pure=not (once or op.mutates or is_random(node) or (keeps_order(node) and ranks == 1)),
         ordered=keeps_order(node),
         cost=seconds_of(node, ranks, span),

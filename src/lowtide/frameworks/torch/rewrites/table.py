@@ -12,6 +12,7 @@ from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
 from lowtide.frameworks.torch.rewrites.chunks.loss_gradient import LossGradientByRows
 from lowtide.frameworks.torch.rewrites.chunks.row_losses import LossesOfRows
 from lowtide.frameworks.torch.rewrites.chunks.rows_again import RowsAgain
+from lowtide.frameworks.torch.rewrites.concatenated_parts import CopyIntoConcatenations
 from lowtide.frameworks.torch.rewrites.drop_dead_code import DropDeadCode
 from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
 from lowtide.frameworks.torch.rewrites.follow_views import FollowViews
@@ -50,6 +51,7 @@ REWRITES: dict[str, type[Rewrite[Any]]] = {
     "repeat-checkpointed": RepeatCheckpointed,
     "save-old-contents": SaveOldContents,
     "store-early-values": StoreEarlyValues,
+    "copy-into-concatenations": CopyIntoConcatenations,
     "save-inputs-flat": SaveInputsFlat,
     "take-inputs-flat": TakeInputsFlat,
     "save-masks-as-bytes": SaveMasksAsBytes,

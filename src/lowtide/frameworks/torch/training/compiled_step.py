@@ -13,6 +13,7 @@ from lowtide.frameworks.torch.compile.missed_budgets import least_reached, reaso
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.model import TorchModel
+from lowtide.frameworks.torch.rewrites.concatenated_parts import CopyIntoConcatenations
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.stored_values import StoreEarlyValues
 from lowtide.frameworks.torch.training.compile_step import compile_step
@@ -128,7 +129,7 @@ def _compile(model: TorchModel, result: Result, options: Options, peaks: "_StepP
         raise UsageError("only a training step is compiled here")
     module = applied.captured.graph_module
     if options.budget is not None and (_trades_time(result) or result.moved_ops):
-        module = run_rewrites(applied.module, [StoreEarlyValues()])
+        module = run_rewrites(applied.module, [StoreEarlyValues(), CopyIntoConcatenations()])
     settings = binding.state.scalars
     values = settings.live(binding.state.optimizer)
     run = compile_step(module, settings.entries, values, options, peaks)
