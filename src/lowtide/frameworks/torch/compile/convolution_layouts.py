@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 
 from lowtide.frameworks.torch.internals.hints import hinted_value_of, stand_in
 from lowtide.frameworks.torch.internals.inductor import lays_images_out
+from lowtide.frameworks.torch.internals.nodes import compute_fake
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 
 _CONVOLUTIONS = (torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default)
@@ -31,6 +32,8 @@ def _laid_out(node: Node) -> Any:
     is_image = isinstance(value, torch.Tensor) and value.dim() == len(_CHANNELS_LAST)
     if not is_image or node.op != "call_function":
         return value
+    if node.target is torch.ops.aten.slice.Tensor:  # one side of what was concatenated: it lies within both
+        return compute_fake(node, _laid_out)
     strides, step = [0] * value.dim(), 1
     for dimension in reversed(_CHANNELS_LAST):
         strides[dimension] = step

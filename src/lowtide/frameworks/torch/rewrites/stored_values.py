@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import getitem
 
 import torch
 from torch import Tensor
@@ -52,19 +53,17 @@ class StoreEarlyValues(Rewrite[Node]):
         last_use = dict[int, int]()
         """The last kernel that computes with a storage, among the nodes looked at."""
         for node in reversed(list(graph.nodes)):
-            value = value_of(node)
-            if isinstance(value, Tensor) and node.users and node.op == "call_function":
+            if node.users and node.op == "call_function":
                 end = max(ends.get(user, places[user]) for user in node.users)
                 waits = end > places[node] + 1
+                maker = _maker(node)
                 if is_view(node.target):
                     ends[node] = end
-                elif is_element_wise(node.target):
-                    kept = sum(bytes_ for key, bytes_ in _inputs(node).items() if last_use.get(key, -1) < end)
-                    if (
-                        waits
-                        and kept > (1 + _LEAST_SAVING) * storage_bytes(value)
-                        and storage_key(value) not in callers
-                    ):
+                elif is_element_wise(maker.target):
+                    kept = sum(bytes_ for key, bytes_ in _inputs(maker).items() if last_use.get(key, -1) < end)
+                    own = {storage_key(value): storage_bytes(value) for value in _tensors(node)}
+                    is_worth_it = own and kept > (1 + _LEAST_SAVING) * sum(own.values())
+                    if waits and is_worth_it and callers.isdisjoint(own):
                         found.append(node)
                     else:
                         ends[node] = end
@@ -103,6 +102,11 @@ def _kernel_places(graph: Graph) -> dict[Node, int]:
         places[node] = kernels
         kernels += node.op == "call_function" and not is_view(node.target)
     return places
+
+
+def _maker(node: Node) -> Node:
+    """Return the node that computes a value, which may be one of several: a pooled image, and where it came from."""
+    return node.all_input_nodes[0] if node.target is getitem else node
 
 
 def _inputs(node: Node) -> dict[int, int]:

@@ -1,0 +1,85 @@
+"""Plans that know what Inductor will make of a program: the first one fits once it is compiled."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from lowtide.frameworks.torch.compile.convolution_layouts import scratch_under_inductor
+from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
+from lowtide.frameworks.torch.reading.scratch import scratch_bytes
+
+pytestmark = [
+    pytest.mark.usefixtures("quick_inductor"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"),
+]
+"""The warnings are Inductor's own; lowtide's still end a test."""
+
+
+class BothSides(nn.Module):
+    """A U-Net of two levels, and the loss: each level is joined with the way up from the one below it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        channels = (16, 64, 128)
+        self.first = nn.Conv2d(3, channels[0], 3, padding=1)
+        self.down = nn.ModuleList(map(self._block, channels, channels[1:]))
+        self.up = nn.ModuleList(nn.ConvTranspose2d(wide, few, 2, stride=2) for few, wide in pairwise(channels))
+        self.joined = nn.ModuleList(self._block(2 * few, few) for few in channels[:-1])
+
+    @staticmethod
+    def _block(given: int, made: int) -> nn.Module:
+        return nn.Sequential(
+            *(nn.Conv2d(given, made, 3, padding=1), nn.BatchNorm2d(made), nn.ReLU()),
+            *(nn.Conv2d(made, made, 3, padding=1), nn.BatchNorm2d(made), nn.ReLU()),
+        )
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        value = self.first(value)
+        passed: list[torch.Tensor] = []
+        for block in self.down:
+            passed.append(value)
+            value = block(nn.functional.max_pool2d(value, 2))
+        for up, block, beside in zip(reversed(self.up), reversed(self.joined), reversed(passed), strict=True):
+            value = block(torch.cat([beside, up(value)], 1))
+        return value.square().mean()
+
+
+def test_where_two_sides_are_joined_the_first_plan_fits_after_fusion() -> None:
+    """Only the first one is made for all of the budget; its kernels need what it says, and no more."""
+    forget_programs()
+    torch.manual_seed(0)
+    module, batch = BothSides().train(), torch.randn(4, 3, 64, 64)
+    torch.compile(module, backend="lowtide", options={"budget": "60%"})(batch).backward()
+    (program,) = planned_programs()
+    assert program.result.reruns
+    assert max(program.kernel_peaks) <= (program.result.budget.allowed["cpu"] or 0)
+    assert program.own_peak_bytes is not None
+    assert program.result.budget.allowed["cpu"] == pytest.approx(0.6 * program.own_peak_bytes, rel=0.05)
+
+
+def _backward_of(dtype: torch.dtype) -> tuple[GraphModule, Node]:
+    def step(image: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        made = torch.ops.aten.convolution.default(image.sin(), weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+        given = (made.cos(), image.sin(), weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])
+        return torch.ops.aten.convolution_backward.default(*given)
+
+    image, weight = torch.zeros(2, 32, 8, 8, dtype=dtype), torch.zeros(64, 32, 3, 3, dtype=dtype)
+    module = make_fx(step, tracing_mode="fake")(image, weight)
+    (node,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution_backward.default)
+    return module, node
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_convolution_takes_a_copy_of_its_weight_where_channels_stand_together(dtype: torch.dtype) -> None:
+    module, node = _backward_of(dtype)
+    weight = 64 * 32 * 3 * 3 * dtype.itemsize
+    assert scratch_under_inductor(module)(node) >= scratch_bytes(node) + weight
+
+
+def test_a_program_without_convolutions_takes_what_it_takes_anywhere() -> None:
+    module = make_fx(lambda value: value.softmax(1), tracing_mode="fake")(torch.zeros(4, 4))
+    assert scratch_under_inductor(module) is scratch_bytes
