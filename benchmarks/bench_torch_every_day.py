@@ -1,8 +1,9 @@
 """Fourteen everyday models within budgets under Inductor, beside what PyTorch itself can do: peaks, then times.
 
 Peaks do not depend on what else the machine does, and need no code of kernels: `--stage peaks` runs anywhere. Times
-need a quiet machine, and the peaks, which say what is worth timing; the table shows those that are there. Every cell is
-kept in a file, and a model runs in a process of its own: started again, the script goes on where it was.
+need a quiet machine, and the peaks, which say what is worth timing; the table shows those that are there. All ways of a
+model are compiled first, each in a process of its own, and then take steps in turns. Every cell is kept in a file:
+started again, the script goes on where it was.
 """
 
 import argparse
@@ -35,9 +36,13 @@ CELLS = Path("out/every_day")
 SHARES = (0.7, 0.5, 0.4)
 TORCH_BUDGETS = (0.7, 0.5, 0.2)
 """Of PyTorch's own `activation_memory_budget`; with less it needs more, since all that runs again does so at once."""
-TIMED = 7
+TIMED = 15
+COMPILED_AT_ONCE = 2
 MOST_SLOWER = 1.05
+READY = "ready"
 Cell = Mapping[str, Any]
+Stepping = subprocess.Popen[str]
+"""A process that takes steps of a model."""
 
 
 def ways(model: MeasuredModel) -> list[str]:
@@ -89,15 +94,14 @@ def peak_of(model: MeasuredModel, way: str) -> dict[str, Any]:
     }
 
 
-def time_of(model: MeasuredModel, way: str) -> dict[str, Any]:
-    """Return the least processor seconds of a step that is run in one way."""
+def take_steps(model: MeasuredModel, way: str) -> None:
+    """Compile a model in one way, and for every line that comes in take a step and say its processor seconds."""
     with as_in(model, way) as (_, batch, call):
         for _ in range(3):
             call(*batch).backward()
-        return {"seconds": min(_seconds(call, batch) for _ in range(TIMED))}
-
-
-STAGES = {"peaks": (ways, peak_of), "times": (ways_timed, time_of)}
+        print(READY, flush=True)
+        for _ in sys.stdin:
+            print(_seconds(call, batch), flush=True)
 
 
 @contextmanager
@@ -136,18 +140,46 @@ def _seconds(call: Callable[..., torch.Tensor], batch: tuple[torch.Tensor, ...])
     return time.process_time() - started
 
 
-def run_cells(name: str, stage: str) -> None:
-    """Run the cells of a model and a stage that are missing."""
-    logging.getLogger("transformers").setLevel(logging.ERROR)
-    torch.set_num_threads(1)
-    (model,) = (each for each in EVERYDAY if each.name == name)
-    which, run = STAGES[stage]
-    for way in which(model):
-        path = path_of(model, way, stage)
+def run_peaks(model: MeasuredModel) -> None:
+    """Measure the peaks of a model that are missing."""
+    for way in ways(model):
+        path = path_of(model, way, "peaks")
         if not path.exists():
-            cell = run(model, way)
+            cell = peak_of(model, way)
             path.write_text(json.dumps(cell))
-            print(f"{name}, {way}: {cell}", flush=True)
+            print(f"{model.name}, {way}: {cell}", flush=True)
+
+
+def run_times(model: MeasuredModel) -> None:
+    """Time all ways of a model in turns, unless that was done."""
+    if is_timed(model):
+        return
+    arguments = [sys.executable, __file__, "--cells", model.name, "--way"]
+    waiting, compiling, ready = list(ways_timed(model)), dict[str, Stepping](), dict[str, Stepping]()
+    while waiting or compiling:
+        while waiting and len(compiling) < COMPILED_AT_ONCE:
+            way = waiting.pop(0)
+            compiling[way] = subprocess.Popen(
+                [*arguments, way], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+        way = next(iter(compiling))
+        ready[way] = compiling.pop(way)
+        if _line_of(ready[way]) != READY:
+            raise SystemExit(f"{model.name}, {way}: the process ended before it was ready")
+    seconds: dict[str, list[float]] = {way: [] for way in ready}
+    for _ in range(TIMED):
+        for way, process in ready.items():
+            print(file=process.stdin, flush=True)
+            seconds[way].append(float(_line_of(process)))
+    for way, process in ready.items():
+        process.communicate()
+        cell = {"seconds": min(seconds[way])}
+        path_of(model, way, "times").write_text(json.dumps(cell))
+        print(f"{model.name}, {way}: {cell}", flush=True)
+
+
+def _line_of(process: Stepping) -> str:
+    return "" if process.stdout is None else process.stdout.readline().strip()
 
 
 def is_timed(model: MeasuredModel) -> bool:
@@ -186,19 +218,30 @@ def row(model: MeasuredModel, share: float) -> tuple[str, dict[str, bool]]:
     return f"| {model.name} | {' | '.join(figures)} |", kept
 
 
+STAGES: dict[str, Callable[[MeasuredModel], None]] = {"peaks": run_peaks, "times": run_times}
+
+
 def main() -> None:
     """Run one model's cells, or all that is missing and the table."""
+    names = [each.name for each in EVERYDAY]
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", help="the model of this name", choices=[each.name for each in EVERYDAY])
+    parser.add_argument("--only", help="the model of this name", choices=names)
     parser.add_argument("--stage", choices=STAGES, help="run this stage alone; all of them by default")
-    parser.add_argument("--cells", help="run the cells of this model and stage here", metavar="MODEL")
+    parser.add_argument("--cells", help="run the cells of this model and stage here", choices=names)
+    parser.add_argument("--way", help="compile the model of --cells in this way, and take a step for every line read")
     given = parser.parse_args()
     for stage in STAGES:
         (CELLS / stage).mkdir(parents=True, exist_ok=True)
-    if given.cells is not None:
-        run_cells(given.cells, given.stage)
-    else:
+    if given.cells is None:
         write_table(given.only, [given.stage] if given.stage else list(STAGES))
+        return
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    torch.set_num_threads(1)
+    (model,) = (each for each in EVERYDAY if each.name == given.cells)
+    if given.way is not None:
+        take_steps(model, given.way)
+    else:
+        STAGES[given.stage](model)
 
 
 def write_table(only: str | None, stages: list[str]) -> None:
@@ -228,8 +271,9 @@ def write_table(only: str | None, stages: list[str]) -> None:
     n_timed = sum(map(is_timed, models))
     if n_timed:
         lead += (
-            f" Step times, of {n_timed} of the models, are processor time of one thread, least of {TIMED}, beside "
-            "Inductor alone; torch's budget: its largest own whose measured peak fits there. At least as fast as that: "
+            f" Step times, of {n_timed} of the models, are processor time of one thread, least of {TIMED} steps taken "
+            "in turns, beside Inductor alone; torch's budget: its largest own whose measured peak fits there. At least "
+            "as fast as that: "
             f"{held.get('faster', 'none')} cells; at most 5 % slower: {held.get('at most 5 % slower', 'none')}."
         )
     print("\n".join([lead, "", *lines]))

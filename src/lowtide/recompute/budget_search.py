@@ -67,13 +67,14 @@ class BudgetSearch:
             raise UsageError(
                 f"a budget of {budget} bytes is below zero; persistent buffers alone may be over the budget"
             )
-        found = Found(budget, Drops(), self.untouched)
+        negligible = effort.negligible * float(self.program.cost.sum())
+        found = Found(budget, Drops(), self.untouched, negligible=negligible)
         if self._least_bytes > budget:
             found.bound = float("inf")
             self._go_low(found, effort)
         elif not found.fits and not (exact and self._is_settled(found, effort)):
             found.is_open = True
-            fine, alike = (Found(budget, Drops(), self.untouched) for _ in range(2))
+            fine, alike = (Found(budget, Drops(), self.untouched, negligible=negligible) for _ in range(2))
             self._trade_finely(fine)
             alike.offer(fine.played_drops, fine.drops)
             alike.bound = fine.bound
@@ -96,9 +97,8 @@ class BudgetSearch:
 
         It has the bounds that are known for the budget.
         """
-        found = Found(
-            known.budget, Drops(), self.untouched, known.bound, known.peak_bound, known.is_open, telling=known.telling
-        )
+        found = Found(known.budget, Drops(), self.untouched, known.bound, known.peak_bound, known.negligible)
+        found.is_open, found.telling = known.is_open, known.telling
         found.offer(self.program.replay(runs))
         if found.fits:
             found.offer(self.program.replay(self.program.native.trim_runs(runs, known.budget, effort.run_work // 4)))

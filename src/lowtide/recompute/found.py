@@ -25,6 +25,8 @@ class Found:
     played_drops: Execution
     bound: float = 0.0
     peak_bound: int = 0
+    negligible: float = 0.0
+    """The extra cost above its bound that is not worth looking for less than."""
     is_open: bool = False
     """Whether better plans may be found in other ways."""
     is_rough: bool = False
@@ -107,9 +109,9 @@ class Found:
         return now_over < over or now_cost < cost * (1 - _TRIFLE) or now_bound * (1 - _TRIFLE) > bound
 
     def is_within(self, gap: float) -> bool:
-        """Whether the budget is met at a cost that close to its bound."""
+        """Whether the budget is met at a cost that close to its bound, or so close that the rest does not count."""
         cost = self.execution.extra_cost
-        return self.fits and cost - self.bound <= gap * cost
+        return self.fits and cost - self.bound <= max(gap * cost, self.negligible)
 
 
 def repair(program: Program, found: Found, drops: Drops, max_work: int) -> None:
