@@ -57,11 +57,11 @@ class RecomputeEffort:
     """Calls of the solver, each with more places counted than the one before."""
     relative_gap: float
     """How close the extra cost must come to its bound before the search ends."""
-    negligible: float
-    """How close it must come at most, as a share of the time of running every op once: less is not worth looking for."""
     near_gap: float | None
     """How close it must come for less than all of the work: the solver sees the last base order alone, with half of its
     work, and dearer orders are left alone. None where all of the work is always done."""
+    negligible: float = 0.0
+    """How close it need come at most, as a share of the time of running every op once: as prices are worth."""
 
 
 RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {
@@ -72,7 +72,6 @@ RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {
         solver_work=1_000_000,
         rounds=3,
         relative_gap=0.02,
-        negligible=0.005,
         near_gap=0.1,
     ),
     "balanced": RecomputeEffort(
@@ -82,7 +81,6 @@ RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {
         solver_work=14_000_000,
         rounds=12,
         relative_gap=0.0095,
-        negligible=0.0,
         near_gap=None,
     ),
     "max": RecomputeEffort(
@@ -92,7 +90,6 @@ RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {
         solver_work=1_000_000_000,
         rounds=60,
         relative_gap=0.0,
-        negligible=0.0,
         near_gap=None,
     ),
 }

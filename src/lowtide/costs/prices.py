@@ -26,6 +26,8 @@ class Prices:
     """What was measured, in words; empty for estimates."""
     estimated: tuple[str, ...] = ()
     """Among measured ops, the names of those that could not be run alone and keep an estimate."""
+    precision: float = 0.0
+    """Less than this share of all seconds is no difference between two plans: prices are worth no more."""
 
     def of_callee(self, name: str, subgraph: Graph) -> "Prices":
         """Return the prices of a subgraph."""

@@ -160,6 +160,7 @@ def with_reruns(draft: Draft, most: int, report: Report, keep: Callable[[Plan], 
         effort=draft.settings.effort,
         progress=report,
         keep=keep,
+        negligible=draft.prices.precision,
     )
 
 

@@ -65,6 +65,7 @@ def plan_over_base_orders(
     exact: bool,
     report: Report,
     keep: Callable[[Plan], None] | None = None,
+    negligible: float = 0.0,
 ) -> tuple[RecomputeResult, str, Order]:
     """Return the cheapest plan that starts from one of the named base orders, with bounds for its own order.
 
@@ -75,9 +76,10 @@ def plan_over_base_orders(
     Then the plan's runs become a graph in which reruns are ordinary ops,
     and the order search orders that graph. Its order of first runs is the next base, as long as that lowers the cost.
     Returns the result with the name of its base order, which says how often it was ordered anew, and that order. `keep`
-    is handed the best plan so far wherever a better one was found.
+    is handed the best plan so far wherever a better one was found. What costs at most `negligible` above its bound is good
+    enough, as a share of the time of running every op once.
     """
-    search = _OrderSearch(problem, budget_bytes, cost, space, reorder, effort, exact, report, keep)
+    search = _OrderSearch(problem, budget_bytes, cost, space, reorder, effort, exact, report, keep, negligible)
     best: _Attempt | None = None
     for family in search.families(orders):
         best = search.best_of(family, best)
@@ -102,6 +104,7 @@ class _OrderSearch:
     exact: bool
     report: Report
     keep: Callable[[Plan], None] | None
+    negligible: float
     _kept: list[tuple[int, float, int]] = field(default_factory=list[tuple[int, float, int]])
     """The rank of the plan that was kept last."""
 
@@ -123,7 +126,7 @@ class _OrderSearch:
 
     def best_of(self, orders: Iterable[tuple[str, Order]], known: _Attempt | None) -> _Attempt | None:
         """Return the best attempt at some orders, or the one known so far where that is better or there are none."""
-        limits = RECOMPUTE_EFFORTS[self.effort]
+        limits = replace(RECOMPUTE_EFFORTS[self.effort], negligible=self.negligible)
         attempts: list[_Attempt] = []
         for name, order in orders:
             self.report(f"choosing what runs again ({name})")

@@ -45,13 +45,15 @@ def compose(
     exact: bool = True,
     progress: Report | None = None,
     keep: Callable[[Plan], None] | None = None,
+    negligible: float = 0.0,
 ) -> Composed:
     """Return the cheapest plan within a budget; larger graphs start from one of the named base orders.
 
     Small graphs are searched exactly, over all orders and any number of reruns (`all_runs`). For all others, and where
     that stops, the base orders are compared and the best one is improved (`base_orders`). Without `reorder`, first runs
     keep the order they are given; without `exact`, neither exact search nor the solver takes part.
-    Of a larger graph, `keep` is handed every plan that is better than the ones before.
+    Of a larger graph, `keep` is handed every plan that is better than the ones before, and one that costs at most
+    `negligible` above its bound is good enough, as a share of the time of running every op once.
     Deterministic; plans are not verified: that is for whoever completes them.
     """
     report = progress or silent
@@ -75,6 +77,7 @@ def compose(
             exact=exact,
             report=report,
             keep=keep,
+            negligible=negligible,
         )
         known.append(Composed(result, name, order, problem))
     return _bounded(min(known, key=lambda found: found.result.rank), searched)

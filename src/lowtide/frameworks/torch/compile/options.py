@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
-from lowtide.costs import PROFILES, check_profile
+from lowtide.costs import PROFILES, Prices, check_profile, price
 from lowtide.effort import EffortName, check_effort
 from lowtide.errors import UsageError
 from lowtide.files import path_of
 from lowtide.frameworks.torch.compile.defaults import default_options
 from lowtide.frameworks.torch.emit.transfers.link import check_host
+from lowtide.graph import Graph
 from lowtide.planning.budget import GivenBudget, read_budget
 from lowtide.planning.settings import PlanSettings
 from lowtide.techniques import NEED_BUDGET, Techniques, checked_techniques, refuse_without_budget
@@ -20,8 +22,14 @@ DEFAULTS = replace(PlanSettings(), techniques=PlanSettings.techniques | {"recomp
 allocator places what they make."""
 BACKEND_DEFAULTS = replace(DEFAULTS, effort="fast")
 """Those of the backend: planning is to stay short beside compiling."""
+_PRECISION = 0.005
+"""What prices of ops are worth that Inductor will fuse, as a share of the program's time."""
 _LEFT_TO_INDUCTOR = frozenset({"share"})
 """Inductor decides on its own which outputs take over the storage of inputs."""
+
+
+def _priced_before_fusion(profile: str, graph: Graph) -> Prices:
+    return replace(price(graph, profile), precision=_PRECISION)
 
 
 def allowed_techniques(allow: Iterable[str] | None, budget: GivenBudget) -> Techniques:
@@ -112,7 +120,7 @@ class Options:
             BACKEND_DEFAULTS,
             budget=self.budget,
             techniques=self.techniques if before_fusion else frozenset(),
-            costs=self.profile,
+            costs=partial(_priced_before_fusion, self.profile) if self.compiler == "inductor" else self.profile,
             effort=self.effort,
         )
 
