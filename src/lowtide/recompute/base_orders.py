@@ -76,8 +76,8 @@ def plan_over_base_orders(
     Then the plan's runs become a graph in which reruns are ordinary ops,
     and the order search orders that graph. Its order of first runs is the next base, as long as that lowers the cost.
     Returns the result with the name of its base order, which says how often it was ordered anew, and that order. `keep`
-    is handed the best plan so far wherever a better one was found. An extra cost of `negligible` above its bound is good
-    enough, as a share of the time of running every op once.
+    is handed the best plan so far wherever a better one was found. An extra cost of `negligible` above its bound is
+    good enough, as a share of the time of running every op once.
     """
     search = _OrderSearch(problem, budget_bytes, cost, space, reorder, effort, exact, report, keep, negligible)
     best: _Attempt | None = None
