@@ -2,7 +2,7 @@
 
 Peaks do not depend on what else the machine does, and need no code of kernels: `--stage peaks` runs anywhere. Times
 need a quiet machine, and the peaks, which say what is worth timing; the table shows those that are there. All ways of a
-model are compiled first, each in a process of its own, and then take steps in turns. Every cell is kept in a file:
+model are compiled first, each in two processes of its own, and then take steps in turns. Every cell is kept in a file:
 started again, the script goes on where it was.
 """
 
@@ -37,6 +37,8 @@ SHARES = (0.7, 0.5, 0.4)
 TORCH_BUDGETS = (0.7, 0.5, 0.2)
 """Of PyTorch's own `activation_memory_budget`; with less it needs more, since all that runs again does so at once."""
 TIMED = 15
+PROCESSES = 2
+"""In which each way is timed: the same code takes up to a tenth longer in some processes than in others."""
 COMPILED_AT_ONCE = 2
 MOST_SLOWER = 1.05
 READY = "ready"
@@ -155,25 +157,24 @@ def run_times(model: MeasuredModel) -> None:
     if is_timed(model):
         return
     arguments = [sys.executable, __file__, "--cells", model.name, "--way"]
-    waiting, compiling, ready = list(ways_timed(model)), dict[str, Stepping](), dict[str, Stepping]()
+    waiting = [way for _ in range(PROCESSES) for way in ways_timed(model)]  # the second time, code is compiled already
+    compiling, ready = list[tuple[str, Stepping]](), list[tuple[str, Stepping]]()
     while waiting or compiling:
         while waiting and len(compiling) < COMPILED_AT_ONCE:
-            way = waiting.pop(0)
-            compiling[way] = subprocess.Popen(
-                [*arguments, way], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-        way = next(iter(compiling))
-        ready[way] = compiling.pop(way)
-        if _line_of(ready[way]) != READY:
-            raise SystemExit(f"{model.name}, {way}: the process ended before it was ready")
-    seconds: dict[str, list[float]] = {way: [] for way in ready}
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            compiling.append((waiting[0], subprocess.Popen([*arguments, waiting.pop(0)], text=True, **pipes)))
+        ready.append(compiling.pop(0))
+        if _line_of(ready[-1][1]) != READY:
+            raise SystemExit(f"{model.name}, {ready[-1][0]}: the process ended before it was ready")
+    seconds: dict[str, list[float]] = {way: [] for way, _ in ready}
     for _ in range(TIMED):
-        for way, process in ready.items():
+        for way, process in ready:
             print(file=process.stdin, flush=True)
             seconds[way].append(float(_line_of(process)))
-    for way, process in ready.items():
+    for _, process in ready:
         process.communicate()
-        cell = {"seconds": min(seconds[way])}
+    for way, taken in seconds.items():
+        cell = {"seconds": min(taken)}
         path_of(model, way, "times").write_text(json.dumps(cell))
         print(f"{model.name}, {way}: {cell}", flush=True)
 
@@ -272,8 +273,8 @@ def write_table(only: str | None, stages: list[str]) -> None:
     if n_timed:
         lead += (
             f" Step times, of {n_timed} of the models, are processor time of one thread, least of {TIMED} steps taken "
-            "in turns, beside Inductor alone; torch's budget: its largest own whose measured peak fits there. At least "
-            "as fast as that: "
+            f"in turns in each of {PROCESSES} processes, beside Inductor alone; torch's budget: its largest own whose "
+            "measured peak fits there. At least as fast as that: "
             f"{held.get('faster', 'none')} cells; at most 5 % slower: {held.get('at most 5 % slower', 'none')}."
         )
     print("\n".join([lead, "", *lines]))
