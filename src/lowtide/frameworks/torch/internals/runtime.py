@@ -5,6 +5,7 @@
 
 from collections.abc import Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -56,6 +57,12 @@ def memory_clock(device: str) -> tuple[int, int]:
     """Return the clock rate of a CUDA device's memory in kHz and the width of its bus in bits."""
     properties = torch.cuda.get_device_properties(device)
     return properties.memory_clock_rate, properties.memory_bus_width
+
+
+@cache
+def multiplies_tiles() -> bool:
+    """Tell whether the processor multiplies tiles of bfloat16, for which PyTorch reorders what it multiplies often."""
+    return torch.cpu._is_amx_tile_supported()
 
 
 def compute_capability(device: torch.device) -> int | None:

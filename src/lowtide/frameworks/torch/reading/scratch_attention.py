@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from lowtide.frameworks.torch.internals.runtime import multiplies_tiles
 from lowtide.frameworks.torch.reading.tensor_forms import bytes_of
 
 Arguments = dict[str, Any]
@@ -12,6 +13,8 @@ _QUERIES_PER_BLOCK = ((768, 256), (192, 64), (0, 32))
 """From so many queries on, so many at once."""
 _KEYS_PER_BLOCK = 512
 _LEAST_WIDTH = 32
+_FEWEST_PACKED = 64
+"""Fewer queries or keys are multiplied as they are."""
 _HALF_BUFFERS = 32 * 2**10
 """Beside that, products of half-precision blocks take up to so much."""
 
@@ -21,7 +24,8 @@ def attention(given: Arguments, _: Any) -> int:
     query = given["query"]
     queries, keys = _block(query, given["key"])
     numbers = queries * (keys + 2 + query.shape[-1])
-    return numbers * _working_size(query) + (queries * keys * query.element_size() if _is_half(query) else 0)
+    found = numbers * _working_size(query) + (queries * keys * query.element_size() if _is_half(query) else 0)
+    return found + _packed(query, given["key"], queries)
 
 
 def attention_backward(given: Arguments, _: Any) -> int:
@@ -38,6 +42,20 @@ def attention_backward(given: Arguments, _: Any) -> int:
     if not all(operand.transpose(1, 2).is_contiguous() for operand in operands):
         found += bytes_of(query)
     return found
+
+
+def _packed(query: torch.Tensor, key: torch.Tensor, queries: int) -> int:
+    """Return the bytes of keys and values in the order of tiles, where the processor multiplies those.
+
+    Beside them lie one block of keys in work and, of odd width, one of queries.
+    """
+    length, width = key.shape[2], query.shape[-1]
+    if query.dtype != torch.bfloat16 or min(query.shape[2], length) < _FEWEST_PACKED or not multiplies_tiles():
+        return 0
+    even, heads = width + width % 2, key.shape[0] * key.shape[1]
+    packed = heads * (length + length % 2) * (even + width)
+    in_work = min(_KEYS_PER_BLOCK, length) * width + (queries * even if width % 2 else 0)
+    return (packed + in_work) * query.element_size()
 
 
 def _block(query: torch.Tensor, key: torch.Tensor) -> tuple[int, int]:
