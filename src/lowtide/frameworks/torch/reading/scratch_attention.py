@@ -15,7 +15,7 @@ _KEYS_PER_BLOCK = 512
 _LEAST_WIDTH = 32
 _FEWEST_PACKED = 64
 """Fewer queries or keys are multiplied as they are."""
-_HALF_BUFFERS = 32 * 2**10
+_HALF_BUFFERS = 52 * 2**10
 """Beside that, products of half-precision blocks take up to so much."""
 
 
