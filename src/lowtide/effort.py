@@ -60,8 +60,6 @@ class RecomputeEffort:
     near_gap: float | None
     """How close it must come for less than all of the work: the solver sees the last base order alone, with half of its
     work, and dearer orders are left alone. None where all of the work is always done."""
-    negligible: float = 0.0
-    """How close it need come at most, as a share of the time of running every op once: as prices are worth."""
 
 
 RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {

@@ -126,7 +126,7 @@ class _OrderSearch:
 
     def best_of(self, orders: Iterable[tuple[str, Order]], known: _Attempt | None) -> _Attempt | None:
         """Return the best attempt at some orders, or the one known so far where that is better or there are none."""
-        limits = replace(RECOMPUTE_EFFORTS[self.effort], negligible=self.negligible)
+        limits = RECOMPUTE_EFFORTS[self.effort]
         attempts: list[_Attempt] = []
         for name, order in orders:
             self.report(f"choosing what runs again ({name})")
@@ -152,7 +152,7 @@ class _OrderSearch:
         return best if known is None or best.rank < known.rank else known
 
     def _attempt(self, name: str, order: Order, limits: RecomputeEffort) -> _Attempt:
-        search = BudgetSearch(Program(self.problem, order, self.cost, self.space))
+        search = BudgetSearch(Program(self.problem, order, self.cost, self.space), self.negligible)
         return _Attempt(name, search, search.begin(self.budget, limits, exact=self.exact))
 
     def _keep(self, attempt: _Attempt) -> None:

@@ -41,10 +41,14 @@ _NO_GAP = 0.0001
 
 
 class BudgetSearch:
-    """Plans one program for any number of budgets; what does not depend on the budget is derived once."""
+    """Plans one program for any number of budgets; what does not depend on the budget is derived once.
 
-    def __init__(self, program: Program) -> None:
+    A plan is good enough at an extra cost of `negligible` above its bound, as a share of running every op once.
+    """
+
+    def __init__(self, program: Program, negligible: float = 0.0) -> None:
         self.program = program
+        self._negligible = negligible * float(program.cost.sum())
         self.floor: Floor = floor_of(program)
         self._least_bytes = least_bytes(program, self.floor)
         self.untouched: Execution = program.execute(Drops())
@@ -67,14 +71,13 @@ class BudgetSearch:
             raise UsageError(
                 f"a budget of {budget} bytes is below zero; persistent buffers alone may be over the budget"
             )
-        negligible = effort.negligible * float(self.program.cost.sum())
-        found = Found(budget, Drops(), self.untouched, negligible=negligible)
+        found = Found(budget, Drops(), self.untouched, negligible=self._negligible)
         if self._least_bytes > budget:
             found.bound = float("inf")
             self._go_low(found, effort)
         elif not found.fits and not (exact and self._is_settled(found, effort)):
             found.is_open = True
-            fine, alike = (Found(budget, Drops(), self.untouched, negligible=negligible) for _ in range(2))
+            fine, alike = (Found(budget, Drops(), self.untouched, negligible=self._negligible) for _ in range(2))
             self._trade_finely(fine)
             alike.offer(fine.played_drops, fine.drops)
             alike.bound = fine.bound
@@ -97,8 +100,16 @@ class BudgetSearch:
 
         It has the bounds that are known for the budget.
         """
-        found = Found(known.budget, Drops(), self.untouched, known.bound, known.peak_bound, known.negligible)
-        found.is_open, found.telling = known.is_open, known.telling
+        found = Found(
+            known.budget,
+            Drops(),
+            self.untouched,
+            known.bound,
+            known.peak_bound,
+            is_open=known.is_open,
+            telling=known.telling,
+            negligible=self._negligible,
+        )
         found.offer(self.program.replay(runs))
         if found.fits:
             found.offer(self.program.replay(self.program.native.trim_runs(runs, known.budget, effort.run_work // 4)))
