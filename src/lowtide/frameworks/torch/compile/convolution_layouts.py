@@ -1,7 +1,6 @@
 """Convolutions as Inductor runs them: the channels of images stand together, and weights are copied to match.
 
-Inductor decides that after a program is planned. Planned as the program says, U-Net's first plan needs 7 % more once it
-is compiled, most of it copies of weights.
+Inductor decides that after a program is planned; a plan that knows nothing of it may need more once it is compiled.
 """
 
 from collections.abc import Callable

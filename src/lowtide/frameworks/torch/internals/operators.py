@@ -56,7 +56,7 @@ def is_view(target: Any) -> bool:
 
 
 def is_element_wise(target: Any) -> bool:
-    """Tell whether an operator computes every element from those at the same place, as Inductor's code can inline."""
+    """Tell whether an operator is one that Inductor computes within the kernels that use its results."""
     return isinstance(target, OpOverload) and (torch.Tag.pointwise in target.tags or target.namespace == "prims")
 
 
