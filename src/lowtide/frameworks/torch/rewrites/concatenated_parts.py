@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import value_of
-from lowtide.frameworks.torch.internals.operators import define_operator, is_element_wise, is_view
+from lowtide.frameworks.torch.internals.operators import define_operator, is_view
 from lowtide.frameworks.torch.internals.stored import copy_in_inductor
+from lowtide.frameworks.torch.rewrites.kernel_places import kernel_places
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 
 COPIED = define_operator("copied(Tensor value) -> Tensor", torch.clone)
@@ -29,7 +30,7 @@ class CopyIntoConcatenations(Rewrite[tuple[Node, Node]]):
 
     def sites(self, module: GraphModule) -> Sequence[tuple[Node, Node]]:
         """Return concatenations with a part each that is made before, or used after, another kernel runs."""
-        places = _kernel_places(module.graph)
+        places = kernel_places(module.graph, element_wise=False)
         ends = _last_uses(module.graph, places)
         joined = module.graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default)
         return [
@@ -50,15 +51,6 @@ class CopyIntoConcatenations(Rewrite[tuple[Node, Node]]):
 
 def _may_lie_within(part: Node) -> bool:
     return part.op == "call_function" and not is_view(part.target) and isinstance(value_of(part), Tensor)
-
-
-def _kernel_places(graph: Graph) -> dict[Node, int]:
-    """Return, per node, how many kernels run before it that are more than loops over elements, which may be fused."""
-    places, kernels = dict[Node, int](), 0
-    for node in graph.nodes:
-        places[node] = kernels
-        kernels += node.op == "call_function" and not is_view(node.target) and not is_element_wise(node.target)
-    return places
 
 
 def _last_uses(graph: Graph, places: dict[Node, int]) -> dict[Node, int]:

@@ -6,7 +6,7 @@ they convert numbers by instructions. What is computed with is still a bool, wit
 
 import torch
 from torch import Tensor
-from torch.fx import Graph, Node
+from torch.fx import Node
 
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import is_element_wise
@@ -23,15 +23,17 @@ def is_mask_for_kernels(node: Node) -> bool:
     return is_mask and all(user.op == "output" or is_element_wise(user.target) for user in node.users)
 
 
-def as_bytes(graph: Graph, mask: Node) -> Node:
+def as_bytes(mask: Node) -> Node:
     """Return the bytes of a mask, made where the graph inserts; those that it is made of, where it is."""
     if mask.target is _DIFFERS and (read := mask.all_input_nodes[0]).target is _CONVERT:
         (stored,) = read.all_input_nodes
         if stored.op == "call_function" and value_of(stored).dtype == torch.uint8:
             return stored
+    graph = mask.graph
     return call_like(mask, graph, _CONVERT, call_like(mask, graph, _CONVERT, mask, torch.float32), torch.uint8)
 
 
-def from_bytes(graph: Graph, stored: Node) -> Node:
+def from_bytes(stored: Node) -> Node:
     """Return the mask whose bytes are given, made where the graph inserts."""
+    graph = stored.graph
     return call_like(stored, graph, _DIFFERS, call_like(stored, graph, _CONVERT, stored, torch.float32), 0)

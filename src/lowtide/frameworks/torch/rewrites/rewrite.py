@@ -6,11 +6,13 @@ what cuts a program in two or joins two, and marks for somebody else's partition
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from torch.fx import Graph, GraphModule, Node
+
+from lowtide.frameworks.torch.internals.nodes import outputs_of
 
 SiteT = TypeVar("SiteT")
 MADE_BY = "lowtide_made_by"
@@ -68,3 +70,20 @@ def call_like(node: Node, graph: Graph, target: Any, *args: Any, **kwargs: Any) 
     made = graph.create_node("call_function", target, args, kwargs)
     made.meta = origin_of(node)
     return made
+
+
+def put_behind(node: Node, before: Node, make: Callable[[Node], Node]) -> None:
+    """Let whoever uses a node use what is made of it instead; that is inserted before another node."""
+    users = list(node.users)
+    with node.graph.inserting_before(before):
+        made = make(node)
+    for user in users:
+        user.replace_input_with(node, made)
+
+
+def save_instead(module: GraphModule, n_outputs: int, made: Mapping[Node, Node]) -> None:
+    """Let a forward pass save what is made of some values instead of them; its own outputs come first, and stay."""
+    (end,) = module.graph.find_nodes(op="output")
+    results = outputs_of(module)
+    saved = [made.get(value, value) for value in results[n_outputs:]]
+    end.args = ((*results[:n_outputs], *saved),)

@@ -11,7 +11,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
-from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite
+from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, save_instead
 
 _IMAGE_DIMENSIONS = 4
 
@@ -33,11 +33,9 @@ class SaveInputsFlat(Rewrite[Node]):
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
         """Return views of them instead."""
         (end,) = module.graph.find_nodes(op="output")
-        results = outputs_of(module)
         with module.graph.inserting_before(end):
             flat = {node: module.graph.call_function(torch.ops.aten.view.default, (node, [-1])) for node in sites}
-        saved = [flat.get(value, value) for value in results[self.n_outputs :]]
-        end.args = ((*results[: self.n_outputs], *saved),)
+        save_instead(module, self.n_outputs, flat)
         return module
 
 

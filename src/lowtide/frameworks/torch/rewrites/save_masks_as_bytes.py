@@ -7,7 +7,7 @@ from torch.fx import GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import outputs_of
 from lowtide.frameworks.torch.rewrites.mask_bytes import as_bytes, is_mask_for_kernels
-from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite
+from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, save_instead
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,9 @@ class SaveMasksAsBytes(Rewrite[Node]):
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
         """Return their bytes instead."""
-        (end,) = module.graph.find_nodes(op="output")
-        results = outputs_of(module)
         made = dict[Node, Node]()
         for mask in sites:
             with module.graph.inserting_before(mask.next):
-                made[mask] = as_bytes(module.graph, mask)
-        saved = [made.get(value, value) for value in results[self.n_outputs :]]
-        end.args = ((*results[: self.n_outputs], *saved),)
+                made[mask] = as_bytes(mask)
+        save_instead(module, self.n_outputs, made)
         return module

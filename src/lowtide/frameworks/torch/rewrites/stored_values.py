@@ -6,14 +6,15 @@ from operator import getitem
 
 import torch
 from torch import Tensor
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import define_operator, is_element_wise, is_view
 from lowtide.frameworks.torch.internals.stored import store_in_inductor
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
+from lowtide.frameworks.torch.rewrites.kernel_places import kernel_places
 from lowtide.frameworks.torch.rewrites.mask_bytes import as_bytes, from_bytes, is_mask_for_kernels
-from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like, put_behind
 
 _PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default)
 _LEAST_SAVING = 1 / 8
@@ -47,7 +48,7 @@ class StoreEarlyValues(Rewrite[Node]):
         graph = module.graph
         found: list[Node] = []
         callers = {storage_key(value) for node in graph.find_nodes(op="placeholder") for value in _tensors(node)}
-        places = _kernel_places(graph)
+        places = kernel_places(graph, element_wise=True)
         ends = dict[Node, int]()
         """The last kernel that computes with an element-wise value or a view."""
         last_use = dict[int, int]()
@@ -77,31 +78,18 @@ class StoreEarlyValues(Rewrite[Node]):
         """Put a mark behind each; it is the value itself, in the same storage, or a mask's bytes."""
         store_in_inductor(STORED)
         for node in sites:
-            users = list(node.users)
-            with module.graph.inserting_before(node.next):
-                stored = _as_mask(module.graph, node) if is_mask_for_kernels(node) else _marked(module.graph, node)
-            for user in users:
-                user.replace_input_with(node, stored)
+            put_behind(node, node.next, _as_bytes if is_mask_for_kernels(node) else _as_it_is)
         return module
 
 
-def _marked(graph: Graph, node: Node) -> Node:
-    marked = graph.call_function(STORED, (node,))
+def _as_it_is(node: Node) -> Node:
+    marked = node.graph.call_function(STORED, (node,))
     marked.meta = dict(node.meta)
     return marked
 
 
-def _as_mask(graph: Graph, node: Node) -> Node:
-    return from_bytes(graph, call_like(node, graph, STORED, as_bytes(graph, node)))
-
-
-def _kernel_places(graph: Graph) -> dict[Node, int]:
-    """Return, per node, how many kernels run before it at most; a view runs none."""
-    places, kernels = dict[Node, int](), 0
-    for node in graph.nodes:
-        places[node] = kernels
-        kernels += node.op == "call_function" and not is_view(node.target)
-    return places
+def _as_bytes(node: Node) -> Node:
+    return from_bytes(call_like(node, node.graph, STORED, as_bytes(node)))
 
 
 def _maker(node: Node) -> Node:

@@ -7,7 +7,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import value_of
-from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, origin_of
+from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, call_like, put_behind
 
 aten = torch.ops.aten
 
@@ -28,12 +28,13 @@ class TakeInputsFlat(Rewrite[Node]):
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
         """Put a view of the old shape behind the inputs for each of them."""
-        last_input = list(module.graph.find_nodes(op="placeholder"))[-1]
+        first_op = list(module.graph.find_nodes(op="placeholder"))[-1].next
         for node in sites:
-            value: torch.Tensor = value_of(node)
-            with module.graph.inserting_after(last_input):
-                shaped = module.graph.call_function(aten.view.default, (node, list(value.shape)))
-            shaped.meta = origin_of(node)
-            node.replace_all_uses_with(shaped, delete_user_cb=lambda user, shaped=shaped: user is not shaped)
-            node.meta["val"] = aten.view.default(value, [-1])
+            put_behind(node, first_op, _shaped)
+            node.meta["val"] = aten.view.default(value_of(node), [-1])
         return module
+
+
+def _shaped(node: Node) -> Node:
+    value: torch.Tensor = value_of(node)
+    return call_like(node, node.graph, aten.view.default, node, list(value.shape))

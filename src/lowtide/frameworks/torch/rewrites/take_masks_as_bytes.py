@@ -8,7 +8,7 @@ from torch.fx import GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.rewrites.mask_bytes import from_bytes, is_mask_for_kernels
-from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite
+from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, put_behind
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,6 @@ class TakeMasksAsBytes(Rewrite[Node]):
         """Put a mask behind the inputs for each of them."""
         first_op = list(module.graph.find_nodes(op="placeholder"))[-1].next
         for node in sites:
-            users = list(node.users)
-            with module.graph.inserting_before(first_op):
-                mask = from_bytes(module.graph, node)
-            for user in users:
-                user.replace_input_with(node, mask)
+            put_behind(node, first_op, from_bytes)
             node.meta["val"] = value_of(node).view(torch.uint8)
         return module
