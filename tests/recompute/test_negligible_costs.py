@@ -4,8 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.costs import price
-from lowtide.frameworks.torch.compile.options import Options
 from lowtide.graph import Graph
 from lowtide.recompute import compose
 from tests.examples import examples
@@ -38,10 +36,3 @@ def test_of_a_chain_the_first_plan_is_taken_where_any_cost_is_negligible(percent
     fits, cost = _cost(chain, percent, 1.0)
     assert fits
     assert cost <= _cost(chain, percent, 0.0)[1] + float(chain.cost.sum())
-
-
-def test_under_inductor_prices_are_worth_less_than_those_of_ops_alone() -> None:
-    graph = residual_chain(4)
-    fused, eager = Options(compiler="inductor"), Options(compiler="eager")
-    assert fused.settings.prices(graph).precision > eager.settings.prices(graph).precision == 0.0
-    assert fused.settings.prices(graph).seconds.tolist() == price(graph, "fused").seconds.tolist()

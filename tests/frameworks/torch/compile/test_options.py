@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+from lowtide.costs import price
 from lowtide.errors import UsageError
 from lowtide.frameworks.torch.compile.options import Options
+from tests.oracles.residual_chain import residual_chain
 
 
 @pytest.mark.parametrize(
@@ -72,3 +74,10 @@ def test_a_budget_below_the_parameters_is_one_warning_with_the_least_found_and_t
     assert len(said) == 1
     assert re.search(r"persistent buffers alone need .* the best plan found needs \d+", said[0])
     assert torch.allclose(loss, model(batch).sum())
+
+
+def test_under_inductor_prices_are_worth_less_than_those_of_ops_alone() -> None:
+    graph = residual_chain(4)
+    fused, eager = Options(compiler="inductor"), Options(compiler="eager")
+    assert fused.settings.prices(graph).precision > eager.settings.prices(graph).precision == 0.0
+    assert fused.settings.prices(graph).seconds.tolist() == price(graph, "fused").seconds.tolist()
