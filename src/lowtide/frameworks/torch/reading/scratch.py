@@ -11,7 +11,6 @@ from torch.fx import Node
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import map_nodes
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
-from lowtide.frameworks.torch.internals.tensors import is_dense
 from lowtide.frameworks.torch.reading.effects import arguments_by_name, is_repeatable_collective
 from lowtide.frameworks.torch.reading.outlined import outlined_by
 from lowtide.frameworks.torch.reading.scratch_attention import attention, attention_backward
@@ -24,11 +23,8 @@ from lowtide.frameworks.torch.reading.scratch_loss import (
     loss,
     loss_of_logits,
 )
+from lowtide.frameworks.torch.reading.scratch_products import HALF_TYPES, matrix_product
 from lowtide.frameworks.torch.reading.tensor_forms import bytes_of, contiguous_copy, is_channels_last
-
-_HALF_TYPES = (torch.bfloat16, torch.float16)
-_MOST_OF_HALF_PRODUCT = 160 * 2**10
-"""What oneDNN takes at most for a product of half-precision matrices beside copies of whole operands."""
 
 _SELECTORS = ("condition", "mask")
 """Arguments that say which element is taken, and are not cast."""
@@ -84,24 +80,6 @@ def _casts(given: Arguments) -> int:
         return 0
     common = reduce(torch.promote_types, (tensor.dtype for tensor in operands))
     return sum(tensor.numel() * common.itemsize for tensor in operands if tensor.dtype != common)
-
-
-def _matrix_product(given: Arguments, result: torch.Tensor) -> int:
-    """BLAS takes a matrix whose rows or columns are contiguous; any other is copied, a batch one by one.
-
-    oneDNN, which multiplies half-precision batches, takes no repeated matrices either and copies the whole batch.
-    """
-    copied, touched = 0, bytes_of(result)
-    for name in ("self", "mat1", "mat2", "batch1", "batch2"):
-        matrix = given.get(name)
-        if not isinstance(matrix, torch.Tensor) or matrix.dim() < 2:
-            continue
-        touched += bytes_of(matrix)
-        if matrix.dim() == 3 and matrix.dtype in _HALF_TYPES and not is_dense(matrix):
-            copied += bytes_of(matrix)
-        elif 1 not in matrix.stride()[-2:]:
-            copied += bytes_of(matrix) // (matrix.shape[0] if matrix.dim() == 3 else 1)
-    return copied + (min(3 * touched, _MOST_OF_HALF_PRODUCT) if result.dtype in _HALF_TYPES else 0)
 
 
 def _fused_update(given: Arguments, _: Any) -> int:
@@ -188,7 +166,7 @@ def _mask_as_numbers(given: Arguments, _: Any) -> int:
 
 def _mean(given: Arguments, result: torch.Tensor) -> int:
     """Half-precision numbers are summed in single precision."""
-    return _single(given["self"]) + _single(result) if given["self"].dtype in _HALF_TYPES else 0
+    return _single(given["self"]) + _single(result) if given["self"].dtype in HALF_TYPES else 0
 
 
 def _sum(given: Arguments, result: torch.Tensor) -> int:
@@ -220,7 +198,7 @@ def _exponentials(given: Arguments, result: torch.Tensor) -> int:
 
 def _result_as_single(_: Arguments, result: torch.Tensor) -> int:
     """Half-precision results are put together in single precision."""
-    return _single(result) if result.dtype in _HALF_TYPES else 0
+    return _single(result) if result.dtype in HALF_TYPES else 0
 
 
 def _resampled(given: Arguments, result: Any) -> int:
@@ -237,7 +215,7 @@ def _resampling_weights(given: Arguments, result: torch.Tensor) -> int:
 _RULES: dict[str, Callable[[Arguments, Any], int]] = {
     "all_gather_into_tensor": gathered,
     "reduce_scatter_tensor": scattered,
-    **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), _matrix_product),
+    **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), matrix_product),
     **dict.fromkeys(("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"), _fused_update),
     **dict.fromkeys(("upsample_nearest2d", "upsample_bilinear2d", "_upsample_nearest_exact2d"), _resampled),
     **dict.fromkeys(("upsample_bicubic2d", "upsample_trilinear3d", "upsample_nearest3d"), _resampling_weights),
