@@ -7,8 +7,11 @@ from lowtide.errors import UsageError
 from lowtide.suggestions import unknown
 
 Techniques = frozenset[str]
-TECHNIQUES = ("reorder", "share", "recompute", "offload")
-"""All of them: another order, in-place pairs, running ops again, copies to another memory space and back."""
+ROUNDING = "rounding"
+"""Chunks whose results equal those of the whole to rounding, where none give its bits."""
+TECHNIQUES = ("reorder", "share", "recompute", "offload", ROUNDING)
+"""All of them: another order, in-place pairs, running ops again, copies to another memory space and back, and chunks
+whose sums are made in another order."""
 COST_NOTHING: Techniques = frozenset({"reorder", "share"})
 """Those that leave the run time as it is."""
 NEED_BUDGET: Techniques = frozenset({"recompute", "offload"})

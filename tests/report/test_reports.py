@@ -113,6 +113,8 @@ def test_what_was_measured_stands_beside_what_was_predicted() -> None:
     assert "measured eager   3,072 B" in text
     assert "outputs equal    NO" in text
     assert "on the host" not in text
+    far = Measurement(before_bytes=1, after_bytes=1, outputs_equal=False, largest_difference=0.5)
+    assert "outputs equal    NO, they differ by 5.0e-01 of" in result_to_text("hungry", result, far)
     copied = Measurement(before_bytes=1, after_bytes=1, outputs_equal=True, host_bytes=1024)
     assert _as_read(measured_to_json(copied))["measured_host_bytes"] == 1024
     assert "on the host      1,024 B   (measured)" in result_to_text("hungry", result, copied)

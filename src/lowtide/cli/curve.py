@@ -14,7 +14,9 @@ def show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, trus
     """Print the frontier of memory and time of MODEL; raises UsageError for settings that it has no use for."""
     if settings.budget is not None or settings.transient or settings.scheduler is not None:
         raise UsageError("--curve makes plans for budgets of its own; leave out --budget, --transient and --scheduler")
-    refuse_ignored(settings.techniques, {"offload"}, "--curve knows recomputation only", "leave --curve out")
+    refuse_ignored(
+        settings.techniques, {"offload", "rounding"}, "--curve knows recomputation only", "leave --curve out"
+    )
     if settings.host is not None:
         raise UsageError("--curve knows recomputation only; leave the host out")
     with Progress() as progress:

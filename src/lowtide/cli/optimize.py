@@ -125,7 +125,7 @@ def command(
             print_page(f"  not applied      {alone}")
         if beside is not None:
             print_page(beside.to_text())
-    if measured is not None and not measured.outputs_equal:
+    if measured is not None and not (measured.outputs_equal or measured.outputs_near):
         return 1
     if beside is not None and beside.doubts:
         return 1

@@ -93,5 +93,5 @@ def _of_a_plan(settings: PlanSettings, *, curve: bool) -> PlanSettings:
 
 def _of_a_curve(settings: PlanSettings) -> PlanSettings:
     """Return the settings of a curve, which makes plans for budgets of its own and copies nothing."""
-    techniques = settings.techniques - {"offload"}
+    techniques = settings.techniques - {"offload", "rounding"}
     return replace(settings, budget=None, transient=False, scheduler=None, host=None, techniques=techniques)

@@ -21,6 +21,11 @@ class Measurement:
     """The same under the plan."""
     outputs_equal: bool
     """Whether all results and updated state agree bit for bit."""
+    largest_difference: float | None = None
+    """Where a plan is equal to rounding alone and bits differ: the largest difference of two numbers, as a share of the
+    largest of their tensor; 1 where something differs that is no number. None elsewhere."""
+    outputs_near: bool = False
+    """Whether that is no more than rounding: the square root of the least difference that the type tells from 1."""
     original_bytes: int | None = None
     """Peak of the user's own call, where that is another program than the one of `before_bytes`: eager PyTorch."""
     host_bytes: int | None = None

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from lowtide.analysis.problem import Problem
@@ -15,6 +14,7 @@ from lowtide.planning.result import Result
 from lowtide.planning.settings import PlanSettings
 from lowtide.progress import Report
 from lowtide.recompute import RecomputeResult, knee_of, least_possible
+from lowtide.techniques import ROUNDING, refuse_ignored
 
 _NEAR_ITS_FLOOR = 4
 """A peak more than so many times what some op needs in any plan is not its doing, nor that of a few like it."""
@@ -60,6 +60,16 @@ class FinestChunkable(FinelyChunkable, Protocol):
 
 
 @runtime_checkable
+class Roundable(Protocol):
+    """A program that may be cut further where its results need equal its own to rounding alone."""
+
+    @property
+    def to_rounding(self) -> Chunkable:
+        """The same program, with other forms in chunks: they may make sums in another order."""
+        ...
+
+
+@runtime_checkable
 class LeavesWhole(Protocol):
     """A program that says what it does not compute in chunks."""
 
@@ -69,9 +79,24 @@ class LeavesWhole(Protocol):
         ...
 
 
-def forms_of(model: Chunkable, *, finer: bool = True) -> Iterator[Graph]:
-    """Yield the graphs of a model: its own, that in chunks, those in more chunks, each made when it is asked for."""
+def forms_of(model: Chunkable) -> Iterator[Graph]:
+    """Yield the graphs of a model: its own, that in chunks, those in more, and last those that equal it to rounding.
+
+    Each is made when it is asked for.
+    """
     yield model.graph
+    yield from _forms_in_chunks(model)
+    if isinstance(model, Roundable):
+        yield from _forms_in_chunks(model.to_rounding)
+
+
+def is_to_rounding(form: Graph, model: Chunkable) -> bool:
+    """Tell whether one of the forms of a model equals it to rounding alone."""
+    exact = (model.graph, *_forms_in_chunks(model))
+    return isinstance(model, Roundable) and all(form.fingerprint != each.fingerprint for each in exact)
+
+
+def _forms_in_chunks(model: Chunkable, *, finer: bool = True) -> Iterator[Graph]:
     chunks = model.in_chunks
     if chunks is not None:
         yield chunks
@@ -83,6 +108,15 @@ def forms_of(model: Chunkable, *, finer: bool = True) -> Iterator[Graph]:
         yield most
 
 
+def _other_forms(model: Chunkable, settings: PlanSettings) -> Iterator[tuple[Chunkable, Graph]]:
+    """Yield the forms in chunks that settings ask for, each with the program that it is a form of."""
+    models = [model]
+    if ROUNDING in settings.techniques and isinstance(model, Roundable):
+        models.append(model.to_rounding)
+    for each in models:
+        yield from ((each, form) for form in _forms_in_chunks(each, finer=settings.budget is not None))
+
+
 def plan_model(
     model: Chunkable, settings: PlanSettings, progress: Report | None = None, keep: Keep | None = None
 ) -> tuple[Graph, Result]:
@@ -91,9 +125,18 @@ def plan_model(
     The program in chunks is planned too where an order alone does not do and what an op needs in any plan sets the
     peak; it is taken where it fits and the other does not, or costs less, or at equal cost needs less. Chunks that take
     time are for budgets alone, more of them for budgets that those do not meet, and measured costs for the model's own
-    graph. Percentages are of the program as it stands in any case. `keep` is handed the best plan so far, and the graph
-    it is for.
+    graph. Percentages are of the program as it stands in any case. Where "rounding" is allowed, chunks are tried last
+    whose results equal the program's to rounding alone. `keep` is handed the best plan so far, and the graph it is for.
+
+    Raises UsageError where "rounding" is allowed and the program's chunks give its bits in any case.
     """
+    if not isinstance(model, Roundable):
+        refuse_ignored(
+            settings.techniques,
+            {ROUNDING},
+            f"chunks of {model.graph.name!r} give its bits in any case",
+            "it is for programs of PyTorch",
+        )
     graph = model.graph
     result = find_plan(graph, settings, progress=progress, keep=keep)
     is_searched = _takes_chunks(settings, result.costs) and (settings.budget is not None or not model.chunks_take_time)
@@ -112,7 +155,7 @@ def plan_in_chunks(
 ) -> tuple[Graph, Result] | None:
     """Return what `plan_model` would find if the program as it stands were no form of it; None without other forms."""
     base_cost = float(settings.prices(model.graph).seconds.sum())
-    is_needless = next(islice(forms_of(model, finer=settings.budget is not None), 1, None), None) is None
+    is_needless = next(_other_forms(model, settings), None) is None
     return None if is_needless else _best_of(model, settings, base_cost, [], progress)
 
 
@@ -123,14 +166,16 @@ def _best_of(
     found: list[tuple[Graph, Result]],
     progress: Report | None,
 ) -> tuple[Graph, Result]:
-    """Return the best of the plans found so far and those of the forms in chunks, up to the first that fits."""
-    for form in islice(forms_of(model, finer=settings.budget is not None), 1, None):
+    """Return the best of the plans found so far and those of the forms in chunks, up to the first within a budget."""
+    for source, form in _other_forms(model, settings):
         planned = find_plan(form, _for_alike_parts(settings), model.graph, progress)
-        found.append((form, replace(planned, chunk_cost=max(0.0, planned.base_cost - base_cost))))
-        if planned.shortfall is None or planned.status == "interrupted":
+        chunk_cost = max(0.0, planned.base_cost - base_cost)
+        found.append((form, replace(planned, chunk_cost=chunk_cost, to_rounding=source is not model)))
+        if planned.status == "interrupted" or (planned.shortfall is None and settings.budget is not None):
             break
     best, better = min(found, key=lambda each: _rank(each[1]))
-    whole = tuple(model.left_whole) if isinstance(model, LeavesWhole) else ()
+    source = model.to_rounding if better.to_rounding and isinstance(model, Roundable) else model
+    whole = tuple(source.left_whole) if isinstance(source, LeavesWhole) else ()
     return best, replace(better, seconds=sum(each.seconds for _, each in found), left_whole=whole)
 
 
@@ -144,7 +189,7 @@ def model_frontier(model: Chunkable, settings: PlanSettings, progress: Report | 
     forms = [least_peak(model.graph, settings, progress)]
     own = forms[0]
     if _takes_chunks(settings, own.prices.profile):
-        forms += [least_peak(form, settings, progress) for form in islice(forms_of(model), 1, None)]
+        forms += [least_peak(form, settings, progress) for form in _forms_in_chunks(model)]
     budgets = budgets_from(min(forms, key=_floor))
     found = [frontier_from(form, settings, budgets, progress) for form in forms if _floor(form) <= budgets[0]]
     base_cost = float(own.prices.seconds.sum())

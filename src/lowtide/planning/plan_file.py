@@ -8,7 +8,7 @@ from lowtide.errors import FingerprintError, VerificationError
 from lowtide.graph import Graph
 from lowtide.plan import Plan, read_plan_file
 from lowtide.planning.baseline import baseline
-from lowtide.planning.chunked import Chunkable, forms_of
+from lowtide.planning.chunked import Chunkable, forms_of, is_to_rounding
 from lowtide.planning.result import Result, result_of
 from lowtide.planning.settings import PlanSettings
 
@@ -56,7 +56,9 @@ def result_of_file(path: Path, model: Chunkable, settings: PlanSettings, *, over
     graph, plan = read_plan(path, model, over_budget=over_budget)
     infeasible = plan.status == "infeasible"
     shortfall = f"the plan in {path} did not fit its budget when it was made" if infeasible else None
-    return result_with(graph, plan, settings, _FROM_FILE, shortfall, None if graph is model.graph else model.graph)
+    untouched = None if graph is model.graph else model.graph
+    result = result_with(graph, plan, settings, _FROM_FILE, shortfall, untouched)
+    return replace(result, to_rounding=is_to_rounding(graph, model))
 
 
 def result_with(

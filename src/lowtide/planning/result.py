@@ -80,6 +80,8 @@ class Result:
     """What the program in chunks takes beyond the program as it stands, in the unit of the other costs."""
     left_whole: tuple[str, ...] = ()
     """What is computed as a whole though chunks were looked for, and why, a sentence each."""
+    to_rounding: bool = False
+    """Whether results equal the program's to rounding alone, since chunks make sums in another order."""
     fused_peak_bytes: int | None = None
     """What kernels need in the first memory space once a compiler fused them, where that is known; all else is said of
     the ops."""

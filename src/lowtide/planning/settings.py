@@ -42,7 +42,8 @@ class PlanSettings:
         default=COST_NOTHING,
         metadata=_says(
             "What a plan may do: reorder (run ops in another order), share (let outputs take over the storage of "
-            "inputs), recompute (run ops again), offload (copy buffers to a host and back)."
+            "inputs), recompute (run ops again), offload (copy buffers to a host and back), rounding (compute large "
+            "results in chunks that equal the whole to rounding alone, where none give its bits; PyTorch)."
         ),
     )
     effort: EffortName = field(

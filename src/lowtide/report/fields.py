@@ -114,6 +114,7 @@ class PlanFields(TypedDict):
     shortfall: str | None
     chunk_cost: float
     left_whole: Sequence[str]
+    to_rounding: bool
     next_technique: NextTechnique | None
 
 
@@ -133,6 +134,8 @@ class MeasuredFields(TypedDict, total=False):
     measured_before_bytes: int
     measured_after_bytes: int
     outputs_equal: bool
+    largest_difference: float
+    outputs_near: bool
     measured_original_bytes: int
     measured_host_bytes: int
 

@@ -39,6 +39,7 @@ def result_to_json(result: Result, offer: NextTechnique | None = None) -> PlanFi
         "shortfall": result.shortfall,
         "chunk_cost": result.chunk_cost,
         "left_whole": result.left_whole,
+        "to_rounding": result.to_rounding,
         "next_technique": offer,
     }
 
@@ -52,6 +53,9 @@ def measured_to_json(measured: Measurement | None) -> MeasuredFields:
         "measured_after_bytes": measured.after_bytes,
         "outputs_equal": measured.outputs_equal,
     }
+    if measured.largest_difference is not None:
+        fields["largest_difference"] = measured.largest_difference
+        fields["outputs_near"] = measured.outputs_near
     if measured.original_bytes is not None:
         fields["measured_original_bytes"] = measured.original_bytes
     if measured.host_bytes is not None:
@@ -82,6 +86,8 @@ def result_to_text(
         more = f" and {len(others)} more" if others else ""
         lines.append(f"  not modeled      {printable(first)}{more}; see lowtide inspect")
     lines += [f"  not in chunks    {printable(sentence)}" for sentence in result.left_whole]
+    if result.to_rounding:
+        lines.append("  results          equal to rounding: chunks make sums in another order")
     if result.chunk_cost:
         whole = result.base_cost - result.chunk_cost or 1.0
         lines.append(
@@ -97,7 +103,7 @@ def result_to_text(
         lines += [
             f"  measured before  {unit.write(measured.before_bytes)}",
             f"  measured after   {unit.write(measured.after_bytes)}",
-            f"  outputs equal    {'yes, bit for bit' if measured.outputs_equal else 'NO'}",
+            f"  outputs equal    {_outputs(measured)}",
         ]
         if measured.original_bytes is not None:
             lines.insert(-3, f"  measured eager   {unit.write(measured.original_bytes)}   (your own call, unplanned)")
@@ -115,6 +121,16 @@ def result_to_text(
     elif after == before and all(most is None for most in result.budget.allowed.values()):
         lines.append(f"  nothing gained   {_why_nothing(result)}")
     return "\n".join(lines)
+
+
+def _outputs(measured: Measurement) -> str:
+    """Say how near results are to those of the program as it stands."""
+    if measured.outputs_equal:
+        return "yes, bit for bit"
+    if measured.largest_difference is None:
+        return "NO"
+    differ = f"{measured.largest_difference:.1e} of the largest number of a tensor at most"
+    return f"to rounding: they differ by {differ}" if measured.outputs_near else f"NO, they differ by {differ}"
 
 
 def compiled_to_text(compiled: CompiledMemory) -> str:

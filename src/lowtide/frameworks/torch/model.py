@@ -21,6 +21,7 @@ from lowtide.frameworks.torch.emit.apply import Applied, apply_plan, check_plan
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.emit.exported import save_exported
 from lowtide.frameworks.torch.internals.exported_archive import has_fixed_sizes
+from lowtide.frameworks.torch.internals.rounding import largest_difference
 from lowtide.frameworks.torch.measure.measure_captured import check_real, measure_captured
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
 from lowtide.frameworks.torch.reading.captured import Captured
@@ -29,6 +30,7 @@ from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking, Spl
 from lowtide.graph import Graph
 from lowtide.offload import Host
 from lowtide.plan import Plan
+from lowtide.planning.chunked import is_to_rounding
 
 
 class TorchModel:
@@ -88,10 +90,18 @@ class TorchModel:
         other._readings = self._readings
         return other
 
+    @cached_property
+    def to_rounding(self) -> "TorchModel":
+        """The same program, whose chunks may make sums in another order, so that they equal it to rounding alone."""
+        return self._with_readings(self._readings.to_rounding)
+
     def for_fusion(self) -> "TorchModel":
         """Return the same program for a compiler that fuses kernels: chunks give the same results to rounding."""
+        return self._with_readings(_Readings(self.captured, Chunking.for_fusion()))
+
+    def _with_readings(self, readings: "_Readings") -> "TorchModel":
         other = TorchModel(self.captured, host=self.host)
-        other._readings = _Readings(self.captured, Chunking.for_fusion())
+        other._readings = readings
         return other
 
     @property
@@ -146,13 +156,19 @@ class TorchModel:
         return self._planned_by(plan)[1]
 
     def _planned_by(self, plan: Plan) -> tuple[Reading, Graph]:
-        if plan.graph_fingerprint != self.graph.fingerprint:
-            readings = self._readings
-            if (found := readings.in_chunks) and (graph := self.in_chunks) and _is_for(plan, graph):
-                return found, graph
-            if (found := readings.in_finer_chunks) and (graph := self.in_finer_chunks) and _is_for(plan, graph):
-                return found, graph
+        if not _is_for(plan, self.graph):
+            for model in (self, self.to_rounding):
+                if found := model._chunks_planned_by(plan):
+                    return found
         return self._readings.whole, self.graph
+
+    def _chunks_planned_by(self, plan: Plan) -> tuple[Reading, Graph] | None:
+        readings = self._readings
+        if (found := readings.in_chunks) and (graph := self.in_chunks) and _is_for(plan, graph):
+            return found, graph
+        if (found := readings.in_finer_chunks) and (graph := self.in_finer_chunks) and _is_for(plan, graph):
+            return found, graph
+        return None
 
     def save(self, plan: Plan, path: Path) -> None:
         """Write an exported program in the order of a plan; see `save_exported`.
@@ -175,15 +191,21 @@ class TorchModel:
     def measure(self, plan: Plan) -> Measurement:
         """Run the captured program in its own order, under the plan, and as the user wrote it, from one same state.
 
-        Everything is compared bit for bit over all three: results, gradients, updated parameters and state.
+        Everything is compared bit for bit over all three: results, gradients, updated parameters and state. A plan that
+        is equal to rounding alone is compared number for number, which takes a copy of all of these twice.
         """
+        near = is_to_rounding(self.graph_for(plan), self)
         before = measure_captured(self.captured, self.apply(Plan.baseline(self.graph), verified=True))
-        after = measure_captured(self.captured, self.apply(plan))
-        original = measure_captured(self.captured, self.captured.run_original)
+        after = measure_captured(self.captured, self.apply(plan), keep_results=near)
+        original = measure_captured(self.captured, self.captured.run_original, keep_results=near)
+        equal = before.outputs_digest == after.outputs_digest == original.outputs_digest
+        difference = None if equal or not near else largest_difference(original.results, after.results)
         return Measurement(
             before_bytes=before.peak_bytes,
             after_bytes=after.peak_bytes,
-            outputs_equal=before.outputs_digest == after.outputs_digest == original.outputs_digest,
+            outputs_equal=equal,
+            largest_difference=None if difference is None else difference.share,
+            outputs_near=difference is not None and difference.is_rounding,
             original_bytes=original.peak_bytes,
             host_bytes=None if self.host is None else after.host_peak_bytes,
         )
@@ -208,6 +230,10 @@ class _Readings:
     def __init__(self, captured: Captured, chunking: Chunking | None = None) -> None:
         self.whole = Reading(captured)
         self._chunking = chunking or Chunking()
+
+    @cached_property
+    def to_rounding(self) -> "_Readings":
+        return _Readings(self.whole.captured, self._chunking.to_rounding())
 
     @cached_property
     def in_chunks(self) -> Reading | None:

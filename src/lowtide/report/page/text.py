@@ -41,7 +41,8 @@ def to_text(facts: Facts) -> str:
     lines.append(f"  persistent   {unit.by_space(graph.persistent_bytes())}   (apart from all of the above)")
     if facts.measured is not None:
         measured = facts.measured
-        equal = "equal, bit for bit" if measured.outputs_equal else "NOT equal"
+        near = "equal to rounding" if measured.outputs_near else "NOT equal"
+        equal = "equal, bit for bit" if measured.outputs_equal else near
         lines.append(
             f"  measured     {unit.write(measured.before_bytes)} before, {unit.write(measured.after_bytes)} after, "
             f"outputs {equal}"

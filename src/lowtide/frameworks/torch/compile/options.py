@@ -24,8 +24,9 @@ BACKEND_DEFAULTS = replace(DEFAULTS, effort="fast")
 """Those of the backend: planning is to stay short beside compiling."""
 _PRECISION = 0.005
 """What prices of ops are worth that Inductor will fuse, as a share of the program's time."""
-_LEFT_TO_INDUCTOR = frozenset({"share"})
-"""Inductor decides on its own which outputs take over the storage of inputs."""
+_LEFT_TO_INDUCTOR = frozenset({"share", "rounding"})
+"""Inductor decides on its own which outputs take over the storage of inputs, and its results equal those of eager to
+rounding in any case."""
 
 
 def _priced_before_fusion(profile: str, graph: Graph) -> Prices:

@@ -120,7 +120,7 @@ def _plan_again(
 ) -> Result:
     """Plan a form of a program beside others; what is known of the form is said again."""
     result = _plan(program, options, settings, others, None if program is written else written.graph)
-    return replace(result, chunk_cost=before.chunk_cost, left_whole=before.left_whole)
+    return replace(result, chunk_cost=before.chunk_cost, left_whole=before.left_whole, to_rounding=before.to_rounding)
 
 
 def _from_folder(

@@ -82,11 +82,21 @@ class ProgramForms:
             self, chunking=replace(self.chunking, allowed=max(0, budget.allowed[self.graph.spaces[0].name] or 0))
         )
 
+    @cached_property
+    def to_rounding(self) -> "ProgramForms":
+        """The same program, whose chunks may make sums in another order, so that they equal it to rounding alone."""
+        return replace(self, chunking=self.chunking.to_rounding())
+
     def program_for(self, plan: Plan) -> ReadProgram:
         """Return the form that a plan is for, of those that were asked for."""
-        made = [program for name in ("_chunks", "_finer", "_finest") if (program := vars(self).get(name)) is not None]
+        rounded: ProgramForms | None = vars(self).get("to_rounding")
+        made = [*self._made_so_far(), *(() if rounded is None else rounded._made_so_far())]
         is_for = (program for program in made if program.graph.fingerprint == plan.graph_fingerprint)
         return next(is_for, self.written)
+
+    def _made_so_far(self) -> list[ReadProgram]:
+        names = ("_chunks", "_finer", "_finest")
+        return [program for name in names if (program := vars(self).get(name)) is not None]
 
     @cached_property
     def _chunks(self) -> ReadProgram | None:

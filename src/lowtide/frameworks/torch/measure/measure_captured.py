@@ -1,7 +1,7 @@
 """Measuring a captured program for real: its peak of live tensor bytes, and a digest of everything it computes."""
 
 import hashlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +30,8 @@ class MeasuredCall:
     """Peak of what copies to the host hold there."""
     outputs_digest: str
     """Digest of the bits of all outputs, gradients, and persistent tensors after the call."""
+    results: Sequence[Any] = ()
+    """Copies of these, one after the other, where they were asked for."""
 
 
 def measure_captured(
@@ -37,11 +39,14 @@ def measure_captured(
     program: Callable[..., Any],
     args: tuple[Any, ...] | None = None,
     kwargs: Mapping[str, Any] | None = None,
+    *,
+    keep_results: bool = False,
 ) -> MeasuredCall:
     """Measure one call of a program, an applied one or `captured.run_original`, on the example inputs or others.
 
     The call starts without gradients, from the parameters, state and random state that are there now, after two calls
-    that warm up the kernels' caches; all of these are put back at the end. Raises UnsupportedError without real inputs.
+    that warm up the kernels' caches; all of these are put back at the end. With `keep_results`, copies are kept of all
+    that is compared. Raises UnsupportedError without real inputs.
     """
     given = captured.example_args if args is None else args
     named = dict(captured.example_kwargs if kwargs is None else kwargs)
@@ -56,8 +61,10 @@ def measure_captured(
         )
         storages = {storage_key(tensor): storage_bytes(tensor) for tensor in inputs}
         held = sum(storages.values())
-        digest = _digest([result, captured.binding.gradients(), captured.persistent(), inputs])
-    return MeasuredCall(peak_bytes=peak + held, host_peak_bytes=on_host, outputs_digest=digest)
+        compared = pytree.tree_leaves([result, captured.binding.gradients(), captured.persistent(), inputs])
+        digest = _digest(compared)
+        kept = [_copied(leaf) for leaf in compared] if keep_results else ()
+    return MeasuredCall(peak_bytes=peak + held, host_peak_bytes=on_host, outputs_digest=digest, results=kept)
 
 
 def check_real(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
@@ -84,9 +91,13 @@ def _restored_state(captured: Captured, inputs: list[torch.Tensor]) -> Generator
         captured.binding.dematerialize()
 
 
-def _digest(values: Any) -> str:
+def _copied(leaf: Any) -> Any:
+    return leaf.detach().cpu().clone() if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _digest(leaves: list[Any]) -> str:
     digest = hashlib.blake2b()
-    for leaf in pytree.tree_leaves(values):
+    for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
             flat = leaf.detach().cpu().contiguous().reshape(-1)
             digest.update(f"{leaf.dtype} {tuple(leaf.shape)}".encode())

@@ -39,7 +39,7 @@ from lowtide.planning.budget import GivenBudget
 from lowtide.planning.chunked import plan_in_chunks, plan_model
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
-from lowtide.techniques import NEED_BUDGET
+from lowtide.techniques import NEED_BUDGET, ROUNDING
 
 CompilerName = Literal["eager", "inductor"]
 _MOST_FORMS = 8
@@ -187,7 +187,8 @@ def training_step(
     With "offload", a plan may copy buffers to the host, which holds `host_capacity` and copies at `host_bandwidth` each
     way ("25 GB/s"; by default 1/64 of the speed of the device's memory, as PCIe is beside a GPU's).
 
-    With the compiler "eager", results equal the plain step's bit for bit. With "inductor", kernels are fused, then
+    With the compiler "eager", results equal the plain step's bit for bit, or to rounding where `allow` names "rounding"
+    and that lets more of the step be computed in chunks. With "inductor", kernels are fused, then
     ordered for least memory; results equal those of eager to rounding.
 
     Gradients are clipped as `torch.nn.utils` does, then handed to `before_update(parameters)`. `after_update(model)`
@@ -244,7 +245,7 @@ def training_step(
 
     settings = replace(DEFAULTS, budget=budget, techniques=allowed, effort=effort)
     if compiler == "inductor":
-        by_itself = frozenset({"share"} if allowed & NEED_BUDGET else ())
+        by_itself = frozenset({"share", ROUNDING} if allowed & NEED_BUDGET else {ROUNDING})
         settings = replace(settings, techniques=allowed - by_itself, costs="fused")
 
     def find(model: TorchModel, within: GivenBudget = budget) -> Result:

@@ -19,8 +19,9 @@ function headline() {
   if (met !== null) boxes.push(box("budget", bytes(budget), met ? "met" : "NOT met"));
   if (facts.measured) {
     const measured = facts.measured;
+    const near = measured.outputs_near ? "equal to rounding" : "NOT equal";
     boxes.push(box("measured", bytes(measured.after_bytes),
-      `before ${bytes(measured.before_bytes)}; outputs ${measured.outputs_equal ? "equal, bit for bit" : "NOT equal"}`));
+      `before ${bytes(measured.before_bytes)}; outputs ${measured.outputs_equal ? "equal, bit for bit" : near}`));
   }
   if (facts.extra_cost) boxes.push(box("extra time", share(facts.extra_cost, facts.base_cost), `priced by ${facts.costs}`));
   $("figures").replaceChildren(...boxes);

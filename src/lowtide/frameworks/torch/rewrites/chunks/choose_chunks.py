@@ -39,6 +39,8 @@ _MOST_GROWTH, _ALWAYS = 0.5, 500
 """How many ops chunks may add, for each op of the program, and in any case: planning must not take notably longer."""
 _MOST_OPS_OF_ROWS = 4_000
 """The same for products, whose regions may be whole networks: how many ops their chunks may have."""
+_OTHER_BITS = "no chunks that were tried give equal bits; where rounding is allowed, they need not"
+_OTHER_RESULTS = "no chunks that were tried give the same results"
 
 
 def choose_chunks(
@@ -108,7 +110,7 @@ def choose_rows(
         small = [] if region in dying else [sizes for sizes in by_rows if needs.by(region, sizes) <= room]
         sizes = trials.first_equal(region, dict.fromkeys([*small, *by_windows, *by_rows]))
         if sizes is None:
-            left.append(Refusal(region.product, "no chunks that were tried give equal bits"))
+            left.append(Refusal(region.product, _OTHER_BITS if trials.exact else _OTHER_RESULTS))
         else:
             chosen[region] = sizes
     return chosen, left

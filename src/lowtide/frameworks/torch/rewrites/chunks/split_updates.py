@@ -35,6 +35,10 @@ class Chunking:
     allowed: int = 0
     """The bytes that the program may need, 0 for as few as may be."""
 
+    def to_rounding(self) -> "Chunking":
+        """Return what is asked where results need be equal to rounding alone."""
+        return replace(self, trials=Trials(exact=False))
+
     @classmethod
     def for_fusion(cls) -> "Chunking":
         """Return what is asked of a program that is compiled, whose results are equal to rounding as it is."""

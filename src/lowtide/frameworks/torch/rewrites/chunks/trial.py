@@ -1,6 +1,5 @@
 """Regions run for real, whole and in chunks, to see whether their results are equal here."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,6 +9,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
+from lowtide.frameworks.torch.internals.rounding import difference_of
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, write_chunks
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, outside
 from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS
@@ -109,11 +109,7 @@ def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _nearly_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Tell whether numbers differ by no more than half of their digits, beside the largest of them."""
-    if not one.is_floating_point():
-        return torch.equal(one, other)
-    difference = (one - other).abs_().max()
-    return bool(difference <= math.sqrt(torch.finfo(one.dtype).eps) * one.abs().max())
+    return difference_of(one, other).is_rounding
 
 
 def _as_module(region: ProductRegion, sources: list[Node], sizes: ChunkSizes | None) -> GraphModule:

@@ -1,0 +1,121 @@
+"""Chunks that equal a program to rounding: taken where that is allowed and helps, and said wherever they are."""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import lowtide
+import lowtide.torch as lt
+from lowtide.errors import UsageError
+from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
+from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.planning.chunked import is_to_rounding
+
+CLASSES, WIDTH, TOKENS = 4099, 64, 1024
+EXACT = ("reorder", "share")
+ROUNDED = (*EXACT, "rounding")
+
+
+class Head(nn.Module):
+    """A table of tokens that is the output layer, too: its gradient sums up numbers of half precision."""
+
+    def __init__(self, dtype: torch.dtype = torch.bfloat16) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(CLASSES, WIDTH, dtype=dtype)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        logits = torch.tanh(self.tokens(tokens)) @ self.tokens.weight.T
+        return functional.cross_entropy(logits, tokens.roll(1))
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch.compiler.reset()
+    forget_programs()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def step_of(model: nn.Module) -> tuple[Any, tuple[torch.Tensor]]:
+    """Return a whole training step and its batch."""
+    step = lt.TrainingStep(model, None, torch.optim.SGD(model.parameters(), lr=10.0))
+    return step, (torch.randint(0, CLASSES, (TOKENS,)),)
+
+
+def test_a_half_precision_step_needs_less_where_rounding_is_allowed_and_says_so() -> None:
+    """In half precision every part of a sum is rounded, so that no chunks of tokens give the bits of the whole."""
+    program = lt.TorchModel(step_of(Head()))
+    exact, rounded = (lowtide.minimize(program, allow=allow, effort="fast") for allow in (EXACT, ROUNDED))
+    assert not exact.to_rounding
+    assert rounded.to_rounding
+    assert rounded.peak_bytes["cpu"] < exact.peak_bytes["cpu"] / 2
+    measured = program.measure(rounded.plan)
+    assert measured.after_bytes <= rounded.peak_bytes["cpu"] + 256
+    assert not measured.outputs_equal
+    assert measured.outputs_near
+    assert measured.largest_difference is not None
+    assert 0 < measured.largest_difference < 0.1
+
+
+def test_what_is_left_whole_says_that_rounding_would_help() -> None:
+    found = lowtide.minimize(lt.TorchModel(step_of(Head())), effort="fast")
+    assert any(sentence.endswith("where rounding is allowed, they need not") for sentence in found.left_whole)
+
+
+def test_equal_bits_are_taken_where_they_need_as_little() -> None:
+    program = lt.TorchModel(step_of(Head(torch.float64)))
+    found = lowtide.minimize(program, allow=ROUNDED, effort="fast")
+    assert program.measure(found.plan).outputs_equal != found.to_rounding
+
+
+def test_a_plan_to_rounding_comes_back_from_its_file_as_one(tmp_path: Path) -> None:
+    given = step_of(Head())
+    found = lowtide.minimize(given, allow=ROUNDED, effort="fast")
+    program = lt.TorchModel(given)
+    lowtide.save_plan(found.plan, tmp_path / "step.plan.json", program)
+    loaded = lowtide.load_plan(tmp_path / "step.plan.json", program)
+    assert is_to_rounding(program.graph_for(loaded), program)
+    assert not is_to_rounding(program.graph, program)
+
+
+def test_the_backend_takes_such_chunks_for_a_budget_and_gives_the_same_loss_to_rounding() -> None:
+    (_, batch), peaks, losses = step_of(Head()), list[int](), list[float]()
+    for allow in (EXACT, ROUNDED):
+        torch.manual_seed(0)
+        model = Head()
+        torch.compiler.reset()
+        forget_programs()
+        options = {"compiler": "eager", "allow": [*allow, "recompute"], "budget": "12%"}
+        compiled = torch.compile(model, backend="lowtide", options=options)
+
+        def call(model: Any = model, compiled: Any = compiled) -> float:
+            model.zero_grad(set_to_none=True)
+            loss = compiled(*batch)
+            loss.backward()
+            return float(loss)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # equal bits miss the budget
+            call()
+        peak, loss = peak_of_call(call, torch.device("cpu"))
+        peaks.append(peak)
+        losses.append(loss)
+        assert planned_programs()[-1].result.to_rounding == (allow is ROUNDED)
+    assert peaks[1] < peaks[0]
+    assert losses[1] == pytest.approx(losses[0], rel=2**-8)
+
+
+def test_where_chunks_give_equal_bits_in_any_case_rounding_is_refused() -> None:
+    builder = lowtide.GraphBuilder("one op")
+    builder.add_op("op", "op", reads=[builder.add_buffer("x", 1, lowtide.Lifetime.INPUT)], writes=[])
+    with pytest.raises(UsageError, match=r"'rounding' would be ignored: .* it is for programs of PyTorch"):
+        lowtide.minimize(builder.build(), allow=ROUNDED)
