@@ -25,6 +25,7 @@ def warn_missed(message: str) -> None:
 def warn_of_plan(name: str, graph: Graph, result: Result, settings: PlanSettings, alone: int | None = None) -> None:
     """Warn in one line where a plan misses its budget: why, which budgets it meets, and what would meet the one given.
 
+    Where large results were to be computed in chunks, it ends with the first that is not, and why.
     `alone` is what the same program takes without lowtide, by default as it is written.
     """
     if result.shortfall is None:
@@ -36,7 +37,8 @@ def warn_of_plan(name: str, graph: Graph, result: Result, settings: PlanSettings
     price = f" at {offer.extra_cost / offer.base_cost:+.1%} time" if offer is not None and offer.base_cost else ""
     gives = "" if offer is None else "fits" if offer.fits else f"{format_bytes(offer.peak_bytes)} are reached"
     more = "" if offer is None else f"; {gives} with allow=['reorder', 'share', 'recompute']{price}"
-    warn_missed(f"lowtide: {name} does not fit its budget: {why}{more}")
+    whole = f"; {result.left_whole[0]}" if result.left_whole else ""
+    warn_missed(f"lowtide: {name} does not fit its budget: {why}{more}{whole}")
 
 
 def reason(shortfall: str) -> str:

@@ -71,6 +71,12 @@ def test_what_is_left_whole_says_that_rounding_would_help() -> None:
     assert any(sentence.endswith("where rounding is allowed, they need not") for sentence in found.left_whole)
 
 
+def test_a_step_that_misses_its_budget_names_what_rounding_would_cut() -> None:
+    step, batch = step_of(Head())
+    with pytest.warns(UserWarning, match=r"does not fit its budget: .* is computed as a whole: .* where rounding is"):
+        lt.training_step(step.model, None, step.optimizer, batch, budget="10%")
+
+
 def test_equal_bits_are_taken_where_they_need_as_little() -> None:
     program = lt.TorchModel(step_of(Head(torch.float64)))
     found = lowtide.minimize(program, allow=ROUNDED, effort="fast")
