@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Protocol, runtime_checkable
 
 from lowtide.analysis.problem import Problem
@@ -92,7 +93,7 @@ def forms_of(model: Chunkable) -> Iterator[Graph]:
 
 def is_to_rounding(form: Graph, model: Chunkable) -> bool:
     """Tell whether one of the forms of a model equals it to rounding alone."""
-    exact = (model.graph, *_forms_in_chunks(model))
+    exact = chain((model.graph,), _forms_in_chunks(model))  # a form is made only if it is none of those before
     return isinstance(model, Roundable) and all(form.fingerprint != each.fingerprint for each in exact)
 
 
