@@ -17,6 +17,7 @@ from lowtide.frameworks.torch.compile.program_step import Again, note_skipped, p
 from lowtide.frameworks.torch.compile.programs import forget, noting_runs, programs_planned
 from lowtide.frameworks.torch.internals.dynamo import aot_autograd, captured_now, watch_skipped_frames
 from lowtide.frameworks.torch.internals.input_names import naming_inputs
+from lowtide.frameworks.torch.internals.own_modules import capture_own_modules
 
 
 def lowtide(
@@ -90,3 +91,4 @@ def _again(module: GraphModule, options: Options) -> Again | None:
 
 
 watch_skipped_frames("lowtide", note_skipped)
+capture_own_modules("lowtide")
