@@ -15,6 +15,7 @@ from lowtide.errors import UnsupportedError, UsageError
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.exported_file import load_exported
+from lowtide.frameworks.torch.compile.convolution_layouts import scratch_under_inductor
 from lowtide.frameworks.torch.compile.distributed.agreement import require_one_order
 from lowtide.frameworks.torch.compile.outlining import outline_chunks
 from lowtide.frameworks.torch.emit.apply import Applied, apply_plan, check_plan
@@ -96,7 +97,7 @@ class TorchModel:
         return self._with_readings(self._readings.to_rounding)
 
     def for_fusion(self) -> "TorchModel":
-        """Return the same program for a compiler that fuses kernels: chunks give the same results to rounding."""
+        """Return the same program for Inductor: its scratch is what it takes there, chunks are equal to rounding."""
         return self._with_readings(_Readings(self.captured, Chunking.for_fusion()))
 
     def _with_readings(self, readings: "_Readings") -> "TorchModel":
@@ -228,8 +229,8 @@ class _Readings:
     """A program as it was captured, and with its largest updates in chunks; each is read once."""
 
     def __init__(self, captured: Captured, chunking: Chunking | None = None) -> None:
-        self.whole = Reading(captured)
         self._chunking = chunking or Chunking()
+        self.whole = self._reading(captured)
 
     @cached_property
     def to_rounding(self) -> "_Readings":
@@ -262,4 +263,9 @@ class _Readings:
             return None
         captured = split.captured
         module = outline_chunks(captured.graph_module) if self._chunking.fused else captured.graph_module
-        return Reading(replace(captured, graph_module=module))
+        return self._reading(replace(captured, graph_module=module))
+
+    def _reading(self, captured: Captured) -> Reading:
+        if not self._chunking.fused:
+            return Reading(captured)
+        return Reading(captured, scratch_under_inductor(captured.graph_module))

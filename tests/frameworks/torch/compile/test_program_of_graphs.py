@@ -181,3 +181,26 @@ def test_a_model_that_torchdynamo_skips_is_one_warning() -> None:
     with pytest.warns(UserWarning, match=r"skipped forward \(test_program_of_graphs.py:\d+\).*LSTM") as said:
         two_steps()
     assert len([warning for warning in said if "lowtide" in str(warning.message)]) == 1
+
+
+def test_a_module_of_pytorchs_own_that_is_compiled_in_place_is_planned_whole_and_reported(
+    digest: Callable[[Any], str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As by `torch.compile`, though TorchDynamo looks at no frame of such a module by itself."""
+    torch._dynamo.reset()  # pyright: ignore[reportPrivateUsage]
+    forget_programs()
+    torch.manual_seed(3)
+    model = nn.Sequential(*(part for _ in range(6) for part in (nn.Linear(WIDTH, WIDTH), nn.GELU())), nn.Flatten(0))
+    twin, batch = copy.deepcopy(model), torch.randn(512, WIDTH)
+    twin.compile(backend="lowtide", options={"compiler": "eager", "budget": "60%"})
+
+    def trained(module: nn.Module) -> str:
+        return digest(_step(module, lambda value: module(value).mean(), batch))
+
+    for _ in range(2):
+        assert trained(twin) == trained(model)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "1 graph planned, 1 call" in line
+    (program,) = planned_programs()
+    assert program.own_peak_bytes is not None
+    assert program.predicted_peak_bytes["cpu"] <= 0.6 * program.own_peak_bytes

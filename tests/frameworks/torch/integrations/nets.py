@@ -5,7 +5,7 @@ from torch import nn
 
 
 class Deep(nn.Module):
-    """Layers of its own class: `nn.Module.compile` does nothing for a bare `nn.Sequential`."""
+    """Layers in a class of its own."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -16,6 +16,8 @@ from lowtide.frameworks.torch.compile.planned_program import PlannedModule
 from lowtide.frameworks.torch.compile.program_step import Again, note_skipped, program_of
 from lowtide.frameworks.torch.compile.programs import forget, noting_runs, programs_planned
 from lowtide.frameworks.torch.internals.dynamo import aot_autograd, captured_now, watch_skipped_frames
+from lowtide.frameworks.torch.internals.input_names import naming_inputs
+from lowtide.frameworks.torch.internals.own_modules import capture_own_modules
 
 
 def lowtide(
@@ -46,10 +48,17 @@ def _compile(
     share: Share | None = None,
     name: str | None = None,
 ) -> Callable[..., Any]:
-    if options.compiler == "inductor":
-        from lowtide.frameworks.torch.compile.fusion.compile import compile_with_inductor
+    with naming_inputs(module):
+        if options.compiler == "inductor":
+            from lowtide.frameworks.torch.compile.fusion.compile import compile_with_inductor
 
-        return compile_with_inductor(module, example_inputs, options, share, name)
+            return compile_with_inductor(module, example_inputs, options, share, name)
+        return _compile_eagerly(module, example_inputs, options, share, name)
+
+
+def _compile_eagerly(
+    module: GraphModule, example_inputs: Sequence[Any], options: Options, share: Share | None, name: str | None
+) -> Callable[..., Any]:
     compiled = aot_autograd(
         fw_compiler=run_boxed,
         bw_compiler=run_boxed_backward,
@@ -82,3 +91,4 @@ def _again(module: GraphModule, options: Options) -> Again | None:
 
 
 watch_skipped_frames("lowtide", note_skipped)
+capture_own_modules("lowtide")

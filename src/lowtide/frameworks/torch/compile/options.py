@@ -29,7 +29,8 @@ _LEFT_TO_INDUCTOR = frozenset({"share", "rounding"})
 rounding in any case."""
 
 
-def _priced_before_fusion(profile: str, graph: Graph) -> Prices:
+def prices_before_fusion(graph: Graph, profile: str = "fused") -> Prices:
+    """Return what ops cost by a profile, no more exact than is worth it where Inductor will fuse them."""
     return replace(price(graph, profile), precision=_PRECISION)
 
 
@@ -121,7 +122,7 @@ class Options:
             BACKEND_DEFAULTS,
             budget=self.budget,
             techniques=self.techniques if before_fusion else frozenset(),
-            costs=partial(_priced_before_fusion, self.profile) if self.compiler == "inductor" else self.profile,
+            costs=partial(prices_before_fusion, profile=self.profile) if self.compiler == "inductor" else self.profile,
             effort=self.effort,
         )
 

@@ -3,7 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lowtide.frameworks.torch.compile.names import forget_names, given_names, put_back_names
@@ -75,6 +75,17 @@ def forget(programs: Iterable[PlannedModule]) -> None:
     for program in programs:
         if program in _planned:
             _planned.remove(program)
+
+
+def say_allowed(program: PlannedModule, allowed: int) -> None:
+    """Let a program's result say what the user allows in the first space, where it was planned for another goal."""
+    space, budget = program.graph.spaces[0].name, program.result.budget
+    limited_by = {**budget.limited_by, space: "the budget"}
+    said = replace(budget, allowed={**budget.allowed, space: allowed}, limited_by=limited_by)
+    saying = replace(program, result=replace(program.result, budget=said))
+    for programs in (_planned, *_planning):
+        if program in programs:
+            programs[programs.index(program)] = saying
 
 
 def noting_runs(

@@ -13,6 +13,7 @@ from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.emit.transfers.link import host_for
 from lowtide.frameworks.torch.internals.aot_autograd import must_save
 from lowtide.frameworks.torch.internals.hints import gives_as_much_as_values_say
+from lowtide.frameworks.torch.internals.input_names import input_name
 from lowtide.frameworks.torch.reading.lowering import Lowered, lower
 from lowtide.frameworks.torch.reading.read import graph_of
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
@@ -69,7 +70,7 @@ def read_program(name: str, module: GraphModule, held: Collection[int], options:
         if gives_as_much_as_values_say(node):
             raise UnsupportedError(f"the size of tensor '{node.name}' depends on values; such graphs are not planned")
     inputs = enumerate(module.graph.find_nodes(op="placeholder"))
-    named = [(node.name, Lifetime.PERSISTENT if place in held else Lifetime.INPUT) for place, node in inputs]
+    named = [(input_name(node), Lifetime.PERSISTENT if place in held else Lifetime.INPUT) for place, node in inputs]
     lowered = lower(module, named)
     run_once = _held_by_others(lowered) | _must_be_saved(lowered)
     scratch = scratch_under_inductor(module) if options.compiler == "inductor" else scratch_bytes

@@ -36,8 +36,10 @@ class Reading:
     ops that replace storages.
     """
 
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, captured: Captured, scratch: Callable[[Node], int] = scratch_bytes) -> None:
+        """Take a program, and what tells the scratch of its nodes."""
         self.captured = captured
+        self._scratch = scratch
 
     @cached_property
     def lowered(self) -> Lowered:
@@ -48,7 +50,8 @@ class Reading:
     def graph(self) -> Graph:
         """The program as a graph; ids of its ops and buffers are positions in `lowered`."""
         captured = self.captured
-        return graph_of(captured.name, captured.graph_module, self.lowered, captured.unmodeled)
+        module, notes = captured.graph_module, captured.unmodeled
+        return graph_of(captured.name, module, self.lowered, notes, scratch=self._scratch)
 
 
 def graph_of(

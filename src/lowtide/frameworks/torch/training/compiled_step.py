@@ -64,7 +64,7 @@ def compiled_step(
     program, taken, applied = best.compiled.program, best.compiled.result, best.compiled.applied
     if applied is None:
         applied = _compile(program, taken, options, _StepPeaks(program, taken, allowed))
-    taken = replace(taken, fused_peak_bytes=allowed + best.excess_bytes)
+    taken = replace(taken, fused_peak_bytes=allowed + best.excess_bytes, budget=result.budget)
     if not best.fits:
         _warn(model.graph, taken, allowed, best.excess_bytes)
     elif taken.shortfall is not None:  # which ops would have, one by one

@@ -25,7 +25,7 @@ from lowtide.frameworks.torch.capture.step.training_step import (
 )
 from lowtide.frameworks.torch.compile.distributed.plan_folder import save_plans
 from lowtide.frameworks.torch.compile.missed_budgets import missed_held_back, warn_of_plan
-from lowtide.frameworks.torch.compile.options import DEFAULTS, allowed_techniques
+from lowtide.frameworks.torch.compile.options import DEFAULTS, allowed_techniques, prices_before_fusion
 from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.emit.transfers.link import check_host, host_for
 from lowtide.frameworks.torch.measure.explain import remember_step
@@ -39,7 +39,8 @@ from lowtide.planning.budget import GivenBudget
 from lowtide.planning.chunked import plan_in_chunks, plan_model
 from lowtide.planning.minimize import find_plan
 from lowtide.planning.result import Result
-from lowtide.techniques import NEED_BUDGET, ROUNDING
+from lowtide.planning.settings import PlanSettings
+from lowtide.techniques import NEED_BUDGET, ROUNDING, Techniques
 
 CompilerName = Literal["eager", "inductor"]
 _MOST_FORMS = 8
@@ -122,6 +123,7 @@ class PlannedStep:
     def prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Capture and plan the step for calls like this one, which is not run."""
         model = TorchModel(_capture(self.step, args, kwargs))
+        model = model if self._compile is None else model.for_fusion()
         host = self._host(model.graph)
         model = model if host is None else model.with_host(host)
         fingerprint = model.graph.fingerprint
@@ -243,10 +245,7 @@ def training_step(
     )
     step.spells_out_fused = compiler == "inductor"
 
-    settings = replace(DEFAULTS, budget=budget, techniques=allowed, effort=effort)
-    if compiler == "inductor":
-        by_itself = frozenset({"share", ROUNDING} if allowed & NEED_BUDGET else {ROUNDING})
-        settings = replace(settings, techniques=allowed - by_itself, costs="fused")
+    settings = step_settings(budget, allowed, effort, compiler)
 
     def find(model: TorchModel, within: GivenBudget = budget) -> Result:
         asked = replace(settings, budget=within)
@@ -267,8 +266,7 @@ def training_step(
         # loads Inductor, which takes seconds
         from lowtide.frameworks.torch.training.compiled_step import StepPlans, compiled_step
 
-        to_rounding = model.for_fusion()
-        plans = StepPlans(lambda less: find(model, less), lambda less: find_in_chunks(to_rounding, less))
+        plans = StepPlans(lambda less: find(model, less), lambda less: find_in_chunks(model, less))
         return compiled_step(model, result, budget, effort, plans)
 
     followed = None if plan is None else FollowedPlan(path_of(plan), settings, find, over_budget=over_budget)
@@ -284,6 +282,15 @@ def training_step(
         followed.is_lenient = True
     remember_step(planned)
     return planned
+
+
+def step_settings(budget: GivenBudget, allowed: Techniques, effort: EffortName, compiler: CompilerName) -> PlanSettings:
+    """Return what a whole step is planned with; Inductor decides by itself what shares storage, and rounds."""
+    settings = replace(DEFAULTS, budget=budget, techniques=allowed, effort=effort)
+    if compiler == "eager":
+        return settings
+    by_itself = frozenset({"share", ROUNDING} if allowed & NEED_BUDGET else {ROUNDING})
+    return replace(settings, techniques=allowed - by_itself, costs=prices_before_fusion)
 
 
 def _check_compiler(compiler: str) -> None:

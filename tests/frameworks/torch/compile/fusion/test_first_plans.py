@@ -1,5 +1,6 @@
 """Plans that know what Inductor will make of a program: the first one fits once it is compiled."""
 
+import logging
 from itertools import pairwise
 
 import pytest
@@ -48,17 +49,17 @@ class BothSides(nn.Module):
         return value.square().mean()
 
 
-def test_where_two_sides_are_joined_the_first_plan_fits_after_fusion() -> None:
-    """Only the first one is made for all of the budget; its kernels need what it says, and no more."""
+def test_where_two_sides_are_joined_the_first_plan_fits_after_fusion(caplog: pytest.LogCaptureFixture) -> None:
+    """Beside it, only what Inductor does alone is looked at; its kernels need what it says, and no more."""
     forget_programs()
+    caplog.set_level(logging.INFO, "lowtide")
     torch.manual_seed(0)
     module, batch = BothSides().train(), torch.randn(4, 3, 64, 64)
     torch.compile(module, backend="lowtide", options={"budget": "60%"})(batch).backward()
     (program,) = planned_programs()
     assert program.result.reruns
     assert max(program.kernel_peaks) <= (program.result.budget.allowed["cpu"] or 0)
-    assert program.own_peak_bytes is not None
-    assert program.result.budget.allowed["cpu"] == pytest.approx(0.6 * program.own_peak_bytes, rel=0.05)
+    assert sum("untouched" in message for message in caplog.messages) == 2
 
 
 def _backward_of(dtype: torch.dtype) -> tuple[GraphModule, Node]:

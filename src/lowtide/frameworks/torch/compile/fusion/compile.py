@@ -18,7 +18,8 @@ from lowtide.frameworks.torch.compile.fusion.settings import NOT_CACHED, setting
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.compile.plan_program import Share
-from lowtide.frameworks.torch.compile.programs import Remembered, put_back, remembered
+from lowtide.frameworks.torch.compile.planned_program import PlannedModule
+from lowtide.frameworks.torch.compile.programs import Remembered, put_back, remembered, say_allowed
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.dynamo import copied, takes_hooks
 from lowtide.frameworks.torch.internals.inductor import compile_fx
@@ -96,6 +97,13 @@ class _Compiler:
 
     def compiled(self) -> _Run:
         """Return the graph compiled within the budget, or as close to it as is known."""
+        run, planned = self._chosen()
+        for program in planned:
+            say_allowed(program, self._allowed)
+        return run
+
+    def _chosen(self) -> tuple[_Run, Sequence[PlannedModule]]:
+        """Return what is best, and the programs in it."""
         if self._own.peak > self._allowed or self._others:
             before = remembered()
             best = least_excess(self._attempt(self._allowed), self._attempt)
@@ -113,18 +121,18 @@ class _Compiler:
                 return self._closest(best.goal, chunking)
         return self._alone()
 
-    def _closest(self, goal: int, in_chunks: Chunking | None) -> _Run:
+    def _closest(self, goal: int, in_chunks: Chunking | None) -> tuple[_Run, Sequence[PlannedModule]]:
         """Compile the plan for a goal whose kernels need more than the budget, and warn of that."""
         peaks = FusedPeaks(self._allowed, silent=True)
         run = self._compile(self._module, goal, peaks, in_chunks)
         return self._with_warning(run, peaks)
 
-    def _with_warning(self, run: _Run, peaks: FusedPeaks) -> _Run:
-        """Return what was compiled, and warn where its kernels need more than the budget."""
+    def _with_warning(self, run: _Run, peaks: FusedPeaks) -> tuple[_Run, Sequence[PlannedModule]]:
+        """Return what was compiled of which programs, and warn where its kernels need more than the budget."""
         if peaks.excess_bytes:
             why = None if self._shortfall is None else reason_unfused(self._shortfall)
             warn_of_need(peaks.planned[0], peaks.excess_bytes, self._allowed + peaks.excess_bytes, why)
-        return run
+        return run, peaks.planned
 
     def _attempt(self, goal: int, in_chunks: Chunking | None = None) -> Attempt[_Compiled | None]:
         """Plan for so many bytes, and compile as long as the kernels fit; nothing of it is remembered.
@@ -158,7 +166,7 @@ class _Compiler:
         partitioner = Partitioner(options, self._own.peak, share=share, name=self._name, in_chunks=in_chunks)
         return _compile(module, self._inputs, options, peaks, partitioner)
 
-    def _alone(self) -> _Run:
+    def _alone(self) -> tuple[_Run, Sequence[PlannedModule]]:
         """Leave the graph to Inductor, but for the order of its kernels; warns where that is not what was asked."""
         peaks = FusedPeaks()
         free = tuple(sorted(self._options.techniques - NEED_BUDGET))
@@ -170,7 +178,7 @@ class _Compiler:
             why = "no plan found needs less than Inductor alone"
             said = "" if self._shortfall is None else reason_unfused(self._shortfall)
             warn_of_need(peaks.planned[0], excess, self._own.peak, "; ".join(filter(None, (why, said))))
-        return run
+        return run, peaks.planned
 
 
 def _compile(
