@@ -22,11 +22,11 @@ from lowtide.frameworks.torch.emit.apply import Applied, apply_plan, check_plan
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.emit.exported import save_exported
 from lowtide.frameworks.torch.internals.exported_archive import has_fixed_sizes
-from lowtide.frameworks.torch.internals.rounding import largest_difference
 from lowtide.frameworks.torch.measure.measure_captured import check_real, measure_captured
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
+from lowtide.frameworks.torch.rewrites.chunks.rounding import largest_difference
 from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking, SplitProgram, split_again, split_updates
 from lowtide.graph import Graph
 from lowtide.offload import Host

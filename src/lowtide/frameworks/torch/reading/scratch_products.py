@@ -22,6 +22,8 @@ _MOST_ROWS, _FILLED_UP = 1024, 32
 _LONG_SUMS = 2048
 """Sums of more numbers are made in parts, which are kept in single precision where there are as many rows as that."""
 _ALIGNED = 40 * 2**10
+_SMALL = 16**3
+"""PyTorch gives no product of so few multiplications to oneDNN."""
 
 
 def matrix_product(given: dict[str, Any], result: torch.Tensor) -> int:
@@ -41,10 +43,9 @@ def matrix_product(given: dict[str, Any], result: torch.Tensor) -> int:
             copied += bytes_of(matrix) // (matrix.shape[0] if matrix.dim() == 3 else 1)
     if result.dtype not in HALF_TYPES:
         return copied
-    if not multiplies_tiles():
-        return copied + min(3 * touched, _MOST)
     left, right = next((given[one], given[other]) for one, other in _FACTORS if one in given and other in given)
-    return copied + _in_tiles(left, right)
+    is_small = left.shape[-2] * left.shape[-1] * right.shape[-1] <= _SMALL
+    return copied + (min(3 * touched, _MOST) if is_small or not multiplies_tiles() else _in_tiles(left, right))
 
 
 def _in_tiles(left: torch.Tensor, right: torch.Tensor) -> int:

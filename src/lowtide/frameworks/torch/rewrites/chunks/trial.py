@@ -9,10 +9,10 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
-from lowtide.frameworks.torch.internals.rounding import difference_of
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, write_chunks
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, outside
 from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS
+from lowtide.frameworks.torch.rewrites.chunks.rounding import difference_of
 
 if TYPE_CHECKING:
     from lowtide.frameworks.torch.rewrites.chunks.windows import Windows

@@ -9,7 +9,7 @@ import torch
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class LargestDifference:
     """The largest difference of two results."""
 
     share: float
@@ -18,11 +18,11 @@ class Difference:
     """Whether that is no more than half of the digits that the type has, in every tensor."""
 
 
-NO_DIFFERENCE = Difference(0.0, is_rounding=True)
-_ANOTHER_VALUE = Difference(1.0, is_rounding=False)
+NO_DIFFERENCE = LargestDifference(0.0, is_rounding=True)
+_ANOTHER_VALUE = LargestDifference(1.0, is_rounding=False)
 
 
-def difference_of(one: Any, other: Any) -> Difference:
+def difference_of(one: Any, other: Any) -> LargestDifference:
     """Return the difference of two results, tensors or not."""
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return NO_DIFFERENCE if repr(one) == repr(other) else _ANOTHER_VALUE
@@ -33,12 +33,16 @@ def difference_of(one: Any, other: Any) -> Difference:
     if not one.is_floating_point():
         return _ANOTHER_VALUE
     share = float((one - other).abs_().max() / one.abs().max())
-    return Difference(share, share <= math.sqrt(torch.finfo(one.dtype).eps)) if math.isfinite(share) else _ANOTHER_VALUE
+    return (
+        LargestDifference(share, share <= math.sqrt(torch.finfo(one.dtype).eps))
+        if math.isfinite(share)
+        else _ANOTHER_VALUE
+    )
 
 
-def largest_difference(ours: Iterable[Any], theirs: Iterable[Any]) -> Difference:
+def largest_difference(ours: Iterable[Any], theirs: Iterable[Any]) -> LargestDifference:
     """Return the largest difference of the results of two runs, as many of each."""
     found = [difference_of(*pair) for pair in zip(ours, theirs, strict=True)]
-    return Difference(
+    return LargestDifference(
         max((each.share for each in found), default=0.0), is_rounding=all(each.is_rounding for each in found)
     )
