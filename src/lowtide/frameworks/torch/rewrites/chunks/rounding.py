@@ -33,11 +33,9 @@ def difference_of(one: Any, other: Any) -> LargestDifference:
     if not one.is_floating_point():
         return _ANOTHER_VALUE
     share = float((one - other).abs_().max() / one.abs().max())
-    return (
-        LargestDifference(share, share <= math.sqrt(torch.finfo(one.dtype).eps))
-        if math.isfinite(share)
-        else _ANOTHER_VALUE
-    )
+    if not math.isfinite(share):
+        return _ANOTHER_VALUE
+    return LargestDifference(share, share <= math.sqrt(torch.finfo(one.dtype).eps))
 
 
 def largest_difference(ours: Iterable[Any], theirs: Iterable[Any]) -> LargestDifference:
