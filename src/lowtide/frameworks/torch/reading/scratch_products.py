@@ -18,7 +18,7 @@ _MOST_PACKED, _MOST_OF_COLUMNS, _MOST_IN_FLOAT16 = 1157 * 2**10, 842 * 2**10, 23
 _ROWS, _COLUMNS = 256, 64
 """How many rows, and columns, it packs at once."""
 _MOST_ROWS, _FILLED_UP = 1024, 32
-"""Sums are filled up to a multiple of some numbers, and if there is something to fill, so many rows are packed."""
+"""Of short sums so many rows are packed as well; all sums are filled up to a multiple of some numbers."""
 _LONG_SUMS = 2048
 """Sums of more numbers are made in parts, which are kept in single precision where there are as many rows as that."""
 _ALIGNED = 40 * 2**10
@@ -58,7 +58,7 @@ def _in_tiles(left: torch.Tensor, right: torch.Tensor) -> int:
         return min(8 * inner * at_once + _MOST, _MOST_IN_FLOAT16)
     sums = 4 * rows * columns if inner > _LONG_SUMS and rows >= _ROWS else 0
     packed = min(2 * inner * columns, _MOST_PACKED)
-    if inner < _COLUMNS or inner > left.shape[-1]:
+    if inner < _COLUMNS:
         packed += 2 * inner * min(rows, _MOST_ROWS)
     elif _has_columns(right) and rows <= _COLUMNS:
         packed = min(packed, _COLUMNS * (2 * inner + rows))
