@@ -13,8 +13,10 @@ _FACTORS = (("mat1", "mat2"), ("batch1", "batch2"), ("self", "mat2"))
 """How the factors are called: by sums, by sums of batches, by plain products."""
 _MOST = 160 * 2**10
 """What oneDNN takes at most for a product in half precision where it multiplies no tiles."""
-_MOST_PACKED, _MOST_OF_COLUMNS, _MOST_IN_FLOAT16 = 1157 * 2**10, 842 * 2**10, 2336 * 2**10
-"""What it packs at most of a factor into tiles, of one whose columns are contiguous, and in float16."""
+_MOST_PACKED, _MOST_FOR_FEW_ROWS = 1200 * 2**10, 1472 * 2**10
+"""What it packs at most of a factor into tiles, for many rows and for few."""
+_MOST_OF_COLUMNS, _MOST_IN_FLOAT16 = 842 * 2**10, 2336 * 2**10
+"""The same where the columns of the other are contiguous, and in float16."""
 _ROWS, _COLUMNS = 256, 64
 """How many rows, and columns, it packs at once."""
 _MOST_ROWS, _FILLED_UP = 1024, 32
@@ -22,6 +24,8 @@ _MOST_ROWS, _FILLED_UP = 1024, 32
 _LONG_SUMS = 2048
 """Sums of more numbers are made in parts, which are kept in single precision where there are as many rows as that."""
 _ALIGNED = 40 * 2**10
+_MOST_LAST = 64 * 2**10
+"""What it takes at most to fill up the ends of rows."""
 _SMALL = 16**3
 """PyTorch gives no product of so few multiplications to oneDNN."""
 
@@ -57,14 +61,15 @@ def _in_tiles(left: torch.Tensor, right: torch.Tensor) -> int:
     if left.dtype == torch.float16:
         return min(8 * inner * at_once + _MOST, _MOST_IN_FLOAT16)
     sums = 4 * rows * columns if inner > _LONG_SUMS and rows >= _ROWS else 0
-    packed = min(2 * inner * columns, _MOST_PACKED)
+    packed = min(2 * inner * columns, _MOST_FOR_FEW_ROWS if rows < _COLUMNS else _MOST_PACKED)
     if inner < _COLUMNS:
         packed += 2 * inner * min(rows, _MOST_ROWS)
     elif _has_columns(right) and rows <= _COLUMNS:
         packed = min(packed, _COLUMNS * (2 * inner + rows))
     if _has_columns(left) and inner >= _COLUMNS:
         packed = min(2 * inner * (2 * _COLUMNS + at_once), _MOST_OF_COLUMNS)
-    return packed + sums + _ALIGNED
+    last = min(_COLUMNS * inner, _MOST_LAST) if inner > left.shape[-1] else 0
+    return packed + last + sums + _ALIGNED
 
 
 def _has_columns(matrix: torch.Tensor) -> bool:
