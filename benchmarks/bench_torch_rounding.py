@@ -16,7 +16,6 @@ from results import write_section
 
 import lowtide
 import lowtide.torch as lt
-from lowtide.frameworks.torch.capture.capture import capture
 
 SECTION = "Chunks equal to rounding"
 EXACT = ("reorder", "share")
@@ -38,7 +37,7 @@ def run(dtype: str, threads: int) -> dict[str, Any]:
     model = LanguageModel(width, classes, tied).to(getattr(torch, dtype))
     tokens = torch.randint(0, classes, (SEQUENCES, LENGTH))
     step = lt.TrainingStep(model, plain, torch.optim.AdamW(model.parameters()))
-    program = lt.TorchModel(capture((step, (tokens,))))
+    program = lt.TorchModel((step, (tokens,)))
     cells: dict[str, Any] = {}
     calls = {"eager": lambda: program.captured.run_original(tokens)}
     for way, allow in WAYS.items():

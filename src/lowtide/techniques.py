@@ -16,6 +16,8 @@ COST_NOTHING: Techniques = frozenset({"reorder", "share"})
 """Those that leave the run time as it is."""
 NEED_BUDGET: Techniques = frozenset({"recompute", "offload"})
 """Those that trade time for memory, and so are used to fit a budget only."""
+NOT_ON_A_CURVE: Techniques = frozenset({"offload", ROUNDING})
+"""Those that a curve of memory and time has no use for: its plans run ops again, and give the program's bits."""
 
 
 def checked_techniques(names: Iterable[str]) -> Techniques:

@@ -27,6 +27,17 @@ def train():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     return TrainingStep(model, lambda model, x: model(x).pow(2).mean(), optimizer), (torch.ones(8, 64),)
 
+def half_precision():
+    torch.manual_seed(0)
+    tokens = torch.randint(0, 4099, (1024,))
+    model = torch.nn.Embedding(4099, 64, dtype=torch.bfloat16)
+
+    def loss(model, tokens):
+        logits = torch.tanh(model(tokens)) @ model.weight.T
+        return torch.nn.functional.cross_entropy(logits, tokens.roll(1))
+
+    return TrainingStep(model, loss, torch.optim.SGD(model.parameters(), lr=10.0)), (tokens,)
+
 def deep():
     torch.manual_seed(0)
     layers = [layer for _ in range(12) for layer in (torch.nn.Linear(32, 32), torch.nn.ReLU())]
@@ -196,22 +207,27 @@ def hlo_file() -> Path:
 @pytest.fixture
 def interfaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module in the working directory that makes a GraphInterface; returns its name."""
-    (tmp_path / "small_interfaces.py").write_text(
+    return _module(
+        tmp_path,
+        monkeypatch,
+        "small_interfaces",
         "from tests.contracts.frameworks import ENTRIES\n"
-        "def interface(): return next(e for e in ENTRIES if e.name == 'mesh_tensorflow').make(64)\n"
+        "def interface(): return next(e for e in ENTRIES if e.name == 'mesh_tensorflow').make(64)\n",
     )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "small_interfaces", raising=False)
-    return "small_interfaces"
 
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module of small PyTorch programs in the working directory; returns its name."""
-    (tmp_path / "small_programs.py").write_text(PROGRAMS)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(sys.modules, "small_programs", raising=False)
-    return "small_programs"
+    return _module(tmp_path, monkeypatch, "small_programs", PROGRAMS)
+
+
+def _module(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> str:
+    """Write a module into a folder, which becomes the working directory; returns its name."""
+    (folder / f"{name}.py").write_text(text)
+    monkeypatch.chdir(folder)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    return name
 
 
 @pytest.fixture(scope="session")

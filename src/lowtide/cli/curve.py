@@ -7,16 +7,14 @@ from lowtide.opening import open_model
 from lowtide.planning.chunked import model_frontier
 from lowtide.planning.settings import PlanSettings
 from lowtide.report.frontier import frontier_to_json, frontier_to_text
-from lowtide.techniques import refuse_ignored
+from lowtide.techniques import NOT_ON_A_CURVE, refuse_ignored
 
 
 def show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, trust: bool, as_json: bool) -> None:
     """Print the frontier of memory and time of MODEL; raises UsageError for settings that it has no use for."""
     if settings.budget is not None or settings.transient or settings.scheduler is not None:
         raise UsageError("--curve makes plans for budgets of its own; leave out --budget, --transient and --scheduler")
-    refuse_ignored(
-        settings.techniques, {"offload", "rounding"}, "--curve knows recomputation only", "leave --curve out"
-    )
+    refuse_ignored(settings.techniques, NOT_ON_A_CURVE, "--curve knows recomputation only", "leave --curve out")
     if settings.host is not None:
         raise UsageError("--curve knows recomputation only; leave the host out")
     with Progress() as progress:

@@ -18,6 +18,7 @@ from lowtide.report.page.facts import Facts
 from lowtide.report.page.figures import figures
 from lowtide.report.page.text import to_text
 from lowtide.report.page.write import page
+from lowtide.techniques import NOT_ON_A_CURVE
 
 
 @click.command("report")
@@ -93,5 +94,5 @@ def _of_a_plan(settings: PlanSettings, *, curve: bool) -> PlanSettings:
 
 def _of_a_curve(settings: PlanSettings) -> PlanSettings:
     """Return the settings of a curve, which makes plans for budgets of its own and copies nothing."""
-    techniques = settings.techniques - {"offload", "rounding"}
+    techniques = settings.techniques - NOT_ON_A_CURVE
     return replace(settings, budget=None, transient=False, scheduler=None, host=None, techniques=techniques)

@@ -87,21 +87,19 @@ class TorchModel:
 
     def with_host(self, host: Host) -> "TorchModel":
         """Return the same program with a host that its plans may copy to."""
-        other = TorchModel(self.captured, host=host)
-        other._readings = self._readings
-        return other
+        return self._variant(self._readings, host)
 
     @cached_property
     def to_rounding(self) -> "TorchModel":
         """The same program, whose chunks may make sums in another order, so that they equal it to rounding alone."""
-        return self._with_readings(self._readings.to_rounding)
+        return self._variant(self._readings.to_rounding, self.host)
 
     def for_fusion(self) -> "TorchModel":
         """Return the same program for Inductor: its scratch is what it takes there, chunks are equal to rounding."""
-        return self._with_readings(_Readings(self.captured, Chunking.for_fusion()))
+        return self._variant(_Readings(self.captured, Chunking.for_fusion()), self.host)
 
-    def _with_readings(self, readings: "_Readings") -> "TorchModel":
-        other = TorchModel(self.captured, host=self.host)
+    def _variant(self, readings: "_Readings", host: Host | None) -> "TorchModel":
+        other = TorchModel(self.captured, host=host)
         other._readings = readings
         return other
 

@@ -14,7 +14,7 @@ from lowtide.frameworks.torch.emit.transfers.link import check_host
 from lowtide.graph import Graph
 from lowtide.planning.budget import GivenBudget, read_budget
 from lowtide.planning.settings import PlanSettings
-from lowtide.techniques import NEED_BUDGET, Techniques, checked_techniques, refuse_without_budget
+from lowtide.techniques import NEED_BUDGET, ROUNDING, Techniques, checked_techniques, refuse_without_budget
 
 COMPILERS = ("inductor", "eager")
 DEFAULTS = replace(PlanSettings(), techniques=PlanSettings.techniques | {"recompute"}, addresses=False)
@@ -24,7 +24,7 @@ BACKEND_DEFAULTS = replace(DEFAULTS, effort="fast")
 """Those of the backend: planning is to stay short beside compiling."""
 _PRECISION = 0.005
 """What prices of ops are worth that Inductor will fuse, as a share of the program's time."""
-_LEFT_TO_INDUCTOR = frozenset({"share", "rounding"})
+LEFT_TO_INDUCTOR = frozenset({"share", ROUNDING})
 """Inductor decides on its own which outputs take over the storage of inputs, and its results equal those of eager to
 rounding in any case."""
 
@@ -109,7 +109,7 @@ class Options:
     def techniques(self) -> Techniques:
         """What planning may do, less what the compiler decides on its own."""
         allowed = allowed_techniques(self.allow, self.budget)
-        return allowed - _LEFT_TO_INDUCTOR if self.compiler == "inductor" else allowed
+        return allowed - LEFT_TO_INDUCTOR if self.compiler == "inductor" else allowed
 
     @property
     def settings(self) -> PlanSettings:

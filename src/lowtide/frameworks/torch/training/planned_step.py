@@ -25,7 +25,12 @@ from lowtide.frameworks.torch.capture.step.training_step import (
 )
 from lowtide.frameworks.torch.compile.distributed.plan_folder import save_plans
 from lowtide.frameworks.torch.compile.missed_budgets import missed_held_back, warn_of_plan
-from lowtide.frameworks.torch.compile.options import DEFAULTS, allowed_techniques, prices_before_fusion
+from lowtide.frameworks.torch.compile.options import (
+    DEFAULTS,
+    LEFT_TO_INDUCTOR,
+    allowed_techniques,
+    prices_before_fusion,
+)
 from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.emit.transfers.link import check_host, host_for
 from lowtide.frameworks.torch.measure.explain import remember_step
@@ -190,8 +195,8 @@ def training_step(
     way ("25 GB/s"; by default 1/64 of the speed of the device's memory, as PCIe is beside a GPU's).
 
     With the compiler "eager", results equal the plain step's bit for bit, or to rounding where `allow` names "rounding"
-    and that lets more of the step be computed in chunks. With "inductor", kernels are fused, then
-    ordered for least memory; results equal those of eager to rounding.
+    and that lets more of the step be computed in chunks. With "inductor", kernels are fused, then ordered for least
+    memory; results equal those of eager to rounding.
 
     Gradients are clipped as `torch.nn.utils` does, then handed to `before_update(parameters)`. `after_update(model)`
     runs last, for instance an averaged model's `update_parameters`. With `accumulate`, so many calls make a step: their
@@ -289,7 +294,7 @@ def step_settings(budget: GivenBudget, allowed: Techniques, effort: EffortName, 
     settings = replace(DEFAULTS, budget=budget, techniques=allowed, effort=effort)
     if compiler == "eager":
         return settings
-    by_itself = frozenset({"share", ROUNDING} if allowed & NEED_BUDGET else {ROUNDING})
+    by_itself = LEFT_TO_INDUCTOR if allowed & NEED_BUDGET else {ROUNDING}
     return replace(settings, techniques=allowed - by_itself, costs=prices_before_fusion)
 
 

@@ -16,6 +16,7 @@ from lowtide.errors import UsageError
 from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 from lowtide.planning.chunked import is_to_rounding
+from tests.frameworks.torch.reading.measured_scratch import one_thread
 
 CLASSES, WIDTH, TOKENS = 4099, 64, 1024
 EXACT = ("reorder", "share")
@@ -39,10 +40,8 @@ def _fresh() -> Iterator[None]:
     torch.manual_seed(0)
     torch.compiler.reset()
     forget_programs()
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with one_thread():
+        yield
 
 
 def step_of(model: nn.Module) -> tuple[Any, tuple[torch.Tensor]]:
