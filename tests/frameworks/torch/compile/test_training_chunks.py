@@ -149,3 +149,43 @@ def test_a_plan_in_chunks_is_taken_from_a_folder(tmp_path: Path) -> None:
     check(once, plain, "30%", model, 1.2, plans=str(tmp_path))
     (taken,) = planned_programs()
     assert taken.graph.fingerprint == planned.graph.fingerprint
+
+
+Outputs = Callable[[Head, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+
+
+def with_logits(model: Head, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the loss and the logits, as the models of transformers do."""
+    logits = model(tokens)
+    return functional.cross_entropy(logits.flatten(0, 1), tokens.flatten(), ignore_index=3), logits
+
+
+def with_known_logits(model: Head, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return logits that have no gradient."""
+    loss, logits = with_logits(model, tokens)
+    return loss, logits.detach()
+
+
+def from_loss(outputs: Any, model: Head, tokens: torch.Tensor) -> None:
+    """Train on the loss while the logits are there."""
+    loss, logits = outputs(model, tokens)
+    loss.backward()
+    assert logits.shape == (*tokens.shape, CLASSES)
+
+
+def from_both(outputs: Any, model: Head, tokens: torch.Tensor) -> None:
+    """Train on something of the logits, too."""
+    loss, logits = outputs(model, tokens)
+    (loss + 1e-3 * logits.square().mean()).backward()
+
+
+@pytest.mark.parametrize(
+    ("outputs", "step", "most"),
+    [(with_known_logits, from_loss, 1.6), (with_logits, from_loss, 2.4), (with_logits, from_both, 5.2)],
+)
+def test_logits_that_are_returned_are_read_chunk_by_chunk(outputs: Outputs, step: Step, most: float) -> None:
+    """Autograd hands the backward pass a gradient of returned logits as large as they are, zeros if nothing else.
+
+    What trains on them outside of the graph holds more of that size.
+    """
+    check(step, outputs, "50%" if outputs is with_logits else "40%", Head(), most)

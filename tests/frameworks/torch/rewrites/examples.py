@@ -13,8 +13,8 @@ from lowtide.frameworks.torch.internals.aot_autograd import merge_common_subexpr
 from lowtide.frameworks.torch.reading.outlined import hold
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, ProductsByRows
+from lowtide.frameworks.torch.rewrites.chunks.find_products import find_products
 from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
-from lowtide.frameworks.torch.rewrites.chunks.products import find_products
 from lowtide.frameworks.torch.rewrites.chunks.regions import find_regions
 from lowtide.frameworks.torch.rewrites.chunks.rows_again import RowsAgain
 from lowtide.frameworks.torch.rewrites.chunks.windows import Windows

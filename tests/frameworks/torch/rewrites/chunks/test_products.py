@@ -130,6 +130,30 @@ def test_what_is_counted_beside_a_loss_is_counted_chunk_by_chunk() -> None:
     assert opened.measure(Plan.baseline(opened.in_chunks)).outputs_equal
 
 
+@pytest.mark.parametrize("cap", [None, 30])
+def test_a_program_that_returns_its_logits_reads_them_chunk_by_chunk(cap: float | None) -> None:
+    step, (tokens,) = program(plain)
+
+    def judged(tokens: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        logits = step.model(tokens)
+        logits = logits if cap is None else cap * torch.tanh(logits / cap)
+        return plain(logits, tokens), plain(logits, tokens, label_smoothing=0.1), logits
+
+    opened = lt.TorchModel((judged, (tokens,)))
+    assert opened.in_chunks is not None
+    assert "largest product" in opened.in_chunks.name
+    measured = opened.measure(Plan.baseline(opened.in_chunks))
+    assert measured.outputs_equal
+    assert measured.after_bytes < (2.6 if cap else 1.4) * 3 * LENGTH * CLASSES * 4
+
+
+def test_logits_that_are_all_that_is_returned_are_left_whole_and_named() -> None:
+    step, (tokens,) = program(plain)
+    opened = lt.TorchModel((lambda tokens: step.model(tokens).softmax(-1), (tokens,)))
+    (note,) = split_updates(opened.captured).left_whole
+    assert "is a result of the program" in note
+
+
 def test_what_mixes_rows_is_left_whole_and_named() -> None:
     step = program(lambda logits, wanted: plain(logits, wanted) + logits.softmax(0).square().mean())
     (note,) = split_updates(lt.capture(step)).left_whole

@@ -5,7 +5,8 @@ import torch
 from torch.nn import functional
 
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes
-from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, find_products
+from lowtide.frameworks.torch.rewrites.chunks.find_products import find_products
+from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion
 from lowtide.frameworks.torch.rewrites.chunks.trial import Equal, Trial, Trials
 from lowtide.frameworks.torch.rewrites.chunks.windows import Windows
 from tests.frameworks.torch.rewrites.examples import trace

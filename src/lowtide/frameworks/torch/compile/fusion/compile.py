@@ -23,7 +23,7 @@ from lowtide.frameworks.torch.compile.programs import Remembered, put_back, reme
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.dynamo import copied, takes_hooks
 from lowtide.frameworks.torch.internals.inductor import compile_fx
-from lowtide.frameworks.torch.rewrites.chunks.products import may_be_cut
+from lowtide.frameworks.torch.rewrites.chunks.find_products import may_be_cut
 from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking
 from lowtide.planning.budget import budget_bytes
 from lowtide.techniques import NEED_BUDGET

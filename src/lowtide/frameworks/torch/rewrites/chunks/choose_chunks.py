@@ -10,8 +10,9 @@ from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.lowering import Lowered, LoweredOp, lower
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes
+from lowtide.frameworks.torch.rewrites.chunks.find_products import find_products
 from lowtide.frameworks.torch.rewrites.chunks.pieces import looked_at, pieces_of
-from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, Refusal, find_products
+from lowtide.frameworks.torch.rewrites.chunks.products import NEARLY, ProductRegion, Refusal, outside
 from lowtide.frameworks.torch.rewrites.chunks.regions import Region, find_regions
 from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
@@ -22,7 +23,8 @@ from lowtide.index_spaces import BufferId
 _CHUNKS = (2, 4, 8, 16)
 _CHUNKS_OF_ROWS = (*_CHUNKS, 32, 64)
 _PART_FOR_ROWS, _PART_FOR_WINDOWS = 8, 4
-"""Chunks of rows, and windows, are small enough where they need so small a part of what is held across the region."""
+"""Without a budget that can be met, chunks of rows, and windows, are small enough where they need so small a part of
+what is held across the region."""
 _ELEMENTS = 64
 """Chunks have a multiple of so many elements, whole vector registers for every kernel."""
 _BLOCKS = (64, 192, 256, 384)
@@ -85,8 +87,8 @@ def choose_rows(
     As in `choose_chunks`, with up to 64 chunks where the rest of the program holds little meanwhile; and a trial must
     show that such chunks give the bits of the whole. Sums over rows that others then take row by row are made by
     windows of classes, if that can be; so are others where chunks that add to them would need more than the rest of the
-    program does, beside what is held meanwhile. Windows can wait until less is held, so they may need more. Where the
-    program is `allowed` to need so many bytes, chunks are larger, and fewer.
+    program does, beside what is held meanwhile. Windows can wait until less is held, so they may need more, but for
+    what they read. Where the program is `allowed` to need so many bytes, chunks are larger, and fewer.
     """
     products, refused = find_products(module.graph)
     if not products and not refused:
@@ -97,14 +99,16 @@ def choose_rows(
     chosen: dict[ProductRegion, ChunkSizes] = {}
     left = [refusal for refusal in refused if _bytes_of(refusal.product) * _WORTH_A_WORD > needs.outside]
     for region in products:
-        if needs.of(region, 1) <= needs.outside:
+        if needs.standing(region) + needs.of(region, 1) <= needs.outside:
             continue
         held = needs.held_across(region)
-        room = max(needs.outside - held, held // _PART_FOR_ROWS, allowed - held)
+        left_by_budget = allowed - held
+        room = max(needs.outside - held, left_by_budget if left_by_budget > 0 else held // _PART_FOR_ROWS)
         most = max(_CHUNKS_OF_ROWS[0], _MOST_OPS_OF_ROWS // len(region.parts))
         counts = [n for n in _CHUNKS_OF_ROWS if n <= most]
         chunks = next((n for n in counts if needs.of(region, n) <= room), counts[-1])
-        for_windows = max(needs.outside, held // _PART_FOR_WINDOWS, allowed - held)
+        apart = needs.outside - needs.standing(region)
+        for_windows = max(apart, left_by_budget if left_by_budget > 0 else held // _PART_FOR_WINDOWS)
         by_windows = list(_by_windows(region, chunks, for_windows, region in dying))
         by_rows = list(_by_rows(region, chunks))
         small = [] if region in dying else [sizes for sizes in by_rows if needs.by(region, sizes) <= room]
@@ -194,6 +198,8 @@ class _Needs:
         self.n_ops = len(lowered.ops)
         self.outside = 0
         """The most that any op outside of the regions needs."""
+        self._standing: dict[Region | ProductRegion, set[BufferId]] = {region: set() for region in updates}
+        self._standing |= {region: set(_standing(lowered, region)) for region in products}
         self._parts: dict[Region | ProductRegion, list[tuple[int, int]]] = {region: [] for region in regions}
         for op in lowered.ops:
             region = region_of.get(op.node)
@@ -201,13 +207,18 @@ class _Needs:
             if region is None:
                 self.outside = max(self.outside, sum(sizes.values()) + scratch_bytes(op.node))
                 continue
+            sizes = {buffer: size for buffer, size in sizes.items() if buffer not in self._standing[region]}
             made_here = (node for node in region.nodes if node not in kept)
             inside = {buffer for node in made_here for buffer in lowered.buffers_of.get(node, ())}
             made = sum(size for buffer, size in sizes.items() if buffer in inside)
             self._parts[region].append((sum(sizes.values()) - made, made + scratch_bytes(op.node)))
 
+    def standing(self, region: ProductRegion) -> int:
+        """Return the bytes of what a region reads that is nearly as large as its product: it stands whole meanwhile."""
+        return sum(self._lowered.buffers[buffer].size_bytes for buffer in self._standing[region])
+
     def of(self, region: Region | ProductRegion, chunks: int) -> int:
-        """Return the most that an op of a region needs, done in so many chunks."""
+        """Return the most that an op of a region needs beside what stands, done in so many chunks."""
         return max(kept + made // chunks for kept, made in self._parts[region])
 
     def by(self, region: ProductRegion, sizes: ChunkSizes) -> int:
@@ -215,15 +226,24 @@ class _Needs:
         return self.of(region, region.rows.count // sizes.rows)
 
     def held_across(self, region: ProductRegion) -> int:
-        """Return the bytes that are there before a region and read after it, in the program's order."""
+        """Return the bytes that are there before a region and read after it, in the program's order, or stand."""
         inside = set(region.nodes)
         ops = self._lowered.ops
         places = [place for place, op in enumerate(ops) if op.node in inside]
         before = {buffer for op in ops[: places[0]] for buffer in (*op.writes, *op.mutates)}
         after = {buffer for op in ops[places[-1] + 1 :] for buffer in (*op.reads, *op.mutates)}
         buffers = self._lowered.buffers
-        held = (buffers[i] for i in before & after)
+        held = (buffers[i] for i in before & after | self._standing[region])
         return sum(buffer.size_bytes for buffer in held if buffer.lifetime is not Lifetime.PERSISTENT)
+
+
+def _standing(lowered: Lowered, region: ProductRegion) -> Iterator[BufferId]:
+    read = dict.fromkeys(buffer for node in outside(region) for buffer in lowered.buffers_of.get(node, ()))
+    for buffer in read:
+        known = lowered.buffers[buffer]
+        is_held = known.lifetime is not Lifetime.PERSISTENT
+        if is_held and known.size_bytes * NEARLY >= _bytes_of(region.product):
+            yield buffer
 
 
 def _transient(lowered: Lowered, op: LoweredOp) -> Mapping[BufferId, int]:

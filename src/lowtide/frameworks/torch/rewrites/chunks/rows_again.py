@@ -26,7 +26,7 @@ class RowsAgain(Rewrite[TwoPasses]):
         return self.chosen
 
     def apply(self, module: GraphModule, sites: Sequence[TwoPasses]) -> GraphModule:
-        """Return a copy in which each second pass begins with the product, and nobody keeps what it computes again."""
+        """Return a copy in which each second pass begins anew, and nobody keeps what it computes again."""
         graph = Graph()
         made: dict[Node, Node] = {}
         passes = {node: second for second in (_Second(graph, site, made) for site in sites) for node in second.nodes}
@@ -55,7 +55,7 @@ class _Second:
     @property
     def product(self) -> str:
         """The name of the product in the first pass."""
-        return self.site.again[0].name
+        return self.site.product.name
 
     def of(self, node: Node) -> Node:
         """Return a node as the second pass reads it."""
@@ -65,5 +65,5 @@ class _Second:
             args, kwargs = map_nodes((node.args, dict(node.kwargs)), self.of)
             name = f"{node.name}_again"
             self.copies[node] = self.graph.create_node("call_function", node.target, args, kwargs, name=name)
-            self.copies[node].meta = origin_of(node)
+            self.copies[node].meta = {**origin_of(node), SECOND_PASS: self.product}
         return self.copies[node]

@@ -90,21 +90,21 @@ class _Needed:
             left, right = node.args
             return left in parts and right not in parts and self.can(left)
         if parts[node].role is RowRole.COLUMN_SUM:
-            return self.can(sources[0])
+            return all(map(self.can, sources))
         shape = value_of(node).shape if isinstance(value_of(node), torch.Tensor) else ()
         if target is aten.t.default or op_name(target) in SAME:
-            return self.can(sources[0])
+            return all(map(self.can, sources))
         if not shape or shape[-1] != value_of(product).shape[1]:
             self.rows[node] = None
             return isinstance(value_of(node), torch.Tensor) and parts[node].role is RowRole.ROWS
         if op_name(target) in _SLICES:
-            return arguments_by_name(node)["dim"] % len(shape) < len(shape) - 1 and self.can(sources[0])
+            return arguments_by_name(node)["dim"] % len(shape) < len(shape) - 1 and all(map(self.can, sources))
         if op_name(target) in VIEWS:
-            return value_of(_node(node.args[0])).shape[-1] == shape[-1] and self.can(sources[0])
+            return value_of(_node(node.args[0])).shape[-1] == shape[-1] and all(map(self.can, sources))
         if target is aten._log_softmax.default:
             self.logarithms[node] = None
             is_last = node.args[1] in (-1, len(shape) - 1) and node.args[2] is False
-            return is_last and len(shape) == 2 and self.can(sources[0])
+            return is_last and len(shape) == 2 and all(map(self.can, sources))
         if target is aten.nll_loss_backward.default:
             given = arguments_by_name(node)
             outside = given.get("weight") is None and (given["reduction"] == 0 or given["total_weight"] not in parts)
