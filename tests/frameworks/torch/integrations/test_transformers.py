@@ -58,3 +58,45 @@ def test_an_option_that_does_not_exist_is_refused_when_the_callback_is_made() ->
         Budget("50%", bugdet=1)
     with pytest.raises(UsageError, match="cannot read"):
         Budget("half")
+
+
+class LossAlone(torch.nn.Module):
+    """A causal language model that returns no logits, as the page shows it."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, **batch: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"loss": self.model(**batch).loss}
+
+
+@pytest.mark.parametrize(("alone", "budget", "most"), [(False, "60%", 2.9), (True, "35%", 1.2)])
+def test_logits_are_whole_only_where_a_model_returns_them(alone: bool, budget: str, most: float) -> None:
+    """Beside them stands their gradient, which PyTorch makes of zeros."""
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        num_hidden_layers=1,
+        hidden_size=32,
+        intermediate_size=64,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        vocab_size=4099,
+        pad_token_id=0,
+    )
+    model = transformers.LlamaForCausalLM(config)
+    trained = LossAlone(model) if alone else model
+    tokens = torch.randint(1, 4099, (6, 384))
+
+    def step(run: Any) -> list[torch.Tensor]:
+        model.zero_grad()
+        output = run(input_ids=tokens, labels=tokens)
+        output["loss"].backward()
+        return [parameter.grad for parameter in model.parameters()]
+
+    torch.compiler.reset()
+    run = torch.compile(trained, backend="lowtide", options={"compiler": "eager", "budget": budget})
+    expected = [gradient.clone() for gradient in step(trained)]
+    assert all(map(torch.equal, step(run), expected))
+    peak, _ = peak_of_call(lambda: step(run), torch.device("cpu"))
+    assert peak < most * tokens.numel() * 4099 * 4

@@ -23,8 +23,8 @@ from lowtide.index_spaces import BufferId
 _CHUNKS = (2, 4, 8, 16)
 _CHUNKS_OF_ROWS = (*_CHUNKS, 32, 64)
 _PART_FOR_ROWS, _PART_FOR_WINDOWS = 8, 4
-"""Without a budget that can be met, chunks of rows, and windows, are small enough where they need so small a part of
-what is held across the region."""
+"""Chunks of rows, and windows, are small enough where they need so small a part of what is held across the region,
+beside what they read."""
 _ELEMENTS = 64
 """Chunks have a multiple of so many elements, whole vector registers for every kernel."""
 _BLOCKS = (64, 192, 256, 384)
@@ -102,13 +102,13 @@ def choose_rows(
         if needs.standing(region) + needs.of(region, 1) <= needs.outside:
             continue
         held = needs.held_across(region)
-        left_by_budget = allowed - held
-        room = max(needs.outside - held, left_by_budget if left_by_budget > 0 else held // _PART_FOR_ROWS)
+        standing = needs.standing(region)
+        others = held - standing
+        room = max(needs.outside - held, others // _PART_FOR_ROWS, allowed - held)
         most = max(_CHUNKS_OF_ROWS[0], _MOST_OPS_OF_ROWS // len(region.parts))
         counts = [n for n in _CHUNKS_OF_ROWS if n <= most]
         chunks = next((n for n in counts if needs.of(region, n) <= room), counts[-1])
-        apart = needs.outside - needs.standing(region)
-        for_windows = max(apart, left_by_budget if left_by_budget > 0 else held // _PART_FOR_WINDOWS)
+        for_windows = max(needs.outside - standing, others // _PART_FOR_WINDOWS, allowed - held)
         by_windows = list(_by_windows(region, chunks, for_windows, region in dying))
         by_rows = list(_by_rows(region, chunks))
         small = [] if region in dying else [sizes for sizes in by_rows if needs.by(region, sizes) <= room]
