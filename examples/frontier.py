@@ -7,6 +7,8 @@ model, whose weights are sharded over the data-parallel ranks and split over the
 
 import argparse
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -20,7 +22,7 @@ from examples.one_rank.dense import Dense
 from examples.one_rank.mesh import Mesh
 from examples.one_rank.mixture import Mixture
 from lowtide.graph import Graph
-from lowtide.torch import TrainingStep
+from lowtide.torch import TorchModel, TrainingStep
 
 Model = Dense | Mixture
 GIB = 2**30
@@ -76,9 +78,15 @@ def rank_step(
 
 def captured(model: Model, *, data: int, tensor: int, length: int = 8192, policy: str = "none") -> Graph:
     """Capture the step of one rank of data x tensor ranks as a graph."""
-    mesh = Mesh.played(data, tensor)
-    try:
+    with played(data, tensor) as mesh:
         return lowtide.read(rank_step(model, mesh, length=length, policy=policy))
+
+
+@contextmanager
+def played(data: int, tensor: int) -> Generator[Mesh]:
+    """Play one rank of data x tensor ranks while programs are captured and planned."""
+    try:
+        yield Mesh.played(data, tensor)
     finally:
         dist.destroy_process_group()
 
@@ -92,16 +100,21 @@ def plan_rank(
     costs: str = "eager@h100",
     length: int = 8192,
     policy: str = "none",
+    rounding: bool = False,
 ) -> tuple[Graph, lowtide.Result]:
     """Capture the step of one rank of data x tensor ranks, and plan it within the memory of its device.
 
-    Without a budget, order alone is planned. `costs` names a profile and a machine. Raises SystemExit where the host
-    cannot hold the capture.
+    Without a budget, order alone is planned. `costs` names a profile and a machine. With `rounding`, head and loss may
+    be computed in chunks that equal the whole to rounding. Returns the graph that the plan is for. Raises SystemExit
+    where the host cannot hold the capture.
     """
     refuse_what_the_host_cannot_hold(model)
-    graph = captured(model, data=data, tensor=tensor, length=length, policy=policy)
-    allow = ["reorder", "share", "recompute"] if budget else ["reorder", "share"]
-    return graph, lowtide.minimize(graph, budget=budget, allow=allow, costs=costs, effort="fast")
+    allow = ["reorder", "share", *(["recompute"] if budget else []), *(["rounding"] if rounding else [])]
+    with played(data, tensor) as mesh:
+        program = TorchModel(rank_step(model, mesh, length=length, policy=policy))
+        source = program if rounding else program.graph
+        result = lowtide.minimize(source, budget=budget, allow=allow, costs=costs, effort="fast")
+        return program.graph_for(result.plan), result
 
 
 def main() -> None:
@@ -113,6 +126,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=8192)
     parser.add_argument("--policy", choices=POLICIES, default="none")
     parser.add_argument("--budget", default=None)
+    parser.add_argument("--rounding", action="store_true", help="allow chunks of head and loss, equal to rounding")
     parser.add_argument("--costs", default="eager@h100")
     given = parser.parse_args()
     graph, result = plan_rank(
@@ -123,6 +137,7 @@ def main() -> None:
         costs=given.costs,
         length=given.length,
         policy=given.policy,
+        rounding=given.rounding,
     )
     space = graph.spaces[0].name
     held, before, after = graph.persistent_bytes()[space], result.baseline_peak_bytes[space], result.peak_bytes[space]

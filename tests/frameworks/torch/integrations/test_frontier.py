@@ -13,6 +13,21 @@ from tests.scripts import load_example
 PROFILE = "eager@h100"
 
 
+def test_logits_of_a_rank_are_never_whole_where_rounding_is_allowed() -> None:
+    """Nothing runs on the device "meta", so that no trial says which chunks give equal bits."""
+    frontier = load_example("frontier")
+    model = replace(frontier.MODELS["tiny"], layers=2, vocabulary=16384)
+    settings = {"data": 4, "tensor": 1, "length": 1024}
+    (whole, exact), (chunks, rounded) = (frontier.plan_rank(model, **settings, rounding=each) for each in (False, True))
+    space = whole.spaces[0].name
+    logits = 1024 * 16384 * 2
+    assert max(whole.buffer(index).size_bytes for index in range(whole.n_buffers)) >= logits
+    assert max(chunks.buffer(index).size_bytes for index in range(chunks.n_buffers)) < logits / 2
+    assert rounded.to_rounding
+    assert rounded.peak_bytes[space] < 0.6 * exact.peak_bytes[space]
+    assert any("device 'meta' is not here" in sentence for sentence in chunks.unmodeled)
+
+
 def _step(frontier: Any, model: str, policy: str) -> Graph:
     half_as_deep = replace(frontier.MODELS[model], layers=2)
     return frontier.captured(half_as_deep, data=4, tensor=2, length=512, policy=policy)

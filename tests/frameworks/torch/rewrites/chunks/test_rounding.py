@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 import lowtide
@@ -15,6 +16,7 @@ import lowtide.torch as lt
 from lowtide.errors import UsageError
 from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
+from lowtide.frameworks.torch.rewrites.chunks import trial
 from lowtide.planning.chunked import is_to_rounding
 from tests.frameworks.torch.reading.measured_scratch import one_thread
 
@@ -124,3 +126,22 @@ def test_where_chunks_give_equal_bits_in_any_case_rounding_is_refused() -> None:
     builder.add_op("op", "op", reads=[builder.add_buffer("x", 1, lowtide.Lifetime.INPUT)], writes=[])
     with pytest.raises(UsageError, match=r"'rounding' would be ignored: .* it is for programs of PyTorch"):
         lowtide.minimize(builder.build(), allow=ROUNDED)
+
+
+def test_what_is_on_another_device_is_cut_where_rounding_is_allowed_alone() -> None:
+    """On the device "meta", on which no trial can run."""
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.device("meta"):
+        program = lt.TorchModel(step_of(Head()))
+    assert program.in_chunks is None
+    assert any("on a device 'meta' is not known" in sentence for sentence in program.left_whole)
+    found = program.to_rounding.in_chunks
+    assert found is not None
+    assert "chunks" in found.name
+
+
+def test_a_device_without_memory_for_a_trial_leaves_products_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, positive: bool) -> None:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(trial, "_random", fails)
+    assert lt.TorchModel(step_of(Head(torch.float32))).in_finer_chunks is None

@@ -152,7 +152,8 @@ class _Compiler:
                 compiled = _Compiled(run, peaks, said, remembered())
                 self._least = min(self._least, self._allowed + max(peaks.beyond_bytes, 0))
         put_back(before)
-        self._has_products |= any(may_be_cut(each.source.graph) for each in peaks.planned)
+        devices = Chunking.for_fusion().trials.devices
+        self._has_products |= any(may_be_cut(each.source.graph, devices) for each in peaks.planned)
         shortfalls = [each.result.shortfall for each in peaks.planned if each.result.shortfall is not None]
         self._shortfall = next(iter(shortfalls), self._shortfall)
         results = [each.result for each in peaks.planned]

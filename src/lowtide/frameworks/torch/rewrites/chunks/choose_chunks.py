@@ -10,6 +10,7 @@ from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.lowering import Lowered, LoweredOp, lower
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes
+from lowtide.frameworks.torch.rewrites.chunks.devices import Devices
 from lowtide.frameworks.torch.rewrites.chunks.find_products import find_products
 from lowtide.frameworks.torch.rewrites.chunks.pieces import looked_at, pieces_of
 from lowtide.frameworks.torch.rewrites.chunks.products import NEARLY, ProductRegion, Refusal, outside
@@ -41,12 +42,13 @@ _MOST_GROWTH, _ALWAYS = 0.5, 500
 """How many ops chunks may add, for each op of the program, and in any case: planning must not take notably longer."""
 _MOST_OPS_OF_ROWS = 4_000
 """The same for products, whose regions may be whole networks: how many ops their chunks may have."""
-_OTHER_BITS = "no chunks that were tried give equal bits; where rounding is allowed, they need not"
-_OTHER_RESULTS = "no chunks that were tried give the same results"
+_OTHER_BITS = "no chunks that could be tried give equal bits; where rounding is allowed, they need not"
+_OTHER_RESULTS = "no chunks that could be tried give the same results"
+_OTHER_DEVICE = "which chunks give equal bits on a device {!r} is not known; where rounding is allowed, they need not"
 
 
 def choose_chunks(
-    module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], *, fused: bool = False
+    module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], devices: Devices, *, fused: bool = False
 ) -> dict[Region, int]:
     """Return the regions that are worth doing in chunks, each with the rows of a chunk.
 
@@ -55,7 +57,7 @@ def choose_chunks(
     no more than those. The neediest region comes first. Whether the peak falls is for planning to say. If kernels are
     `fused`, regions need little for themselves, and only those are chosen that read something in pieces.
     """
-    regions = find_regions(module.graph)
+    regions = [region for region in find_regions(module.graph) if devices.has(region.nodes[0])]
     if not regions:
         return {}
     needs = _Needs(lower(module, inputs), regions)
@@ -97,9 +99,16 @@ def choose_rows(
     dying = [region for region in products if _is_taken_by_rows(region, updates) and sums_by_windows(region)]
     needs = _Needs(lower(module, inputs), updates, products, dying)
     chosen: dict[ProductRegion, ChunkSizes] = {}
-    left = [refusal for refusal in refused if _bytes_of(refusal.product) * _WORTH_A_WORD > needs.outside]
+    left = [
+        refusal if trials.devices.has(refusal.product) else _unknown(refusal.product)
+        for refusal in refused
+        if _bytes_of(refusal.product) * _WORTH_A_WORD > needs.outside
+    ]
     for region in products:
         if needs.standing(region) + needs.of(region, 1) <= needs.outside:
+            continue
+        if not trials.devices.has(region.product):
+            left.append(_unknown(region.product))
             continue
         held = needs.held_across(region)
         standing = needs.standing(region)
@@ -118,6 +127,10 @@ def choose_rows(
         else:
             chosen[region] = sizes
     return chosen, left
+
+
+def _unknown(product: Node) -> Refusal:
+    return Refusal(product, _OTHER_DEVICE.format(value_of(product).device.type))
 
 
 def _bytes_of(node: Node) -> int:

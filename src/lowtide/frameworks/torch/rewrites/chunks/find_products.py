@@ -12,6 +12,7 @@ from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
 from lowtide.frameworks.torch.reading.effects import keeps_order, mutated_arguments
 from lowtide.frameworks.torch.reading.lowering import nodes_in
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
+from lowtide.frameworks.torch.rewrites.chunks.devices import Devices
 from lowtide.frameworks.torch.rewrites.chunks.parts import part_of
 from lowtide.frameworks.torch.rewrites.chunks.products import (
     NEARLY,
@@ -58,10 +59,11 @@ def find_products(graph: Graph) -> tuple[list[ProductRegion], list[Refusal]]:
     return found, [refusal for refusal in refused if not any(refusal.product in region.parts for region in found)]
 
 
-def may_be_cut(graph: Graph) -> bool:
+def may_be_cut(graph: Graph, devices: Devices) -> bool:
     """Tell whether some large product of a program can be done for some rows at a time, at once or in two passes."""
     found, refused = find_products(graph)
-    return bool(found) or any(refusal.passes is not None for refusal in refused)
+    products = [*(each.product for each in found), *(each.product for each in refused if each.passes is not None)]
+    return any(map(devices.has, products))
 
 
 def _second_pass(graph: Graph, first: ProductRegion) -> Iterator[ProductRegion]:
@@ -115,6 +117,7 @@ class _RegionSearch:
         self._nodes = list(graph.nodes)
         self._order = {node: place for place, node in enumerate(self._nodes)}
         self._product, self._rows, self._is_second = product, rows, second
+        self._device: torch.device = value_of(product).device
         self._roles: dict[Node, RowPart] = {}
 
     def region(self) -> ProductRegion | Refusal:
@@ -143,8 +146,8 @@ class _RegionSearch:
         if self._rows.leading(value_of(left).shape) != 1:
             return None
         if self._product.target in (aten.bmm.default, aten.convolution.default):
-            return part_of(self._product, {}, self._rows)
-        return part_of(self._product, {left: RowPart(RowRole.ROWS, rows=self._rows)}, self._rows)
+            return part_of(self._product, {}, self._rows, self._device)
+        return part_of(self._product, {left: RowPart(RowRole.ROWS, rows=self._rows)}, self._rows, self._device)
 
     def _inside(self, part: RowPart) -> set[Node] | Refusal:
         roles = self._roles
@@ -178,7 +181,7 @@ class _RegionSearch:
             if node in passing or (node.meta.get(SECOND_PASS) == self._product.name) is not second:
                 continue
             if any(source in passing for source in node.all_input_nodes) and not self._begins_another(node):
-                found = part_of(node, passing, self._rows)
+                found = part_of(node, passing, self._rows, self._device)
                 if found is not None:
                     self._roles[node] = found
                     if found.role not in SUMS:
@@ -218,7 +221,7 @@ class _RegionSearch:
         while waiting:
             node = min(waiting, key=self._order.__getitem__)
             waiting.remove(node)
-            part = part_of(node, found, rows)
+            part = part_of(node, found, rows, self._device)
             if (
                 part is None
                 or part.role is not RowRole.ROWS

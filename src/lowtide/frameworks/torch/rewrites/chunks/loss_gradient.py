@@ -10,6 +10,7 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
+from lowtide.frameworks.torch.rewrites.chunks.devices import Devices
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 
 aten = torch.ops.aten
@@ -41,12 +42,14 @@ class LossGradientByRows(Rewrite[LossGradient]):
 
     name = "loss-gradient-by-rows"
     source = "Both gradients treat every row alone; a test holds the bits of chunks against those of the whole."
+    devices: Devices = Devices.CPU
 
     def sites(self, module: GraphModule) -> Sequence[LossGradient]:
         """Return the gradients whose operands nobody else needs from there on."""
         order = {node: place for place, node in enumerate(module.graph.nodes)}
         nodes = module.graph.find_nodes(op="call_function", target=aten._log_softmax_backward_data.default)
-        return [site for site in map(_site, nodes) if site is not None and _is_alone(site, order)]
+        sites = [site for site in map(_site, nodes) if site is not None and _is_alone(site, order)]
+        return [site for site in sites if self.devices.has(site.logarithms)]
 
     def apply(self, module: GraphModule, sites: Sequence[LossGradient]) -> GraphModule:
         """Return a copy with chunks where the gradient was; whoever read it reads the storage of `log_softmax`."""
@@ -98,7 +101,6 @@ def _is_alone(site: LossGradient, order: Mapping[Node, int]) -> bool:
         and all(user.target is _LOSS and order[user] < order[site.of_loss] for user in others)
         and value.dim() == 2
         and value.shape[0] > 1
-        and value.device.type == "cpu"
         and not is_symbolic(value)
         and value.is_contiguous()
         and value.dtype == value_of(site.node).dtype

@@ -29,18 +29,19 @@ _REDUCTIONS = ("mean", "amax", "amin", "logsumexp", "argmax", "argmin", "any", "
 _POINTWISE = ("clone", "_to_copy")
 
 
-def part_of(node: Node, roles: Roles, rows: ProductRows) -> RowPart | None:
+def part_of(node: Node, roles: Roles, rows: ProductRows, device: torch.device) -> RowPart | None:
     """Return how to do an op for some rows, None where it mixes rows or nobody has said what it does.
 
-    `roles` has the ops before it that are done by rows; others have those of the product. That the result is the same
-    in real numbers is all that this says; whether the bits are equal is found out by running it (`trial.py`).
+    The op must stay on the `device` of the product. `roles` has the ops before it that are done by rows; others have
+    those of the product. That the result is the same in real numbers is all that this says; whether the bits are equal
+    is found out by running it (`trial.py`).
     """
     if node.target is operator.getitem:
         return _item(node, roles)
     target = overload_of(node.target)
     if target is None or target.namespace != "aten" or is_random(node) or mutated_arguments(node):
         return None
-    if not all(leaf is None or _is_plain(leaf) for leaf in pytree.tree_leaves(value_of(node))):
+    if not all(leaf is None or _is_plain(leaf, device) for leaf in pytree.tree_leaves(value_of(node))):
         return None
     name = op_name(target)
     rule = _RULES.get(name)
@@ -54,11 +55,11 @@ def part_of(node: Node, roles: Roles, rows: ProductRows) -> RowPart | None:
     return part if part is None or part.rows != NO_ROWS else replace(part, taken=taken, rows=taken)
 
 
-def _is_plain(leaf: Any) -> bool:
+def _is_plain(leaf: Any, device: torch.device) -> bool:
     return (
         isinstance(leaf, torch.Tensor)
         and leaf.layout is torch.strided
-        and leaf.device.type == "cpu"
+        and leaf.device == device
         and not is_symbolic(leaf)
     )
 

@@ -11,6 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
+from lowtide.frameworks.torch.rewrites.chunks.devices import Devices
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 
 aten = torch.ops.aten
@@ -30,11 +31,13 @@ class LossesOfRows(Rewrite[Node]):
 
     name = "losses-of-rows"
     source = "The kernel adds up one number a row, in the order of the rows, whatever the number of classes."
+    devices: Devices = Devices.CPU
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
         """Return the large losses that are summed up, and those of rows of which somebody reads what all weigh."""
         losses = module.graph.find_nodes(op="call_function", target=aten.nll_loss_forward.default)
-        return [node for node in losses if _is_large(arguments_by_name(node)) and (_is_summed(node) or _weight(node))]
+        large = (node for node in losses if _is_large(arguments_by_name(node)) and (_is_summed(node) or _weight(node)))
+        return [node for node in large if self.devices.has(arguments_by_name(node)["self"])]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
         """Return a copy with two losses in the place of each, of the rows and of their losses."""
@@ -69,12 +72,7 @@ def _weight(node: Node) -> list[Node]:
 
 def _is_large(given: Mapping[str, Any]) -> bool:
     value = value_of(given["self"])
-    return (
-        value.dim() == 2
-        and value.device.type == "cpu"
-        and not is_symbolic(value)
-        and value.numel() * value.element_size() >= _FEWEST_BYTES
-    )
+    return value.dim() == 2 and not is_symbolic(value) and value.numel() * value.element_size() >= _FEWEST_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ ARITHMETIC = frozenset(
     ("add", "sub", "rsub", "mul", "div", "sqrt", "reciprocal", "addcmul", "addcdiv", "lerp", *FUSED_OPTIMIZERS)
 )
 """Equal bits in float32 and float64 however elements are grouped: CPU kernels do the last few, which fill no vector
-register, in other code. Other functions (powers, sigmoids) and narrower types round differently there. What other
-devices do, nobody has checked."""
+register, in other code. Other functions (powers, sigmoids) and narrower types round differently there."""
 
 EXACT = frozenset(
     ("abs", "neg", "sign", "maximum", "minimum", "clamp", "where", "copy", "clone", "_to_copy", "fill", "zero")
@@ -51,7 +50,7 @@ def shape_by_rows(node: Node) -> torch.Size | None:
     results = [leaf for leaf in pytree.tree_leaves(value_of(node)) if isinstance(leaf, torch.Tensor)]
     results += [tensor for tensor in map(value_of, nodes_in(mutated_arguments(node))) if _is_tensor(tensor)]
     shapes = {tensor.shape for tensor in results}
-    if len(shapes) != 1:
+    if len(shapes) != 1 or len({tensor.device for tensor in results}) != 1:
         return None
     (shape,) = shapes
     if not shape or shape[0] < 2:
@@ -74,7 +73,7 @@ def _is_whole(value: torch.Tensor, shape: torch.Size) -> bool:
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "cpu" and not is_symbolic(tensor) and tensor.is_contiguous()
+    return not is_symbolic(tensor) and tensor.is_contiguous()
 
 
 def _is_tensor(value: Any) -> bool:

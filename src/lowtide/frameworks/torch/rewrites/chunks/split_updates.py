@@ -6,9 +6,11 @@ from typing import Any
 
 from torch.fx import GraphModule
 
+from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, ProductsByRows
 from lowtide.frameworks.torch.rewrites.chunks.choose_chunks import choose_chunks, choose_rows
+from lowtide.frameworks.torch.rewrites.chunks.devices import Devices, can_run
 from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
 from lowtide.frameworks.torch.rewrites.chunks.loss_gradient import LossGradientByRows
 from lowtide.frameworks.torch.rewrites.chunks.products import PRODUCTS, ProductRegion, Refusal, TwoPasses
@@ -37,11 +39,14 @@ class Chunking:
 
     def to_rounding(self) -> "Chunking":
         """Return what is asked where results need be equal to rounding alone."""
-        return replace(self, trials=Trials(exact=False))
+        return replace(self, trials=Trials(exact=False, devices=Devices.ALL))
 
     @classmethod
     def for_fusion(cls) -> "Chunking":
-        """Return what is asked of a program that is compiled, whose results are equal to rounding as it is."""
+        """Return what is asked of a program that is compiled, whose results are equal to rounding as it is.
+
+        On the CPU alone, since nobody has tried elsewhere how code that calls chunks fits Inductor's own.
+        """
         return cls(Trials(exact=False), fused=True)
 
 
@@ -55,6 +60,8 @@ class SplitModule:
     """What is done in how many chunks."""
     left_whole: tuple[str, ...]
     """Large products that are computed as a whole, and why, a sentence each."""
+    untried: tuple[str, ...]
+    """Devices that are not here, so that their chunks were not run beside the whole, a sentence each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,13 @@ class _ByRows:
         """What is refused, and why."""
         return tuple(f"'{each.product.name}' is computed as a whole: {each.reason}" for each in self.refused)
 
+    @property
+    def untried(self) -> tuple[str, ...]:
+        """What was not run beside the whole."""
+        devices = dict.fromkeys(value_of(region.product).device for region in self.rows)
+        absent = [device for device in devices if not can_run(device)]
+        return tuple(f"chunks were not run beside the whole, since device '{device}' is not here" for device in absent)
+
     def in_chunks(self) -> GraphModule:
         """Return the program with its products in chunks."""
         return run_rewrites(self.module, [ProductsByRows(tuple(self.rows.items()))])
@@ -98,7 +112,13 @@ def split_again(captured: Captured, chunking: Chunking | None = None) -> SplitPr
 
 def split_module(module: GraphModule, inputs: Inputs, chunking: Chunking) -> SplitModule:
     """Return a program with its largest products, updates and the gradient of its loss in chunks."""
-    return _split(module, inputs, _by_rows(module, _before(module), inputs, replace(chunking, allowed=0)), chunking, [])
+    return _split(
+        module,
+        inputs,
+        _by_rows(module, _before(module, chunking.trials.devices), inputs, replace(chunking, allowed=0)),
+        chunking,
+        [],
+    )
 
 
 def split_module_again(module: GraphModule, inputs: Inputs, chunking: Chunking) -> SplitModule | None:
@@ -107,7 +127,7 @@ def split_module_again(module: GraphModule, inputs: Inputs, chunking: Chunking) 
     None where that is of no use. What is computed again in vain, since its second pass stays whole, is left as it was.
     Chunks are as small as helps, but no smaller than a program takes that may need the bytes that are allowed.
     """
-    whole = _by_rows(module, _before(module), inputs, replace(chunking, allowed=0))
+    whole = _by_rows(module, _before(module, chunking.trials.devices), inputs, replace(chunking, allowed=0))
     useful: list[TwoPasses] = [refusal.passes for refusal in whole.refused if refusal.passes is not None]
     while useful:
         twice = _by_rows(whole.module, [RowsAgain(tuple(useful))], inputs, chunking)
@@ -119,10 +139,10 @@ def split_module_again(module: GraphModule, inputs: Inputs, chunking: Chunking) 
     return None
 
 
-def _before(module: GraphModule) -> list[Rewrite[Any]]:
+def _before(module: GraphModule, devices: Devices) -> list[Rewrite[Any]]:
     """Return what makes rows independent: no op up to the last product overwrites, no row's gradient waits for all."""
     products = [node.name for node in module.graph.nodes if node.target in PRODUCTS]
-    return [*map(WriteOutOfPlace, products[-1:]), LossesOfRows()]
+    return [*map(WriteOutOfPlace, products[-1:]), LossesOfRows(devices)]
 
 
 def _by_rows(module: GraphModule, rewrites: Sequence[Rewrite[Any]], inputs: Inputs, chunking: Chunking) -> _ByRows:
@@ -137,22 +157,23 @@ def _split(module: GraphModule, inputs: Inputs, by_rows: _ByRows, chunking: Chun
         module = by_rows.in_chunks()
         most = max(-(-region.rows.count // sizes.rows) for region, sizes in rows.items())
         done.append(f"{'the largest product' if len(rows) == 1 else f'{len(rows)} products'} in {most} chunks")
-    loss = LossGradientByRows()
+    devices = chunking.trials.devices
+    loss = LossGradientByRows(devices)
     if not chunking.fused and loss.sites(module):
         module = run_rewrites(module, [loss])
         done.append("the gradient of the loss by rows")
-    chosen = choose_chunks(module, inputs, fused=chunking.fused)
+    chosen = choose_chunks(module, inputs, devices, fused=chunking.fused)
     if chosen:
         module = run_rewrites(module, [InChunks(tuple(chosen.items()))])
         most = max(-(-region.shape[0] // rows) for region, rows in chosen.items())
         done.append(f"{'the largest update' if len(chosen) == 1 else f'{len(chosen)} updates'} in {most} chunks")
-    return SplitModule(module if done else None, tuple(done), by_rows.left_whole)
+    return SplitModule(module if done else None, tuple(done), by_rows.left_whole, by_rows.untried)
 
 
 def _named(captured: Captured, split: SplitModule) -> SplitProgram:
     """Return a captured program in chunks, under a name that says what is done in how many."""
     if split.module is None:
         return SplitProgram(None, split.left_whole)
-    name, unmodeled = ", ".join([captured.name, *split.done]), (*captured.unmodeled, *split.left_whole)
+    name, unmodeled = ", ".join([captured.name, *split.done]), (*captured.unmodeled, *split.left_whole, *split.untried)
     done = replace(captured, name=name, graph_module=split.module, unmodeled=unmodeled)
     return SplitProgram(done, split.left_whole)

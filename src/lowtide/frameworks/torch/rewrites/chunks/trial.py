@@ -10,6 +10,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, write_chunks
+from lowtide.frameworks.torch.rewrites.chunks.devices import Devices, can_run
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, outside
 from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS
 from lowtide.frameworks.torch.rewrites.chunks.rounding import difference_of
@@ -27,12 +28,17 @@ class Equal(NamedTuple):
     """What is summed over rows."""
 
 
+_NOTHING_EQUAL = Equal(rows=False, sums=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Trials:
     """Trials of the regions of a program; regions of one form, as those of repeated layers, are tried once."""
 
     exact: bool = True
     """Whether bits must be equal; else results may differ as sums in another order do."""
+    devices: Devices = Devices.CPU
+    """Where chunks may be."""
     _known: dict[tuple[str, ChunkSizes | None], Equal] = field(
         default_factory=dict[tuple[str, ChunkSizes | None], Equal]
     )
@@ -40,13 +46,17 @@ class Trials:
     def first_equal(self, region: ProductRegion, tried: Iterable[ChunkSizes]) -> ChunkSizes | None:
         """Return the first of some sizes with which a region gives the results that it gives as a whole, if any does.
 
-        Both run once on random numbers of the real shapes and types, with the threads that are set: which sums a BLAS
-        makes in the same order is known to nobody else. Takes the memory of the region as a whole, and a copy of its
-        results. Sizes are not tried of which it is known that such chunks, or such windows, give other bits.
+        Both run once on random numbers of the real shapes and types, on the real device, with the threads that are set:
+        which sums a BLAS makes in the same order is known to nobody else. Takes the memory of the region as a whole,
+        and a copy of its results; None where an accelerator has no such memory. Sizes are not tried of which it is
+        known that such chunks, or such windows, give other bits. For a device that is not here, the first size is taken
+        where rounding is enough, since chunks equal the whole in real numbers.
         """
         sources = outside(region)
         if not all(map(_is_tensor, sources)):
             return None
+        if not can_run(value_of(region.product).device):
+            return None if self.exact else next(iter(tried), None)
         form, trial = _form_of(region, sources), Trial(region, sources)
         wrong: set[int | Windows] = set()
         for sizes in tried:
@@ -78,7 +88,7 @@ class Trial:
         """
         whole = _as_module(self._region, self._sources, None)
         for positive in (False, True):
-            generator = torch.Generator().manual_seed(0)
+            generator = torch.Generator(value_of(self._region.product).device).manual_seed(0)
             inputs = [_random(value_of(node), generator, positive=positive) for node in self._sources]
             results = whole(*inputs)
             if not any(result.isnan().any() for result in results):
@@ -87,10 +97,13 @@ class Trial:
 
     def run(self, sizes: ChunkSizes, *, exact: bool) -> Equal:
         """Run the region in chunks and compare."""
-        if self._run is None:
-            return Equal(rows=False, sums=False)
-        inputs, results = self._run
-        chunks = _as_module(self._region, self._sources, sizes)(*inputs)
+        try:
+            if self._run is None:
+                return _NOTHING_EQUAL
+            inputs, results = self._run
+            chunks = _as_module(self._region, self._sources, sizes)(*inputs)
+        except torch.OutOfMemoryError:
+            return _NOTHING_EQUAL
         equal = dict(zip(self._region.kept, map(_same_bits if exact else _nearly_same, results, chunks), strict=True))
         sums = self._region.having(*SUMS)
         return Equal(all(equal[node] for node in equal if node not in sums), all(map(equal.__getitem__, sums)))
@@ -129,7 +142,7 @@ def _is_tensor(node: Node) -> bool:
 
 
 def _random(like: Any, generator: torch.Generator, *, positive: bool) -> torch.Tensor:
-    made = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype)
+    made = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=generator.device)
     if not made.is_floating_point():
         return made.random_(0, 2, generator=generator)
     made.normal_(generator=generator).mul_(like.shape[-1] ** -0.5 if like.dim() else 1)
