@@ -86,6 +86,9 @@ class Bench:
         if self.device.type == "cuda":  # elsewhere copies are no faster than running again
             offloading = {**options, "allow": ["reorder", "recompute", "offload"]}
             yield self._row(f"lowtide at {SHARE:.0%}, with offload", self._compiled("lowtide", options=offloading))
+            rounding = {"compiler": "eager", "budget": budget, "allow": ["reorder", "share", "recompute", "rounding"]}
+            way = f"lowtide at {SHARE:.0%}, op by op, with rounding"
+            yield self._row(way, self._compiled("lowtide", options=rounding))
         yield self._torch_within(plain, ours.measured.measured_peak_bytes)
 
     def _torch_within(self, backend: str, peak_bytes: int) -> Row:

@@ -36,6 +36,10 @@ _LARGE = 10_000
 """Programs of more ops are searched no further where repeated layers alone come near the bound."""
 _NEAR_FOR_LARGE = 3
 """How near that is, in gaps at which every search ends."""
+_MOST_ON_DEMAND = 4_000
+"""Of programs of more ops, what is missing is made on demand in vain: that takes more work than there is."""
+_ROOM_ABOVE_LEAST = 200
+"""The part of what every plan needs at least that a plan for it may need more: to the byte few plans are found."""
 _NO_GAP = 0.0001
 """A gap so small that nothing more is tried."""
 
@@ -151,22 +155,28 @@ class BudgetSearch:
     def _go_low(self, found: Found, effort: RecomputeEffort) -> None:
         """If the budget is below what every plan needs, offer how low a peak is found on the way there.
 
-        Where only operands cannot be gathered within it, the budget is near enough for much work to pay.
+        Where only operands cannot be gathered within it, the budget is near enough for much work to pay. A program that
+        is too large for that is planned for little more than every plan needs.
         """
         lowest = Found(self._least_bytes, found.drops, found.played_drops)
         repair(self.program, lowest, Drops(), effort.play_work * _UNTIL_IT_FITS)
         found.offer(lowest.played_drops, lowest.drops)
         is_near = self.floor.peak_bytes <= found.budget
-        self._lower(found, effort.run_work * 4 if is_near else effort.run_work // 4)
+        is_lowered = self._lower(found, effort.run_work * 4 if is_near else effort.run_work // 4)
+        if not is_lowered and len(self.program.order) > _MOST_ON_DEMAND:
+            lowest = self.begin(self._least_bytes + self._least_bytes // _ROOM_ABOVE_LEAST, effort, exact=False)
+            self.settle(lowest, effort)
+            found.offer(lowest.execution)
 
-    def _lower(self, found: Found, max_work: int) -> None:
-        """If nothing fits, offer a plan of a lower peak, at less cost for that peak where work is left."""
+    def _lower(self, found: Found, max_work: int) -> bool:
+        """If nothing fits, offer a plan of a lower peak, at less cost for that peak where work is left; tell if any."""
         before = self.program.native.work
         least = max(found.budget + 1, self._least_bytes)
         lowest = lowest_on_demand(self.program, least, found.execution.peak_bytes, max_work // 2)
         if lowest is not None:
             left = max_work - (self.program.native.work - before)
             found.offer(improve(self.program, lowest, lowest.peak_bytes, left))
+        return lowest is not None
 
     def _is_settled(self, found: Found, effort: RecomputeEffort) -> bool:
         """Search all runs of a small graph; returns whether nothing is left to find."""

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+import lowtide
 import lowtide.torch as lt
 from lowtide.frameworks.torch.compile.programs import forget_programs
 
@@ -150,3 +151,29 @@ def test_a_whole_step_stays_within_its_budget(make: Callable[[], Made], compiler
     else:
         torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-3)
     assert _is_as_predicted(lt.measure(step, rows, timed_calls=1))
+
+
+class Head(nn.Module):
+    """An output layer over many classes, and the loss of telling them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(WIDTH, 32768, bias=False)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        wanted = torch.arange(len(rows), device=rows.device)
+        return nn.functional.cross_entropy(self.head(rows), wanted)
+
+
+def test_a_loss_over_many_classes_is_cut_where_rounding_is_allowed() -> None:
+    module, rows = Head().cuda(), torch.randn(4096, WIDTH, device="cuda")
+    program = lt.TorchModel((lt.TrainingStep(module, None, torch.optim.AdamW(module.parameters())), (rows,)))
+    exact, rounded = (
+        lowtide.minimize(program, allow=allow, effort="fast") for allow in (["reorder"], ["reorder", "rounding"])
+    )
+    space = program.graph.spaces[0].name
+    assert rounded.to_rounding
+    assert rounded.peak_bytes[space] < 0.7 * exact.peak_bytes[space]
+    measured = program.measure(rounded.plan)
+    assert measured.outputs_equal or measured.outputs_near
+    assert measured.after_bytes <= NOT_MODELED * rounded.peak_bytes[space] + 2**26
