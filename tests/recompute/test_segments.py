@@ -80,3 +80,19 @@ def test_plans_of_layers_are_near_their_bound() -> None:
     result = plan_within_budget(problem, problem.given_order(), 400, effort="fast", exact=False)
     assert result.fits
     assert result.extra_cost <= 1.05 * result.extra_cost_bound
+
+
+def test_a_budget_below_the_least_of_a_large_program_gets_the_plan_for_the_least(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Making on demand what is missing takes more work than there is for large programs; here, for all."""
+    monkeypatch.setattr(budget_search, "lowest_on_demand", lambda *_: None)
+    search, effort = BudgetSearch(_program()), RECOMPUTE_EFFORTS["fast"]
+    least = search.floor.peak_bytes
+    before = search.plan(least - 1, effort, exact=False)
+    monkeypatch.setattr(budget_search, "_MOST_ON_DEMAND", 0)
+    after = search.plan(least - 1, effort, exact=False)
+    assert not after.fits
+    assert after.extra_cost_bound == float("inf")
+    assert after.peak_bytes < before.peak_bytes
+    assert after.peak_bytes <= search.plan(least, effort, exact=False).peak_bytes
