@@ -1,25 +1,23 @@
 """Choosing what to do in chunks, and in how many: the fewest with which something else needs the most memory."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from torch.fx import GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import value_of
-from lowtide.frameworks.torch.reading.lowering import Lowered, LoweredOp, lower
-from lowtide.frameworks.torch.reading.scratch import scratch_bytes
+from lowtide.frameworks.torch.reading.lowering import lower
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes
 from lowtide.frameworks.torch.rewrites.chunks.devices import Devices
 from lowtide.frameworks.torch.rewrites.chunks.find_products import find_products
+from lowtide.frameworks.torch.rewrites.chunks.needs import NeedsOfRegions, bytes_of
 from lowtide.frameworks.torch.rewrites.chunks.pieces import looked_at, pieces_of
-from lowtide.frameworks.torch.rewrites.chunks.products import NEARLY, ProductRegion, Refusal, outside
+from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, Refusal
 from lowtide.frameworks.torch.rewrites.chunks.regions import Region, find_regions
 from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
 from lowtide.frameworks.torch.rewrites.chunks.windows import Windows, sums_by_windows
 from lowtide.graph import Lifetime
-from lowtide.index_spaces import BufferId
 
 _CHUNKS = (2, 4, 8, 16)
 _CHUNKS_OF_ROWS = (*_CHUNKS, 32, 64)
@@ -60,7 +58,7 @@ def choose_chunks(
     regions = [region for region in find_regions(module.graph) if devices.has(region.nodes[0])]
     if not regions:
         return {}
-    needs = _Needs(lower(module, inputs), regions)
+    needs = NeedsOfRegions(lower(module, inputs), regions)
     rows_of: dict[Region, int] = {}
     room = max(_ALWAYS, int(needs.n_ops * _MOST_GROWTH))
     for region in sorted(regions, key=lambda region: -needs.of(region, 1)):
@@ -97,12 +95,12 @@ def choose_rows(
         return {}, []
     updates = find_regions(module.graph)
     dying = [region for region in products if _is_taken_by_rows(region, updates) and sums_by_windows(region)]
-    needs = _Needs(lower(module, inputs), updates, products, dying)
+    needs = NeedsOfRegions(lower(module, inputs), updates, products, dying)
     chosen: dict[ProductRegion, ChunkSizes] = {}
     left = [
         refusal if trials.devices.has(refusal.product) else _unknown(refusal.product)
         for refusal in refused
-        if _bytes_of(refusal.product) * _WORTH_A_WORD > needs.outside
+        if bytes_of(refusal.product) * _WORTH_A_WORD > needs.outside
     ]
     for region in products:
         if needs.standing(region) + needs.of(region, 1) <= needs.outside:
@@ -131,11 +129,6 @@ def choose_rows(
 
 def _unknown(product: Node) -> Refusal:
     return Refusal(product, _OTHER_DEVICE.format(value_of(product).device.type))
-
-
-def _bytes_of(node: Node) -> int:
-    value: Any = value_of(node)
-    return value.numel() * value.element_size()
 
 
 def _is_taken_by_rows(region: ProductRegion, updates: Sequence[Region]) -> bool:
@@ -167,7 +160,7 @@ def _by_windows(region: ProductRegion, chunks: int, room: int, dies: bool) -> It
 
 
 def _bytes_of_sums(region: ProductRegion) -> int:
-    return sum(map(_bytes_of, region.having(*SUMS)))
+    return sum(map(bytes_of, region.having(*SUMS)))
 
 
 def _classes_of_a_window(region: ProductRegion, room: int) -> int:
@@ -190,76 +183,3 @@ def _rows_of_a_piece(region: Region) -> int | None:
     found = [pieces_of(source)[0] for source in sources if pieces_of(source)]
     rows = [value_of(piece).shape[0] for piece in found if value_of(piece).shape[1:] == region.shape[1:]]
     return min(rows, default=None)
-
-
-class _Needs:
-    """What ops need for themselves, in bytes."""
-
-    def __init__(
-        self,
-        lowered: Lowered,
-        updates: Sequence[Region],
-        products: Sequence[ProductRegion] = (),
-        dying: Sequence[ProductRegion] = (),
-    ) -> None:
-        """Take the ops of a program and its regions; of some products the sums die part by part."""
-        regions: list[Region | ProductRegion] = [*updates, *products]
-        region_of = {node: region for region in regions for node in region.nodes}
-        kept = {node for region in products for node in region.kept}
-        kept -= {node for region in dying for node in region.having(RowRole.SUM)}
-        self._lowered = lowered
-        self.n_ops = len(lowered.ops)
-        self.outside = 0
-        """The most that any op outside of the regions needs."""
-        self._standing: dict[Region | ProductRegion, set[BufferId]] = {region: set() for region in updates}
-        self._standing |= {region: set(_standing(lowered, region)) for region in products}
-        self._parts: dict[Region | ProductRegion, list[tuple[int, int]]] = {region: [] for region in regions}
-        for op in lowered.ops:
-            region = region_of.get(op.node)
-            sizes = _transient(lowered, op)
-            if region is None:
-                self.outside = max(self.outside, sum(sizes.values()) + scratch_bytes(op.node))
-                continue
-            sizes = {buffer: size for buffer, size in sizes.items() if buffer not in self._standing[region]}
-            made_here = (node for node in region.nodes if node not in kept)
-            inside = {buffer for node in made_here for buffer in lowered.buffers_of.get(node, ())}
-            made = sum(size for buffer, size in sizes.items() if buffer in inside)
-            self._parts[region].append((sum(sizes.values()) - made, made + scratch_bytes(op.node)))
-
-    def standing(self, region: ProductRegion) -> int:
-        """Return the bytes of what a region reads that is nearly as large as its product: it stands whole meanwhile."""
-        return sum(self._lowered.buffers[buffer].size_bytes for buffer in self._standing[region])
-
-    def of(self, region: Region | ProductRegion, chunks: int) -> int:
-        """Return the most that an op of a region needs beside what stands, done in so many chunks."""
-        return max(kept + made // chunks for kept, made in self._parts[region])
-
-    def by(self, region: ProductRegion, sizes: ChunkSizes) -> int:
-        """Return the same for chunks of some size."""
-        return self.of(region, region.rows.count // sizes.rows)
-
-    def held_across(self, region: ProductRegion) -> int:
-        """Return the bytes that are there before a region and read after it, in the program's order, or stand."""
-        inside = set(region.nodes)
-        ops = self._lowered.ops
-        places = [place for place, op in enumerate(ops) if op.node in inside]
-        before = {buffer for op in ops[: places[0]] for buffer in (*op.writes, *op.mutates)}
-        after = {buffer for op in ops[places[-1] + 1 :] for buffer in (*op.reads, *op.mutates)}
-        buffers = self._lowered.buffers
-        held = (buffers[i] for i in before & after | self._standing[region])
-        return sum(buffer.size_bytes for buffer in held if buffer.lifetime is not Lifetime.PERSISTENT)
-
-
-def _standing(lowered: Lowered, region: ProductRegion) -> Iterator[BufferId]:
-    read = dict.fromkeys(buffer for node in outside(region) for buffer in lowered.buffers_of.get(node, ()))
-    for buffer in read:
-        known = lowered.buffers[buffer]
-        is_held = known.lifetime is not Lifetime.PERSISTENT
-        if is_held and known.size_bytes * NEARLY >= _bytes_of(region.product):
-            yield buffer
-
-
-def _transient(lowered: Lowered, op: LoweredOp) -> Mapping[BufferId, int]:
-    touched = dict.fromkeys((*op.reads, *op.writes, *op.mutates))
-    buffers = lowered.buffers
-    return {i: buffers[i].size_bytes for i in touched if buffers[i].lifetime is not Lifetime.PERSISTENT}
