@@ -8,7 +8,7 @@ from torch.fx import GraphModule, Node
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.lowering import lower
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes
-from lowtide.frameworks.torch.rewrites.chunks.devices import Devices
+from lowtide.frameworks.torch.rewrites.chunks.devices import ChunkDevices
 from lowtide.frameworks.torch.rewrites.chunks.find_products import find_products
 from lowtide.frameworks.torch.rewrites.chunks.needs import NeedsOfRegions, bytes_of
 from lowtide.frameworks.torch.rewrites.chunks.pieces import looked_at, pieces_of
@@ -46,7 +46,7 @@ _OTHER_DEVICE = "which chunks give equal bits on a device {!r} is not known; whe
 
 
 def choose_chunks(
-    module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], devices: Devices, *, fused: bool = False
+    module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], devices: ChunkDevices, *, fused: bool = False
 ) -> dict[Region, int]:
     """Return the regions that are worth doing in chunks, each with the rows of a chunk.
 

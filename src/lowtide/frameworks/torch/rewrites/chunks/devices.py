@@ -5,20 +5,24 @@ from enum import Enum
 import torch
 from torch.fx import Node
 
+from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import value_of
 
 _CPU = "cpu"
 
 
-class Devices(Enum):
+class ChunkDevices(Enum):
     """The devices whose work may be done in chunks."""
 
     CPU = "the CPU"
     ALL = "all, of which nobody has shown which kernels give equal bits"
 
     def has(self, node: Node) -> bool:
-        """Tell whether a tensor lies on one of them."""
-        return self is Devices.ALL or value_of(node).device.type == _CPU
+        """Tell whether what a node takes and makes lies on one of them."""
+        leaves = pytree.tree_leaves([value_of(each) for each in (node, *node.all_input_nodes)])
+        return self is ChunkDevices.ALL or all(
+            leaf.device.type == _CPU for leaf in leaves if isinstance(leaf, torch.Tensor)
+        )
 
 
 def can_run(device: torch.device) -> bool:

@@ -12,7 +12,7 @@ from lowtide.frameworks.torch.internals.nodes import storages_of, value_of
 from lowtide.frameworks.torch.reading.effects import keeps_order, mutated_arguments
 from lowtide.frameworks.torch.reading.lowering import nodes_in
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
-from lowtide.frameworks.torch.rewrites.chunks.devices import Devices
+from lowtide.frameworks.torch.rewrites.chunks.devices import ChunkDevices
 from lowtide.frameworks.torch.rewrites.chunks.parts import part_of
 from lowtide.frameworks.torch.rewrites.chunks.products import (
     NEARLY,
@@ -59,7 +59,7 @@ def find_products(graph: Graph) -> tuple[list[ProductRegion], list[Refusal]]:
     return found, [refusal for refusal in refused if not any(refusal.product in region.parts for region in found)]
 
 
-def may_be_cut(graph: Graph, devices: Devices) -> bool:
+def may_be_cut(graph: Graph, devices: ChunkDevices) -> bool:
     """Tell whether some large product of a program can be done for some rows at a time, at once or in two passes."""
     found, refused = find_products(graph)
     products = [*(each.product for each in found), *(each.product for each in refused if each.passes is not None)]

@@ -10,7 +10,7 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
-from lowtide.frameworks.torch.rewrites.chunks.devices import Devices
+from lowtide.frameworks.torch.rewrites.chunks.devices import ChunkDevices
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 
 aten = torch.ops.aten
@@ -42,7 +42,7 @@ class LossGradientByRows(Rewrite[LossGradient]):
 
     name = "loss-gradient-by-rows"
     source = "Both gradients treat every row alone; a test holds the bits of chunks against those of the whole."
-    devices: Devices = Devices.CPU
+    devices: ChunkDevices = ChunkDevices.CPU
 
     def sites(self, module: GraphModule) -> Sequence[LossGradient]:
         """Return the gradients whose operands nobody else needs from there on."""

@@ -11,7 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
-from lowtide.frameworks.torch.rewrites.chunks.devices import Devices
+from lowtide.frameworks.torch.rewrites.chunks.devices import ChunkDevices
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 
 aten = torch.ops.aten
@@ -31,7 +31,7 @@ class LossesOfRows(Rewrite[Node]):
 
     name = "losses-of-rows"
     source = "The kernel adds up one number a row, in the order of the rows, whatever the number of classes."
-    devices: Devices = Devices.CPU
+    devices: ChunkDevices = ChunkDevices.CPU
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
         """Return the large losses that are summed up, and those of rows of which somebody reads what all weigh."""

@@ -10,7 +10,7 @@ from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, ProductsByRows
 from lowtide.frameworks.torch.rewrites.chunks.choose_chunks import choose_chunks, choose_rows
-from lowtide.frameworks.torch.rewrites.chunks.devices import Devices, can_run
+from lowtide.frameworks.torch.rewrites.chunks.devices import ChunkDevices, can_run
 from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
 from lowtide.frameworks.torch.rewrites.chunks.loss_gradient import LossGradientByRows
 from lowtide.frameworks.torch.rewrites.chunks.products import PRODUCTS, ProductRegion, Refusal, TwoPasses
@@ -39,7 +39,7 @@ class Chunking:
 
     def to_rounding(self) -> "Chunking":
         """Return what is asked where results need be equal to rounding alone."""
-        return replace(self, trials=Trials(exact=False, devices=Devices.ALL))
+        return replace(self, trials=Trials(exact=False, devices=ChunkDevices.ALL))
 
     @classmethod
     def for_fusion(cls) -> "Chunking":
@@ -61,7 +61,7 @@ class SplitModule:
     left_whole: tuple[str, ...]
     """Large products that are computed as a whole, and why, a sentence each."""
     untried: tuple[str, ...]
-    """Devices that are not here, so that their chunks were not run beside the whole, a sentence each."""
+    """ChunkDevices that are not here, so that their chunks were not run beside the whole, a sentence each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def split_module_again(module: GraphModule, inputs: Inputs, chunking: Chunking) 
     return None
 
 
-def _before(module: GraphModule, devices: Devices) -> list[Rewrite[Any]]:
+def _before(module: GraphModule, devices: ChunkDevices) -> list[Rewrite[Any]]:
     """Return what makes rows independent: no op up to the last product overwrites, no row's gradient waits for all."""
     products = [node.name for node in module.graph.nodes if node.target in PRODUCTS]
     return [*map(WriteOutOfPlace, products[-1:]), LossesOfRows(devices)]

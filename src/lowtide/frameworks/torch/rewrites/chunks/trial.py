@@ -10,7 +10,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, write_chunks
-from lowtide.frameworks.torch.rewrites.chunks.devices import Devices, can_run
+from lowtide.frameworks.torch.rewrites.chunks.devices import ChunkDevices, can_run
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, outside
 from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS
 from lowtide.frameworks.torch.rewrites.chunks.rounding import difference_of
@@ -37,7 +37,7 @@ class Trials:
 
     exact: bool = True
     """Whether bits must be equal; else results may differ as sums in another order do."""
-    devices: Devices = Devices.CPU
+    devices: ChunkDevices = ChunkDevices.CPU
     """Where chunks may be."""
     _known: dict[tuple[str, ChunkSizes | None], Equal] = field(
         default_factory=dict[tuple[str, ChunkSizes | None], Equal]
