@@ -21,15 +21,14 @@ CELLS = (("8b", 8, 1, (24, 17.3, 13)), ("70b", 8, 8, (40, 31, 24)))
 """Models, their meshes, and what their devices hold in GiB: the second is what checkpoints of every block need."""
 PROFILE = "eager@h100"
 EXACT = ("reorder", "share", "recompute")
-WAYS = {"none": EXACT, "allowed": (*EXACT, "rounding")}
-HEAD = "| model | data x tensor | held | budget | chunks | peak | bound | cost | time |"
+WAYS = {"whole": EXACT, "in chunks": (*EXACT, "rounding")}
+HEAD = "| model | data x tensor | held | budget | logits | peak | bound | cost | time |"
 LEAD = (
     "The step of one rank of `examples/frontier.py`, as in the table of large steps: bfloat16, AdamW, one sequence of "
-    "8,192 tokens, a vocabulary of 128,256. Chunks: none, or `rounding` is allowed, so that head and loss are computed "
-    "in chunks that equal the whole to rounding, forward and backward, where that helps. Plans are lowtide's, "
-    "`--effort fast`, priced for an H100; cost is time beyond the program as it stands. Peaks in GiB with what is held "
-    "throughout; the bound is for the program in the form that was taken. Times of one core, chunks included; each "
-    "model is captured once."
+    "8,192 tokens, a vocabulary of 128,256. Logits are whole, or head and loss may be computed in chunks that equal "
+    "the whole to rounding (`rounding` allowed), forward and backward. Plans are lowtide's, `--effort fast`, priced "
+    "for an H100; cost is time beyond the program as it stands. Peaks in GiB with what is held throughout; the bound "
+    "is for the program in that form. Times of one core, chunks included; each model is captured once."
 )
 
 
