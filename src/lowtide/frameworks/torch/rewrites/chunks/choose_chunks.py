@@ -103,13 +103,13 @@ def choose_rows(
         if bytes_of(refusal.product) * _WORTH_A_WORD > needs.outside
     ]
     for region in products:
-        if needs.standing(region) + needs.of(region, 1) <= needs.outside:
+        standing = needs.standing(region)
+        if standing + needs.of(region, 1) <= needs.outside:
             continue
         if not trials.devices.has(region.product):
             left.append(_unknown(region.product))
             continue
         held = needs.held_across(region)
-        standing = needs.standing(region)
         others = held - standing
         room = max(needs.outside - held, others // _PART_FOR_ROWS, allowed - held)
         most = max(_CHUNKS_OF_ROWS[0], _MOST_OPS_OF_ROWS // len(region.parts))

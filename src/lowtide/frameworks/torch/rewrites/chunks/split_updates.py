@@ -61,7 +61,7 @@ class SplitModule:
     left_whole: tuple[str, ...]
     """Large products that are computed as a whole, and why, a sentence each."""
     untried: tuple[str, ...]
-    """ChunkDevices that are not here, so that their chunks were not run beside the whole, a sentence each."""
+    """Devices that are not here, so that their chunks were not run beside the whole, a sentence each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +112,7 @@ def split_again(captured: Captured, chunking: Chunking | None = None) -> SplitPr
 
 def split_module(module: GraphModule, inputs: Inputs, chunking: Chunking) -> SplitModule:
     """Return a program with its largest products, updates and the gradient of its loss in chunks."""
-    return _split(
-        module,
-        inputs,
-        _by_rows(module, _before(module, chunking.trials.devices), inputs, replace(chunking, allowed=0)),
-        chunking,
-        [],
-    )
+    return _split(module, inputs, _at_once(module, inputs, chunking), chunking, [])
 
 
 def split_module_again(module: GraphModule, inputs: Inputs, chunking: Chunking) -> SplitModule | None:
@@ -127,7 +121,7 @@ def split_module_again(module: GraphModule, inputs: Inputs, chunking: Chunking) 
     None where that is of no use. What is computed again in vain, since its second pass stays whole, is left as it was.
     Chunks are as small as helps, but no smaller than a program takes that may need the bytes that are allowed.
     """
-    whole = _by_rows(module, _before(module, chunking.trials.devices), inputs, replace(chunking, allowed=0))
+    whole = _at_once(module, inputs, chunking)
     useful: list[TwoPasses] = [refusal.passes for refusal in whole.refused if refusal.passes is not None]
     while useful:
         twice = _by_rows(whole.module, [RowsAgain(tuple(useful))], inputs, chunking)
@@ -139,10 +133,14 @@ def split_module_again(module: GraphModule, inputs: Inputs, chunking: Chunking) 
     return None
 
 
-def _before(module: GraphModule, devices: ChunkDevices) -> list[Rewrite[Any]]:
-    """Return what makes rows independent: no op up to the last product overwrites, no row's gradient waits for all."""
+def _at_once(module: GraphModule, inputs: Inputs, chunking: Chunking) -> _ByRows:
+    """Return a program in which no row is computed twice, whose chunks need as little as may be.
+
+    Rows are made independent first: no op up to the last product overwrites, no row's gradient waits for all.
+    """
     products = [node.name for node in module.graph.nodes if node.target in PRODUCTS]
-    return [*map(WriteOutOfPlace, products[-1:]), LossesOfRows(devices)]
+    before = [*map(WriteOutOfPlace, products[-1:]), LossesOfRows(chunking.trials.devices)]
+    return _by_rows(module, before, inputs, replace(chunking, allowed=0))
 
 
 def _by_rows(module: GraphModule, rewrites: Sequence[Rewrite[Any]], inputs: Inputs, chunking: Chunking) -> _ByRows:
