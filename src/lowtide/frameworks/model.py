@@ -25,7 +25,8 @@ class Measurement:
     """Where a plan is equal to rounding alone and bits differ: the largest difference of two numbers, as a share of the
     largest of their tensor; 1 where something differs that is no number. None elsewhere."""
     outputs_near: bool = False
-    """Whether that is no more than rounding: the square root of the least difference that the type tells from 1."""
+    """Whether that is no more than rounding: the square root of the least difference that the type tells from 1, or
+    what the last digits of all inputs change in the program as it stands, times a number."""
     original_bytes: int | None = None
     """Peak of the user's own call, where that is another program than the one of `before_bytes`: eager PyTorch."""
     host_bytes: int | None = None

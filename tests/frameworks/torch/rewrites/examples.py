@@ -161,6 +161,36 @@ def _losses_of_rows() -> Example:
     return _plain("losses-of-rows", losses, torch.randn(37, 8000), torch.randn(37, 10), wanted, torch.rand(8000))
 
 
+def _losses_of_pixels() -> Example:
+    """Of four losses, one is not summed up; one image is ignored in part."""
+
+    def losses(pixels: Any, wanted: Any, weight: Any) -> Any:
+        kinds = ((None, 1), (weight, 1), (weight, 2), (weight, 0))
+        return [loss for w, kind in kinds for loss in aten.nll_loss2d_forward(pixels, wanted, w, kind, 1)]
+
+    inputs = (torch.randn(3, 5, 8, 8).log_softmax(1), torch.randint(0, 5, (3, 8, 8)), torch.rand(5))
+    return _of(REWRITES["losses-of-pixels"](), trace(losses, *inputs), inputs, differ=frozenset(range(6)))
+
+
+def _mean_losses() -> Example:
+    """Of five gradients, one is of a sum, and one of the losses themselves."""
+
+    def gradients(given: Any, x: Any, y: Any, elements: Any) -> Any:
+        of_mean = aten.mse_loss_backward(given, x, y, 1), aten.huber_loss_backward(given, x, y, 1, 0.5)
+        smooth = aten.smooth_l1_loss_backward(given, x, y, 1, 0.5)
+        entropy = aten.binary_cross_entropy_backward(given, x.sigmoid(), y.sigmoid())
+        return (
+            *of_mean,
+            smooth,
+            entropy,
+            aten.mse_loss_backward(given, x, y, 2),
+            aten.mse_loss_backward(elements, x, y, 0),
+        )
+
+    inputs = (torch.tensor(1.5), torch.randn(3, 7), torch.randn(3, 7), torch.randn(3, 7))
+    return _of(REWRITES["mean-losses"](), trace(gradients, *inputs), inputs, differ=frozenset(range(4)))
+
+
 def _rows_again() -> Example:
     """What is made of a softmax needs the mean over all rows, and the softmax."""
 
@@ -374,6 +404,8 @@ _EXAMPLES: dict[str, Callable[[], Example]] = {
     "write-out-of-place": _out_of_place,
     "loss-gradient-by-rows": _loss_gradient,
     "losses-of-rows": _losses_of_rows,
+    "losses-of-pixels": _losses_of_pixels,
+    "mean-losses": _mean_losses,
     "rows-again": _rows_again,
     "products-by-rows": _products_by_rows,
     "in-chunks": _in_chunks,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from lowtide.errors import RewriteError
 from lowtide.frameworks.torch.internals.nodes import let_values_be_fake
@@ -41,6 +41,27 @@ class Loose(Edit):
     """The same by a rewrite that may change forms."""
 
     preserves = Preserves("everything", inputs=False, outputs=False)
+
+
+@dataclass(frozen=True)
+class Renamed(Rewrite[Node]):
+    """Write a program anew, with a cosine for its sine, under the name of what is left out."""
+
+    name = "renamed"
+    source = "This test."
+
+    def sites(self, module: GraphModule) -> Sequence[Node]:
+        return list(module.graph.find_nodes(op="call_function", target=pow))
+
+    def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
+        graph, made = Graph(), dict[Node, Node]()
+        for node in module.graph.nodes:
+            if node.target is aten.sin.default:
+                args = (made[node.args[0]],)
+                made[node] = graph.create_node("call_function", aten.cos.default, args, name=sites[0].name)
+            elif node not in sites:
+                made[node] = graph.node_copy(node, made.__getitem__)
+        return GraphModule(module, graph)
 
 
 def program(x: torch.Tensor, state: torch.Tensor) -> Any:
@@ -78,6 +99,16 @@ def test_new_nodes_get_values_and_what_overwrites_them_lies_in_their_storages() 
     given = {"x_1": torch.randn(2, 3), "state_1": torch.randn(2, 3)}
     assert planned_layout(module) == run(module, given).layout
     assert planned_layout(module).storages["mul_"] == ["cos_default"]
+
+
+def test_a_new_node_gets_a_value_under_the_name_of_an_old_one_that_had_none() -> None:
+    module = traced()
+    with module.graph.inserting_before(next(iter(module.graph.nodes)).next):
+        module.graph.create_node("call_function", pow, (2, 3), name="unknown")
+    done = run_rewrites(module, [Renamed()])
+    (made,) = done.graph.find_nodes(op="call_function", target=aten.cos.default)
+    assert made.name == "unknown"
+    assert made.meta["val"].shape == (2, 3)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 from lowtide.frameworks.torch.measure.host_peak import host_peak_of_call
 from lowtide.frameworks.torch.measure.kept_state import KeptState
 from lowtide.frameworks.torch.reading.captured import Captured
+from lowtide.frameworks.torch.rewrites.chunks.rounding import in_other_last_digits
 
 _WARM_UP_CALLS = 2
 
@@ -41,12 +42,14 @@ def measure_captured(
     kwargs: Mapping[str, Any] | None = None,
     *,
     keep_results: bool = False,
+    last_digits: bool = False,
 ) -> MeasuredCall:
     """Measure one call of a program, an applied one or `captured.run_original`, on the example inputs or others.
 
     The call starts without gradients, from the parameters, state and random state that are there now, after two calls
     that warm up the kernels' caches; all of these are put back at the end. With `keep_results`, copies are kept of all
-    that is compared. Raises UnsupportedError without real inputs.
+    that is compared. With `last_digits`, every number of inputs and state is another in its last digit. Raises
+    UnsupportedError without real inputs.
     """
     given = captured.example_args if args is None else args
     named = dict(captured.example_kwargs if kwargs is None else kwargs)
@@ -56,6 +59,10 @@ def measure_captured(
         for _ in range(_WARM_UP_CALLS):
             program(*given, **named)
             restore()
+        if last_digits:
+            with torch.no_grad():
+                for tensor in {id(tensor): tensor for tensor in (*captured.persistent(), *inputs)}.values():
+                    tensor.copy_(in_other_last_digits(tensor))
         on_host, (peak, result) = host_peak_of_call(
             lambda: peak_of_call(lambda: program(*given, **named), device), device
         )

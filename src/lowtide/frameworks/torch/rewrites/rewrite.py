@@ -17,6 +17,8 @@ from lowtide.frameworks.torch.internals.nodes import outputs_of
 SiteT = TypeVar("SiteT")
 MADE_BY = "lowtide_made_by"
 """In the meta data of a node that a rewrite made: the name of that rewrite."""
+HAD_NO_VALUE = "lowtide_had_no_value"
+"""In the meta data of a node that stood for nothing before a rewrite; a new node may have the name of an old one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ class Rewrite(ABC, Generic[SiteT]):
 
 
 def origin_of(node: Node) -> dict[str, Any]:
-    """Return a node's source lines and marks, all but its value, for a node that is made of it."""
-    return {key: known for key, known in node.meta.items() if key != "val"}
+    """Return a node's source lines and marks, all but its value or that it has none, for a node that is made of it."""
+    return {key: known for key, known in node.meta.items() if key not in ("val", HAD_NO_VALUE)}
 
 
 def call_like(node: Node, graph: Graph, target: Any, *args: Any, **kwargs: Any) -> Node:

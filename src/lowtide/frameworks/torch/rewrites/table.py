@@ -10,6 +10,8 @@ from lowtide.frameworks.torch.rewrites.checkpoints import RepeatCheckpointed
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ProductsByRows
 from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
 from lowtide.frameworks.torch.rewrites.chunks.loss_gradient import LossGradientByRows
+from lowtide.frameworks.torch.rewrites.chunks.mean_losses import MeanLosses
+from lowtide.frameworks.torch.rewrites.chunks.pixel_losses import LossesOfPixels
 from lowtide.frameworks.torch.rewrites.chunks.row_losses import LossesOfRows
 from lowtide.frameworks.torch.rewrites.chunks.rows_again import RowsAgain
 from lowtide.frameworks.torch.rewrites.concatenated_parts import CopyIntoConcatenations
@@ -37,6 +39,8 @@ REWRITES: dict[str, type[Rewrite[Any]]] = {
     "split-batch-norm": SplitBatchNorm,
     "write-out-of-place": WriteOutOfPlace,
     "losses-of-rows": LossesOfRows,
+    "losses-of-pixels": LossesOfPixels,
+    "mean-losses": MeanLosses,
     "rows-again": RowsAgain,
     "products-by-rows": ProductsByRows,
     "loss-gradient-by-rows": LossGradientByRows,

@@ -102,7 +102,7 @@ def test_gradients_of_weights_sum_over_images_in_an_order_of_their_own() -> None
     split = split_updates(lt.capture(program))
     assert split.captured is None
     (note,) = split.left_whole
-    assert "'convolution_backward' does not treat every row alone" in note
+    assert "'convolution_backward' sums over all rows in an order of its own" in note
 
 
 def test_statistics_of_the_batch_are_left_whole() -> None:

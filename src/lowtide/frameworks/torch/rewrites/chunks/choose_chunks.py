@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+import torch
 from torch.fx import GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import value_of
@@ -12,13 +14,14 @@ from lowtide.frameworks.torch.rewrites.chunks.devices import ChunkDevices
 from lowtide.frameworks.torch.rewrites.chunks.find_products import find_products
 from lowtide.frameworks.torch.rewrites.chunks.needs import NeedsOfRegions, bytes_of
 from lowtide.frameworks.torch.rewrites.chunks.pieces import looked_at, pieces_of
-from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, Refusal
+from lowtide.frameworks.torch.rewrites.chunks.products import IN_ITS_OWN_ORDER, ProductRegion, Refusal
 from lowtide.frameworks.torch.rewrites.chunks.regions import Region, find_regions
 from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
 from lowtide.frameworks.torch.rewrites.chunks.windows import Windows, sums_by_windows
 from lowtide.graph import Lifetime
 
+aten = torch.ops.aten
 _CHUNKS = (2, 4, 8, 16)
 _CHUNKS_OF_ROWS = (*_CHUNKS, 32, 64)
 _PART_FOR_ROWS, _PART_FOR_WINDOWS = 8, 4
@@ -41,6 +44,7 @@ _MOST_GROWTH, _ALWAYS = 0.5, 500
 _MOST_OPS_OF_ROWS = 4_000
 """The same for products, whose regions may be whole networks: how many ops their chunks may have."""
 _OTHER_BITS = "no chunks that could be tried give equal bits; where rounding is allowed, they need not"
+_NEED_NOT = "; where rounding is allowed, it need not"
 _OTHER_RESULTS = "no chunks that could be tried give the same results"
 _OTHER_DEVICE = "which chunks give equal bits on a device {!r} is not known; where rounding is allowed, they need not"
 
@@ -90,17 +94,19 @@ def choose_rows(
     program does, beside what is held meanwhile. Windows can wait until less is held, so they may need more, but for
     what they read. Where the program is `allowed` to need so many bytes, chunks are larger, and fewer.
     """
-    products, refused = find_products(module.graph)
+    products, refused = find_products(module.graph, adds=trials.adds)
     if not products and not refused:
         return {}, []
     updates = find_regions(module.graph)
     dying = [region for region in products if _is_taken_by_rows(region, updates) and sums_by_windows(region)]
-    needs = NeedsOfRegions(lower(module, inputs), updates, products, dying)
+    networks = [region for region in products if trials.adds and _is_of_images(region)]
+    needs = NeedsOfRegions(lower(module, inputs), updates, products, dying, networks)
     chosen: dict[ProductRegion, ChunkSizes] = {}
+    network = next((refusal for refusal in refused if _is_of_a_network(refusal, trials)), None)
     left = [
-        refusal if trials.devices.has(refusal.product) else _unknown(refusal.product)
+        _advised(refusal, trials) if trials.devices.has(refusal.product) else _unknown(refusal.product)
         for refusal in refused
-        if bytes_of(refusal.product) * _WORTH_A_WORD > needs.outside
+        if bytes_of(refusal.product) * _WORTH_A_WORD > needs.outside or refusal is network
     ]
     for region in products:
         standing = needs.standing(region)
@@ -125,6 +131,20 @@ def choose_rows(
         else:
             chosen[region] = sizes
     return chosen, left
+
+
+def _is_of_a_network(refusal: Refusal, trials: Trials) -> bool:
+    """Tell whether what is left whole may be a network, which keeps more than any of its ops needs."""
+    return trials.adds and refusal.passes is not None and _is_of_images(refusal)
+
+
+def _is_of_images(found: ProductRegion | Refusal) -> bool:
+    return found.product.target is aten.convolution.default
+
+
+def _advised(refusal: Refusal, trials: Trials) -> Refusal:
+    is_for_order = trials.exact and refusal.reason.endswith(IN_ITS_OWN_ORDER)
+    return replace(refusal, reason=f"{refusal.reason}{_NEED_NOT}") if is_for_order else refusal
 
 
 def _unknown(product: Node) -> Refusal:

@@ -1,6 +1,6 @@
 """What the ops of a program need for themselves, as a whole or in chunks, and what stands beside them meanwhile."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch.fx import Node
@@ -25,8 +25,9 @@ class NeedsOfRegions:
         updates: Sequence[Region],
         products: Sequence[ProductRegion] = (),
         dying: Sequence[ProductRegion] = (),
+        networks: Sequence[ProductRegion] = (),
     ) -> None:
-        """Take the ops of a program and its regions; of some products the sums die part by part."""
+        """Take the ops of a program and its regions; of some products the sums die part by part, some are networks."""
         regions: list[Region | ProductRegion] = [*updates, *products]
         region_of = {node: region for region in regions for node in region.nodes}
         kept = {node for region in products for node in region.kept}
@@ -38,6 +39,7 @@ class NeedsOfRegions:
         self._standing: dict[Region | ProductRegion, set[BufferId]] = {region: set() for region in updates}
         self._standing |= {region: set(_standing(lowered, region)) for region in products}
         self._parts: dict[Region | ProductRegion, list[tuple[int, int]]] = {region: [] for region in regions}
+        saved = {region: _Saved(lowered, region, kept) for region in networks}
         for op in lowered.ops:
             region = region_of.get(op.node)
             sizes = _transient(lowered, op)
@@ -48,7 +50,10 @@ class NeedsOfRegions:
             made_here = (node for node in region.nodes if node not in kept)
             inside = {buffer for node in made_here for buffer in lowered.buffers_of.get(node, ())}
             made = sum(size for buffer, size in sizes.items() if buffer in inside)
-            self._parts[region].append((sum(sizes.values()) - made, made + scratch_bytes(op.node)))
+            others = sum(sizes.values()) - made
+            if isinstance(region, ProductRegion) and region in saved:
+                made = saved[region].at(op)
+            self._parts[region].append((others, made + scratch_bytes(op.node)))
 
     def standing(self, region: ProductRegion) -> int:
         """Return the bytes of what a region reads that is nearly as large as its product: it stands whole meanwhile."""
@@ -72,6 +77,25 @@ class NeedsOfRegions:
         buffers = self._lowered.buffers
         held = (buffers[i] for i in before & after | self._standing[region])
         return sum(buffer.size_bytes for buffer in held if buffer.lifetime is not Lifetime.PERSISTENT)
+
+
+class _Saved:
+    """What is there of a region's own at each of its ops: a network keeps what its backward pass reads."""
+
+    def __init__(self, lowered: Lowered, region: ProductRegion, kept: Collection[Node]) -> None:
+        made_here = (node for node in region.nodes if node not in kept)
+        inside = {buffer for node in made_here for buffer in lowered.buffers_of.get(node, ())}
+        self._bytes: dict[Node, int] = {}
+        last = {buffer: op.node for op in lowered.ops for buffer in (*op.reads, *op.writes, *op.mutates)}
+        alive = set[BufferId]()
+        for op in lowered.ops:
+            alive.update(inside.intersection(op.writes))
+            self._bytes[op.node] = sum(lowered.buffers[buffer].size_bytes for buffer in alive)
+            alive = {buffer for buffer in alive if last[buffer] is not op.node}
+
+    def at(self, op: LoweredOp) -> int:
+        """Return the bytes that are there while an op runs."""
+        return self._bytes[op.node]
 
 
 def _standing(lowered: Lowered, region: ProductRegion) -> Iterator[BufferId]:

@@ -14,7 +14,8 @@ from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 from lowtide.frameworks.torch.reading.effects import arguments_by_name, is_random, mutated_arguments
-from lowtide.frameworks.torch.rewrites.chunks.image_parts import IMAGE_RULES
+from lowtide.frameworks.torch.rewrites.chunks.image_parts import IMAGE_RULES, NETWORK_RULES
+from lowtide.frameworks.torch.rewrites.chunks.mean_losses import LOSS_GRADIENTS, MEAN
 from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, PartCall, Roles, RowPart, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.rows import NO_ROWS, ProductRows, SlicedRows
 
@@ -25,16 +26,20 @@ VIEWS = ("view", "_unsafe_view")
 """Ops that give a tensor another shape."""
 SAME = ("alias", "detach")
 """Ops that give a tensor another name."""
+_OF_PIXELS = 4
+"""The dimensions of a loss of pixels."""
 _REDUCTIONS = ("mean", "amax", "amin", "logsumexp", "argmax", "argmin", "any", "all", "max", "min")
 _POINTWISE = ("clone", "_to_copy")
 
 
-def part_of(node: Node, roles: Roles, rows: ProductRows, device: torch.device) -> RowPart | None:
+def part_of(
+    node: Node, roles: Roles, rows: ProductRows, device: torch.device, *, images: bool = False
+) -> RowPart | None:
     """Return how to do an op for some rows, None where it mixes rows or nobody has said what it does.
 
     The op must stay on the `device` of the product. `roles` has the ops before it that are done by rows; others have
-    those of the product. That the result is the same in real numbers is all that this says; whether the bits are equal
-    is found out by running it (`trial.py`).
+    those of the product, and may be `images` that go through a network. That the result is the same in real numbers is
+    all that this says; whether the bits are equal is found out by running it (`trial.py`).
     """
     if node.target is operator.getitem:
         return _item(node, roles)
@@ -44,14 +49,14 @@ def part_of(node: Node, roles: Roles, rows: ProductRows, device: torch.device) -
     if not all(leaf is None or _is_plain(leaf, device) for leaf in pytree.tree_leaves(value_of(node))):
         return None
     name = op_name(target)
-    rule = _RULES.get(name)
-    if rule is None and (name in _POINTWISE or torch.Tag.pointwise in target.tags):
-        rule = _pointwise
+    is_pointwise = name in _POINTWISE or torch.Tag.pointwise in target.tags
+    rules = [_RULES.get(name) or (_pointwise if is_pointwise else None), NETWORK_RULES.get(name) if images else None]
     sources = {roles[source].rows for source in node.all_input_nodes if source in roles}
-    if rule is None or len(sources) > 1:
+    if len(sources) > 1:
         return None
     taken = sources.pop() if sources else rows
-    part = rule(PartCall(node, arguments_by_name(node), roles, taken))
+    call = PartCall(node, arguments_by_name(node), roles, taken)
+    part = next((part for rule in rules if rule is not None and (part := rule(call)) is not None), None)
     return part if part is None or part.rows != NO_ROWS else replace(part, taken=taken, rows=taken)
 
 
@@ -66,10 +71,13 @@ def _is_plain(leaf: Any, device: torch.device) -> bool:
 
 def _item(node: Node, roles: Roles) -> RowPart | None:
     """Return how to take a result of several, which must have the rows; what nobody reads may be anything."""
-    source, _ = node.args
+    source, index = node.args
     if not isinstance(source, Node) or source not in roles:
         return None
     part, value = roles[source], value_of(node)
+    if index in part.added:
+        return replace(part, role=RowRole.ADDED, sizes=None, added=frozenset[int]())
+    part = replace(part, added=frozenset[int]())
     has_rows = isinstance(value, torch.Tensor) and part.rows.leading(value.shape) is not None
     return replace(part, sizes=None) if has_rows or all(map(_reads_no_weight, node.users)) else None
 
@@ -100,8 +108,9 @@ def _constant(call: PartCall) -> RowPart | None:
 
 
 def _same(call: PartCall) -> RowPart | None:
-    role = call.role(call.given["self"])
-    return None if role is None else RowPart(role, frozenset([call.given["self"]]))
+    source = call.given["self"]
+    role = call.role(source) or (RowRole.ROWS if call.has_rows("self") else None)
+    return None if role is None else RowPart(role, frozenset([source]))
 
 
 def _view(call: PartCall) -> RowPart | None:
@@ -167,17 +176,16 @@ def _reduced(call: PartCall) -> RowPart | None:
 
 
 def _summed(call: PartCall) -> RowPart | None:
-    """All dimensions but the last may be added up, as the gradient of a bias is."""
+    """All dimensions that count rows may be added up; with all others but the last, as the gradient of a bias is."""
     source, dims = call.given["self"], call.given.get("dim")
-    outer = list(range(len(call.shape(source)) - 1))
-    if (
-        call.role(source) is not RowRole.ROWS
-        or call.given.get("dtype")
-        or dims != outer
-        or not call.keeps("self", [-1])
-    ):
+    shape = call.shape(source)
+    if call.role(source) is not RowRole.ROWS or call.given.get("dtype") or not dims:
         return _reduced(call)
-    return RowPart(RowRole.COLUMN_SUM, frozenset([source]))
+    if dims == list(range(len(shape) - 1)) and call.keeps("self", [-1]):
+        return RowPart(RowRole.COLUMN_SUM, frozenset([source]))
+    leading = call.rows.leading(shape)
+    over_rows = leading is not None and {dim % len(shape) for dim in dims}.issuperset(range(leading))
+    return RowPart(RowRole.ADDED, frozenset([source])) if over_rows else _reduced(call)
 
 
 def _largest(call: PartCall) -> RowPart | None:
@@ -190,7 +198,7 @@ def _row_losses(call: PartCall) -> RowPart | None:
 
 
 def _gradient_of_losses(call: PartCall) -> RowPart | None:
-    if len(call.result) != 2:
+    if len(call.result) not in (2, _OF_PIXELS):
         return None
     incoming = ("grad_output",) if value_of(call.given["grad_output"]).dim() else ()
     return call.part("self", "target", *incoming, unread="" if call.given["reduction"] else "total_weight")
@@ -263,6 +271,11 @@ def _normalized(call: PartCall) -> RowPart | None:
     return call.part("input") if call.keeps("input", dims) else None
 
 
+def _gradient_of_elements(call: PartCall) -> RowPart | None:
+    """A mean divides by how many elements it is given, whatever part they are of the whole."""
+    return None if call.given.get("reduction", MEAN) == MEAN else _pointwise(call)
+
+
 def _padded(call: PartCall) -> RowPart | None:
     padded = len(call.given["pad"]) // 2
     return call.part("self") if call.keeps("self", [-1 - place for place in range(padded)]) else None
@@ -290,7 +303,8 @@ _RULES: dict[str, Callable[[PartCall], RowPart | None]] = {
     "scatter": _along("self", "index", "src"),
     "scatter_add": _along("self", "index", "src"),
     "nll_loss_forward": _row_losses,
-    "nll_loss_backward": _gradient_of_losses,
+    **dict.fromkeys(("nll_loss_backward", "nll_loss2d_backward"), _gradient_of_losses),
+    **dict.fromkeys(LOSS_GRADIENTS, _gradient_of_elements),
     "slice": _sliced,
     "slice_backward": _slice_gradient,
     "unsqueeze": _inserted,

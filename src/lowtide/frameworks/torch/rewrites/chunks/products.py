@@ -1,16 +1,21 @@
 """What of a program can be done for some rows at a time: a large product and what is made of it, or why not."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch.fx import Node
 
+from lowtide.frameworks.torch.internals import pytree
+from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.rewrites.chunks.roles import RowPart, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows
 
 aten = torch.ops.aten
 PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default)
 """What makes large results of smaller operands."""
+_FEWEST_BYTES = 1 << 20
+"""Smaller products need little, and are many."""
 NEARLY = 2
 """What has at least so large a part of a product's numbers is as much of a burden as the product."""
 SECOND_PASS = "second_pass_of"
@@ -65,6 +70,10 @@ class TwoPasses:
         return [node.name for node in self.second if not again.isdisjoint(node.all_input_nodes)]
 
 
+IN_ITS_OWN_ORDER = "sums over all rows in an order of its own"
+"""Why an op is not done for some rows at a time that could be, but for the order of a sum."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A large product that is left whole, and why."""
@@ -79,3 +88,25 @@ def outside(region: ProductRegion) -> list[Node]:
     """Return the nodes that a region reads and that others make, each once."""
     sources = dict.fromkeys(source for node in region.parts for source in node.all_input_nodes)
     return [source for source in sources if source not in region.parts]
+
+
+def is_large(node: Node) -> bool:
+    """Tell whether a product is large, and larger than the rows that it is made of."""
+    value = value_of(node)
+    return (
+        node.target in PRODUCTS
+        and value.shape[0] > 1
+        and value.numel() > numbers_of(rows_in(node))
+        and value.numel() * value.element_size() >= _FEWEST_BYTES
+    )
+
+
+def rows_in(product: Node) -> Node:
+    """Return the factor that has a row for every row of a product."""
+    row: Any = product.args[1 if product.target is aten.addmm.default else 0]
+    return row
+
+
+def numbers_of(node: Node) -> int:
+    """Return how many numbers a node stands for, of all its tensors."""
+    return sum(leaf.numel() for leaf in pytree.tree_leaves(value_of(node)) if isinstance(leaf, torch.Tensor))

@@ -19,6 +19,7 @@ class RowRole(Enum):
     COLUMNS = "as columns of a matrix"
     SUM = "summed by a product"
     COLUMN_SUM = "added up, every column alone"
+    ADDED = "added up, as what chunks give of it may be in any order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +33,20 @@ class RowPart:
     """The operands that have them as columns."""
     sizes: str | None = None
     """The argument that is the shape of the result, or counts the rows."""
+    added: frozenset[int] = field(default_factory=frozenset[int])
+    """Which of several results are added up over all rows."""
     taken: ProductRows = NO_ROWS
     """The rows of the operands."""
     rows: ProductRows = NO_ROWS
     """The rows of the result, which are others where it is a slice, or the gradient of one."""
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether chunks make something of it that is right once it is added up, in another order than the whole's."""
+        return self.role is RowRole.ADDED or bool(self.added)
 
-SUMS = (RowRole.SUM, RowRole.COLUMN_SUM)
+
+SUMS = (RowRole.SUM, RowRole.COLUMN_SUM, RowRole.ADDED)
 """How rows lie in what sums them up."""
 Roles = Mapping[Node, RowPart]
 

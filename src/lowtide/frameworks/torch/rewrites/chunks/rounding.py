@@ -17,9 +17,26 @@ class LargestDifference:
     is_rounding: bool
     """Whether that is no more than half of the digits that the type has, in every tensor."""
 
+    def is_usual(self, usual: "LargestDifference") -> bool:
+        """Tell whether that is what rounding makes of it, where other last digits of all inputs make a difference."""
+        return self.is_rounding or self.share <= usual.share * _LAST_DIGITS_OF_SUMS
+
 
 NO_DIFFERENCE = LargestDifference(0.0, is_rounding=True)
 _ANOTHER_VALUE = LargestDifference(1.0, is_rounding=False)
+
+
+_LAST_DIGITS_OF_SUMS = 64
+"""So many times what other last digits of all inputs change may differ where sums are made in another order: sums of
+thousands of numbers differ by tens of last digits."""
+
+
+def in_other_last_digits(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor whose real numbers are others in their last digits, up or down by chance, the same each time."""
+    if not tensor.is_floating_point():
+        return tensor
+    up = torch.randint(0, 2, tensor.shape, generator=torch.Generator().manual_seed(0)).to(tensor)
+    return tensor.detach() * (1 + (2 * up - 1) * torch.finfo(tensor.dtype).eps)
 
 
 def difference_of(one: Any, other: Any) -> LargestDifference:

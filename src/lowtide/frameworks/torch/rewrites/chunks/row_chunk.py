@@ -47,7 +47,9 @@ class RowChunk:
             self._call(node, aten.addmm_.default, self.made[node], *args)
             return
         done = self.computed[node] = self._call(node, node.target, *args, **kwargs)
-        if part.role is RowRole.SUM:
+        if part.role is RowRole.ADDED and self.first:
+            self._call(node, aten.add_.Tensor, self.made[node], done)
+        elif part.role in (RowRole.SUM, RowRole.ADDED):
             self.made[node] = done
 
     def add_columns(self, node: Node, into: ColumnSum) -> None:

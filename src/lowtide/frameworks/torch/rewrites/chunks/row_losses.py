@@ -32,11 +32,13 @@ class LossesOfRows(Rewrite[Node]):
     name = "losses-of-rows"
     source = "The kernel adds up one number a row, in the order of the rows, whatever the number of classes."
     devices: ChunkDevices = ChunkDevices.CPU
+    fewest_bytes: int = _FEWEST_BYTES
+    """Of how many bytes the smallest logarithms are."""
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
         """Return the large losses that are summed up, and those of rows of which somebody reads what all weigh."""
         losses = module.graph.find_nodes(op="call_function", target=aten.nll_loss_forward.default)
-        large = (node for node in losses if _is_large(arguments_by_name(node)) and (_is_summed(node) or _weight(node)))
+        large = (node for node in losses if self._is_large(node) and (_is_summed(node) or _weight(node)))
         return [node for node in large if self.devices.has(arguments_by_name(node)["self"])]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
@@ -60,6 +62,11 @@ class LossesOfRows(Rewrite[Node]):
                 made[node] = graph.node_copy(node, made.__getitem__)
         return GraphModule(module, graph)
 
+    def _is_large(self, node: Node) -> bool:
+        value = value_of(arguments_by_name(node)["self"])
+        known = value.dim() == 2 and not is_symbolic(value)
+        return known and value.numel() * value.element_size() >= self.fewest_bytes
+
 
 def _is_summed(node: Node) -> bool:
     return arguments_by_name(node).get("reduction", _MEAN) in (_MEAN, _SUM)
@@ -68,11 +75,6 @@ def _is_summed(node: Node) -> bool:
 def _weight(node: Node) -> list[Node]:
     """Return what takes the weight of all rows, where anybody reads it."""
     return [item for item in node.users if item.args[1] == 1 and item.users]
-
-
-def _is_large(given: Mapping[str, Any]) -> bool:
-    value = value_of(given["self"])
-    return value.dim() == 2 and not is_symbolic(value) and value.numel() * value.element_size() >= _FEWEST_BYTES
 
 
 @dataclass(frozen=True, slots=True)

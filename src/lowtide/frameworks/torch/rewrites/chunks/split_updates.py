@@ -13,6 +13,8 @@ from lowtide.frameworks.torch.rewrites.chunks.choose_chunks import choose_chunks
 from lowtide.frameworks.torch.rewrites.chunks.devices import ChunkDevices, can_run
 from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
 from lowtide.frameworks.torch.rewrites.chunks.loss_gradient import LossGradientByRows
+from lowtide.frameworks.torch.rewrites.chunks.mean_losses import MeanLosses
+from lowtide.frameworks.torch.rewrites.chunks.pixel_losses import LossesOfPixels
 from lowtide.frameworks.torch.rewrites.chunks.products import PRODUCTS, ProductRegion, Refusal, TwoPasses
 from lowtide.frameworks.torch.rewrites.chunks.row_losses import LossesOfRows
 from lowtide.frameworks.torch.rewrites.chunks.rows_again import RowsAgain
@@ -39,7 +41,7 @@ class Chunking:
 
     def to_rounding(self) -> "Chunking":
         """Return what is asked where results need be equal to rounding alone."""
-        return replace(self, trials=Trials(exact=False, devices=ChunkDevices.ALL))
+        return replace(self, trials=Trials(exact=False, devices=ChunkDevices.ALL, adds=True))
 
     @classmethod
     def for_fusion(cls) -> "Chunking":
@@ -139,7 +141,10 @@ def _at_once(module: GraphModule, inputs: Inputs, chunking: Chunking) -> _ByRows
     Rows are made independent first: no op up to the last product overwrites, no row's gradient waits for all.
     """
     products = [node.name for node in module.graph.nodes if node.target in PRODUCTS]
-    before = [*map(WriteOutOfPlace, products[-1:]), LossesOfRows(chunking.trials.devices)]
+    losses = LossesOfRows(chunking.trials.devices)
+    before: list[Rewrite[Any]] = [*map(WriteOutOfPlace, products[-1:]), losses]
+    if chunking.trials.adds:
+        before[-1:] = [replace(losses, fewest_bytes=0), LossesOfPixels(), MeanLosses()]
     return _by_rows(module, before, inputs, replace(chunking, allowed=0))
 
 

@@ -1,6 +1,6 @@
 """Regions run for real, whole and in chunks, to see whether their results are equal here."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +13,7 @@ from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, write_c
 from lowtide.frameworks.torch.rewrites.chunks.devices import ChunkDevices, can_run
 from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, outside
 from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS
-from lowtide.frameworks.torch.rewrites.chunks.rounding import difference_of
+from lowtide.frameworks.torch.rewrites.chunks.rounding import LargestDifference, difference_of, in_other_last_digits
 
 if TYPE_CHECKING:
     from lowtide.frameworks.torch.rewrites.chunks.windows import Windows
@@ -39,6 +39,8 @@ class Trials:
     """Whether bits must be equal; else results may differ as sums in another order do."""
     devices: ChunkDevices = ChunkDevices.CPU
     """Where chunks may be."""
+    adds: bool = False
+    """Whether gradients of weights may be added up in any order, so that whole networks are done by images."""
     _known: dict[tuple[str, ChunkSizes | None], Equal] = field(
         default_factory=dict[tuple[str, ChunkSizes | None], Equal]
     )
@@ -95,6 +97,16 @@ class Trial:
                 return inputs, results
         return None
 
+    @cached_property
+    def _usual(self) -> list[LargestDifference]:
+        """What other last digits of the sources make of the whole's results: of rounding alone, such as the gradient of
+        a bias that a norm takes away again, all of it."""
+        if self._run is None:
+            return []
+        inputs, results = self._run
+        nudged = _as_module(self._region, self._sources, None)(*map(in_other_last_digits, inputs))
+        return list(map(difference_of, results, nudged))
+
     def run(self, sizes: ChunkSizes, *, exact: bool) -> Equal:
         """Run the region in chunks and compare."""
         try:
@@ -102,11 +114,18 @@ class Trial:
                 return _NOTHING_EQUAL
             inputs, results = self._run
             chunks = _as_module(self._region, self._sources, sizes)(*inputs)
+            are_equal = list(map(_same_bits, results, chunks)) if exact else self._are_near(results, chunks)
         except torch.OutOfMemoryError:
             return _NOTHING_EQUAL
-        equal = dict(zip(self._region.kept, map(_same_bits if exact else _nearly_same, results, chunks), strict=True))
+        equal = dict(zip(self._region.kept, are_equal, strict=True))
         sums = self._region.having(*SUMS)
         return Equal(all(equal[node] for node in equal if node not in sums), all(map(equal.__getitem__, sums)))
+
+    def _are_near(self, results: Sequence[torch.Tensor], chunks: Sequence[torch.Tensor]) -> list[bool]:
+        differences = list(map(difference_of, results, chunks))
+        if all(each.is_rounding for each in differences):
+            return [True] * len(differences)
+        return [each.is_usual(usual) for each, usual in zip(differences, self._usual, strict=True)]
 
 
 def _form_of(region: ProductRegion, sources: list[Node]) -> str:
@@ -119,10 +138,6 @@ def _form_of(region: ProductRegion, sources: list[Node]) -> str:
 
 def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
-
-
-def _nearly_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return difference_of(one, other).is_rounding
 
 
 def _as_module(region: ProductRegion, sources: list[Node], sizes: ChunkSizes | None) -> GraphModule:

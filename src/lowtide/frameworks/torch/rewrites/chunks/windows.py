@@ -91,6 +91,8 @@ class _Needed:
             return left in parts and right not in parts and self.can(left)
         if parts[node].role is RowRole.COLUMN_SUM:
             return all(map(self.can, sources))
+        if parts[node].role is RowRole.ADDED:
+            return False
         shape = value_of(node).shape if isinstance(value_of(node), torch.Tensor) else ()
         if target is aten.t.default or op_name(target) in SAME:
             return all(map(self.can, sources))
