@@ -21,12 +21,12 @@ CELLS = (("8b", 8, 1, (24, 17.3, 13)), ("70b", 8, 8, (40, 31, 24)))
 """Models, their meshes, and what their devices hold in GiB: the second is what checkpoints of every block need."""
 PROFILE = "eager@h100"
 EXACT = ("reorder", "share", "recompute")
-WAYS = {"whole": EXACT, "in chunks": (*EXACT, "rounding")}
-HEAD = "| model | data x tensor | held | budget | logits | peak | bound | cost | time |"
+WAYS = {"no": EXACT, "to rounding": (*EXACT, "rounding")}
+HEAD = "| model | data x tensor | held | budget | chunks | logits | peak | bound | cost | time |"
 LEAD = (
     "The step of one rank of `examples/frontier.py`, as in the table of large steps: bfloat16, AdamW, one sequence of "
-    "8,192 tokens, a vocabulary of 128,256. Logits are whole, or head and loss may be computed in chunks that equal "
-    "the whole to rounding (`rounding` allowed), forward and backward. Plans are lowtide's, `--effort fast`, priced "
+    "8,192 tokens, a vocabulary of 128,256. Where chunks to rounding are allowed, the plan chooses between the program "
+    "as it stands and one that computes head and loss in chunks, forward and backward. Plans are lowtide's, `--effort fast`, priced "
     "for an H100; cost is time beyond the program as it stands. Peaks in GiB with what is held throughout; the bound "
     "is for the program in that form. Times of one core, chunks included; each model is captured once."
 )
@@ -35,7 +35,7 @@ LEAD = (
 def main() -> None:
     """Plan every cell and write the table."""
     torch.set_num_threads(1)
-    table = [HEAD, f"|---|---|{'--:|' * 2}---|{'--:|' * 4}"]
+    table = [HEAD, f"|---|---|{'--:|' * 2}---|---|{'--:|' * 4}"]
     print("\n".join(table), flush=True)
     for name, data, tensor, budgets in CELLS:
         with played(data, tensor) as mesh:
@@ -62,6 +62,7 @@ def _row(first: list[str], program: TorchModel, budget: float, way: str, allow: 
         f"{held / GIB:.1f}",
         f"{budget}",
         way,
+        "in chunks" if result.to_rounding else "whole",
         f"{(result.peak_bytes[space] + held) / GIB:.1f}{'' if result.shortfall is None else ', missed'}",
         f"{(result.lower_bound_bytes[space] + held) / GIB:.1f}",
         f"{cost:+.2%}",

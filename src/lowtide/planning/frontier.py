@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from lowtide.collection import without_collection
 from lowtide.costs import Prices
 from lowtide.effort import EffortName
 from lowtide.graph import Graph
@@ -82,6 +83,7 @@ def find_frontier(
     return frontier_from(least, settings, budgets_from(least) if budgets is None else budgets, progress)
 
 
+@without_collection()
 def least_peak(graph: Graph, settings: PlanSettings, progress: Report | None = None) -> Draft:
     """Return a graph in its order of least peak, where a frontier begins."""
     free = replace(settings, techniques=settings.techniques - NEED_BUDGET)
@@ -93,6 +95,7 @@ def budgets_from(least: Draft) -> list[int]:
     return default_budgets(Program(least.problem, least.plan.order(), least.prices.seconds))
 
 
+@without_collection()
 def frontier_from(
     least: Draft, settings: PlanSettings, budgets: Sequence[int], progress: Report | None = None
 ) -> Frontier:

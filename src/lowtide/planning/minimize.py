@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 
+from lowtide.collection import without_collection
 from lowtide.graph import Graph
 from lowtide.plan import verify
 from lowtide.planning.baseline import baseline
@@ -17,6 +18,7 @@ from lowtide.planning.trade import trade
 from lowtide.progress import Report, silent
 
 
+@without_collection()
 def find_plan(
     graph: Graph,
     settings: PlanSettings,

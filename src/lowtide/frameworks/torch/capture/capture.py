@@ -8,6 +8,7 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
+from lowtide.collection import without_collection
 from lowtide.errors import LowtideError, UnsupportedError
 from lowtide.frameworks.torch.capture.capture_function import capture_function
 from lowtide.frameworks.torch.capture.capture_graph_module import capture_exported, capture_graph_module
@@ -29,7 +30,7 @@ def capture(program: Any) -> Captured:
     be captured.
     """
     try:
-        with outside_of_fake_modes(), failures_unlogged():
+        with outside_of_fake_modes(), failures_unlogged(), without_collection():
             captured = _capture(program)
         if captured is not program:
             warn_of_math_attention(captured.graph_module)

@@ -5,12 +5,14 @@ from typing import Any
 
 from torch.fx import GraphModule
 
+from lowtide.collection import without_collection
 from lowtide.errors import RewriteError
 from lowtide.frameworks.torch.rewrites.face import Face
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
 from lowtide.frameworks.torch.rewrites.values import Values
 
 
+@without_collection()
 def run_rewrites(module: GraphModule, rewrites: Sequence[Rewrite[Any]]) -> GraphModule:
     """Return the program after all rewrites, one after the other; may change the module that is given.
 

@@ -40,7 +40,8 @@ class Trials:
     devices: ChunkDevices = ChunkDevices.CPU
     """Where chunks may be."""
     adds: bool = False
-    """Whether gradients of weights may be added up in any order, so that whole networks are done by images."""
+    """Whether gradients of weights may be added up in any order, so that whole networks are done by images: not where
+    kernels are fused, since chunks run PyTorch's own."""
     _known: dict[tuple[str, ChunkSizes | None], Equal] = field(
         default_factory=dict[tuple[str, ChunkSizes | None], Equal]
     )
