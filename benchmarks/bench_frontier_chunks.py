@@ -27,8 +27,9 @@ LEAD = (
     "The step of one rank of `examples/frontier.py`, as in the table of large steps: bfloat16, AdamW, one sequence of "
     "8,192 tokens, a vocabulary of 128,256. Where chunks to rounding are allowed, the plan chooses between the program "
     "as it stands and one that computes head and loss in chunks, forward and backward. Plans are lowtide's, "
-    "`--effort fast`, priced for an H100; cost is time beyond the program as it stands. Peaks in GiB with what is held throughout; the bound "
-    "is for the program in that form. Times of one core, chunks included; each model is captured once."
+    "`--effort fast`, priced for an H100; cost is time beyond the program as it stands. Peaks in GiB with what is held "
+    "throughout; the bound is for the program in that form. Times of one core, chunks included; each model is captured "
+    "once."
 )
 
 
