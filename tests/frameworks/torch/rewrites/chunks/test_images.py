@@ -82,6 +82,12 @@ def test_a_network_without_statistics_of_the_batch_computes_some_images_at_a_tim
     check_chunks((Unet().eval().requires_grad_(False), (torch.randn(IMAGES, 3, SIZE, SIZE),)))
 
 
+def test_so_does_one_whose_channels_stand_together() -> None:
+    torch.manual_seed(0)
+    images = torch.randn(IMAGES, 3, SIZE, SIZE).contiguous(memory_format=torch.channels_last)
+    check_chunks((Unet().eval().requires_grad_(False).to(memory_format=torch.channels_last), (images,)))
+
+
 def test_what_overwrites_its_own_results_is_no_hindrance() -> None:
     torch.manual_seed(0)
     check_chunks((Residual().eval().requires_grad_(False), (torch.randn(IMAGES, 3, SIZE, SIZE),)))

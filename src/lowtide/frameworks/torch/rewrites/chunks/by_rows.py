@@ -9,7 +9,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.rewrites.chunks.column_sums import ColumnSum
-from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion
+from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion, layout_of
 from lowtide.frameworks.torch.rewrites.chunks.roles import RowRole
 from lowtide.frameworks.torch.rewrites.chunks.row_chunk import RowChunk
 from lowtide.frameworks.torch.rewrites.chunks.windows import Kept, Sums, Windows, sums_by_windows, write_windows
@@ -132,12 +132,13 @@ def _empty(graph: Graph, nodes: Iterable[Node], region: ProductRegion) -> Iterat
     """Append room for what is kept of every row."""
     for node in nodes:
         if region.parts[node].role is RowRole.ROWS:
-            yield node, _room(graph, node, list(value_of(node).shape))
+            yield node, _room(graph, node, list(value_of(node).shape), layout_of(value_of(node)))
 
 
-def _room(graph: Graph, node: Node, shape: list[int]) -> Node:
+def _room(graph: Graph, node: Node, shape: list[int], layout: torch.memory_format | None = None) -> Node:
     value = value_of(node)
-    return call_like(node, graph, aten.empty.memory_format, shape, dtype=value.dtype, device=value.device)
+    more = {} if layout in (None, torch.contiguous_format) else {"memory_format": layout}
+    return call_like(node, graph, aten.empty.memory_format, shape, dtype=value.dtype, device=value.device, **more)
 
 
 def _saved(

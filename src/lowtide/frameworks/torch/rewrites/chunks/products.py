@@ -107,6 +107,12 @@ def rows_in(product: Node) -> Node:
     return row
 
 
+def layout_of(value: torch.Tensor) -> torch.memory_format | None:
+    """Return how the numbers of a tensor lie, one row after the other; None where its rows do not."""
+    formats = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d)
+    return next((each for each in formats if value.is_contiguous(memory_format=each)), None)
+
+
 def numbers_of(node: Node) -> int:
     """Return how many numbers a node stands for, of all its tensors."""
     return sum(leaf.numel() for leaf in pytree.tree_leaves(value_of(node)) if isinstance(leaf, torch.Tensor))

@@ -19,6 +19,7 @@ from lowtide.frameworks.torch.rewrites.chunks.products import (
     Refusal,
     TwoPasses,
     is_large,
+    layout_of,
     numbers_of,
     rows_in,
 )
@@ -58,20 +59,25 @@ class RegionSearch:
             if any(user not in inside for user in node.users) and value_of(node) is not None:
                 if not isinstance(value_of(node), torch.Tensor):
                     return self._refuse(node, "has results that are no rows")
-                if not value_of(node).is_contiguous():
+                if self._roles[node].role is not RowRole.ADDED and not self._lies_in_rows(node):
                     return self._refuse(node, "has a result that is not contiguous")
                 region.kept.append(node)
         return self._placed(region)
 
     def _part_of_product(self) -> RowPart | None:
         left = rows_in(self._product)
-        if not value_of(self._product).is_contiguous():
+        if not self._lies_in_rows(self._product):
             return None
         if self._rows.leading(value_of(left).shape) != 1:
             return None
         if self._product.target in (aten.bmm.default, aten.convolution.default):
             return self._part_of(self._product, {})
         return self._part_of(self._product, {left: RowPart(RowRole.ROWS, rows=self._rows)})
+
+    def _lies_in_rows(self, node: Node) -> bool:
+        """Tell whether rows lie one after the other in memory, each in one stretch; channels may be innermost."""
+        value = value_of(node)
+        return value.is_contiguous() or (self._of_images and layout_of(value) is not None)
 
     def _inside(self, part: RowPart) -> set[Node] | Refusal:
         roles = self._roles
@@ -123,10 +129,14 @@ class RegionSearch:
         return IN_ITS_OWN_ORDER if node in self._in_own_order else "does not treat every row alone"
 
     def _begins_another(self, node: Node) -> bool:
-        """Tell whether a node makes the scores of another attention: with a batch for rows, one leads to the next."""
+        """Tell whether a node makes the scores of another attention: with a batch for rows, one leads to the next.
+
+        A network has all of them.
+        """
         least = numbers_of(self._product) // NEARLY
         return (
             node.target is aten.bmm.default
+            and not self._adds
             and is_large(node)
             and all(numbers_of(source) < least for source in node.all_input_nodes)
         )
