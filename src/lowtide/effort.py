@@ -3,7 +3,7 @@
 Work is counted, never timed, so that every machine finds the same.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from lowtide.errors import UsageError
@@ -60,6 +60,11 @@ class RecomputeEffort:
     near_gap: float | None
     """How close it must come for less than all of the work: the solver sees the last base order alone, with half of its
     work, and dearer orders are left alone. None where all of the work is always done."""
+
+    def part(self, parts: int) -> "RecomputeEffort":
+        """Return limits for one of several searches that share the work, but for the solver's."""
+        played, states, runs = (work // parts for work in (self.play_work, self.state_work, self.run_work))
+        return replace(self, play_work=played, state_work=states, run_work=runs)
 
 
 RECOMPUTE_EFFORTS: dict[EffortName, RecomputeEffort] = {

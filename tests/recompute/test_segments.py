@@ -82,14 +82,20 @@ def test_plans_of_layers_are_near_their_bound() -> None:
     assert result.extra_cost <= 1.05 * result.extra_cost_bound
 
 
-def test_a_budget_below_the_least_of_a_large_program_gets_the_plan_for_the_least(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("negligible", [0.0, 0.005])
+def test_a_budget_below_the_least_gets_near_the_plan_for_the_least(
+    monkeypatch: pytest.MonkeyPatch, negligible: float
 ) -> None:
-    """Making on demand what is missing takes more work than there is for large programs; here, for all."""
+    """Making on demand what is missing takes more work than there is for large programs; here, for all.
+
+    Where prices are worth little, the least is planned for in large programs alone.
+    """
     monkeypatch.setattr(budget_search, "lowest_on_demand", lambda *_: None)
-    search, effort = BudgetSearch(_program()), RECOMPUTE_EFFORTS["fast"]
+    search, effort = BudgetSearch(_program(), negligible), RECOMPUTE_EFFORTS["fast"]
     least = search.floor.peak_bytes
-    before = search.plan(least - 1, effort, exact=False)
+    with monkeypatch.context() as without:
+        without.setattr(budget_search, "_GOALS", 0)
+        before = search.plan(least - 1, effort, exact=False)
     monkeypatch.setattr(budget_search, "_MOST_ON_DEMAND", 0)
     after = search.plan(least - 1, effort, exact=False)
     assert not after.fits

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.effort import RecomputeEffort
+from lowtide.effort import RECOMPUTE_EFFORTS, RecomputeEffort
 from lowtide.errors import UsageError
 from lowtide.index_spaces import Place
 from lowtide.recompute import solver
@@ -40,6 +40,10 @@ _MOST_ON_DEMAND = 4_000
 """Of programs of more ops, what is missing is made on demand in vain: that takes more work than there is."""
 _ROOM_ABOVE_LEAST = 200
 """The part of what every plan needs at least that a plan for it may need more: to the byte few plans are found."""
+_GOALS = 3
+"""Goals above what every plan needs that are planned for where no plan meets a budget."""
+_EFFORT_FOR_A_GOAL = RECOMPUTE_EFFORTS["fast"].part(4)
+"""What each of these takes, whatever the effort: they tell how low a peak can get, not how cheaply."""
 _NO_GAP = 0.0001
 """A gap so small that nothing more is tried."""
 
@@ -155,18 +159,31 @@ class BudgetSearch:
     def _go_low(self, found: Found, effort: RecomputeEffort) -> None:
         """If the budget is below what every plan needs, offer how low a peak is found on the way there.
 
-        Where only operands cannot be gathered within it, the budget is near enough for much work to pay. A program that
-        is too large for that is planned for little more than every plan needs.
+        Where only operands cannot be gathered within it, the budget is near enough for much work to pay. Then plans are
+        made for more than the budget, unless prices are worth little: what is fused later needs something else in any
+        case, so that this is for programs alone that are too large for what went before.
         """
         lowest = Found(self._least_bytes, found.drops, found.played_drops)
         repair(self.program, lowest, Drops(), effort.play_work * _UNTIL_IT_FITS)
         found.offer(lowest.played_drops, lowest.drops)
         is_near = self.floor.peak_bytes <= found.budget
         is_lowered = self._lower(found, effort.run_work * 4 if is_near else effort.run_work // 4)
-        if not is_lowered and len(self.program.order) > _MOST_ON_DEMAND:
-            lowest = self.begin(self._least_bytes + self._least_bytes // _ROOM_ABOVE_LEAST, effort, exact=False)
-            self.settle(lowest, effort)
-            found.offer(lowest.execution)
+        is_in_vain = not is_lowered and len(self.program.order) > _MOST_ON_DEMAND
+        if is_in_vain or not self._negligible:
+            self._approach(found)
+
+    def _approach(self, found: Found) -> None:
+        """Offer plans for goals between what every plan needs and what is reached, from below, each halfway."""
+        missed, goal = self._least_bytes, self._least_bytes + self._least_bytes // _ROOM_ABOVE_LEAST
+        for _ in range(_GOALS):
+            if found.execution.peak_bytes <= goal:
+                return
+            tried = self.begin(goal, _EFFORT_FOR_A_GOAL, exact=False)
+            self.settle(tried, _EFFORT_FOR_A_GOAL)
+            found.offer(tried.execution)
+            if found.execution.peak_bytes > goal:
+                missed = goal
+            goal = (missed + found.execution.peak_bytes) // 2
 
     def _lower(self, found: Found, max_work: int) -> bool:
         """If nothing fits, offer a plan of a lower peak, at less cost for that peak where work is left; tell if any."""
