@@ -58,8 +58,9 @@ def _is_reduced_later(given: Mapping[str, Any]) -> bool:
 
 
 def _is_within_images(given: Mapping[str, Any]) -> bool:
-    """Tell whether places are taken of every image, the same of each."""
-    return given["indices"][0] is None
+    """Tell whether places are taken of every image, the same of each; apart from one another, they would lead."""
+    taken = [dim for dim, index in enumerate(given["indices"]) if index is not None]
+    return bool(taken) and taken == list(range(max(1, taken[0]), taken[-1] + 1))
 
 
 def _has_no_mask(given: Mapping[str, Any]) -> bool:

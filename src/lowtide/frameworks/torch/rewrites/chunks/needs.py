@@ -1,6 +1,6 @@
 """What the ops of a program need for themselves, as a whole or in chunks, and what stands beside them meanwhile."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch.fx import Node
@@ -39,7 +39,8 @@ class NeedsOfRegions:
         self._standing: dict[Region | ProductRegion, set[BufferId]] = {region: set() for region in updates}
         self._standing |= {region: set(_standing(lowered, region)) for region in products}
         self._parts: dict[Region | ProductRegion, list[tuple[int, int]]] = {region: [] for region in regions}
-        saved = {region: _Saved(lowered, region, kept) for region in networks}
+        inside_of = {region: _buffers_of(lowered, set(region.nodes) - kept) for region in regions}
+        saved = {region: _Saved(lowered, inside_of[region]) for region in networks}
         for op in lowered.ops:
             region = region_of.get(op.node)
             sizes = _transient(lowered, op)
@@ -47,9 +48,7 @@ class NeedsOfRegions:
                 self.outside = max(self.outside, sum(sizes.values()) + scratch_bytes(op.node))
                 continue
             sizes = {buffer: size for buffer, size in sizes.items() if buffer not in self._standing[region]}
-            made_here = (node for node in region.nodes if node not in kept)
-            inside = {buffer for node in made_here for buffer in lowered.buffers_of.get(node, ())}
-            made = sum(size for buffer, size in sizes.items() if buffer in inside)
+            made = sum(size for buffer, size in sizes.items() if buffer in inside_of[region])
             others = sum(sizes.values()) - made
             if isinstance(region, ProductRegion) and region in saved:
                 made = saved[region].at(op)
@@ -82,9 +81,7 @@ class NeedsOfRegions:
 class _Saved:
     """What is there of a region's own at each of its ops: a network keeps what its backward pass reads."""
 
-    def __init__(self, lowered: Lowered, region: ProductRegion, kept: Collection[Node]) -> None:
-        made_here = (node for node in region.nodes if node not in kept)
-        inside = {buffer for node in made_here for buffer in lowered.buffers_of.get(node, ())}
+    def __init__(self, lowered: Lowered, inside: set[BufferId]) -> None:
         self._bytes: dict[Node, int] = {}
         last = {buffer: op.node for op in lowered.ops for buffer in (*op.reads, *op.writes, *op.mutates)}
         alive = set[BufferId]()
@@ -96,6 +93,10 @@ class _Saved:
     def at(self, op: LoweredOp) -> int:
         """Return the bytes that are there while an op runs."""
         return self._bytes[op.node]
+
+
+def _buffers_of(lowered: Lowered, nodes: Iterable[Node]) -> set[BufferId]:
+    return {buffer for node in nodes for buffer in lowered.buffers_of.get(node, ())}
 
 
 def _standing(lowered: Lowered, region: ProductRegion) -> Iterator[BufferId]:
