@@ -201,7 +201,8 @@ class ProgramStep:
                 self._end_step()
 
     def _end_step(self) -> None:
-        """Say what the step came to; after the first, divide the budget where the program needs more than that."""
+        """Say what the step came to; after the first, divide the budget where the program needs more than that, or less
+        at a price."""
         calls, self._calls = self._calls, []
         is_whole = self._steps >= 0
         self._steps = max(self._steps, 0)
@@ -228,12 +229,12 @@ class ProgramStep:
             self._measured_beside(peak),
             _counted(self.skipped, "frame"),
         )
-        if self._steps == 1 and allowed is not None and peak > allowed and len(calls) > 1:
+        if self._steps == 1 and allowed is not None and len(calls) > 1 and (peak > allowed or self._is_too_low(calls)):
             self._divide(calls, peak, allowed)
             self._awaited.update(self._shares)
             self._first_peak = peak
         else:
-            if self._first_peak is not None and peak >= self._first_peak:
+            if self._first_peak is not None and peak >= self._first_peak and (allowed is None or peak > allowed):
                 _LOG.info("together they need no less so; going back to the plans of the first step")
                 for call in calls:
                     call.graph.go_back()
@@ -254,6 +255,14 @@ class ProgramStep:
                     stacklevel=2,
                 )
 
+    def _is_too_low(self, calls: Sequence[_Call]) -> bool:
+        """Tell whether a graph that misses the budget alone runs by the plan of its least peak, which costs time.
+
+        All together may leave it more. Under Inductor its kernels are what counts, and another compilation costs more.
+        """
+        results = (planned.result for call in calls for planned in call.graph.planned)
+        return self.options.compiler == "eager" and any(result.shortfall is not None for result in results)
+
     def _measured_beside(self, predicted: int) -> str:
         """Return the measured peak of the step that ended, and the share of it that planned graphs cover."""
         peak = None if self._allocated is None else self._allocated.peak_since()
@@ -262,7 +271,7 @@ class ProgramStep:
         return f", {format_bytes(peak)} measured, {min(1.0, predicted / peak):.0%} of it in planned graphs"
 
     def _divide(self, calls: Sequence[_Call], peak: int, allowed: int) -> None:
-        """Give every graph what is left to it, if all keep less in proportion, but for what no plan changes.
+        """Give every graph what is left to it, if all keep less or more in proportion, but for what no plan changes.
 
         A budget below what one of them needs at least is divided as if it were that; what fused kernels need at least
         is not known.
@@ -270,10 +279,10 @@ class ProgramStep:
         fixed, aim = max(call.outside for call in calls), allowed
         if allowed <= 0 or self.options.compiler == "eager":
             aim = max(allowed, *(call.outside + _least(call.graph) for call in calls))
-        part = min(max(aim - fixed, 0) / max(peak - fixed, 1), 1.0)
+        part = max(aim - fixed, 0) / max(peak - fixed, 1)
         for graph in dict.fromkeys(call.graph for call in calls):
             places = [place for place, call in enumerate(calls) if call.graph is graph]
-            held = max(_less(calls[place], part) + _gradients_after(calls, place) for place in places)
+            held = max(_scaled(calls[place], part) + _gradients_after(calls, place) for place in places)
             others = max(int(part * _others(calls, place)) for place in places)
             if graph.again is not None:
                 self._shares[graph] = (aim, Share(max(aim - held, 0), others))
@@ -328,8 +337,8 @@ def _others(calls: Sequence[_Call], place: int) -> int:
     return most
 
 
-def _less(call: _Call, part: float) -> int:
-    """Return what is held while a call runs, if graphs keep only a part of what they do."""
+def _scaled(call: _Call, part: float) -> int:
+    """Return what is held while a call runs, if graphs keep a part of what they do, or more than all of it."""
     return call.outside + int(part * (call.held - call.outside))
 
 
