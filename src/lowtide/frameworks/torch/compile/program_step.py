@@ -24,6 +24,8 @@ from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_ke
 from lowtide.planning.budget import GivenBudget, budget_bytes, is_part
 from lowtide.units import format_bytes
 
+_WORTH_ANEW = 0.01
+"""The part of a step's time that must be at stake before all is planned and compiled anew to save it."""
 _LOG = logging.getLogger("lowtide")
 Run = Callable[..., Any]
 Again = Callable[[Share, list[PlannedModule]], tuple[Run, list[PlannedModule]] | None]
@@ -256,12 +258,13 @@ class ProgramStep:
                 )
 
     def _is_too_low(self, calls: Sequence[_Call]) -> bool:
-        """Tell whether a graph that misses the budget alone runs by the plan of its least peak, which costs time.
+        """Tell whether graphs that miss the budget alone run by the plans of their least peaks, which costs time.
 
-        All together may leave it more. Under Inductor its kernels are what counts, and another compilation costs more.
+        All together may leave them more. Under Inductor kernels are what counts, and another compilation costs more.
         """
-        results = (planned.result for call in calls for planned in call.graph.planned)
-        return self.options.compiler == "eager" and any(result.shortfall is not None for result in results)
+        results = [planned.result for call in calls for planned in call.graph.planned]
+        again = sum(result.extra_cost for result in results if result.shortfall is not None)
+        return self.options.compiler == "eager" and again > _WORTH_ANEW * sum(result.base_cost for result in results)
 
     def _measured_beside(self, predicted: int) -> str:
         """Return the measured peak of the step that ended, and the share of it that planned graphs cover."""
