@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import torch
 from torch.fx import GraphModule, Node
 
 from lowtide.frameworks.torch.internals.nodes import value_of
@@ -14,14 +13,13 @@ from lowtide.frameworks.torch.rewrites.chunks.devices import ChunkDevices
 from lowtide.frameworks.torch.rewrites.chunks.find_products import find_products
 from lowtide.frameworks.torch.rewrites.chunks.needs import NeedsOfRegions, bytes_of
 from lowtide.frameworks.torch.rewrites.chunks.pieces import looked_at, pieces_of
-from lowtide.frameworks.torch.rewrites.chunks.products import IN_ITS_OWN_ORDER, ProductRegion, Refusal
+from lowtide.frameworks.torch.rewrites.chunks.products import IN_ITS_OWN_ORDER, ProductRegion, Refusal, is_of_images
 from lowtide.frameworks.torch.rewrites.chunks.regions import Region, find_regions
 from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
 from lowtide.frameworks.torch.rewrites.chunks.windows import Windows, sums_by_windows
 from lowtide.graph import Lifetime
 
-aten = torch.ops.aten
 _CHUNKS = (2, 4, 8, 16)
 _CHUNKS_OF_ROWS = (*_CHUNKS, 32, 64)
 _PART_FOR_ROWS, _PART_FOR_WINDOWS = 8, 4
@@ -99,7 +97,7 @@ def choose_rows(
         return {}, []
     updates = find_regions(module.graph)
     dying = [region for region in products if _is_taken_by_rows(region, updates) and sums_by_windows(region)]
-    networks = [region for region in products if trials.adds and _is_of_images(region)]
+    networks = [region for region in products if trials.adds and is_of_images(region.product)]
     needs = NeedsOfRegions(lower(module, inputs), updates, products, dying, networks)
     chosen: dict[ProductRegion, ChunkSizes] = {}
     network = next((refusal for refusal in refused if _is_of_a_network(refusal, trials)), None)
@@ -135,11 +133,7 @@ def choose_rows(
 
 def _is_of_a_network(refusal: Refusal, trials: Trials) -> bool:
     """Tell whether what is left whole may be a network, which keeps more than any of its ops needs."""
-    return trials.adds and refusal.passes is not None and _is_of_images(refusal)
-
-
-def _is_of_images(found: ProductRegion | Refusal) -> bool:
-    return found.product.target is aten.convolution.default
+    return trials.adds and refusal.passes is not None and is_of_images(refusal.product)
 
 
 def _advised(refusal: Refusal, trials: Trials) -> Refusal:

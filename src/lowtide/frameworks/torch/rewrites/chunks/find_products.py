@@ -14,12 +14,12 @@ from lowtide.frameworks.torch.rewrites.chunks.products import (
     ProductRegion,
     Refusal,
     is_large,
+    is_of_images,
     numbers_of,
 )
 from lowtide.frameworks.torch.rewrites.chunks.region_search import RegionSearch
 from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows
 
-aten = torch.ops.aten
 _MOST_REFUSED = 8
 """So many products are looked at without success: the largest may be a sum over the rows of the one that counts."""
 
@@ -57,7 +57,7 @@ def _largest_first(graph: Graph, *, adds: bool) -> Sequence[Node]:
     largest = numbers_of(products[0]) if products else 0
 
     def is_first(node: Node) -> bool:
-        return adds and node.target is aten.convolution.default and numbers_of(node) * NEARLY >= largest
+        return adds and is_of_images(node) and numbers_of(node) * NEARLY >= largest
 
     networks = [node for node in graph.nodes if node in products and is_first(node)]
     return [*networks, *(node for node in products if node not in networks)]

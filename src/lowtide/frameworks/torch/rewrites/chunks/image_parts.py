@@ -7,6 +7,7 @@ from typing import Any
 from torch.fx import Node
 
 from lowtide.frameworks.torch.rewrites.chunks.roles import PartCall, RowPart
+from lowtide.frameworks.torch.rewrites.chunks.row_losses import NONE
 
 Rule = Callable[[PartCall], RowPart | None]
 
@@ -54,7 +55,7 @@ def _reads_statistics(given: Mapping[str, Any]) -> bool:
 
 def _is_reduced_later(given: Mapping[str, Any]) -> bool:
     """Tell whether a loss is asked for pixel by pixel."""
-    return given["reduction"] == 0
+    return given["reduction"] == NONE
 
 
 def _is_within_images(given: Mapping[str, Any]) -> bool:

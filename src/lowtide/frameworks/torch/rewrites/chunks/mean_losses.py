@@ -11,11 +11,10 @@ from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of, schema_arguments
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
+from lowtide.frameworks.torch.rewrites.chunks.row_losses import MEAN, SUM
 from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, call_like
 
 aten = torch.ops.aten
-MEAN, _SUM = 1, 2
-"""Kinds of reduction, as PyTorch numbers them."""
 LOSS_GRADIENTS = tuple(
     f"{loss}_backward" for loss in ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
 )
@@ -51,7 +50,7 @@ def _of_sum(graph: Graph, node: Node, copied: Node) -> tuple[Any, ...]:
     given = arguments_by_name(copied)
     count = value_of(arguments_by_name(node)["self"]).numel()
     given["grad_output"] = call_like(node, graph, aten.div.Tensor, given["grad_output"], count)
-    given["reduction"] = _SUM
+    given["reduction"] = SUM
     return tuple(given.get(argument.name, argument.default_value) for argument in schema_arguments(node.target))
 
 

@@ -15,8 +15,9 @@ from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 from lowtide.frameworks.torch.reading.effects import arguments_by_name, is_random, mutated_arguments
 from lowtide.frameworks.torch.rewrites.chunks.image_parts import IMAGE_RULES, NETWORK_RULES
-from lowtide.frameworks.torch.rewrites.chunks.mean_losses import LOSS_GRADIENTS, MEAN
+from lowtide.frameworks.torch.rewrites.chunks.mean_losses import LOSS_GRADIENTS
 from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, PartCall, Roles, RowPart, RowRole
+from lowtide.frameworks.torch.rewrites.chunks.row_losses import MEAN
 from lowtide.frameworks.torch.rewrites.chunks.rows import NO_ROWS, ProductRows, SlicedRows
 
 aten = torch.ops.aten

@@ -11,11 +11,10 @@ from torch.fx import Graph, GraphModule, Node
 from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
+from lowtide.frameworks.torch.rewrites.chunks.row_losses import MEAN, NONE
 from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, call_like
 
 aten = torch.ops.aten
-_NONE, _MEAN = 0, 1
-"""Kinds of reduction, as PyTorch numbers them."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class LossesOfPixels(Rewrite[Node]):
         """Return the losses that are summed up."""
         losses = module.graph.find_nodes(op="call_function", target=aten.nll_loss2d_forward.default)
         given = ((node, arguments_by_name(node)) for node in losses)
-        return [node for node, each in given if each["reduction"] != _NONE and not is_symbolic(value_of(each["self"]))]
+        return [node for node, each in given if each["reduction"] != NONE and not is_symbolic(value_of(each["self"]))]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
         """Return a copy with the losses of pixels, their sum and their weight in the place of each."""
@@ -59,9 +58,7 @@ def _summed(graph: Graph, node: Node, made: Mapping[Node, Node]) -> tuple[Node, 
     dtype = value_of(given["self"]).dtype
     logarithms, target, ignored = made[given["self"]], made[given["target"]], given["ignore_index"]
     weight = None if given["weight"] is None else made[given["weight"]]
-    losses = call(
-        operator.getitem, call(aten.nll_loss2d_forward.default, logarithms, target, weight, _NONE, ignored), 0
-    )
+    losses = call(operator.getitem, call(aten.nll_loss2d_forward.default, logarithms, target, weight, NONE, ignored), 0)
     is_ignored = call(aten.eq.Scalar, target, ignored)
     if weight is None:
         counted = call(aten._to_copy.default, call(aten.logical_not.default, is_ignored), dtype=dtype)
@@ -69,4 +66,4 @@ def _summed(graph: Graph, node: Node, made: Mapping[Node, Node]) -> tuple[Node, 
         inside = call(aten.masked_fill.Scalar, target, is_ignored, 0)
         counted = call(aten.masked_fill.Scalar, call(aten.index.Tensor, weight, [inside]), is_ignored, 0)
     loss, total = call(aten.sum.default, losses), call(aten.sum.default, counted)
-    return (call(aten.div.Tensor, loss, total) if given["reduction"] == _MEAN else loss), total
+    return (call(aten.div.Tensor, loss, total) if given["reduction"] == MEAN else loss), total

@@ -90,6 +90,11 @@ def outside(region: ProductRegion) -> list[Node]:
     return [source for source in sources if source not in region.parts]
 
 
+def is_of_images(product: Node) -> bool:
+    """Tell whether the rows of a product are images, which go through a whole network."""
+    return product.target is aten.convolution.default
+
+
 def is_large(node: Node) -> bool:
     """Tell whether a product is large, and larger than the rows that it is made of."""
     value = value_of(node)

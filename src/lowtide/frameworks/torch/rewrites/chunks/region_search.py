@@ -19,6 +19,7 @@ from lowtide.frameworks.torch.rewrites.chunks.products import (
     Refusal,
     TwoPasses,
     is_large,
+    is_of_images,
     layout_of,
     numbers_of,
     rows_in,
@@ -38,7 +39,7 @@ class RegionSearch:
         self._nodes = list(graph.nodes)
         self._order = {node: place for place, node in enumerate(self._nodes)}
         self._product, self._rows, self._is_second = product, rows, second
-        self._of_images = product.target is aten.convolution.default
+        self._of_images = is_of_images(product)
         self._adds = adds and self._of_images
         self._device: torch.device = value_of(product).device
         self._roles: dict[Node, RowPart] = {}

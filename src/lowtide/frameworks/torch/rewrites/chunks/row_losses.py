@@ -15,7 +15,7 @@ from lowtide.frameworks.torch.rewrites.chunks.devices import ChunkDevices
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like
 
 aten = torch.ops.aten
-_NONE, _MEAN, _SUM = 0, 1, 2
+NONE, MEAN, SUM = 0, 1, 2
 """Kinds of reduction, as PyTorch numbers them."""
 _IGNORED = -100
 _FEWEST_BYTES = 1 << 20
@@ -69,7 +69,7 @@ class LossesOfRows(Rewrite[Node]):
 
 
 def _is_summed(node: Node) -> bool:
-    return arguments_by_name(node).get("reduction", _MEAN) in (_MEAN, _SUM)
+    return arguments_by_name(node).get("reduction", MEAN) in (MEAN, SUM)
 
 
 def _weight(node: Node) -> list[Node]:
@@ -87,10 +87,10 @@ class _Loss:
         """Return the loss and the weight of all rows."""
         given = arguments_by_name(self.node)
         logarithms, target = self.made[given["self"]], self.made[given["target"]]
-        weights, reduction = given.get("weight"), given.get("reduction", _MEAN)
+        weights, reduction = given.get("weight"), given.get("reduction", MEAN)
         ignored = given.get("ignore_index", _IGNORED)
         weight = None if weights is None else self.made[weights]
-        losses = self._call(aten.nll_loss_forward.default, logarithms, target, weight, _NONE, ignored)
+        losses = self._call(aten.nll_loss_forward.default, logarithms, target, weight, NONE, ignored)
         picked = self._call(aten.neg.default, self._call(operator.getitem, losses, 0))
         is_ignored = self._call(aten.eq.Scalar, target, ignored)
         first = self._call(aten.where.Scalar, is_ignored, _IGNORED, 0)
@@ -99,9 +99,9 @@ class _Loss:
             return self._sum(picked, first, reduction, 0), self._sum(ones, first, reduction, 1)
         inside = self._call(aten.masked_fill.Scalar, target, is_ignored, 0)
         of_rows = self._call(aten.neg.default, self._call(aten.index.Tensor, weight, [inside]))
-        total = self._sum(of_rows, first, _SUM, 0)
-        loss = self._sum(picked, first, _SUM, 0)
-        return self._call(aten.div.Tensor, loss, total) if reduction == _MEAN else loss, total
+        total = self._sum(of_rows, first, SUM, 0)
+        loss = self._sum(picked, first, SUM, 0)
+        return self._call(aten.div.Tensor, loss, total) if reduction == MEAN else loss, total
 
     def _sum(self, picked: Node, target: Node, reduction: int, item: int) -> Node:
         """Return what the kernel makes of one number a row."""
