@@ -61,8 +61,9 @@ test-older-torch: $(OLDER_TORCH)/.made  ## run the tests of PyTorch with the old
 
 SANITIZED := .venv-sanitized
 # What needs the native core and no framework, and the allocator of ONNX sessions in threads of its runtime.
-NATIVE_TESTS := $(addprefix tests/,analysis graph native packing recompute schedule search share test_documents.py) \
-  tests/frameworks/onnx/running/test_planned_session.py --ignore=tests/schedule/test_orders_against_inductor.py
+NATIVE_TESTS := $(addprefix tests/,engine/analysis engine/graph engine/packing engine/recompute engine/schedule engine/search \
+  frameworks/caffe2/sharing native core/test_documents.py) \
+  tests/frameworks/onnx/running/test_planned_session.py --ignore=tests/engine/schedule/test_orders_against_inductor.py
 PRELOADED = $(shell $${CXX:-g++} -print-file-name=libasan.so) $(shell $${CXX:-g++} -print-file-name=libstdc++.so)
 
 $(SANITIZED)/.made: pyproject.toml constraints.txt $(NATIVE) $(shell find src -name '*.py')

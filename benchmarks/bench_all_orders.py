@@ -10,9 +10,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.results import write_section
-from lowtide.analysis import Problem
-from lowtide.effort import SEARCH_EFFORTS
-from lowtide.search import solve
+from lowtide.core.effort import SEARCH_EFFORTS
+from lowtide.engine.analysis import Problem
+from lowtide.engine.search import solve
 from tests.oracles.least_peak import least_peak
 from tests.oracles.random_graphs import random_graph as dense_graph
 from tests.strategies import random_graph

@@ -14,13 +14,13 @@ from results import write_section
 from sample_graphs import chosen_graphs
 
 import lowtide
-from lowtide.analysis import Problem
-from lowtide.costs import carries_costs, price
-from lowtide.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, EffortName
-from lowtide.graph import Graph
-from lowtide.recompute import Drops, Program, compose, floor_of, least_bytes
-from lowtide.recompute.choose_drops import drop_until_it_fits
-from lowtide.schedule import make_candidate
+from lowtide.core.effort import DEFAULT_EFFORT, RECOMPUTE_EFFORTS, EffortName
+from lowtide.engine.analysis import Problem
+from lowtide.engine.costs import carries_costs, price
+from lowtide.engine.graph import Graph
+from lowtide.engine.recompute import Drops, Program, compose, floor_of, least_bytes
+from lowtide.engine.recompute.choose_drops import drop_until_it_fits
+from lowtide.engine.schedule import make_candidate
 
 PERCENTS = (70, 50, 30)
 LARGE = (5_000, 10_000)

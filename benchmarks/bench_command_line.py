@@ -14,7 +14,7 @@ from pathlib import Path
 from generate import training_step
 from results import write_section
 
-from lowtide.graph import Graph, GraphBuilder, Lifetime, write_graph_file
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime, write_graph_file
 
 OPS, INPUTS = 1_000_000, 100_000
 

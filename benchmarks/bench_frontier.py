@@ -19,11 +19,11 @@ sys.path.insert(0, str(ROOT))
 
 import lowtide
 from examples.frontier import MODELS, captured
-from lowtide.costs import price
-from lowtide.errors import LowtideError
-from lowtide.graph import Graph, read_graph_file, write_graph_file
-from lowtide.overlap import communication_of
-from lowtide.plan import Plan
+from lowtide.core.errors import LowtideError
+from lowtide.engine.costs import price
+from lowtide.engine.graph import Graph, read_graph_file, write_graph_file
+from lowtide.engine.overlap import communication_of
+from lowtide.engine.plan import Plan
 
 SECTION = "Large steps, planned for one rank"
 COMMAND = "python benchmarks/bench_frontier.py"

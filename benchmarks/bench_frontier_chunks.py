@@ -11,7 +11,7 @@ sys.path.insert(0, str(ROOT))
 
 import lowtide
 from examples.frontier import MODELS, played, rank_step
-from lowtide.costs import price
+from lowtide.engine.costs import price
 from lowtide.torch import TorchModel
 
 SECTION = "Large steps, with logits in chunks"

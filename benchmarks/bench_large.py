@@ -11,9 +11,9 @@ from results import write_section
 
 sys.path.append(str(Path(__file__).parents[1]))  # Liu's algorithm and the random tree are the tests' oracles
 
-from lowtide.analysis import Problem
-from lowtide.graph import Graph
-from lowtide.schedule.search import Search
+from lowtide.engine.analysis import Problem
+from lowtide.engine.graph import Graph
+from lowtide.engine.schedule.search import Search
 from tests.oracles.liu import liu_peak
 from tests.oracles.random_trees import random_tree
 

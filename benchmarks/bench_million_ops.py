@@ -7,9 +7,9 @@ import time
 from generate import random_program, training_step
 from results import write_section
 
-from lowtide.analysis import Problem
-from lowtide.graph import Graph
-from lowtide.schedule import scheduler, scheduler_names
+from lowtide.engine.analysis import Problem
+from lowtide.engine.graph import Graph
+from lowtide.engine.schedule import scheduler, scheduler_names
 
 DEFAULT_OPS = 1_000_000
 

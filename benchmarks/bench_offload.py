@@ -6,11 +6,11 @@ from results import write_section
 from sample_graphs import chosen_graphs
 
 import lowtide
-from lowtide.analysis import Problem
-from lowtide.costs import carries_costs, price
-from lowtide.graph import Graph
-from lowtide.offload import OffloadResult, plan_within_budget, with_host_space
-from lowtide.schedule import make_candidate
+from lowtide.engine.analysis import Problem
+from lowtide.engine.costs import carries_costs, price
+from lowtide.engine.graph import Graph
+from lowtide.engine.offload import OffloadResult, plan_within_budget, with_host_space
+from lowtide.engine.schedule import make_candidate
 
 NAMES = ("budget_gpt2_12.train", "budget_resnet50_d.train")
 PERCENTS = (70, 50, 40)

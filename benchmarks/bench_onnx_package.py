@@ -17,7 +17,7 @@ from onnx.backend.test.case.node import collect_testcases as node_cases
 from results import write_section
 
 import lowtide
-from lowtide.errors import LowtideError
+from lowtide.core.errors import LowtideError
 from lowtide.frameworks.onnx.loading.load import load_model, load_whole_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.operators.nodes import fed_inputs

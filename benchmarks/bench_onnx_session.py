@@ -10,12 +10,12 @@ from onnx_models import MODELS, model_path
 from results import write_section
 
 import lowtide
+from lowtide.engine.graph import Lifetime
+from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.onnx.running.children import RuntimeFigures, measure_in_child
 from lowtide.frameworks.onnx.running.levels import LEVELS
-from lowtide.graph import Lifetime
 from lowtide.onnx import OnnxModel
-from lowtide.planning.chunked import plan_model
-from lowtide.planning.settings import PlanSettings
 
 THREADS = 1
 RUNS = 12

@@ -16,11 +16,11 @@ from packing_rows import Programs, table_head, verdicts
 from results import write_section
 
 from lowtide import _native
-from lowtide.effort import PackingEffort
-from lowtide.packing.csv_file import read_buffer_file
-from lowtide.packing.items import Items, items_of
-from lowtide.packing.search import PackSearch
-from lowtide.progress import silent
+from lowtide.core.effort import PackingEffort
+from lowtide.core.progress import silent
+from lowtide.engine.packing.csv_file import read_buffer_file
+from lowtide.engine.packing.items import Items, items_of
+from lowtide.engine.packing.search import PackSearch
 
 CAPACITY = HEIGHT * UNIT
 INSTANCES = 100

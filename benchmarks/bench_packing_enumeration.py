@@ -6,8 +6,8 @@ from pathlib import Path
 
 from results import write_section
 
-from lowtide.packing import pack
-from lowtide.packing.validate import validate
+from lowtide.engine.packing import pack
+from lowtide.engine.packing.validate import validate
 
 sys.path.append(str(Path(__file__).parents[1]))
 

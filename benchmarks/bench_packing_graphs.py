@@ -8,8 +8,8 @@ from results import write_section
 from sample_graphs import SAMPLES, chosen_graphs
 
 from lowtide import Buffers
-from lowtide.graph.file_format import read_graph_file
-from lowtide.schedule.candidate import make_candidate
+from lowtide.engine.graph.file_format import read_graph_file
+from lowtide.engine.schedule.candidate import make_candidate
 
 
 def main() -> None:

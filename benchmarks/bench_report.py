@@ -12,9 +12,9 @@ from generate import training_step
 from results import write_section
 
 from lowtide import minimize
-from lowtide.graph import Graph
-from lowtide.report.page.facts import Facts
-from lowtide.report.page.write import page
+from lowtide.engine.graph import Graph
+from lowtide.reporting.page.facts import Facts
+from lowtide.reporting.page.write import page
 
 SIZES = (5_000, 50_000, 500_000)
 OPENED = 5

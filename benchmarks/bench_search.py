@@ -7,9 +7,9 @@ from pathlib import Path
 from results import write_section
 from sample_graphs import SAMPLES, chosen_graphs
 
-from lowtide.graph.file_format import read_graph_file
-from lowtide.schedule import scheduler_names
-from lowtide.schedule.candidate import make_candidate
+from lowtide.engine.graph.file_format import read_graph_file
+from lowtide.engine.schedule import scheduler_names
+from lowtide.engine.schedule.candidate import make_candidate
 
 COMBINED = ("search", "xla-best", "inductor-best")
 ORDERS = [name for name in scheduler_names() if name not in COMBINED]

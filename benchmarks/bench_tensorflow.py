@@ -22,11 +22,11 @@ from results import write_section
 from tensorflow_nets import NETS, training_graph
 
 from lowtide import minimize
-from lowtide.analysis import simulate
+from lowtide.engine.analysis import simulate
+from lowtide.engine.offload import Host
 from lowtide.frameworks.tensorflow.executor import executor_plan
 from lowtide.frameworks.tensorflow.graphs.attributes import of_shape, of_shapes, of_type, shape
 from lowtide.frameworks.tensorflow.measure import equal_values, made_up_variables
-from lowtide.offload import Host
 from lowtide.tensorflow import GraphDef, NodeDef, TensorflowModel, optimize, run_graph
 
 UNCHANGED = 0.002

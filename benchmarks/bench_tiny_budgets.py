@@ -13,12 +13,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.results import write_section
-from lowtide.analysis import Problem
-from lowtide.analysis.problem import Order
-from lowtide.effort import EffortName
-from lowtide.graph import Graph
-from lowtide.recompute import RecomputeResult, compose, least_possible, plan_within_budget
-from lowtide.schedule.search import Search
+from lowtide.core.effort import EffortName
+from lowtide.engine.analysis import Problem
+from lowtide.engine.analysis.problem import Order
+from lowtide.engine.graph import Graph
+from lowtide.engine.recompute import RecomputeResult, compose, least_possible, plan_within_budget
+from lowtide.engine.schedule.search import Search
 from tests.oracles.least_extra_cost import least_extra_cost
 from tests.oracles.plans import problem_of
 from tests.oracles.skipping_graphs import skipping_graph

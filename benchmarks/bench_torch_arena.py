@@ -17,10 +17,10 @@ from measured_models import MODELS, NARROW
 from results import write_section
 
 import lowtide.torch
+from lowtide.core.units import format_bytes
 from lowtide.frameworks.resident import ResidentGrowth
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 from lowtide.torch import InArena
-from lowtide.units import format_bytes
 
 NAMES = ("BERT", "GPT-2", "ResNet-50", "U-Net")
 KINDS = ("inference", "step", "step, 40%")

@@ -9,7 +9,7 @@ from measured_models import MODELS, NARROW, MeasuredModel, without_dropout
 from measured_runs import Trained, Training
 from results import write_section
 
-from lowtide.costs import PLAIN_MACHINE
+from lowtide.engine.costs import PLAIN_MACHINE
 
 ACTIVATION_BUDGETS = (0.7, 0.5, 0.4, 0.3, 0.2)
 SECTION = "Recomputed FLOPs against torch's own budget"

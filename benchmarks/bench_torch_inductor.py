@@ -7,7 +7,7 @@ from measured_models import MODELS, NARROW
 from measured_runs import Training
 from results import write_section
 
-from lowtide.units import format_bytes
+from lowtide.core.units import format_bytes
 
 SHARES = (0.7, 0.5)
 MOST_BELOW = 0.1

@@ -24,10 +24,10 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import lowtide.torch as lt
+from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.programs import planned_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
-from lowtide.planning.chunked import plan_model
-from lowtide.planning.settings import PlanSettings
 
 SECTION = "Losses over many classes in PyTorch"
 CELLS = Path("out/logits")

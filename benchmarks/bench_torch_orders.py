@@ -13,9 +13,9 @@ from sample_graphs import SAMPLES, chosen_graphs
 
 sys.path.append(str(Path(__file__).parents[1]))  # the bridge to Inductor is one of the tests' oracles
 
-from lowtide.analysis import Problem
-from lowtide.graph.file_format import read_graph_file
-from lowtide.schedule import scheduler
+from lowtide.engine.analysis import Problem
+from lowtide.engine.graph.file_format import read_graph_file
+from lowtide.engine.schedule import scheduler
 from tests.oracles.inductor import Inductor
 
 ORDERS = ("lpmf", "bfs", "dfs", "inductor-best")

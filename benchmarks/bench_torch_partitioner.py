@@ -8,9 +8,9 @@ from torch_partitions import Joint, Partition, joint_of, partitions_of
 from training_models import MODELS
 
 import lowtide
-from lowtide.analysis import Problem, simulate
-from lowtide.plan import Plan
-from lowtide.recompute import plan_within_budget
+from lowtide.engine.analysis import Problem, simulate
+from lowtide.engine.plan import Plan
+from lowtide.engine.recompute import plan_within_budget
 
 TARGETS: Mapping[int, float] = {70: 0.5, 50: 0.7}
 """Per budget in percent of the peak, the most extra cost to have, as a share of what torch's partitioner has."""

@@ -11,7 +11,7 @@ from measured_models import MODELS, NARROW, MeasuredModel, without_dropout
 from measured_runs import Trained, Training
 from results import write_section
 
-from lowtide.units import format_bytes
+from lowtide.core.units import format_bytes
 
 BUDGETS = (100, 70, 50, 40)
 ACTIVATION_BUDGETS = (0.7, 0.5, 0.3, 0.1)

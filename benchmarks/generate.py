@@ -22,7 +22,7 @@ from transformer_layer import (
     TemplateOp,
 )
 
-from lowtide.graph import Graph, Lifetime, Rows, Space
+from lowtide.engine.graph import Graph, Lifetime, Rows, Space
 
 
 def training_step(n_ops: int, *, checkpointed: bool = False) -> Graph:

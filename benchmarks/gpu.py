@@ -16,8 +16,8 @@ from torch import nn
 from torch._functorch import config as functorch_config
 from torch.utils.checkpoint import checkpoint
 
+from lowtide.core.units import format_bytes
 from lowtide.torch import MeasuredStep, measure
-from lowtide.units import format_bytes
 
 SHOWN = ("GPT-2", "ResNet-50", "Llama-style")
 """In this order, as far as the time goes."""

@@ -14,10 +14,10 @@ from torch._functorch.partitioners import default_partition, min_cut_remateriali
 from torch.fx import GraphModule
 from work_done import Work, recomputed_work, repeated_work, work_of
 
+from lowtide.engine.planning.result import Result
 from lowtide.frameworks.torch.compile.eager import run_boxed
 from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.measure.kept_state import KeptState
-from lowtide.planning.result import Result
 from lowtide.torch import MeasuredStep, measure
 
 Backend = Callable[..., Any] | str | None

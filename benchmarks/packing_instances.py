@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide import Buffers
-from lowtide.analysis.live_ranges import live_ranges
-from lowtide.graph import Graph, Lifetime
-from lowtide.plan import Plan, StepKind
+from lowtide.engine.analysis.live_ranges import live_ranges
+from lowtide.engine.graph import Graph, Lifetime
+from lowtide.engine.plan import Plan, StepKind
 
 PUBLISHED = Path(__file__).with_name("buffers")
 Ints = NDArray[np.int64]

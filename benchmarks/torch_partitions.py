@@ -13,14 +13,14 @@ from torch._functorch.compile_utils import fx_graph_cse
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.fx import GraphModule, Node
 
-from lowtide.analysis import simulate
-from lowtide.checkpointing import plan_of_runs
+from lowtide.engine.analysis import simulate
+from lowtide.engine.graph import Graph, Lifetime
+from lowtide.engine.plan import verify
+from lowtide.engine.recompute.checkpointing import plan_of_runs
 from lowtide.frameworks.torch.reading.lowering import lower
 from lowtide.frameworks.torch.reading.read import graph_of
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import INFERENCE
-from lowtide.graph import Graph, Lifetime
-from lowtide.plan import verify
 
 ACTIVATION_BUDGETS = tuple(step / 20 for step in range(20, -1, -1))
 

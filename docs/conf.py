@@ -13,7 +13,7 @@ from sphinx.application import Sphinx
 
 import lowtide
 from lowtide.cli.command import cli
-from lowtide.stability import public_names
+from lowtide.core.stability import public_names
 
 ROOT = Path(__file__).parents[1]
 _PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -21,7 +21,7 @@ from examples.one_rank.decoder import POLICIES, Decoder
 from examples.one_rank.dense import Dense
 from examples.one_rank.mesh import Mesh
 from examples.one_rank.mixture import Mixture
-from lowtide.graph import Graph
+from lowtide.engine.graph import Graph
 from lowtide.torch import TorchModel, TrainingStep
 
 Model = Dense | Mixture

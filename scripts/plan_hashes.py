@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import lowtide
-from lowtide.offload import Host
+from lowtide.engine.offload import Host
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 GRAPHS = BENCHMARKS / "graphs"

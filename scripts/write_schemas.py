@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lowtide.costs import costs_schema
-from lowtide.graph import graph_schema
-from lowtide.plan import plan_schema
-from lowtide.report.kinds import KINDS, schema_of
+from lowtide.engine.costs import costs_schema
+from lowtide.engine.graph import graph_schema
+from lowtide.engine.plan import plan_schema
+from lowtide.reporting.kinds import KINDS, schema_of
 
 FOLDER = Path(__file__).parent.parent / "docs" / "schemas"
 

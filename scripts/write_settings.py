@@ -10,9 +10,9 @@ import click
 
 from lowtide import minimize
 from lowtide.cli.plan import command
+from lowtide.core.techniques import TECHNIQUES
+from lowtide.engine.planning.settings import SENTENCES, PlanSettings
 from lowtide.frameworks.torch.compile.options import BACKEND_DEFAULTS, DEFAULTS, Options
-from lowtide.planning.settings import SENTENCES, PlanSettings
-from lowtide.techniques import TECHNIQUES
 from lowtide.torch import training_step
 
 
@@ -44,7 +44,7 @@ OVERRIDES: Mapping[str, tuple[PlanSettings, PlanSettings, str]] = {
 """Defaults that differ: by face, the declared ones, those they start from, and the reason."""
 HEAD = """# Settings
 
-What planning takes, everywhere: `lowtide.planning.settings.PlanSettings` declares each setting once, with its default
+What planning takes, everywhere: `PlanSettings` declares each setting once, with its default
 and its sentence; this page is written by `scripts/write_settings.py`. A technique
 that would be ignored is refused, with the reason.
 """

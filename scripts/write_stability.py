@@ -1,8 +1,8 @@
-"""Write the tables of docs/stability.md from `lowtide.stability`; run it after a public name was added or moved."""
+"""Write the tables of docs/stability.md from `core.stability`; run it after a public name was added or moved."""
 
 from pathlib import Path
 
-from lowtide.stability import public_names
+from lowtide.core.stability import public_names
 
 PAGE = Path(__file__).parents[1] / "docs" / "stability.md"
 BEGIN, END = "<!-- public names -->\n", "<!-- end of public names -->"

@@ -4,8 +4,8 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from lowtide.graph import Graph, GraphBuilder, Lifetime
-from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run, Step
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run, Step
 
 _SIZES = (0, 1, 2, 2, 3, 4, 4, 4, 8, 16)
 _RECENT = 24

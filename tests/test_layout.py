@@ -42,7 +42,7 @@ def test_every_benchmark_can_be_imported_without_running(
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "src/lowtide/plan").glob("*.py")), ids=_name)
+@pytest.mark.parametrize("path", sorted((ROOT / "src/lowtide/engine/plan").glob("*.py")), ids=_name)
 def test_the_plan_and_its_verifier_import_no_native_kernel(path: Path) -> None:
     """The layer contract cannot see compiled modules, so that this is checked here."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

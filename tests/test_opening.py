@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import lowtide
-from lowtide.errors import FingerprintError, InputError, UnsupportedError, UsageError, VerificationError
+from lowtide.api.opening import check_output, save_applied
+from lowtide.core.errors import FingerprintError, InputError, UnsupportedError, UsageError, VerificationError
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime, write_graph_file
+from lowtide.engine.plan import Free, Plan, Run
 from lowtide.frameworks.graph_file import GraphModel
-from lowtide.graph import Graph, GraphBuilder, Lifetime, write_graph_file
-from lowtide.opening import check_output, save_applied
-from lowtide.plan import Free, Plan, Run
 
 
 def _branches(size: int = 100) -> Graph:

@@ -178,7 +178,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     "earlier",
     [
         "lowtide.cli.plan",
-        "lowtide.planning.minimize",
+        "lowtide.engine.planning.minimize",
         "lowtide.torch",
         "lowtide.onnx",
         "lowtide.jax",
@@ -186,7 +186,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
         "lowtide.inductor_export",
         "lowtide.mesh_tensorflow",
         "lowtide.tensorflow",
-        "lowtide.opening",
+        "lowtide.api.opening",
     ],
 )
 def test_no_module_takes_the_place_of_a_public_function_when_it_is_loaded_first(earlier: str) -> None:

@@ -16,7 +16,7 @@ PUBLIC = (
     "lowtide.jax",
     "lowtide.mesh_tensorflow",
     "lowtide.onnx",
-    "lowtide.stability",
+    "lowtide.core.stability",
     "lowtide.tensorflow",
     "lowtide.torch",
     "lowtide.torch.lightning",

@@ -5,44 +5,44 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lowtide import errors
-    from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
+    from lowtide.api.opening import apply, measure, open_model, read
+    from lowtide.api.programs import load_plan, minimize, save_plan
+    from lowtide.engine.analysis.holders_at_peak import Holder, holders_at_peak
+    from lowtide.engine.graph import Graph, GraphBuilder, Lifetime, read_graph_file, write_graph_file
+    from lowtide.engine.packing import Buffers, Packed, pack
+    from lowtide.engine.plan import Plan, read_plan_file, verify, write_plan_file
+    from lowtide.engine.planning.frontier import Frontier, frontier
+    from lowtide.engine.planning.result import Result
     from lowtide.frameworks.model import Measurement
-    from lowtide.graph import Graph, GraphBuilder, Lifetime, read_graph_file, write_graph_file
-    from lowtide.opening import apply, measure, open_model, read
-    from lowtide.packing import Buffers, Packed, pack
-    from lowtide.plan import Plan, read_plan_file, verify, write_plan_file
-    from lowtide.planning.frontier import Frontier, frontier
-    from lowtide.planning.result import Result
-    from lowtide.programs import load_plan, minimize, save_plan
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Buffers": "lowtide.packing",
-    "Frontier": "lowtide.planning.frontier",
-    "Graph": "lowtide.graph",
-    "GraphBuilder": "lowtide.graph",
-    "Holder": "lowtide.analysis.holders_at_peak",
-    "Lifetime": "lowtide.graph",
+    "Buffers": "lowtide.engine.packing",
+    "Frontier": "lowtide.engine.planning.frontier",
+    "Graph": "lowtide.engine.graph",
+    "GraphBuilder": "lowtide.engine.graph",
+    "Holder": "lowtide.engine.analysis.holders_at_peak",
+    "Lifetime": "lowtide.engine.graph",
     "Measurement": "lowtide.frameworks.model",
-    "Packed": "lowtide.packing",
-    "Plan": "lowtide.plan",
-    "Result": "lowtide.planning.result",
-    "apply": "lowtide.opening",
-    "frontier": "lowtide.planning.frontier",
-    "holders_at_peak": "lowtide.analysis.holders_at_peak",
-    "load_plan": "lowtide.programs",
-    "measure": "lowtide.opening",
-    "minimize": "lowtide.programs",
-    "open_model": "lowtide.opening",
-    "pack": "lowtide.packing",
-    "read": "lowtide.opening",
-    "read_graph_file": "lowtide.graph",
-    "read_plan_file": "lowtide.plan",
-    "save_plan": "lowtide.programs",
-    "verify": "lowtide.plan",
-    "write_graph_file": "lowtide.graph",
-    "write_plan_file": "lowtide.plan",
+    "Packed": "lowtide.engine.packing",
+    "Plan": "lowtide.engine.plan",
+    "Result": "lowtide.engine.planning.result",
+    "apply": "lowtide.api.opening",
+    "frontier": "lowtide.engine.planning.frontier",
+    "holders_at_peak": "lowtide.engine.analysis.holders_at_peak",
+    "load_plan": "lowtide.api.programs",
+    "measure": "lowtide.api.opening",
+    "minimize": "lowtide.api.programs",
+    "open_model": "lowtide.api.opening",
+    "pack": "lowtide.engine.packing",
+    "read": "lowtide.api.opening",
+    "read_graph_file": "lowtide.engine.graph",
+    "read_plan_file": "lowtide.engine.plan",
+    "save_plan": "lowtide.api.programs",
+    "verify": "lowtide.engine.plan",
+    "write_graph_file": "lowtide.engine.graph",
+    "write_plan_file": "lowtide.engine.plan",
 }
 
 __all__ = [
@@ -78,7 +78,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used, so that `import lowtide` costs next to nothing."""
     if name in ("errors", "onnx", "torch", "jax", "caffe2", "inductor_export", "mesh_tensorflow", "xla", "tensorflow"):
-        return import_module(f"lowtide.{name}")
+        return import_module(f"lowtide.{'core.errors' if name == 'errors' else name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'lowtide' has no attribute {name!r}")

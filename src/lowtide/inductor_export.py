@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.inductor_export.export import Export, ExportSource, load_export
 from lowtide.frameworks.inductor_export.model import InductorExportModel
-from lowtide.graph import Graph
-from lowtide.plan import Plan
 
 __all__ = ["Export", "InductorExportModel", "apply", "load_export", "read", "save"]
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.mesh_tensorflow.interface import GraphInterface
 from lowtide.frameworks.mesh_tensorflow.model import MeshTensorflowModel
 from lowtide.frameworks.mesh_tensorflow.schedule import (
@@ -10,8 +12,6 @@ from lowtide.frameworks.mesh_tensorflow.schedule import (
     minimize_peak_memory,
     plan,
 )
-from lowtide.graph import Graph
-from lowtide.plan import Plan
 
 __all__ = [
     "GraphInterface",

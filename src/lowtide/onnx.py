@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.arena.runs import ArenaUse
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.onnx.loading.load import ModelSource
@@ -11,8 +13,6 @@ from lowtide.frameworks.onnx.measure import MeasuredRun, measure_peak
 from lowtide.frameworks.onnx.model import OnnxModel
 from lowtide.frameworks.onnx.running.planned_session import Session
 from lowtide.frameworks.onnx.running.pool import Pool
-from lowtide.graph import Graph
-from lowtide.plan import Plan
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
@@ -13,8 +15,6 @@ from lowtide.frameworks.tensorflow.model import TensorflowModel
 from lowtide.frameworks.tensorflow.optimize import OptimizedGraph, optimize
 from lowtide.frameworks.tensorflow.running.host_copies import with_host_stand_ins
 from lowtide.frameworks.tensorflow.training.planned_step import KerasStep, training_step
-from lowtide.graph import Graph
-from lowtide.plan import Plan
 
 __all__ = [
     "GraphDef",

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lowtide.effort import DEFAULT_EFFORT, EffortName
-from lowtide.errors import UsageError
+from lowtide.core.effort import DEFAULT_EFFORT, EffortName
+from lowtide.core.errors import UsageError
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.model import Difference, Reserved
 from lowtide.frameworks.xla.apply import with_order_as_control_edges
 from lowtide.frameworks.xla.loading.load import load_module
@@ -16,8 +18,6 @@ from lowtide.frameworks.xla.text.module import HloModule
 from lowtide.frameworks.xla.text.parse import parse_module
 from lowtide.frameworks.xla.text.write import marked_scheduled
 from lowtide.frameworks.xla.verify_schedule import verify_schedule
-from lowtide.graph import Graph
-from lowtide.plan import Plan
 
 __all__ = [
     "Difference",

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-import lowtide.files
-from lowtide.errors import FingerprintError, GraphError, InputError, LowtideError, MalformedInputError, PlanError
-from lowtide.graph import read_graph_file
-from lowtide.plan import read_plan_file
+import lowtide.core.files
+from lowtide.core.errors import FingerprintError, GraphError, InputError, LowtideError, MalformedInputError, PlanError
+from lowtide.engine.graph import read_graph_file
+from lowtide.engine.plan import read_plan_file
 from tests.golden.every_feature import every_feature_graph
 
 HERE = Path(__file__).parent
@@ -57,7 +57,7 @@ def test_a_file_that_decompresses_to_more_than_the_limit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is lowered here, so that the test needs no gigabyte; the file is a thousand times smaller than it."""
-    monkeypatch.setattr(lowtide.files, "MOST_BYTES", 2**22)
+    monkeypatch.setattr(lowtide.core.files, "MOST_BYTES", 2**22)
     path = tmp_path / "bomb.graph.json.gz"
     path.write_bytes(gzip.compress(b" " * 2**23, mtime=0))
     assert path.stat().st_size < 2**14

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.errors import LowtideError
-from lowtide.graph import Graph, read_graph_file, write_graph_file
-from lowtide.plan import Plan, read_plan_file, verify, write_plan_file
+from lowtide.core.errors import LowtideError
+from lowtide.engine.graph import Graph, read_graph_file, write_graph_file
+from lowtide.engine.plan import Plan, read_plan_file, verify, write_plan_file
 from tests.examples import examples
 from tests.golden.every_feature import every_feature_graph, every_feature_plan
 from tests.oracles.plans import claim

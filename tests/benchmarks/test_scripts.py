@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from lowtide.graph.check import check_graph
+from lowtide.engine.graph.check import check_graph
 from tests.benchmarks.conftest import BENCHMARKS, Load
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from lowtide.caffe2 import NetDef, OperatorDef, write_net
 from lowtide.cli import main
-from lowtide.graph import GraphBuilder, Lifetime, write_graph_file
+from lowtide.engine.graph import GraphBuilder, Lifetime, write_graph_file
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas" / "json"
 PROGRAMS = """

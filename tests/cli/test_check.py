@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lowtide.graph import Graph, write_graph_file
+from lowtide.engine.graph import Graph, write_graph_file
 from tests.cli.conftest import Command
-from tests.report.page.test_page import layers
+from tests.reporting.page.test_page import layers
 
 ROOT = Path(__file__).parents[2]
 
@@ -224,8 +224,8 @@ def test_has_an_unknown_limit():
 def test_the_pytest_plug_in_holds_programs_to_the_limits_of_their_marks(tmp_path: Path) -> None:
     (tmp_path / "test_memory.py").write_text(MARKED)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--strict-markers", str(tmp_path)]
-    if "lowtide.pytest_plugin" not in sys.modules:
-        command[4:4] = ["-p", "lowtide.pytest_plugin"]
+    if "lowtide.cli.pytest_plugin" not in sys.modules:
+        command[4:4] = ["-p", "lowtide.cli.pytest_plugin"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert "3 failed, 1 passed" in done.stdout
     assert (

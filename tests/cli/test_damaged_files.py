@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from lowtide.graph import Graph, read_graph_file
+from lowtide.engine.graph import Graph, read_graph_file
 from tests.cli.conftest import Command, Finished
 
 BUFFERS = b'id,lower,upper,size,alignment\na,0,3,4,1\n"b",1,5,8,2\nc,4,9,16,4\n'

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from lowtide.graph import GraphBuilder, Lifetime, write_graph_file
+from lowtide.engine.graph import GraphBuilder, Lifetime, write_graph_file
 from tests.cli.conftest import Command
 
 

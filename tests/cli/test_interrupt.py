@@ -14,9 +14,9 @@ import pytest
 
 from lowtide import read_graph_file, read_plan_file
 from lowtide.cli.outputs import to_the_end
-from lowtide.graph.file_format import BufferRecord
-from lowtide.graph.op import Op
-from lowtide.plan.file_format import RunRow
+from lowtide.engine.graph.file_format import BufferRecord
+from lowtide.engine.graph.op import Op
+from lowtide.engine.plan.file_format import RunRow
 from tests.cli.conftest import Command, Finished
 from tests.oracles.plugin import install_scheduler, module_path
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lowtide import read_graph_file, read_plan_file
-from lowtide.errors import WriteError
+from lowtide.core.errors import WriteError
 from tests.cli.conftest import Command
 from tests.cli.test_bad_input import USAGE, assert_refused
 from tests.oracles.plugin import install_scheduler, module_path

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lowtide.packing.csv_file import read_buffer_file
-from lowtide.packing.validate import validate
+from lowtide.engine.packing.csv_file import read_buffer_file
+from lowtide.engine.packing.validate import validate
 
 HARD = Path(__file__).parents[1] / "data/buffers/cut_1015.csv"
 

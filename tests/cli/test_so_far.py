@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from lowtide import read_graph_file, read_plan_file, verify
-from lowtide.analysis.footprint import simulate
 from lowtide.cli.so_far import kept_beside
-from lowtide.graph import GraphBuilder, write_graph_file
-from lowtide.plan import Plan
+from lowtide.engine.analysis.footprint import simulate
+from lowtide.engine.graph import GraphBuilder, write_graph_file
+from lowtide.engine.plan import Plan
 from tests.cli.conftest import Command
 
 

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from lowtide import read_graph_file, read_plan_file, verify
-from lowtide.schedule import scheduler_names
+from lowtide.engine.schedule import scheduler_names
 from tests.cli.conftest import Command, Finished
 
 INSPECT = ["peak_bytes", "persistent_bytes", "arena_bytes", "lower_bound_bytes", "holders", "unmodeled"]

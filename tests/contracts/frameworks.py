@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.graph import Graph, GraphBuilder, Lifetime, write_graph_file
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime, write_graph_file
 
 COPIES = 8
 SUM_BYTES = 4

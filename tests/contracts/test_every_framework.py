@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import lowtide
-from lowtide.errors import FingerprintError, InputError, UnsupportedError, UsageError, VerificationError
+from lowtide.api.opening import save_applied
+from lowtide.core.errors import FingerprintError, InputError, UnsupportedError, UsageError, VerificationError
+from lowtide.engine.offload import Host
+from lowtide.engine.plan import Plan, Run
+from lowtide.engine.planning.plan_file import read_plan
 from lowtide.frameworks.model import Model
 from lowtide.frameworks.table import FRAMEWORKS, Framework
-from lowtide.offload import Host
-from lowtide.opening import save_applied
-from lowtide.plan import Plan, Run
-from lowtide.planning.plan_file import read_plan
 from tests.contracts.frameworks import ENTRIES, N_OPS, Entry, Known
 
 KNOWN = Known()

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.analysis import Problem
-from lowtide.analysis.problem import Order
-from lowtide.graph import Graph, GraphBuilder, Lifetime
-from lowtide.schedule import scheduler, scheduler_names
+from lowtide.engine.analysis import Problem
+from lowtide.engine.analysis.problem import Order
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.schedule import scheduler, scheduler_names
 from tests.examples import examples
 from tests.oracles.random_graphs import random_graph
 

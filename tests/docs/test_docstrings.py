@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lowtide.stability import public_names
+from lowtide.core.stability import public_names
 
-NAMES = [*(name for name, _ in public_names()), "lowtide.stability.stability_of"]
+NAMES = [*(name for name, _ in public_names()), "lowtide.core.stability.stability_of"]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import lowtide
-from lowtide.errors import UsageError
-from lowtide.schedule.table import SCHEDULERS
-from lowtide.stability import public_names, stability_of
+from lowtide.core.errors import UsageError
+from lowtide.core.stability import public_names, stability_of
+from lowtide.engine.schedule.table import SCHEDULERS
 from tests.scripts import load_script
 from tests.test_public_names import FRAMEWORK_NAMES, PUBLIC
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from lowtide.graph import Graph, GraphBuilder, Lifetime
-from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run
 
 
 def every_feature_graph() -> Graph:

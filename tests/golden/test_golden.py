@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from lowtide.graph import format_graph, read_graph_file, write_graph_file
-from lowtide.plan import read_plan_file, write_plan_file
+from lowtide.engine.graph import format_graph, read_graph_file, write_graph_file
+from lowtide.engine.plan import read_plan_file, write_plan_file
 from tests.golden.every_feature import every_feature_graph, every_feature_plan
 from tests.oracles.plans import claim
 

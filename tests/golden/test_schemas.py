@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.costs import costs_schema
-from lowtide.graph import Graph, graph_schema, write_graph_file
-from lowtide.plan import Plan, plan_schema, write_plan_file
-from lowtide.report.kinds import KINDS, Kind, schema_of
+from lowtide.engine.costs import costs_schema
+from lowtide.engine.graph import Graph, graph_schema, write_graph_file
+from lowtide.engine.plan import Plan, plan_schema, write_plan_file
+from lowtide.reporting.kinds import KINDS, Kind, schema_of
 from tests.golden.every_feature import every_feature_graph, every_feature_plan
 from tests.oracles.plans import claim, plan_of
 from tests.strategies import graphs

@@ -2,8 +2,8 @@
 
 from itertools import combinations
 
-from lowtide.graph import Graph
-from lowtide.plan import Address, Plan
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Address, Plan
 from tests.oracles.records import buffer_of
 
 

@@ -10,7 +10,7 @@ end below the best arena known. Exact; exponential in the number of clashes.
 from itertools import combinations, pairwise
 from math import lcm
 
-from lowtide.packing import FREE, Buffers
+from lowtide.engine.packing import FREE, Buffers
 
 Below = tuple[tuple[int, int], ...]
 """Decisions: pairs (lower, upper)."""

@@ -7,7 +7,7 @@ it returns is the first of all packings within the capacity; it infers nothing. 
 
 from dataclasses import dataclass, field
 
-from lowtide.packing import Buffers
+from lowtide.engine.packing import Buffers
 
 RANKS = range(3)
 """By width, area and the most live bytes met; by those bytes, area and width; by those bytes, width and area."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import combinations
 
-from lowtide.graph import Graph
+from lowtide.engine.graph import Graph
 
 
 def states(graph: Graph) -> Iterator[tuple[frozenset[int], frozenset[int]]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from lowtide.analysis import Problem
+from lowtide.engine.analysis import Problem
 from tests.oracles.slow_view import SlowView
 
 

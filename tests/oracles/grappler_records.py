@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.graph import Graph, GraphBuilder, Lifetime
-from lowtide.grappler import Hints
-from lowtide.grappler.pressure import LiveBuffer, Pressure
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
+from lowtide.frameworks.tensorflow.grappler import Hints
+from lowtide.frameworks.tensorflow.grappler.pressure import LiveBuffer, Pressure
 
 RECORDS: list[dict[str, Any]] = json.loads(
     gzip.decompress((Path(__file__).parents[1] / "data" / "grappler.json.gz").read_bytes())

@@ -6,8 +6,8 @@ from typing import Any
 from torch._inductor import config, memory
 from torch.utils._ordered_set import OrderedSet
 
-from lowtide.analysis import Problem
-from lowtide.graph import Lifetime
+from lowtide.engine.analysis import Problem
+from lowtide.engine.graph import Lifetime
 from tests.oracles.slow_view import SlowView
 
 

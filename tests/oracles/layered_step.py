@@ -1,6 +1,6 @@
 """A training step of equal layers, as bfloat16 networks have them: what is handed on is not what is saved."""
 
-from lowtide.graph import Graph, GraphBuilder, Lifetime, Op
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime, Op
 
 
 def layered_step(layers: int) -> Graph:

@@ -4,9 +4,9 @@ import heapq
 from collections.abc import Sequence
 from itertools import combinations
 
-from lowtide.analysis import Problem
-from lowtide.graph import Graph, Lifetime
-from lowtide.plan.versions import ABSENT, Versions, program_versions
+from lowtide.engine.analysis import Problem
+from lowtide.engine.graph import Graph, Lifetime
+from lowtide.engine.plan.versions import ABSENT, Versions, program_versions
 
 State = tuple[int, tuple[int, ...]]
 """The ops that ran, as the bits of an int, and the version of every buffer."""

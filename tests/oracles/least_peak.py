@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from functools import cache
 from itertools import combinations
 
-from lowtide.analysis import Problem
-from lowtide.graph import Lifetime
+from lowtide.engine.analysis import Problem
+from lowtide.engine.graph import Lifetime
 from tests.oracles.slow_view import SlowView
 
 

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
-from lowtide.graph import Graph, Lifetime
+from lowtide.engine.graph import Graph, Lifetime
 
 Instant = int | None
 """Seconds from now until a copy is complete; None where there is no copy."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lowtide.graph import Graph, Lifetime
+from lowtide.engine.graph import Graph, Lifetime
 from tests.oracles.naive_player import allocations, transient, uses
 
 

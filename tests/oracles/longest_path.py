@@ -3,7 +3,7 @@
 from functools import cache
 from itertools import pairwise
 
-from lowtide.analysis import Problem
+from lowtide.engine.analysis import Problem
 from tests.oracles.slow_view import SlowView
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
-from lowtide.analysis import Problem
+from lowtide.engine.analysis import Problem
 from tests.oracles.slow_view import SlowView
 
 

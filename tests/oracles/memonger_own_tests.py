@@ -49,7 +49,7 @@ def receive(stream: BinaryIO) -> Any:
 def serve() -> None:
     """Answer calls until the pipe closes; under lowtide."""
     from lowtide.caffe2 import NetDef, memonger, write_net
-    from lowtide.errors import LowtideError
+    from lowtide.core.errors import LowtideError
     from lowtide.frameworks.caffe2.nets.load import read_net
 
     kept: list[Any] = []

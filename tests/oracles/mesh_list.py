@@ -1,6 +1,6 @@
 """Mesh-TensorFlow's list rule, recomputed from its definition for every ready op in every step."""
 
-from lowtide.analysis import Problem
+from lowtide.engine.analysis import Problem
 from tests.oracles.slow_view import SlowView
 
 

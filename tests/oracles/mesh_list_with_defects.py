@@ -1,6 +1,6 @@
 """Mesh-TensorFlow's list scheduler with the defects of the original."""
 
-from lowtide.analysis import Problem
+from lowtide.engine.analysis import Problem
 from tests.oracles.slow_view import SlowView
 
 

@@ -9,8 +9,8 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
-from lowtide.graph import Graph, Lifetime
-from lowtide.plan import CopyIn, CopyOut, Free, Run, Step
+from lowtide.engine.graph import Graph, Lifetime
+from lowtide.engine.plan import CopyIn, CopyOut, Free, Run, Step
 from tests.oracles.records import buffer_of, op_of
 
 Content = tuple[Any, ...]

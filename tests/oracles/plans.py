@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from lowtide.analysis import Problem, simulate
-from lowtide.graph import Graph
-from lowtide.packing.plan_addresses import pack_plan
-from lowtide.plan import Plan
+from lowtide.engine.analysis import Problem, simulate
+from lowtide.engine.graph import Graph
+from lowtide.engine.packing.plan_addresses import pack_plan
+from lowtide.engine.plan import Plan
 
 
 def problem_of(graph: Graph, *, in_place: bool = True) -> Problem:

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from lowtide.packing import FREE, Buffers
+from lowtide.engine.packing import FREE, Buffers
 
 
 def plain_buffers(seed: int, most: int = 9) -> Buffers:

@@ -2,7 +2,7 @@
 
 import random
 
-from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 
 SIZES = (0, 1, 1, 2, 2, 3, 5, 8, 13)
 """Few and small, so that ties are common."""

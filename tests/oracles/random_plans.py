@@ -2,9 +2,9 @@
 
 from random import Random
 
-from lowtide.graph import Graph
-from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run, Step
-from lowtide.plan.versions import ABSENT, Versions, program_versions
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run, Step
+from lowtide.engine.plan.versions import ABSENT, Versions, program_versions
 from tests.oracles.records import buffer_of, op_of
 
 

@@ -2,7 +2,7 @@
 
 import random
 
-from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 
 SIZES = (0, 1, 2, 3, 4, 4, 8, 16)
 Edge = tuple[int, int]

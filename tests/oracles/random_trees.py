@@ -2,7 +2,7 @@
 
 import random
 
-from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 
 
 def random_forest(seed: int, n_ops: int) -> Graph:

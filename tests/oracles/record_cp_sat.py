@@ -16,8 +16,8 @@ from itertools import islice, permutations
 from pathlib import Path
 from typing import Any
 
-from lowtide.analysis import Problem
-from lowtide.graph import Lifetime
+from lowtide.engine.analysis import Problem
+from lowtide.engine.graph import Lifetime
 from tests.oracles.plans import problem_of
 from tests.oracles.random_graphs import random_graph
 from tests.oracles.slow_view import SlowView

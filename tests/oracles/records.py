@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from lowtide.graph import Graph
+from lowtide.engine.graph import Graph
 
 op_of = lru_cache(4096)(Graph.op)
 buffer_of = lru_cache(4096)(Graph.buffer)

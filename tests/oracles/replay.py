@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.graph import Graph
-from lowtide.plan import Address, CopyIn, CopyOut, Free, Plan, Run
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Address, CopyIn, CopyOut, Free, Plan, Run
 from tests.oracles.records import buffer_of, op_of
 
 Words = NDArray[np.uint64]

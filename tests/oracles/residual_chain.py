@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 
 
 def residual_chain(depth: int, *, pairs: bool = False, pure: bool = True, costs: Sequence[float] = ()) -> Graph:

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from lowtide.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 
 
 def skipping_graph(seed: int) -> Graph:

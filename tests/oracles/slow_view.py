@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from lowtide.analysis import Problem
-from lowtide.graph import Lifetime
+from lowtide.engine.analysis import Problem
+from lowtide.engine.graph import Lifetime
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from lowtide.graph import Graph
-from lowtide.plan import CopyIn, CopyOut, Free, Run, Step
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import CopyIn, CopyOut, Free, Run, Step
 from tests.oracles.records import buffer_of, op_of
 
 

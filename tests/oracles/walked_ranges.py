@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from lowtide.analysis.live_ranges import LiveRanges
-from lowtide.graph import Graph
-from lowtide.plan import HOME, Plan, StepKind
+from lowtide.engine.analysis.live_ranges import LiveRanges
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import HOME, Plan, StepKind
 
 
 def walked_ranges(graph: Graph, plan: Plan) -> LiveRanges:

@@ -1,7 +1,7 @@
 """XLA's list rule over a plain list of queued ops, newest last."""
 
-from lowtide.analysis import Problem
-from lowtide.graph import Lifetime
+from lowtide.engine.analysis import Problem
+from lowtide.engine.graph import Lifetime
 from tests.oracles.slow_view import SlowView
 
 

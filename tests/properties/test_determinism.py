@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.graph import write_graph_file
-from lowtide.plan import write_plan_file
+from lowtide.engine.graph import write_graph_file
+from lowtide.engine.plan import write_plan_file
 from tests.examples import examples
 from tests.oracles.plans import plan_of
 from tests.oracles.plugin import module_path

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.analysis import simulate
-from lowtide.errors import VerificationError
-from lowtide.graph import Graph
-from lowtide.plan import Plan, verify
+from lowtide.core.errors import VerificationError
+from lowtide.engine.analysis import simulate
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan, verify
 from tests.examples import examples
 from tests.oracles.naive_player import order_peaks, play, valid_orders
 from tests.oracles.plans import plan_of, problem_of

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.analysis import simulate
-from lowtide.errors import VerificationError
-from lowtide.graph import Graph
-from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run, Step, verify
+from lowtide.core.errors import VerificationError
+from lowtide.engine.analysis import simulate
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run, Step, verify
 from tests.examples import examples
 from tests.oracles.addresses import addresses_are_sound
 from tests.oracles.naive_player import WrongExecutionError, play, valid_orders

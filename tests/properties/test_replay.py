@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.errors import VerificationError
-from lowtide.graph import Graph, GraphBuilder, Lifetime, read_graph_file
-from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run, Step, verify
+from lowtide.core.errors import VerificationError
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime, read_graph_file
+from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run, Step, verify
 from tests.examples import examples
 from tests.oracles.plans import claim
 from tests.oracles.random_plans import random_plan

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import click
 
+from lowtide.api.opening import open_model
 from lowtide.cli import options
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
-from lowtide.effort import EffortName
-from lowtide.errors import MalformedInputError, UsageError
-from lowtide.opening import open_model
-from lowtide.report.gate import Gate, check_graph, read_limits
-from lowtide.report.gate_formats import FORMATS
+from lowtide.core.effort import EffortName
+from lowtide.core.errors import MalformedInputError, UsageError
+from lowtide.reporting.gate import Gate, check_graph, read_limits
+from lowtide.reporting.gate_formats import FORMATS
 
 _KEYS = ("model", "max-peak", "max-total", "max-arena", "against", "max-growth", "planned", "dim")
 _TABLE = "[[tool.lowtide.check]]"

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from lowtide.cli.interrupts import command_is_loaded, interrupted_code
-from lowtide.errors import LowtideError, UsageError
-from lowtide.suggestions import unknown
+from lowtide.core.errors import LowtideError, UsageError
+from lowtide.core.suggestions import unknown
 
 _VERBS = (
     "inspect",

@@ -2,14 +2,14 @@
 
 import click
 
+from lowtide.api.opening import open_model
 from lowtide.cli import options
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
-from lowtide.effort import EffortName
+from lowtide.core.effort import EffortName
+from lowtide.engine.schedule import Candidate, make_candidate, scheduler_names
 from lowtide.frameworks.model import HasCompiler, KnowsReserved, Model
-from lowtide.opening import open_model
-from lowtide.report.comparison import Comparison
-from lowtide.schedule import Candidate, make_candidate, scheduler_names
+from lowtide.reporting.comparison import Comparison
 
 
 @click.command("compare")

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import click
 
+from lowtide.api.opening import open_model
 from lowtide.cli import options
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.outputs import check_separate, save
 from lowtide.cli.progress import Progress
-from lowtide.costs import write_costs_file
-from lowtide.errors import UsageError
-from lowtide.files import check_writable
-from lowtide.opening import open_model
-from lowtide.report.costs import costs_to_json, costs_to_text
+from lowtide.core.errors import UsageError
+from lowtide.core.files import check_writable
+from lowtide.engine.costs import write_costs_file
+from lowtide.reporting.costs import costs_to_json, costs_to_text
 
 _ENDINGS = (".json", ".json.gz")
 

@@ -1,13 +1,13 @@
 """`lowtide plan --curve`: what several budgets cost, and which one to take."""
 
+from lowtide.api.opening import open_model
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
-from lowtide.errors import UsageError
-from lowtide.opening import open_model
-from lowtide.planning.chunked import model_frontier
-from lowtide.planning.settings import PlanSettings
-from lowtide.report.frontier import frontier_to_json, frontier_to_text
-from lowtide.techniques import NOT_ON_A_CURVE, refuse_ignored
+from lowtide.core.errors import UsageError
+from lowtide.core.techniques import NOT_ON_A_CURVE, refuse_ignored
+from lowtide.engine.planning.chunked import model_frontier
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.reporting.frontier import frontier_to_json, frontier_to_text
 
 
 def show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, trust: bool, as_json: bool) -> None:

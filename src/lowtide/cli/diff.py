@@ -4,14 +4,14 @@ from pathlib import Path
 
 import click
 
+from lowtide.api.opening import open_model
 from lowtide.cli import options
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
-from lowtide.graph import Graph
-from lowtide.opening import open_model
-from lowtide.plan import Plan
-from lowtide.planning.plan_file import read_plan
-from lowtide.report.difference import difference
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.plan_file import read_plan
+from lowtide.reporting.difference import difference
 
 
 @click.command("diff")

@@ -9,9 +9,9 @@ from lowtide.cli.output import print_json
 from lowtide.cli.outputs import save
 from lowtide.cli.planned import plan_or_read
 from lowtide.cli.progress import Progress
-from lowtide.files import check_writable, write_bytes
-from lowtide.planning.settings import PlanSettings
-from lowtide.report.export.table import ending_of, export
+from lowtide.core.files import check_writable, write_bytes
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.reporting.export.table import ending_of, export
 
 
 @click.command("export")

@@ -2,16 +2,16 @@
 
 import click
 
+from lowtide.api.opening import open_model
 from lowtide.cli import host, options
 from lowtide.cli.interrupts import interrupted_code
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.cli.sizes import parse_size
-from lowtide.costs import read_costs
-from lowtide.effort import EffortName
-from lowtide.opening import open_model
-from lowtide.planning.settings import PlanSettings
-from lowtide.report.fitting import fit_device
+from lowtide.core.effort import EffortName
+from lowtide.engine.costs import read_costs
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.reporting.fitting import fit_device
 
 
 @click.command("fits")

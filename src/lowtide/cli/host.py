@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 import click
 
 from lowtide.cli.sizes import parse_size
-from lowtide.errors import UsageError
-from lowtide.offload import Host
-from lowtide.units import parse_bandwidth
+from lowtide.core.errors import UsageError
+from lowtide.core.units import parse_bandwidth
+from lowtide.engine.offload import Host
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _MOST_BYTES_PER_S = 2**62

@@ -2,13 +2,13 @@
 
 import click
 
+from lowtide.api.opening import open_model
 from lowtide.cli import options
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.cli.runtime import runtime_outlook
-from lowtide.effort import EffortName
-from lowtide.opening import open_model
-from lowtide.report.inspection import Inspection
+from lowtide.core.effort import EffortName
+from lowtide.reporting.inspection import Inspection
 
 
 @click.command("inspect")

@@ -6,10 +6,10 @@ from pathlib import Path
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.outputs import save
 from lowtide.cli.progress import Progress
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
+from lowtide.core.units import ByteUnit
 from lowtide.frameworks.model import HasLevels, Model, Rewritten
-from lowtide.report.fields import LevelFields
-from lowtide.units import ByteUnit
+from lowtide.reporting.fields import LevelFields
 
 _NAMES_SHOWN = 5
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from lowtide.api.opening import check_annotated, open_model, save_applied
 from lowtide.cli import options
 from lowtide.cli.levels import at_level
 from lowtide.cli.output import print_json, print_page
@@ -12,18 +13,17 @@ from lowtide.cli.plan import exit_code
 from lowtide.cli.progress import Progress
 from lowtide.cli.runtime import as_it_runs, check_order, runtime_report
 from lowtide.cli.so_far import kept_beside
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
+from lowtide.engine.plan import write_plan_file
+from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.next_technique import NextTechnique, next_technique
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.model import HasCompiler, MayNotRun, Measurement, Model, OrdersItself, RunByRuntime
-from lowtide.grappler import LEVELS
-from lowtide.opening import check_annotated, open_model, save_applied
-from lowtide.plan import write_plan_file
-from lowtide.planning.chunked import plan_model
-from lowtide.planning.next_technique import NextTechnique, next_technique
-from lowtide.planning.result import Result
-from lowtide.planning.settings import PlanSettings
-from lowtide.report.fields import OptimizeFields, RuntimeFields
-from lowtide.report.planning import compiled_to_text, measured_to_json, result_to_json, result_to_text
-from lowtide.report.runtime import RuntimeReport
+from lowtide.frameworks.tensorflow.grappler import LEVELS
+from lowtide.reporting.fields import OptimizeFields, RuntimeFields
+from lowtide.reporting.planning import compiled_to_text, measured_to_json, result_to_json, result_to_text
+from lowtide.reporting.runtime import RuntimeReport
 
 
 @click.command("optimize")

@@ -10,12 +10,12 @@ import click
 
 from lowtide.cli import host
 from lowtide.cli.outputs import check_separate
-from lowtide.costs import Prices, carries_costs, read_costs
-from lowtide.effort import EFFORT_NAMES, check_effort
-from lowtide.errors import UsageError
-from lowtide.graph import Graph
-from lowtide.planning.settings import SENTENCES, PlanSettings
-from lowtide.techniques import TECHNIQUES, Techniques, checked_techniques
+from lowtide.core.effort import EFFORT_NAMES, check_effort
+from lowtide.core.errors import UsageError
+from lowtide.core.techniques import TECHNIQUES, Techniques, checked_techniques
+from lowtide.engine.costs import Prices, carries_costs, read_costs
+from lowtide.engine.graph import Graph
+from lowtide.engine.planning.settings import SENTENCES, PlanSettings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZE = re.compile(r"[0-9]{1,18}")

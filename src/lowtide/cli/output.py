@@ -3,8 +3,8 @@
 import click
 import msgspec
 
-from lowtide.report.kinds import Kind, to_object
-from lowtide.report.table import wrapped
+from lowtide.reporting.kinds import Kind, to_object
+from lowtide.reporting.table import wrapped
 
 
 def print_page(text: str, *, err: bool = False) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from itertools import combinations
 from pathlib import Path
 
-from lowtide.errors import LowtideError, UsageError, WriteError
+from lowtide.core.errors import LowtideError, UsageError, WriteError
 
 Files = Mapping[str, str | Path | None]
 """Files by what the command line calls them: "MODEL", "-o". None and names of no file are none."""

@@ -14,14 +14,14 @@ from lowtide.cli.output import print_json, print_page
 from lowtide.cli.outputs import check_separate, save
 from lowtide.cli.progress import Progress
 from lowtide.cli.sizes import MOST_BYTES, parse_size
-from lowtide.effort import EffortName
-from lowtide.errors import UsageError
-from lowtide.files import check_writable, read_stdin, write_bytes
-from lowtide.packing import Buffers, pack
-from lowtide.packing.csv_file import packed_lines, parse_buffers, read_buffer_file, write_buffer_file
-from lowtide.packing.rules import RULES
-from lowtide.report.export.packing_svg import packing_svg
-from lowtide.report.packing import packed_to_json, packed_to_text
+from lowtide.core.effort import EffortName
+from lowtide.core.errors import UsageError
+from lowtide.core.files import check_writable, read_stdin, write_bytes
+from lowtide.engine.packing import Buffers, pack
+from lowtide.engine.packing.csv_file import packed_lines, parse_buffers, read_buffer_file, write_buffer_file
+from lowtide.engine.packing.rules import RULES
+from lowtide.reporting.export.packing_svg import packing_svg
+from lowtide.reporting.packing import packed_to_json, packed_to_text
 
 _PIPE = Path("-")
 

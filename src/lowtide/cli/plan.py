@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from lowtide.api.opening import check_output, open_model
 from lowtide.cli import options
 from lowtide.cli.curve import show_curve
 from lowtide.cli.interrupts import interrupted_code
@@ -11,17 +12,16 @@ from lowtide.cli.output import print_json, print_page
 from lowtide.cli.outputs import save
 from lowtide.cli.progress import Progress
 from lowtide.cli.so_far import kept_beside
-from lowtide.errors import UsageError
-from lowtide.files import check_writable
-from lowtide.opening import check_output, open_model
-from lowtide.plan import write_plan_file
-from lowtide.planning.chunked import plan_model
-from lowtide.planning.next_technique import next_technique
-from lowtide.planning.result import Result
-from lowtide.planning.settings import PlanSettings
-from lowtide.progress import Report
-from lowtide.report.planning import result_to_json, result_to_text
-from lowtide.search import write_proof_file
+from lowtide.core.errors import UsageError
+from lowtide.core.files import check_writable
+from lowtide.core.progress import Report
+from lowtide.engine.plan import write_plan_file
+from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.next_technique import next_technique
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.engine.search import write_proof_file
+from lowtide.reporting.planning import result_to_json, result_to_text
 
 
 def exit_code(result: Result) -> int:

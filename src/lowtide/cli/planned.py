@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lowtide.errors import UsageError
+from lowtide.api.opening import open_model
+from lowtide.core.errors import UsageError
+from lowtide.core.progress import Report
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.plan_file import read_plan
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.model import Model
-from lowtide.graph import Graph
-from lowtide.opening import open_model
-from lowtide.plan import Plan
-from lowtide.planning.chunked import plan_model
-from lowtide.planning.plan_file import read_plan
-from lowtide.planning.result import Result
-from lowtide.planning.settings import PlanSettings
-from lowtide.progress import Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

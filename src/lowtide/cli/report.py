@@ -10,15 +10,15 @@ from lowtide.cli.output import print_json, print_page
 from lowtide.cli.outputs import save
 from lowtide.cli.planned import Planned, plan_or_read
 from lowtide.cli.progress import Progress
-from lowtide.errors import UsageError
-from lowtide.files import check_writable, write_bytes
-from lowtide.planning.chunked import model_frontier
-from lowtide.planning.settings import PlanSettings
-from lowtide.report.page.facts import Facts
-from lowtide.report.page.figures import figures
-from lowtide.report.page.text import to_text
-from lowtide.report.page.write import page
-from lowtide.techniques import NOT_ON_A_CURVE
+from lowtide.core.errors import UsageError
+from lowtide.core.files import check_writable, write_bytes
+from lowtide.core.techniques import NOT_ON_A_CURVE
+from lowtide.engine.planning.chunked import model_frontier
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.reporting.page.facts import Facts
+from lowtide.reporting.page.figures import figures
+from lowtide.reporting.page.text import to_text
+from lowtide.reporting.page.write import page
 
 
 @click.command("report")

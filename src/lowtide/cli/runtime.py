@@ -4,14 +4,14 @@ from pathlib import Path
 
 import click
 
-from lowtide.analysis import simulate
 from lowtide.cli.progress import Progress
-from lowtide.errors import UnsupportedError, UsageError
+from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.core.units import format_bytes
+from lowtide.engine.analysis import simulate
+from lowtide.engine.planning.result import Result
 from lowtide.frameworks.model import Measurement, Model, RunByRuntime
-from lowtide.planning.result import Result
-from lowtide.report.inspection import Inspection
-from lowtide.report.runtime import RuntimeOutlook, RuntimeReport
-from lowtide.units import format_bytes
+from lowtide.reporting.inspection import Inspection
+from lowtide.reporting.runtime import RuntimeOutlook, RuntimeReport
 
 
 def as_it_runs(opened: Model, level: str | None, output: Path | None, progress: Progress) -> Model:

@@ -2,8 +2,8 @@
 
 import click
 
-from lowtide.errors import UsageError
-from lowtide.units import parse_bytes
+from lowtide.core.errors import UsageError
+from lowtide.core.units import parse_bytes
 
 MOST_BYTES = 2**62
 """No size given on the command line is larger."""

@@ -4,10 +4,10 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lowtide.errors import WriteError
-from lowtide.graph import Graph
-from lowtide.plan import Plan, write_plan_file
-from lowtide.planning.draft import Keep
+from lowtide.core.errors import WriteError
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan, write_plan_file
+from lowtide.engine.planning.draft import Keep
 
 _ENDINGS = (".plan.json.gz", ".plan.json")
 

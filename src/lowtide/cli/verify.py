@@ -5,17 +5,17 @@ from pathlib import Path
 
 import click
 
+from lowtide.api.opening import open_model
 from lowtide.cli import host, options
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
-from lowtide.opening import open_model
-from lowtide.plan import Plan
-from lowtide.planning.plan_file import read_plan
-from lowtide.report.claims import claim_to_json
-from lowtide.report.fields import VerifyFields
-from lowtide.report.printable import printable
-from lowtide.search import CheckedBound, CheckedClaim, check_certificate, read_proof_file
-from lowtide.units import ByteUnit
+from lowtide.core.units import ByteUnit
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.plan_file import read_plan
+from lowtide.engine.search import CheckedBound, CheckedClaim, check_certificate, read_proof_file
+from lowtide.reporting.claims import claim_to_json
+from lowtide.reporting.fields import VerifyFields
+from lowtide.reporting.printable import printable
 
 
 @click.command("verify")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.cut_message import begun_fields
 from lowtide.frameworks.wire import BYTES, VARINT, read_varint
 

@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from lowtide.errors import LowtideError
-from lowtide.files import read_blocks
+from lowtide.core.errors import LowtideError
+from lowtide.core.files import read_blocks
 from lowtide.frameworks.cut_message import BROKEN, begun_fields
 from lowtide.frameworks.wire import BYTES, VARINT
 

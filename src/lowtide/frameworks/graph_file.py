@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from lowtide.engine.graph import Graph, read_graph_file, write_graph_file
+from lowtide.engine.graph.reorder import reorder_graph
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.order_only import OrderOnly
-from lowtide.graph import Graph, read_graph_file, write_graph_file
-from lowtide.graph.reorder import reorder_graph
-from lowtide.plan import Plan
 
 
 class GraphModel(OrderOnly):

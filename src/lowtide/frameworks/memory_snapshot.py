@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from lowtide.errors import MalformedInputError, UnsupportedError
-from lowtide.files import read_bytes
+from lowtide.core.errors import MalformedInputError, UnsupportedError
+from lowtide.core.files import read_bytes
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.order_only import OrderOnly
-from lowtide.graph import Graph, GraphBuilder, Lifetime
-from lowtide.plan import Plan
 
 _MICROSECOND = 1e-6
 _LIBRARY = ("/torch/", "<frozen", "torch/csrc", "??")

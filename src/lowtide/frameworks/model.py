@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
-from lowtide.costs import Prices
-from lowtide.graph import Graph
-from lowtide.offload import Host
-from lowtide.plan import Plan
+from lowtide.engine.costs import Prices
+from lowtide.engine.graph import Graph
+from lowtide.engine.offload import Host
+from lowtide.engine.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

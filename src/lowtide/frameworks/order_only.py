@@ -5,11 +5,11 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.costs import Prices
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
+from lowtide.engine.costs import Prices
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan, verify
 from lowtide.frameworks.model import Measurement
-from lowtide.graph import Graph
-from lowtide.plan import Plan, verify
 
 
 class OrderOnly:

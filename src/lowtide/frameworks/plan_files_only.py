@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import NoReturn
 
-from lowtide.costs import Prices
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
+from lowtide.engine.costs import Prices
+from lowtide.engine.graph import Graph
+from lowtide.engine.offload import Host
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.model import Measurement, Model
-from lowtide.graph import Graph
-from lowtide.offload import Host
-from lowtide.plan import Plan
 
 
 class PlanFilesOnly:

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
-from lowtide.errors import MissingExtraError, one_line
+from lowtide.core.errors import MissingExtraError, one_line
 from lowtide.frameworks.model import Model
 
 GRAPH_INTERFACE = (

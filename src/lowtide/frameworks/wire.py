@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 
 VARINT, FIXED64, BYTES, START_GROUP, END_GROUP, FIXED32 = range(6)
 DEEPEST = 100

@@ -5,9 +5,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from lowtide.costs import Prices
-from lowtide.errors import UsageError
-from lowtide.files import path_of
+from lowtide.core.errors import UsageError
+from lowtide.core.files import path_of
+from lowtide.engine.costs import Prices
+from lowtide.engine.graph import Graph
+from lowtide.engine.offload import Host
+from lowtide.engine.plan import Plan, checked_plan
+from lowtide.engine.planning.budget import GivenBudget
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.step.training_step import TrainingStep
 from lowtide.frameworks.torch.emit.apply import Applied
@@ -18,10 +22,6 @@ from lowtide.frameworks.torch.measure.measure_captured import MeasuredCall, meas
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.training.planned_step import PlannedStep, training_step
-from lowtide.graph import Graph
-from lowtide.offload import Host
-from lowtide.plan import Plan, checked_plan
-from lowtide.planning.budget import GivenBudget
 
 __all__ = [
     "Applied",

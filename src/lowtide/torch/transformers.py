@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from lowtide.errors import MissingExtraError, one_line
+from lowtide.core.errors import MissingExtraError, one_line
+from lowtide.engine.planning.budget import GivenBudget
 from lowtide.frameworks.torch.compile.callback_options import checked_options
 from lowtide.frameworks.torch.internals.compiling import compile_in_place
-from lowtide.planning.budget import GivenBudget
 
 try:
     from transformers.trainer_callback import TrainerCallback

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.caffe2 import Argument, NetDef, OperatorDef, write_net
-from lowtide.errors import InputError, MalformedInputError, UnsupportedError
+from lowtide.core.errors import InputError, MalformedInputError, UnsupportedError
 from lowtide.frameworks.caffe2.nets.load import read_net
 from lowtide.frameworks.caffe2.proto.netdef import NetMessage
 from lowtide.frameworks.content import is_binary_net, is_text_net

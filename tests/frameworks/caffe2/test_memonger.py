@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lowtide.caffe2 import NetDef, OperatorDef, memonger, write_net
-from lowtide.errors import GraphError, UnsupportedError, UsageError, VerificationError
+from lowtide.core.errors import GraphError, UnsupportedError, UsageError, VerificationError
 from tests.frameworks.caffe2.benchmark_nets import load_nets
 from tests.oracles.netdef_messages import message_class
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import lowtide
-from lowtide.analysis import Problem
 from lowtide.caffe2 import Argument, Caffe2Model, NetDef, OperatorDef, load_net, plan, read, run_once, write_net
-from lowtide.errors import GraphError, LowtideError, MalformedInputError, UnsupportedError, UsageError
-from lowtide.graph import Graph
-from lowtide.plan import Plan
+from lowtide.core.errors import GraphError, LowtideError, MalformedInputError, UnsupportedError, UsageError
+from lowtide.engine.analysis import Problem
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
 from tests.frameworks.caffe2.benchmark_nets import load_nets
 from tests.oracles.netdef_messages import message_class
 

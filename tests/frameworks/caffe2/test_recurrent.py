@@ -7,7 +7,7 @@ import pytest
 
 import lowtide
 from lowtide.caffe2 import Argument, Caffe2Model, NetDef, OperatorDef, memonger, plan, run_once, write_net
-from lowtide.errors import LowtideError
+from lowtide.core.errors import LowtideError
 from lowtide.frameworks.caffe2.nets.load import read_net
 
 STEPS, BATCH, WIDTH = 3, 2, 4

@@ -16,7 +16,7 @@ import pytest
 
 import lowtide
 from lowtide.caffe2 import Caffe2Model, NetDef, memonger, plan, run_once
-from lowtide.errors import LowtideError
+from lowtide.core.errors import LowtideError
 from lowtide.frameworks.caffe2.nets.load import read_net
 
 DATA = Path(__file__).parents[2] / "data" / "caffe2_recurrent.json.gz"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import lowtide
-from lowtide.analysis import Problem
-from lowtide.schedule import scheduler
+from lowtide.engine.analysis import Problem
+from lowtide.engine.schedule import scheduler
 
 FOO = Path(__file__).parent / "foo.json"
 ORDERS = {

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lowtide
-from lowtide.analysis import Problem
-from lowtide.errors import GraphError, InputError, LowtideError, MalformedInputError, UnsupportedError, UsageError
+from lowtide.core.errors import GraphError, InputError, LowtideError, MalformedInputError, UnsupportedError, UsageError
+from lowtide.engine.analysis import Problem
+from lowtide.engine.plan import Plan, Run
+from lowtide.engine.schedule import scheduler
 from lowtide.inductor_export import InductorExportModel, apply, load_export, read, save
-from lowtide.plan import Plan, Run
-from lowtide.schedule import scheduler
 from tests.oracles.inductor import InductorOfExport
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import lowtide
-from lowtide.analysis import Problem
+from lowtide.engine.analysis import Problem
+from lowtide.engine.schedule import scheduler
 from lowtide.inductor_export import InductorExportModel
-from lowtide.schedule import scheduler
 from tests.oracles.inductor_exports import Exported, Foo, exports_of
 
 pytestmark = pytest.mark.filterwarnings(

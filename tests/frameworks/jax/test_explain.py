@@ -9,8 +9,8 @@ import pytest
 
 import lowtide
 import lowtide.jax
+from lowtide.core.units import format_bytes
 from lowtide.frameworks.jax.model import JaxModel
-from lowtide.units import format_bytes
 from tests.frameworks.jax.programs import (
     blocks_arguments,
     blocks_loss,

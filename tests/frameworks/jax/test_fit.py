@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lowtide.jax
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from tests.frameworks.jax.programs import (
     blocks_arguments,
     blocks_loss,

@@ -7,12 +7,12 @@ import pytest
 
 import lowtide
 import lowtide.jax
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
+from lowtide.engine.offload import Host
+from lowtide.engine.plan import Plan, StepKind
 from lowtide.frameworks.jax.emit.copies import copies_of
 from lowtide.frameworks.jax.emit.emit import run_plan
 from lowtide.frameworks.jax.reading.read import read_program
-from lowtide.offload import Host
-from lowtide.plan import Plan, StepKind
 from tests.frameworks.jax.programs import blocks_arguments, blocks_step, close
 
 HOST = Host(bandwidth_bytes_per_s=1e12)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import lowtide
-from lowtide.errors import UnsupportedError, UsageError
-from lowtide.graph import Lifetime
+from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.engine.graph import Lifetime
 from tests.frameworks.jax.programs import blocks_arguments, blocks_step, equal_bits, recurrent_arguments, recurrent_step
 
 MATRIX = jax.ShapeDtypeStruct((64, 64), np.float32)

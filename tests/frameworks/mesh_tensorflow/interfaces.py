@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lowtide.graph import Lifetime
-from tests.schedule.cases import case
+from lowtide.engine.graph import Lifetime
+from tests.engine.schedule.cases import case
 
 DATA = Path(__file__).parents[2] / "data"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import lowtide
-from lowtide.errors import GraphError, LowtideError, MalformedInputError, UsageError
+from lowtide.core.errors import GraphError, LowtideError, MalformedInputError, UsageError
 from lowtide.mesh_tensorflow import MeshTensorflowModel, minimize_peak_memory
 from tests.frameworks.mesh_tensorflow.interfaces import Listed
 

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 import lowtide
-from lowtide.analysis import Problem
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
+from lowtide.engine.analysis import Problem
+from lowtide.engine.schedule import scheduler_names
+from lowtide.engine.schedule.mesh_list import MeshList
 from lowtide.mesh_tensorflow import (
     MeshTensorflowModel,
     compute_memory_contents_under_schedule,
     minimize_peak_memory,
     plan,
 )
-from lowtide.schedule import scheduler_names
-from lowtide.schedule.mesh_list import MeshList
 from tests.frameworks.mesh_tensorflow.interfaces import Listed, of_case, of_model_record, of_order_record, records
 
 MODELS = records("mesh_tensorflow_models.json.gz")

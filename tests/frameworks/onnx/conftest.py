@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from lowtide.analysis import Problem, simulate
-from lowtide.graph import Graph
+from lowtide.engine.analysis import Problem, simulate
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
 from lowtide.onnx import OnnxModel
-from lowtide.plan import Plan
 from tests.oracles.random_plans import random_order
 
 Shape = Sequence[int | str] | None

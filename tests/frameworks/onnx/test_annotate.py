@@ -7,11 +7,11 @@ import onnx
 import pytest
 
 import lowtide
-from lowtide.errors import UsageError
+from lowtide.api.opening import check_annotated, open_model
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.onnx import OnnxModel
-from lowtide.opening import check_annotated, open_model
 from tests.frameworks.onnx.test_reruns import planned, skip_connection
 
 

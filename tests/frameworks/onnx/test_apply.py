@@ -9,9 +9,9 @@ import pytest
 from onnx import ModelProto
 
 from lowtide import minimize
-from lowtide.errors import FingerprintError, UnsupportedError
+from lowtide.core.errors import FingerprintError, UnsupportedError
+from lowtide.engine.plan import CopyIn, CopyOut, Plan, Run
 from lowtide.onnx import OnnxModel
-from lowtide.plan import CopyIn, CopyOut, Plan, Run
 
 SEEDS = range(4)
 

@@ -13,11 +13,11 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
 
 import lowtide
-from lowtide.errors import UnsupportedError, UsageError
+from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.onnx import OnnxModel, Session
-from lowtide.plan import Plan
 from tests.frameworks.onnx.stock.recorded import recorded, resident_of
 
 

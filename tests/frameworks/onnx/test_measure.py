@@ -9,9 +9,9 @@ import onnx.reference
 import onnxruntime
 import pytest
 
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.onnx import OnnxModel, measure_peak
-from lowtide.plan import Plan
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -6,12 +6,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from lowtide.errors import MalformedInputError, UnsupportedError
+from lowtide.core.errors import MalformedInputError, UnsupportedError
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.frameworks.onnx.shapes.dimensions import dynamic_dimensions
 from lowtide.onnx import OnnxModel
-from lowtide.plan import Plan
 
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 SAMPLE = sorted(DATA.rglob("model.onnx"))[::6]

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from lowtide.engine.plan import Plan
 from lowtide.onnx import OnnxModel
-from lowtide.plan import Plan
 from tests.examples import examples
 
 WIDTH = 16

@@ -8,8 +8,8 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from lowtide.errors import GraphError, UnsupportedError, UsageError
-from lowtide.graph import Graph, Lifetime
+from lowtide.core.errors import GraphError, UnsupportedError, UsageError
+from lowtide.engine.graph import Graph, Lifetime
 from lowtide.onnx import read
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from onnx import GraphProto, ModelProto, TensorProto, helper
 
 import lowtide
+from lowtide.engine.plan import CopyIn, CopyOut, Plan
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.onnx import OnnxModel
-from lowtide.plan import CopyIn, CopyOut, Plan
 from tests.examples import examples
 from tests.frameworks.onnx.conftest import integers, model_of, node, value
 from tests.frameworks.onnx.test_random_graphs import models

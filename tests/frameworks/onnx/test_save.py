@@ -7,9 +7,9 @@ from typing import Any
 import onnx
 import pytest
 
-from lowtide.errors import FingerprintError, InputError, UnsupportedError, UsageError
+from lowtide.core.errors import FingerprintError, InputError, UnsupportedError, UsageError
+from lowtide.engine.plan import Plan
 from lowtide.onnx import OnnxModel
-from lowtide.plan import Plan
 
 
 @pytest.fixture(name="stored")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import lowtide
-from lowtide.analysis import simulate
 from lowtide.cli import main
+from lowtide.engine.analysis import simulate
+from lowtide.engine.plan import verify
 from lowtide.frameworks.tensorflow.executor import executor_plan
 from lowtide.frameworks.tensorflow.graphs.attributes import of_shape, of_shapes, of_type
-from lowtide.plan import verify
 from lowtide.tensorflow import GraphDef, NodeDef, TensorflowModel, optimize
 
 ONE = {"T": of_type(1), "_output_shapes": of_shapes([[256]])}

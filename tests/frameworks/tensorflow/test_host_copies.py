@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import lowtide
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
+from lowtide.engine.offload import Host
 from lowtide.frameworks.tensorflow.measure import equal_values, made_up_variables
-from lowtide.offload import Host
 from lowtide.tensorflow import GraphDef, TensorflowModel, optimize, run_graph, with_host_stand_ins
 
 pytestmark = [

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import lowtide
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.tensorflow.graphs.attributes import of_integer, of_shape, of_type
 from lowtide.tensorflow import GraphDef, NodeDef, OptimizedGraph, TensorflowModel, optimize
 from tests.frameworks.tensorflow.small_graphs import FLOAT, node, placeholder

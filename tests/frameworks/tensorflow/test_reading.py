@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import lowtide
-from lowtide.errors import InputError, LowtideError, MalformedInputError, UnsupportedError, UsageError
+from lowtide.core.errors import InputError, LowtideError, MalformedInputError, UnsupportedError, UsageError
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.tensorflow.graphs.attributes import of_shape, of_shapes, of_tensor, of_type
 from lowtide.frameworks.wire import encode_bytes, encode_number
-from lowtide.plan import Plan
 from lowtide.tensorflow import GraphDef, NodeDef, TensorflowModel, optimize
 from tests.frameworks.tensorflow.small_graphs import FLOAT, chain, node, placeholder
 

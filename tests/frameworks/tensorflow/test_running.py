@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lowtide
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.tensorflow.measure import equal_values, made_up_variables
 from lowtide.tensorflow import GraphDef, TensorflowModel, optimize, run_graph
 

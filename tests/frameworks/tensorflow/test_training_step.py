@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lowtide.tensorflow
-from lowtide.errors import UnsupportedError, UsageError
+from lowtide.core.errors import UnsupportedError, UsageError
 
 pytestmark = [
     pytest.mark.tensorflow,

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from lowtide.analysis import Problem, simulate
-from lowtide.graph import Graph
-from lowtide.plan import Plan
+from lowtide.engine.analysis import Problem, simulate
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
 from tests.oracles.random_plans import random_order
 
 

@@ -14,12 +14,12 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import lowtide
 import lowtide.torch as lt
-from lowtide.errors import InputError, MalformedInputError, UnsupportedError, UsageError, VerificationError
+from lowtide.core.errors import InputError, MalformedInputError, UnsupportedError, UsageError, VerificationError
+from lowtide.engine.offload import Host
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.torch.reading.in_place import in_place_forms
 from lowtide.frameworks.torch.reading.lowering import lower
 from lowtide.frameworks.torch.reading.read import Reading
-from lowtide.offload import Host
-from lowtide.plan import Plan
 
 
 def gpt2_step() -> tuple[lt.TrainingStep, tuple[torch.Tensor]]:

@@ -8,10 +8,10 @@ from torch import nn
 
 import lowtide
 import lowtide.torch as lt
-from lowtide.errors import FingerprintError, UnsupportedError, UsageError
-from lowtide.opening import open_model
-from lowtide.planning.chunked import plan_model
-from lowtide.planning.settings import PlanSettings
+from lowtide.api.opening import open_model
+from lowtide.core.errors import FingerprintError, UnsupportedError, UsageError
+from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.settings import PlanSettings
 
 
 class Net(nn.Module):

@@ -4,10 +4,10 @@ from functools import partial
 
 import pytest
 
+from lowtide.engine.graph import Graph
+from lowtide.engine.schedule import make_candidate
 from lowtide.frameworks.xla.apply import instruction_order
 from lowtide.frameworks.xla.reading.module import read_module
-from lowtide.graph import Graph
-from lowtide.schedule import make_candidate
 from lowtide.xla import parse_module
 
 

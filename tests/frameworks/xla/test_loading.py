@@ -10,7 +10,7 @@ import pytest
 from jaxlib import _hlo as hlo
 
 import lowtide
-from lowtide.errors import MalformedInputError, UsageError
+from lowtide.core.errors import MalformedInputError, UsageError
 from lowtide.frameworks.content import kind_of_file
 from tests.frameworks.xla.modules import FOLDER, name_of, text_of
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
+from lowtide.engine.schedule import make_candidate
 from lowtide.frameworks.xla.loading.load import load_module
 from lowtide.frameworks.xla.points_to.buffers import part_at
 from lowtide.frameworks.xla.reading.computation import ReadComputation
 from lowtide.frameworks.xla.reading.module import read_module
-from lowtide.schedule import make_candidate
 from tests.frameworks.xla.modules import FOLDER, name_of, read_text
 
 

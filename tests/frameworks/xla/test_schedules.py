@@ -6,10 +6,10 @@ import pytest
 from jaxlib import _hlo as hlo
 
 import lowtide
-from lowtide.errors import UnsupportedError, VerificationError
+from lowtide.core.errors import UnsupportedError, VerificationError
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.xla.apply import with_order_as_control_edges
 from lowtide.frameworks.xla.text.write import reordered
-from lowtide.plan import Plan
 from lowtide.xla import HloModule, XlaModel, parse_module, remove_schedule, verify_schedule
 from tests.frameworks.xla.modules import TEXTS, name_of, text_of
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.xla.apply import scheduled
 from lowtide.frameworks.xla.reading.computation import ReadComputation
 from lowtide.frameworks.xla.reading.module import ReadModule, read_module
-from lowtide.plan import Plan
 from lowtide.xla import parse_module, verify_schedule
 from tests.frameworks.xla.modules import TEXTS, name_of, read_text
 

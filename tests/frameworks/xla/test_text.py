@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.xla.sizes import memory_space, own_bytes
 from lowtide.frameworks.xla.text.shape import parse_shape
 from lowtide.frameworks.xla.text.write import marked_scheduled, reordered, with_control_edges

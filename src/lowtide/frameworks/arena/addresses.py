@@ -7,8 +7,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.engine.packing import Buffers, pack
 from lowtide.frameworks.arena.allocator import OUTSIDE, NativeAllocator, RunAddresses
-from lowtide.packing import Buffers, pack
 
 Key = tuple[Any, ...]
 """What runs of one kind have in common: how they are called, and the types and shapes of their inputs."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide import _native
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 
 OUTSIDE = -1
 """The offset of what outlives its run outside of the arena; below it, pages are lent from place `OUTSIDE - 1 - offset`

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.errors import FingerprintError, UnsupportedError
+from lowtide.core.errors import FingerprintError, UnsupportedError
+from lowtide.engine.plan import Free, Plan, Run, StepKind, verify
 from lowtide.frameworks.caffe2.naming import single_names, storage_names
 from lowtide.frameworks.caffe2.nets.named import SIMPLE_TYPES
 from lowtide.frameworks.caffe2.nets.renaming import rename_op
 from lowtide.frameworks.caffe2.proto.netdef import NetDef, OperatorDef
 from lowtide.frameworks.caffe2.reading.effects import FREE
 from lowtide.frameworks.caffe2.reading.translation import NetTranslation
-from lowtide.plan import Free, Plan, Run, StepKind, verify
 
 
 def apply_plan(net: NetDef, translation: NetTranslation, plan: Plan) -> NetDef:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.caffe2.running.execute import run_net
 from lowtide.frameworks.caffe2.running.kernels.kernel import Array
 from lowtide.frameworks.caffe2.running.workspace import Workspace, filled

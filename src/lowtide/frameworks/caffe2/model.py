@@ -4,9 +4,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lowtide.costs import Prices
-from lowtide.errors import UnsupportedError
-from lowtide.files import write_bytes
+from lowtide.core.errors import UnsupportedError
+from lowtide.core.files import write_bytes
+from lowtide.engine.costs import Prices
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.caffe2.apply import apply_plan, in_single_assignment
 from lowtide.frameworks.caffe2.measure import equal_results, made_up_inputs, run_once
 from lowtide.frameworks.caffe2.nets.load import NetSource, in_kind_of, load_net, write_net
@@ -15,8 +17,6 @@ from lowtide.frameworks.caffe2.proto.netdef import NetDef
 from lowtide.frameworks.caffe2.read import known_of, parameters_of, read_net_graph
 from lowtide.frameworks.caffe2.shapes.known import Known
 from lowtide.frameworks.model import Measurement
-from lowtide.graph import Graph
-from lowtide.plan import Plan
 
 
 class Caffe2Model:

@@ -1,7 +1,7 @@
 """Names for the storage that a plan gives to buffers: single assignment taken back to blobs that are written again."""
 
+from lowtide.engine.plan import Free, Plan, Run
 from lowtide.frameworks.caffe2.reading.translation import NetTranslation
-from lowtide.plan import Free, Plan, Run
 
 
 def storage_names(translation: NetTranslation, plan: Plan) -> list[str]:

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.effort import EffortName
+from lowtide.core.effort import EffortName
+from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.caffe2.model import Caffe2Model
 from lowtide.frameworks.caffe2.nets.load import NetSource, in_kind_of
 from lowtide.frameworks.caffe2.nets.named import named_net, place_ops
 from lowtide.frameworks.caffe2.nets.renaming import rename_net
 from lowtide.frameworks.caffe2.shapes.known import Known
-from lowtide.planning.minimize import find_plan
-from lowtide.planning.result import Result
-from lowtide.planning.settings import PlanSettings
-from lowtide.share import InterferenceSharing, NamedNet, share_by_interference
+from lowtide.frameworks.caffe2.sharing import InterferenceSharing, NamedNet, share_by_interference
 
 _WORK_LIMIT = 500_000
 _MOST_OPS_SEARCHED = 5_000

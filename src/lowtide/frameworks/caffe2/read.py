@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.caffe2.nets.named import named_net
 from lowtide.frameworks.caffe2.reading.translate import translate
 from lowtide.frameworks.caffe2.reading.translation import NetTranslation

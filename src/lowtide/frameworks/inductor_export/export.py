@@ -7,9 +7,9 @@ from typing import Any, Union
 
 import msgspec
 
-from lowtide.documents import read_document
-from lowtide.errors import MalformedInputError
-from lowtide.files import write_bytes
+from lowtide.core.documents import read_document
+from lowtide.core.errors import MalformedInputError
+from lowtide.core.files import write_bytes
 
 _REFUSAL = "no valid export of Inductor"
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from lowtide.errors import GraphError, UsageError
+from lowtide.core.errors import GraphError, UsageError
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.inductor_export.export import Export, ExportSource, load_export
 from lowtide.frameworks.inductor_export.read import read_export
 from lowtide.frameworks.order_only import OrderOnly
-from lowtide.plan import Plan
 
 
 class InductorExportModel(OrderOnly):

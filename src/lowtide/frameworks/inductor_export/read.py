@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from lowtide.errors import GraphError
+from lowtide.core.errors import GraphError
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.frameworks.inductor_export.export import Export, ExportBuffer
 from lowtide.frameworks.inductor_export.storage import Storage, storage_of
-from lowtide.graph import Graph, GraphBuilder, Lifetime
 
 
 def read_export(export: Export) -> Graph:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lowtide.core.units import format_bytes
 from lowtide.frameworks.jax.flat.traced import TracedFunction, trace
 from lowtide.frameworks.jax.internals import keystr, tree_paths
 from lowtide.frameworks.jax.reading.sizes import bytes_of
-from lowtide.units import format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.analysis.footprint import simulate
-from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
+from lowtide.core.index_spaces import OpId
+from lowtide.core.units import ByteUnit
+from lowtide.engine.analysis.footprint import simulate
+from lowtide.engine.analysis.holders_at_peak import Holder, holders_at_peak
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.jax.donation import Donation, suggest_donation
 from lowtide.frameworks.jax.fitting.fit import FittedFunction
 from lowtide.frameworks.jax.fitting.variants import as_it_stands
@@ -14,9 +17,6 @@ from lowtide.frameworks.jax.flat.traced import trace
 from lowtide.frameworks.jax.reading.callees import bodies_of
 from lowtide.frameworks.jax.reading.read import JaxTranslation, read_body
 from lowtide.frameworks.jax.reading.sources import line_of
-from lowtide.index_spaces import OpId
-from lowtide.plan import Plan
-from lowtide.units import ByteUnit
 
 _MOST_SHOWN = 12
 _MOST_NAMES = 4

@@ -8,8 +8,12 @@ from typing import Any, cast
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from lowtide.costs import Prices
-from lowtide.errors import FingerprintError, UnsupportedError, UsageError, one_line
+from lowtide.core.errors import FingerprintError, UnsupportedError, UsageError, one_line
+from lowtide.engine.costs import Prices
+from lowtide.engine.graph import Graph
+from lowtide.engine.offload import Host
+from lowtide.engine.plan import Plan, StepKind, verify
+from lowtide.engine.schedule import make_candidate
 from lowtide.frameworks.jax.emit.copies import copies_of
 from lowtide.frameworks.jax.emit.emit import run_plan
 from lowtide.frameworks.jax.flat.flatten import flatten
@@ -32,10 +36,6 @@ from lowtide.frameworks.jax.measure.kernels import run_kernels
 from lowtide.frameworks.jax.measure.resident import added_resident_bytes
 from lowtide.frameworks.jax.reading.read import read_program
 from lowtide.frameworks.model import CompiledMemory, Measurement
-from lowtide.graph import Graph
-from lowtide.offload import Host
-from lowtide.plan import Plan, StepKind, verify
-from lowtide.schedule import make_candidate
 
 _NO_HOST_SPACE = (
     "this device has no host space apart: on the CPU pinned_host is the memory of the device, and XLA drops such copies"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from typing import Any, Protocol, cast
 
-from lowtide.errors import GraphError, MalformedInputError, UsageError, one_line
+from lowtide.core.errors import GraphError, MalformedInputError, UsageError, one_line
 from lowtide.frameworks.table import GRAPH_INTERFACE
 
 

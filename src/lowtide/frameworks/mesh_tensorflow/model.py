@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.analysis import Problem
-from lowtide.analysis.live_ranges import live_ranges
-from lowtide.analysis.problem import Order
-from lowtide.errors import UnsupportedError, UsageError
+from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.engine.analysis import Problem
+from lowtide.engine.analysis.live_ranges import live_ranges
+from lowtide.engine.analysis.problem import Order
+from lowtide.engine.graph.reorder import is_valid_order
+from lowtide.engine.plan import Plan, StepKind
 from lowtide.frameworks.mesh_tensorflow.interface import as_interface
 from lowtide.frameworks.mesh_tensorflow.read import MeshLayout, read_interface
 from lowtide.frameworks.order_only import OrderOnly
-from lowtide.graph.reorder import is_valid_order
-from lowtide.plan import Plan, StepKind
 
 
 class MeshTensorflowModel(OrderOnly):

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.errors import GraphError, LowtideError, MalformedInputError, UsageError, one_line
+from lowtide.core.errors import GraphError, LowtideError, MalformedInputError, UsageError, one_line
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.frameworks.mesh_tensorflow.interface import GraphInterface
-from lowtide.graph import Graph, GraphBuilder, Lifetime
 
 Answer = TypeVar("Answer")
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from lowtide.effort import DEFAULT_EFFORT, EffortName
+from lowtide.core.effort import DEFAULT_EFFORT, EffortName
+from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.engine.schedule import plan_graph, scheduler
 from lowtide.frameworks.mesh_tensorflow.model import MeshTensorflowModel
-from lowtide.planning.minimize import find_plan
-from lowtide.planning.result import Result
-from lowtide.planning.settings import PlanSettings
-from lowtide.schedule import plan_graph, scheduler
 
 METHODS = {"NAIVE": "given", "LIST": "mesh-best", "OPTIMAL": "search"}
 """Mesh-TensorFlow's names, and one more, for schedulers."""
@@ -26,7 +26,7 @@ def minimize_peak_memory(
 
     `graph` and what follows `scheduler_alg` are those of `MeshTensorflowModel`. "NAIVE" is the order in which the graph
     lists its operations. "LIST" runs next what frees most bytes: the lesser peak of the rule as it is meant and as
-    Mesh-TensorFlow runs it, so never a higher one than there (`lowtide.schedule.mesh_list` tells the difference).
+    Mesh-TensorFlow runs it, so never a higher one than there (`engine.schedule.mesh_list` tells the difference).
     "OPTIMAL" searches; `plan` also says how far from the best its result can be. Any name of a scheduler will do, too.
     Raises UsageError for another name, and what `MeshTensorflowModel` raises.
     """

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from lowtide.analysis import simulate
+from lowtide.engine.analysis import simulate
+from lowtide.engine.plan import Plan, StepKind
 from lowtide.frameworks.onnx.loading import fields as of
 from lowtide.frameworks.onnx.loading.reordered import NodeOrder, Pieces
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.frameworks.wire import Content, encode_bytes, encode_size, fields
-from lowtide.plan import Plan, StepKind
 
 Notes = Mapping[str, str]
 

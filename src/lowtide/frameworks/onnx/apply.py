@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from onnx import GraphProto, ModelProto
 
-from lowtide.errors import FingerprintError, UnsupportedError
+from lowtide.core.errors import FingerprintError, UnsupportedError
+from lowtide.core.index_spaces import OpId
+from lowtide.engine.plan import Plan, StepKind, verify
 from lowtide.frameworks.onnx.loading.reordered import NodeOrder
 from lowtide.frameworks.onnx.operators.names import NewNames
 from lowtide.frameworks.onnx.operators.nodes import input_names, subgraphs_of
 from lowtide.frameworks.onnx.reading.translation import Translation
-from lowtide.index_spaces import OpId
-from lowtide.plan import Plan, StepKind, verify
 
 
 def planned_order(model: ModelProto, translation: Translation, plan: Plan) -> NodeOrder:

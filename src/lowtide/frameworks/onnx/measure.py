@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 from onnx.inliner import inline_local_functions, inline_selected_functions
 
-from lowtide.errors import UnsupportedError, one_line
+from lowtide.core.errors import UnsupportedError, one_line
 from lowtide.frameworks.arena.allocator import native_allocator
 from lowtide.frameworks.onnx.loading.external_data import check_weights_present
 from lowtide.frameworks.onnx.loading.load import serialize

@@ -10,9 +10,11 @@ from weakref import finalize
 
 from onnx import ModelProto
 
-from lowtide.costs import Prices
-from lowtide.errors import InputError, UnsupportedError
-from lowtide.files import write_bytes, write_pieces
+from lowtide.core.errors import InputError, UnsupportedError
+from lowtide.core.files import write_bytes, write_pieces
+from lowtide.engine.costs import Prices
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.arena.addresses import joined_texts
 from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
 from lowtide.frameworks.onnx.annotate import notes_of_model, notes_of_nodes, with_notes
@@ -46,8 +48,6 @@ from lowtide.frameworks.onnx.running.levels import first_pass
 from lowtide.frameworks.onnx.stock.numbering import numbered_for_default_order
 from lowtide.frameworks.onnx.stock.stock_graph import StockGraph, running_nodes
 from lowtide.frameworks.wire import Content
-from lowtide.graph import Graph
-from lowtide.plan import Plan
 
 
 class OnnxModel:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from onnx import ModelProto
 
+from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.onnx.loading.check import check_model
 from lowtide.frameworks.onnx.operators.nodes import domain_of, fed_inputs
 from lowtide.frameworks.onnx.reading.scope import Context, Scope
@@ -12,7 +13,6 @@ from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.frameworks.onnx.shapes.infer import infer_types
 from lowtide.frameworks.onnx.shapes.known_forms import known_forms
 from lowtide.frameworks.onnx.shapes.short_tensors import is_short
-from lowtide.graph import Lifetime
 
 
 def read_model(model: ModelProto, dims: Mapping[str, int], where: str) -> Translation:

@@ -4,7 +4,7 @@ import struct
 from array import array
 from typing import Any, TypeVar
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.protobuf.message import Field, Message, Source, deeper
 from lowtide.frameworks.wire import (
     BYTES,

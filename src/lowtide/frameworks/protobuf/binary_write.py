@@ -3,7 +3,7 @@
 import struct
 from typing import Any
 
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.protobuf.binary_read import read_binary, wire_type
 from lowtide.frameworks.protobuf.message import Field, Message
 from lowtide.frameworks.wire import BYTES, FIXED32, FIXED64, VARINT, encode_bytes, encode_varint

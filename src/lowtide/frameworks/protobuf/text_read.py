@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.protobuf.message import Field, Message, Source, deeper
 from lowtide.frameworks.protobuf.tokens import Tokens
 

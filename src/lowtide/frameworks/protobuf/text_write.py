@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.protobuf.message import Field, Message
 from lowtide.frameworks.protobuf.text_read import read_text
 from lowtide.frameworks.wire import read_tag

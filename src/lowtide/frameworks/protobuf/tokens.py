@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 
 _WORD = re.compile(
     r"""(?P<space>(?:[ \t\r\n\f\v]|\#[^\n]*)+)

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from lowtide.analysis import simulate
-from lowtide.errors import FingerprintError
+from lowtide.core.errors import FingerprintError
+from lowtide.engine.analysis import simulate
+from lowtide.engine.plan import HOME, Plan, StepKind, verify
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.reading.fused_pairs import side_by_side
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
 from lowtide.frameworks.tensorflow.rewrites.runs import PortStep, nodes_in_order
-from lowtide.plan import HOME, Plan, StepKind, verify
 
 
 def planned_graph(graph: GraphDef, translation: TensorflowTranslation, plan: Plan) -> GraphDef:

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from lowtide.analysis import Problem, simulate
+from lowtide.engine.analysis import Problem, simulate
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
+from lowtide.engine.schedule.callees import plan_of_order
 from lowtide.frameworks.tensorflow.operators.kinds import INLINE
 from lowtide.frameworks.tensorflow.reading.body import NodeBody
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
-from lowtide.graph import Graph
-from lowtide.plan import Plan
-from lowtide.schedule.callees import plan_of_order
 
 WORTH = 0.95
 """The share of what the executor needs by this simulation below which an order is worth its control edges: real runs

@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from lowtide.collection import without_collection
-from lowtide.errors import UsageError
+from lowtide.core.collection import without_collection
+from lowtide.core.errors import UsageError
+from lowtide.core.suggestions import unknown
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
+from lowtide.frameworks.tensorflow.grappler import DEFAULT_SCOPE, LEVELS, LevelName
+from lowtide.frameworks.tensorflow.grappler.groups import TAPE_SCOPE, is_in_scope
+from lowtide.frameworks.tensorflow.grappler.levels import RECOMPUTING, SWAPPING
 from lowtide.frameworks.tensorflow.passes import Passes, Situation
 from lowtide.frameworks.tensorflow.reading.body import body_of_graph, refuse_v1
 from lowtide.frameworks.tensorflow.reading.node_graph import estimated_seconds
 from lowtide.frameworks.tensorflow.rewrites.swap import SwappedInput
-from lowtide.grappler import DEFAULT_SCOPE, LEVELS, LevelName
-from lowtide.grappler.groups import TAPE_SCOPE, is_in_scope
-from lowtide.grappler.levels import RECOMPUTING, SWAPPING
-from lowtide.suggestions import unknown
 
 ORIGINAL = "original"
 _LOWERED = 0.99

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from lowtide.errors import InputError, MalformedInputError, UsageError
-from lowtide.files import open_regular, read_bytes
+from lowtide.core.errors import InputError, MalformedInputError, UsageError
+from lowtide.core.files import open_regular, read_bytes
 from lowtide.frameworks.content import SAVED_MODEL, is_text_graph, kind_of_graph
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.graphs.containers import (

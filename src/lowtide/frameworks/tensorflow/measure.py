@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.errors import UnsupportedError, one_line
+from lowtide.core.errors import UnsupportedError, one_line
 from lowtide.frameworks.tensorflow.graphs.attributes import integer, shape
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.operators.kinds import VARIABLES

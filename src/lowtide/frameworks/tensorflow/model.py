@@ -6,15 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lowtide.analysis import simulate
-from lowtide.costs import Prices
-from lowtide.errors import UnsupportedError
-from lowtide.files import write_pieces
+from lowtide.core.errors import UnsupportedError
+from lowtide.core.files import write_pieces
+from lowtide.core.units import format_bytes
+from lowtide.engine.analysis import simulate
+from lowtide.engine.costs import Prices
+from lowtide.engine.graph import Graph
+from lowtide.engine.offload import HOST, Host
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.model import Measurement, Rewritten
 from lowtide.frameworks.tensorflow.apply import planned_graph
 from lowtide.frameworks.tensorflow.executor import executor_plan, is_worth_its_edges
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
+from lowtide.frameworks.tensorflow.grappler import DEFAULT_SCOPE
 from lowtide.frameworks.tensorflow.levels import Changes, optimize_nodes
 from lowtide.frameworks.tensorflow.load import GraphSource, load_graph
 from lowtide.frameworks.tensorflow.measure import made_up_feeds, made_up_variables, run_graph
@@ -25,11 +30,6 @@ from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslat
 from lowtide.frameworks.tensorflow.rewrites.starts import with_seeds, with_starts, with_variables
 from lowtide.frameworks.tensorflow.running.resident import added_resident_bytes
 from lowtide.frameworks.wire import named_errors
-from lowtide.graph import Graph
-from lowtide.grappler import DEFAULT_SCOPE
-from lowtide.offload import HOST, Host
-from lowtide.plan import Plan
-from lowtide.units import format_bytes
 
 
 class TensorflowModel:

@@ -4,19 +4,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.effort import EffortName
-from lowtide.errors import UsageError
+from lowtide.core.effort import EffortName
+from lowtide.core.errors import UsageError
+from lowtide.core.techniques import Techniques
+from lowtide.engine.offload import Host
+from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+from lowtide.frameworks.tensorflow.grappler import DEFAULT_SCOPE
 from lowtide.frameworks.tensorflow.load import GraphSource
 from lowtide.frameworks.tensorflow.model import TensorflowModel
 from lowtide.frameworks.tensorflow.operators.kinds import COPY_BACK
 from lowtide.frameworks.tensorflow.rewrites.names import RECOMPUTED, node_of
-from lowtide.grappler import DEFAULT_SCOPE
-from lowtide.offload import Host
-from lowtide.planning.minimize import find_plan
-from lowtide.planning.result import Result
-from lowtide.planning.settings import PlanSettings
-from lowtide.techniques import Techniques
 
 _MEANS: Techniques = frozenset({"reorder", "share", "recompute"})
 

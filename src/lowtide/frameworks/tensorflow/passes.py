@@ -5,8 +5,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lowtide.core.index_spaces import OpId
+from lowtide.engine.graph import Graph
+from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.tensorflow.graphs.attributes import of_bool
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
+from lowtide.frameworks.tensorflow.grappler import LevelName, estimated_pressure, optimize_memory
+from lowtide.frameworks.tensorflow.grappler.allocator_constraints import relaxed_assignments
+from lowtide.frameworks.tensorflow.grappler.groups import bytes_saved, candidate_ops, recompute_groups, target_ops
+from lowtide.frameworks.tensorflow.grappler.kinds import CHEAP_KINDS, CHEAP_KINDS_TODAY
+from lowtide.frameworks.tensorflow.grappler.levels import MOST_ROUNDS, RECOMPUTING, SCHEDULING, SWAPPING
+from lowtide.frameworks.tensorflow.grappler.nodes import nodes_of
+from lowtide.frameworks.tensorflow.grappler.sums import sums_near_capacity
+from lowtide.frameworks.tensorflow.grappler.swap_choice import Skipped, choose_swaps
+from lowtide.frameworks.tensorflow.grappler.swaps import PCIE_BYTES_PER_SECOND, Swap, make_swaps
 from lowtide.frameworks.tensorflow.operators.ops import spec_of
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, body_of_graph
 from lowtide.frameworks.tensorflow.reading.devices import Devices
@@ -17,19 +30,6 @@ from lowtide.frameworks.tensorflow.rewrites.names import RECOMPUTED, SWAPPED_IN,
 from lowtide.frameworks.tensorflow.rewrites.recompute import recompute_as_grappler, recompute_late
 from lowtide.frameworks.tensorflow.rewrites.swap import SwappedInput, add_swap
 from lowtide.frameworks.tensorflow.shapes.sizes import Shapes, Sizes, output_types
-from lowtide.graph import Graph
-from lowtide.grappler import LevelName, estimated_pressure, optimize_memory
-from lowtide.grappler.allocator_constraints import relaxed_assignments
-from lowtide.grappler.groups import bytes_saved, candidate_ops, recompute_groups, target_ops
-from lowtide.grappler.kinds import CHEAP_KINDS, CHEAP_KINDS_TODAY
-from lowtide.grappler.levels import MOST_ROUNDS, RECOMPUTING, SCHEDULING, SWAPPING
-from lowtide.grappler.nodes import nodes_of
-from lowtide.grappler.sums import sums_near_capacity
-from lowtide.grappler.swap_choice import Skipped, choose_swaps
-from lowtide.grappler.swaps import PCIE_BYTES_PER_SECOND, Swap, make_swaps
-from lowtide.index_spaces import OpId
-from lowtide.planning.minimize import find_plan
-from lowtide.planning.settings import PlanSettings
 
 RELAXED = "_grappler_relax_allocator_constraints"
 _ACCUMULATE = "AssignAdd"

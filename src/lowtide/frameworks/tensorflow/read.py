@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lowtide.collection import without_collection
-from lowtide.errors import InputError, UnsupportedError, UsageError
+from lowtide.core.collection import without_collection
+from lowtide.core.errors import InputError, UnsupportedError, UsageError
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.operators.kinds import PLACEHOLDERS

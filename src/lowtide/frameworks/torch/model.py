@@ -10,8 +10,12 @@ from weakref import WeakSet
 
 from torch.export import ExportedProgram
 
-from lowtide.costs import Prices
-from lowtide.errors import UnsupportedError, UsageError
+from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.engine.costs import Prices
+from lowtide.engine.graph import Graph
+from lowtide.engine.offload import Host
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.chunked import is_to_rounding
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.exported_file import load_exported
@@ -28,10 +32,6 @@ from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
 from lowtide.frameworks.torch.rewrites.chunks.rounding import largest_difference
 from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking, SplitProgram, split_again, split_updates
-from lowtide.graph import Graph
-from lowtide.offload import Host
-from lowtide.plan import Plan
-from lowtide.planning.chunked import is_to_rounding
 
 
 class TorchModel:

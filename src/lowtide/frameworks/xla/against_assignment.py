@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lowtide.core.index_spaces import BufferId, OpId
+from lowtide.engine.graph import Graph
+from lowtide.engine.graph.transient import RESULT_IS_BODY_ROOT, transient_bytes
+from lowtide.engine.plan import Free, Plan, Run
+from lowtide.engine.schedule import make_candidate
 from lowtide.frameworks.buffer_assignment import Allocation, Place
 from lowtide.frameworks.model import Difference, Reserved
 from lowtide.frameworks.xla.reading.computation import ReadComputation
 from lowtide.frameworks.xla.reading.module import ReadModule
-from lowtide.graph import Graph
-from lowtide.graph.transient import RESULT_IS_BODY_ROOT, transient_bytes
-from lowtide.index_spaces import BufferId, OpId
-from lowtide.plan import Free, Plan, Run
-from lowtide.schedule import make_candidate
 
 _DEVICE = 0
 """The memory space, and its color, that is compared."""

@@ -4,15 +4,15 @@ import heapq
 from collections.abc import Sequence
 from itertools import pairwise
 
-from lowtide.errors import PlanError, UnsupportedError
+from lowtide.core.errors import PlanError, UnsupportedError
+from lowtide.core.index_spaces import OpId
+from lowtide.engine.plan import Plan, verify
 from lowtide.frameworks.xla.reading.computation import ReadComputation
 from lowtide.frameworks.xla.reading.module import ReadModule
 from lowtide.frameworks.xla.reading.waiting import is_op
 from lowtide.frameworks.xla.text.module import Computation, HloModule
 from lowtide.frameworks.xla.text.write import marked_scheduled, reordered, with_control_edges
 from lowtide.frameworks.xla.verify_schedule import verify_schedule
-from lowtide.index_spaces import OpId
-from lowtide.plan import Plan, verify
 
 
 def scheduled(read: ReadModule, plan: Plan) -> HloModule:

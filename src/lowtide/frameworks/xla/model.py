@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lowtide.errors import GraphError, UsageError
-from lowtide.files import write_bytes
+from lowtide.core.errors import GraphError, UsageError
+from lowtide.core.files import write_bytes
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.model import Reserved
 from lowtide.frameworks.order_only import OrderOnly
 from lowtide.frameworks.xla.against_assignment import against_assignment
@@ -13,7 +14,6 @@ from lowtide.frameworks.xla.apply import scheduled
 from lowtide.frameworks.xla.loading.load import load_module
 from lowtide.frameworks.xla.reading.module import ReadModule, read_module
 from lowtide.frameworks.xla.text.module import HloModule
-from lowtide.plan import Plan
 
 
 class XlaModel(OrderOnly):

@@ -4,13 +4,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from lowtide.effort import DEFAULT_EFFORT, EffortName
+from lowtide.core.effort import DEFAULT_EFFORT, EffortName
+from lowtide.engine.plan import Plan
+from lowtide.engine.schedule import make_candidate
 from lowtide.frameworks.xla.apply import scheduled
 from lowtide.frameworks.xla.reading.module import ReadModule
 from lowtide.frameworks.xla.text.module import HloModule
 from lowtide.frameworks.xla.text.scan import end_of_group
-from lowtide.plan import Plan
-from lowtide.schedule import make_candidate
 
 RECORDED = ("xla-list", "xla-dfs", "xla-postorder")
 """The orders whose peaks are recorded, as XLA does with its own."""

@@ -1,6 +1,6 @@
 """The check of a schedule in the text: it knows nothing of graphs and plans."""
 
-from lowtide.errors import VerificationError
+from lowtide.core.errors import VerificationError
 from lowtide.frameworks.xla.text.module import Computation, HloModule
 
 

@@ -9,13 +9,13 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import lowtide
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import verify, write_plan_file
+from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.plan_file import read_plan
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.onnx.running.children import measure_in_child
-from lowtide.graph import Graph
 from lowtide.onnx import OnnxModel
-from lowtide.plan import verify, write_plan_file
-from lowtide.planning.chunked import plan_model
-from lowtide.planning.plan_file import read_plan
-from lowtide.planning.settings import PlanSettings
 from tests.frameworks.onnx.conftest import integers, model_of, node, value, weight
 
 MIB = 2**20

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import ModelProto, helper, numpy_helper
 
-from lowtide.errors import InputError
+from lowtide.core.errors import InputError
 from lowtide.frameworks.onnx.loading.light import light_model
 from lowtide.onnx import OnnxModel
 

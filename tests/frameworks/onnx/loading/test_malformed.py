@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
 
-from lowtide.errors import InputError, LowtideError, MalformedInputError
+from lowtide.core.errors import InputError, LowtideError, MalformedInputError
+from lowtide.engine.plan import Plan
 from lowtide.onnx import OnnxModel, read
-from lowtide.plan import Plan
 from tests.examples import examples
 
 value = helper.make_tensor_value_info

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, defs, helper
 
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.arena.allocator import Arena, ArenaRun, native_allocator
 from lowtide.frameworks.onnx.measure import measure_peak
 from lowtide.frameworks.onnx.operators.tables import EXPANDED, IN_PLACE, RANDOM, STAND_INS, VIEWS

@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from lowtide.analysis import Problem
+from lowtide.engine.analysis import Problem
 from lowtide.frameworks.onnx.measure import measure_peak
 from lowtide.frameworks.onnx.read import read_model
 from lowtide.frameworks.onnx.running.inputs import random_inputs

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 from onnx import helper
 
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.onnx import Pool, Session
 

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from lowtide.analysis import Problem
+from lowtide.engine.analysis import Problem
 from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.measure import measure_peak
 from lowtide.frameworks.onnx.model import OnnxModel

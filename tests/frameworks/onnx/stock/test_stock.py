@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from lowtide import minimize
-from lowtide.analysis import Problem
+from lowtide.engine.analysis import Problem
 from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.model import OnnxModel
 from lowtide.frameworks.onnx.read import read_model

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 import lowtide
 import lowtide.torch as lt
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.compile.programs import forget_programs
 
 CLASSES, WIDTH = 5003, 64

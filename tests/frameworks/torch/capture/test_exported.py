@@ -10,9 +10,9 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import lowtide.torch as lt
-from lowtide.errors import FingerprintError, UnsupportedError, VerificationError
-from lowtide.graph import Lifetime
-from lowtide.plan import CopyIn, CopyOut, Plan, Run
+from lowtide.core.errors import FingerprintError, UnsupportedError, VerificationError
+from lowtide.engine.graph import Lifetime
+from lowtide.engine.plan import CopyIn, CopyOut, Plan, Run
 
 
 class Branching(nn.Module):

@@ -9,8 +9,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import lowtide
-from lowtide.errors import UnsupportedError
-from lowtide.graph import Graph
+from lowtide.core.errors import UnsupportedError
+from lowtide.engine.graph import Graph
 from lowtide.torch import TrainingStep
 
 ROWS = 32

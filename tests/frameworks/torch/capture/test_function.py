@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 import lowtide.torch as lt
-from lowtide.analysis import simulate
-from lowtide.errors import UsageError
-from lowtide.graph import Lifetime
-from lowtide.plan import Plan
+from lowtide.core.errors import UsageError
+from lowtide.engine.analysis import simulate
+from lowtide.engine.graph import Lifetime
+from lowtide.engine.plan import Plan
 
 
 def views(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:

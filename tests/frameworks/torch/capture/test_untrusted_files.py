@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from lowtide import minimize, read
-from lowtide.errors import InputError, UnsupportedError
+from lowtide.core.errors import InputError, UnsupportedError
 from lowtide.frameworks.torch.capture.exported_file import load_exported
 from lowtide.frameworks.torch.model import TorchModel
 

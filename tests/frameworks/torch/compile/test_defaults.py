@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import lowtide.torch as lt
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.compile.options import Options
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from lowtide.costs import price
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
+from lowtide.engine.costs import price
 from lowtide.frameworks.torch.compile.options import Options
 from tests.oracles.residual_chain import residual_chain
 

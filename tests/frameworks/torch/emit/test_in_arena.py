@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import lowtide.torch as lt
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.internals import cpu_allocator
 
 

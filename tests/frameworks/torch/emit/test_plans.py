@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import lowtide.torch as lt
-from lowtide.analysis import simulate
-from lowtide.plan import Free, Plan, Run
+from lowtide.engine.analysis import simulate
+from lowtide.engine.plan import Free, Plan, Run
 
 N = 256
 ONE = N * N * 4

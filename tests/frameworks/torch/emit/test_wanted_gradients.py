@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
+from lowtide.engine.plan import Free, Plan, Run, verify
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.reading.lowering import lower
-from lowtide.plan import Free, Plan, Run, verify
 
 BACKWARD = torch.ops.aten.convolution_backward.default
 

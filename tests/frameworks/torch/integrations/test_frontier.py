@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import lowtide
-from lowtide.costs import price
-from lowtide.graph import Graph
+from lowtide.engine.costs import price
+from lowtide.engine.graph import Graph
 from tests.scripts import load_example
 
 PROFILE = "eager@h100"

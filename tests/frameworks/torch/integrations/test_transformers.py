@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 
 pytest.importorskip("accelerate", reason="needs the extra integrations")

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import lowtide.torch as lt
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.compile.programs import forget_programs
 
 

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import lowtide.torch as lt
-from lowtide.analysis import Problem, simulate
-from lowtide.errors import UsageError
-from lowtide.plan import Plan
+from lowtide.core.errors import UsageError
+from lowtide.engine.analysis import Problem, simulate
+from lowtide.engine.plan import Plan
 from tests.oracles.random_plans import random_order as random_order_of
 
 COMPILED = {"compiler": "eager", "effort": "fast"}

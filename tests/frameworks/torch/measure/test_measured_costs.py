@@ -9,11 +9,11 @@ from torch import nn
 
 import lowtide
 import lowtide.torch as lt
-from lowtide.costs import read_costs, write_costs_file
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
+from lowtide.engine.costs import read_costs, write_costs_file
+from lowtide.engine.plan import verify
 from lowtide.frameworks.torch.measure.stand_ins import form_of, stand_in
 from lowtide.frameworks.torch.reading.costs import seconds_of
-from lowtide.plan import verify
 
 
 class Attention(nn.Module):

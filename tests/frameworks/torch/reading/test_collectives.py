@@ -8,8 +8,8 @@ import torch.distributed as dist
 from torch.distributed import _functional_collectives as collectives
 
 import lowtide
-from lowtide.analysis import simulate
-from lowtide.plan import Plan
+from lowtide.engine.analysis import simulate
+from lowtide.engine.plan import Plan
 from lowtide.torch import TorchModel
 
 KIB = 1024

@@ -10,8 +10,8 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 import lowtide.torch as lt
-from lowtide.costs import carries_costs, price
-from lowtide.costs.kinds import plain_kind
+from lowtide.engine.costs import carries_costs, price
+from lowtide.engine.costs.kinds import plain_kind
 
 
 def test_the_reader_prices_ops_as_the_eager_profile_does_from_sizes_where_these_determine_the_work() -> None:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import lowtide
 import lowtide.torch as lt
-from lowtide.planning.chunked import plan_model
-from lowtide.planning.settings import PlanSettings
+from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.settings import PlanSettings
 
 ATEN = torch.ops.aten
 SIZES = st.lists(st.sampled_from([1, 2, 3, 7, 16, 33]), min_size=0, max_size=3)

@@ -8,7 +8,7 @@ from torch import nn
 
 import lowtide
 import lowtide.torch as lt
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 
 
 class Mlp(nn.Module):
@@ -69,7 +69,7 @@ def test_sources_survive_graph_files_and_hosts_and_change_no_fingerprint(tmp_pat
     graph = lowtide.read((Net(), (torch.randn(16, 8),)))
     lowtide.write_graph_file(graph, tmp_path / "net.graph.json")
     assert list(lowtide.read(tmp_path / "net.graph.json").sources) == list(graph.sources)
-    assert list(lowtide.offload.Host(bandwidth_bytes_per_s=1e9).added_to(graph).sources) == list(graph.sources)
+    assert list(lowtide.engine.offload.Host(bandwidth_bytes_per_s=1e9).added_to(graph).sources) == list(graph.sources)
     builder = lowtide.GraphBuilder(graph.name)
     builder.copy_storage(graph)
     for op in graph.ops():

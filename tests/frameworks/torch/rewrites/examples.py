@@ -9,6 +9,7 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import CheckpointPolicy
 
+from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.internals.aot_autograd import merge_common_subexpressions
 from lowtide.frameworks.torch.reading.outlined import hold
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary
@@ -28,7 +29,6 @@ from lowtide.frameworks.torch.rewrites.save_masks_as_bytes import SaveMasksAsByt
 from lowtide.frameworks.torch.rewrites.table import REWRITES
 from lowtide.frameworks.torch.rewrites.take_inputs_flat import TakeInputsFlat
 from lowtide.frameworks.torch.rewrites.take_masks_as_bytes import TakeMasksAsBytes
-from lowtide.graph import Lifetime
 
 aten = torch.ops.aten
 

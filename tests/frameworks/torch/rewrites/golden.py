@@ -4,11 +4,11 @@ from pathlib import Path
 
 from torch.fx import GraphModule
 
+from lowtide.engine.graph import format_graph
 from lowtide.frameworks.torch.reading.lowering import lower
 from lowtide.frameworks.torch.reading.read import graph_of
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import REWRITES
-from lowtide.graph import format_graph
 from tests.frameworks.torch.rewrites.examples import example, lifetimes
 
 _FOLDER = Path(__file__).parents[3] / "golden" / "rewrites"

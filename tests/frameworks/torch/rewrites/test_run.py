@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.errors import RewriteError
+from lowtide.core.errors import RewriteError
 from lowtide.frameworks.torch.internals.nodes import let_values_be_fake
 from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite
 from lowtide.frameworks.torch.rewrites.run import run_rewrites

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import lowtide.torch as lt
-from lowtide.costs import price
+from lowtide.engine.costs import price
 from lowtide.frameworks.torch.compile.convolution_layouts import scratch_under_inductor
 from lowtide.frameworks.torch.compile.options import DEFAULTS
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes

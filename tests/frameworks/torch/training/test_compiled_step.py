@@ -8,7 +8,7 @@ import torch._inductor.config
 from torch import nn
 
 import lowtide.torch as lt
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 
 pytestmark = [

@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 import lowtide.torch as lt
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 
 o = torch.optim
 N_STEPS = 7

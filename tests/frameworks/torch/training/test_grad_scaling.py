@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import lowtide.torch as lt
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 
 Optimizers: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "adamw": lambda p: torch.optim.AdamW(p, fused=True),

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import lowtide.torch as lt
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 from lowtide.frameworks.torch.measure.host_peak import host_peak_of_call
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import lowtide.torch as lt
-from lowtide.errors import UnsupportedError, UsageError, VerificationError
+from lowtide.core.errors import UnsupportedError, UsageError, VerificationError
 
 Digest = Callable[[Any], str]
 

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import lowtide.torch as lt
-from lowtide.analysis import simulate
-from lowtide.errors import UnsupportedError, UsageError
-from lowtide.plan import Plan
+from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.engine.analysis import simulate
+from lowtide.engine.plan import Plan
 
 N_STEPS = 3
 

@@ -6,11 +6,11 @@ from enum import Enum
 import numpy as np
 
 from lowtide.frameworks.caffe2.memonger.live_ranges import LiveRange, Slot, get_updated_ranges
-from lowtide.share import BlobRange
-from lowtide.share import verify_assignments as verify_slots
-from lowtide.share.slot_arrays import Intervals, greedy
-from lowtide.share.slot_search import search
-from lowtide.share.slots import WORK_LIMIT
+from lowtide.frameworks.caffe2.sharing import BlobRange
+from lowtide.frameworks.caffe2.sharing import verify_assignments as verify_slots
+from lowtide.frameworks.caffe2.sharing.slot_arrays import Intervals, greedy
+from lowtide.frameworks.caffe2.sharing.slot_search import search
+from lowtide.frameworks.caffe2.sharing.slots import WORK_LIMIT
 
 _ALWAYS = 2**61
 

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.caffe2.nets.named import named_ops
 from lowtide.frameworks.caffe2.proto.netdef import NetDef
-from lowtide.share import NamedNet, blob_ranges
+from lowtide.frameworks.caffe2.sharing import NamedNet, blob_ranges
 
 
 class LiveRange(NamedTuple):

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.caffe2.nets.named import named_ops
 from lowtide.frameworks.caffe2.proto.netdef import NetDef
-from lowtide.share import NamedNet, interference_edges
-from lowtide.share.net_orders import longest_path_order_of, topological_order_of
+from lowtide.frameworks.caffe2.sharing import NamedNet, interference_edges
+from lowtide.frameworks.caffe2.sharing.net_orders import longest_path_order_of, topological_order_of
 
 
 class Edges:

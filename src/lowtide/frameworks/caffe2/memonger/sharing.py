@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
-from lowtide.errors import VerificationError
+from lowtide.core.errors import VerificationError
 from lowtide.frameworks.caffe2.memonger.assignments import AssignmentAlgorithm
 from lowtide.frameworks.caffe2.memonger.live_ranges import Slot, get_updated_ranges, ranges_of
 from lowtide.frameworks.caffe2.memonger.orders import InterferenceGraph, topological_sort_traversal
@@ -15,7 +15,7 @@ from lowtide.frameworks.caffe2.nets.in_place import check_in_place
 from lowtide.frameworks.caffe2.nets.load import proto_of
 from lowtide.frameworks.caffe2.nets.named import SIMPLE_TYPES, named_net, place_ops
 from lowtide.frameworks.caffe2.nets.renaming import rename_net, rename_steps
-from lowtide.share import (
+from lowtide.frameworks.caffe2.sharing import (
     NamedNet,
     NamedOp,
     SharedNet,

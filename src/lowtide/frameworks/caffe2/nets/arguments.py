@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.caffe2.proto.netdef import Argument, NetDef
 from lowtide.frameworks.protobuf.text_read import decoded_text, read_text
 

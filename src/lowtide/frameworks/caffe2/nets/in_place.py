@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from lowtide.errors import GraphError
+from lowtide.core.errors import GraphError
 
 _SHIFTED = ("Allreduce", "AtomicIter", "Broadcast", "EnqueueBlobs", "ReceiveTensor", "ReduceScatter")
 _FIRST = ("Append", "CopyRowsToTensor", "DestroyCommonWorld", "IndexFreeze", "IndexLoad", "Iter", "ScatterAssign")

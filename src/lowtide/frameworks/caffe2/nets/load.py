@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from lowtide.errors import InputError, MalformedInputError, UsageError
-from lowtide.files import read_bytes
+from lowtide.core.errors import InputError, MalformedInputError, UsageError
+from lowtide.core.files import read_bytes
 from lowtide.frameworks.caffe2.nets.arguments import check_op, step_nets
 from lowtide.frameworks.caffe2.proto.netdef import NetDef
 from lowtide.frameworks.content import is_text_net

@@ -5,7 +5,7 @@ from typing import Any
 
 from lowtide.frameworks.caffe2.nets.arguments import nets_run_by
 from lowtide.frameworks.caffe2.nets.devices import device_of
-from lowtide.share import NamedNet, NamedOp
+from lowtide.frameworks.caffe2.sharing import NamedNet, NamedOp
 
 SIMPLE_TYPES = ("", "simple")
 """Types of nets whose ops run one after the other."""

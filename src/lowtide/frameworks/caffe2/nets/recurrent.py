@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.caffe2.nets.arguments import GRADIENT, Arguments
 
 

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import msgspec
 
-from lowtide.errors import MalformedInputError
-from lowtide.files import read_bytes
+from lowtide.core.errors import MalformedInputError
+from lowtide.core.files import read_bytes
 
 
 def known_file(path: Path) -> Path | None:

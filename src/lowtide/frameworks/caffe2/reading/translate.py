@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
+from lowtide.engine.graph import GraphBuilder, Lifetime
 from lowtide.frameworks.caffe2.nets.arguments import GRADIENT, nets_run_by, step_nets
 from lowtide.frameworks.caffe2.nets.devices import device_of
 from lowtide.frameworks.caffe2.nets.named import SIMPLE_TYPES, in_states, named_net
@@ -14,8 +15,7 @@ from lowtide.frameworks.caffe2.reading.translation import NetTranslation, OpBuff
 from lowtide.frameworks.caffe2.shapes.infer import OpTypes, infer_types, last_types
 from lowtide.frameworks.caffe2.shapes.known import KnownBlobs
 from lowtide.frameworks.caffe2.shapes.tensor_type import TensorType
-from lowtide.graph import GraphBuilder, Lifetime
-from lowtide.share import NamedNet
+from lowtide.frameworks.caffe2.sharing import NamedNet
 
 
 def translate(

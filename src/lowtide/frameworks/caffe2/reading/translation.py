@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lowtide.graph import Graph
+from lowtide.engine.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

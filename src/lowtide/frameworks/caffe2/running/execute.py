@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.errors import UnsupportedError, one_line
+from lowtide.core.errors import UnsupportedError, one_line
 from lowtide.frameworks.caffe2.nets.arguments import Arguments
 from lowtide.frameworks.caffe2.running.kernels.dense import DENSE
 from lowtide.frameworks.caffe2.running.kernels.elementwise import ELEMENTWISE

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 
 Array = NDArray[Any]
 

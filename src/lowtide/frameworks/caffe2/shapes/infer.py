@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from lowtide.errors import GraphError
+from lowtide.core.errors import GraphError
 from lowtide.frameworks.caffe2.shapes.rules import RULES
 from lowtide.frameworks.caffe2.shapes.tensor_type import TensorType
 from lowtide.frameworks.caffe2.shapes.values import Values, with_known_inputs, written_values

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from lowtide.errors import UnsupportedError, UsageError
+from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.frameworks.caffe2.shapes.tensor_type import BYTES_OF, ONNX_TYPES, TensorType
 
 Known = Mapping[str, Any]

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lowtide.core.index_spaces import Place
+from lowtide.engine.plan import CopyIn, CopyOut, Plan, Run
 from lowtide.frameworks.jax.emit.ties import tie
 from lowtide.frameworks.jax.flat.program import Value
 from lowtide.frameworks.jax.internals import in_device_space, in_host_space
 from lowtide.frameworks.jax.reading.read import JaxTranslation
-from lowtide.index_spaces import Place
-from lowtide.plan import CopyIn, CopyOut, Plan, Run
 
 
 @dataclass(frozen=True, slots=True)

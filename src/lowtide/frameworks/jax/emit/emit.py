@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lowtide.core.index_spaces import OpId
 from lowtide.frameworks.jax.emit.copies import Copies, HostSpace
 from lowtide.frameworks.jax.emit.holds import hold
 from lowtide.frameworks.jax.emit.kernel import results_of, run_kernel
@@ -13,7 +14,6 @@ from lowtide.frameworks.jax.internals import varying_axes
 from lowtide.frameworks.jax.reading.read import JaxTranslation
 from lowtide.frameworks.jax.reading.sizes import bytes_of
 from lowtide.frameworks.jax.reading.stored import Kernel, fusion_kind
-from lowtide.index_spaces import OpId
 
 
 def run_plan(

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from lowtide.core.index_spaces import OpId, Place
 from lowtide.frameworks.jax.flat.program import Value
 from lowtide.frameworks.jax.reading.read import JaxTranslation
-from lowtide.index_spaces import OpId, Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,19 @@ from typing import Any
 
 from jax.core import Tracer
 
-from lowtide.effort import EffortName, check_effort
-from lowtide.errors import UnsupportedError
+from lowtide.core.effort import EffortName, check_effort
+from lowtide.core.errors import UnsupportedError
+from lowtide.core.techniques import Techniques, checked_techniques
+from lowtide.core.units import ByteUnit
+from lowtide.engine.graph import GraphBuilder, Lifetime
+from lowtide.engine.plan.claim import Claim
+from lowtide.engine.planning.budget import parse_budget
+from lowtide.engine.planning.result import Result
 from lowtide.frameworks.jax.fitting.losses import FittedLoss, is_loss, wanted_leaves
 from lowtide.frameworks.jax.fitting.search import FitFound, FitSearch, Tried
 from lowtide.frameworks.jax.flat.traced import TracedFunction, struct_of, trace
 from lowtide.frameworks.jax.internals import tree
 from lowtide.frameworks.jax.measure.compiled import Around, CompiledFigures
-from lowtide.graph import GraphBuilder, Lifetime
-from lowtide.plan.claim import Claim
-from lowtide.planning.budget import parse_budget
-from lowtide.planning.result import Result
-from lowtide.techniques import Techniques, checked_techniques
-from lowtide.units import ByteUnit
 
 _ALLOWED = ("reorder", "share", "recompute")
 
@@ -64,7 +64,7 @@ def fit(
     techniques = checked_techniques(allow)
     if "offload" in techniques:
         raise UnsupportedError(
-            "fit plans no copies to a host; leave out offload, or plan with lowtide.offload.Host and apply that on a "
+            "fit plans no copies to a host; leave out offload, or plan with lowtide.Host and apply that on a "
             "device that has a host space"
         )
     chosen = (argnums,) if isinstance(argnums, int) else None if argnums is None else tuple(argnums)

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from lowtide.analysis.problem import Problem
+from lowtide.engine.analysis.problem import Problem
+from lowtide.engine.plan import Plan
+from lowtide.engine.plan.claim import Claim
+from lowtide.engine.recompute import least_possible
 from lowtide.frameworks.jax.fitting.variants import Variant
-from lowtide.plan import Plan
-from lowtide.plan.claim import Claim
-from lowtide.recompute import least_possible
 
 
 def floor_of(variants: Sequence[Variant]) -> Claim | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.jax.fitting.search import FitFound
 from lowtide.frameworks.jax.flat.flatten import flatten, only_results
 from lowtide.frameworks.jax.flat.mesh import Flat

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lowtide.core.units import ByteUnit
 from lowtide.frameworks.jax.fitting.fit import FittedFunction
 from lowtide.frameworks.jax.fitting.variants import as_it_stands
 from lowtide.frameworks.jax.flat.traced import trace
 from lowtide.frameworks.jax.measure.assigned import AssignedBytes, assigned_bytes
 from lowtide.frameworks.jax.measure.compiled import CompiledFigures, compile_flat
 from lowtide.frameworks.jax.measure.resident import added_resident_bytes
-from lowtide.units import ByteUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from lowtide.effort import EffortName
+from lowtide.core.effort import EffortName
+from lowtide.engine.plan.claim import Claim
+from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.jax.fitting.floor import floor_of
 from lowtide.frameworks.jax.fitting.variants import Variant, planned_bodies, saving_variant, variants
 from lowtide.frameworks.jax.fitting.ways import HELD, OTHERWISE_HELD, Way, planned_ways, segment_ways
 from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.frameworks.jax.measure.compiled import Around, CompiledCandidate, CompiledFigures, compile_flat, schedulers
 from lowtide.frameworks.jax.scans.pairs import apart, scan_pairs
-from lowtide.plan.claim import Claim
-from lowtide.planning.minimize import find_plan
-from lowtide.planning.result import Result
-from lowtide.planning.settings import PlanSettings
 
 MOST_ROUNDS = 4
 """How often a plan is made anew for less, where XLA needed more than the plan said."""

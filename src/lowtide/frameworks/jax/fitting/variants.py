@@ -3,7 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lowtide.analysis import simulate
+from lowtide.core.index_spaces import OpId
+from lowtide.core.units import format_bytes
+from lowtide.engine.analysis import simulate
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.jax.emit.emit import run_plan
 from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.mesh import Flat, MeshProgram, mesh_program
@@ -16,9 +19,6 @@ from lowtide.frameworks.jax.scans.bodies import with_planned_bodies
 from lowtide.frameworks.jax.scans.chunks import in_chunks
 from lowtide.frameworks.jax.scans.pairs import apart, scan_pairs
 from lowtide.frameworks.jax.scans.saving import SavingProgram, saving_program
-from lowtide.index_spaces import OpId
-from lowtide.plan import Plan
-from lowtide.units import format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from lowtide.analysis import simulate
-from lowtide.checkpointing import segment_plan
+from lowtide.core.index_spaces import OpId
+from lowtide.engine.analysis import simulate
+from lowtide.engine.planning.result import Result
+from lowtide.engine.recompute.checkpointing import segment_plan
 from lowtide.frameworks.jax.fitting.variants import Variant, only_figure
 from lowtide.frameworks.jax.flat.mesh import Flat
-from lowtide.index_spaces import OpId
-from lowtide.planning.result import Result
 
 HELD = 4
 """How many runs XLA may order as it likes where an order is held."""

@@ -8,7 +8,7 @@ from jax import Array
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr
 
-from lowtide.errors import LowtideError, UsageError, one_line
+from lowtide.core.errors import LowtideError, UsageError, one_line
 from lowtide.frameworks.jax.internals import ShapeDtypeStruct, is_unspecified, jit, make_jaxpr, tree, typeof
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from jax import default_backend
 
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.jax.flat.mesh import Flat
 from lowtide.frameworks.jax.flat.traced import TracedFunction
 from lowtide.frameworks.jax.internals import jit

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from lowtide.engine.plan import Free, Plan, Run
 from lowtide.frameworks.jax.emit.kernel import results_of, run_kernel
 from lowtide.frameworks.jax.flat.program import Value
 from lowtide.frameworks.jax.internals import jit, live_arrays, numpy
 from lowtide.frameworks.jax.reading.read import JaxTranslation
 from lowtide.frameworks.jax.reading.stored import Kernel
-from lowtide.plan import Free, Plan, Run
 
 
 @dataclass(frozen=True, slots=True)

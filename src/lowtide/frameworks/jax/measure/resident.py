@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lowtide.errors import UnsupportedError, one_line
+from lowtide.core.errors import UnsupportedError, one_line
 from lowtide.frameworks.jax.internals import export, jit
 
 _CHILD = "lowtide.frameworks.jax.measure.child"

@@ -6,7 +6,9 @@ from typing import Literal
 
 from jax.extend.core import ClosedJaxpr
 
-from lowtide.costs import PLAIN_MACHINE
+from lowtide.core.index_spaces import BufferId
+from lowtide.engine.costs import PLAIN_MACHINE
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.program import Equation, FlatProgram, Value
 from lowtide.frameworks.jax.reading.callees import bodies_of, kept_results
@@ -14,8 +16,6 @@ from lowtide.frameworks.jax.reading.sizes import bytes_of, flops_of
 from lowtide.frameworks.jax.reading.sources import source_of
 from lowtide.frameworks.jax.reading.stored import Kernel, Kernels, fusion_kind, kernels_of
 from lowtide.frameworks.jax.reading.unmodeled import unmodeled
-from lowtide.graph import Graph, GraphBuilder, Lifetime
-from lowtide.index_spaces import BufferId
 
 Counted = Literal["everything", "temporaries", "callee"]
 """Whose bytes are in the peak: all but constants; what XLA calls temp bytes; what a body needs beside its inputs."""

@@ -5,7 +5,10 @@ from typing import Any
 
 from jax.extend.core import ClosedJaxpr
 
-from lowtide.analysis import simulate
+from lowtide.engine.analysis import simulate
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.jax.emit.emit import run_plan
 from lowtide.frameworks.jax.flat.flatten import flatten
 from lowtide.frameworks.jax.flat.program import Equation, FlatProgram
@@ -14,9 +17,6 @@ from lowtide.frameworks.jax.reading.callees import kept_results, with_bodies
 from lowtide.frameworks.jax.reading.read import Counted, JaxTranslation, read_body, read_program
 from lowtide.frameworks.jax.scans.pairs import apart, scan_pairs
 from lowtide.frameworks.jax.scans.saving import saving_program
-from lowtide.plan import Plan
-from lowtide.planning.minimize import find_plan
-from lowtide.planning.settings import PlanSettings
 
 _LOOPS = ("scan", "while", "cond")
 _TECHNIQUES = frozenset(("reorder", "share", "recompute"))

@@ -3,16 +3,16 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from lowtide.core.index_spaces import BufferId
+from lowtide.engine.graph import Graph, GraphBuilder
+from lowtide.engine.plan import Plan, Run
+from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.jax.flat.program import FlatProgram, Value
 from lowtide.frameworks.jax.reading.read import add_kernel
 from lowtide.frameworks.jax.reading.sizes import bytes_of
 from lowtide.frameworks.jax.reading.stored import Kernels, kernels_of
 from lowtide.frameworks.jax.scans.turns import JointTurn
-from lowtide.graph import Graph, GraphBuilder
-from lowtide.index_spaces import BufferId
-from lowtide.plan import Plan, Run
-from lowtide.planning.minimize import find_plan
-from lowtide.planning.settings import PlanSettings
 
 _TURN_BACK = "turn back"
 

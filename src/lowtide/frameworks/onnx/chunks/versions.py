@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.onnx.chunks.choose import COARSE, FINE, Fineness
-from lowtide.graph import Graph
-from lowtide.plan import Plan
 
 
 class HasGraph(Protocol):

@@ -8,8 +8,8 @@ from tempfile import mkdtemp
 
 from onnx import ModelProto
 
-from lowtide.errors import UnsupportedError
-from lowtide.files import write_pieces
+from lowtide.core.errors import UnsupportedError
+from lowtide.core.files import write_pieces
 from lowtide.frameworks.onnx.chunks.choose import Chosen, Fineness, choose_regions
 from lowtide.frameworks.onnx.chunks.region import ChunkedRegion
 from lowtide.frameworks.onnx.chunks.rewrite import both_ways, in_chunks

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from onnx import GraphProto, ModelProto, NodeProto
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.onnx.loading.check_functions import check_functions
 from lowtide.frameworks.onnx.loading.check_operators import check_operators
 from lowtide.frameworks.onnx.loading.check_text import check_text

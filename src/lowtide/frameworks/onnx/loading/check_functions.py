@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from onnx import ModelProto, NodeProto
 
-from lowtide.errors import MalformedInputError, UnsupportedError
+from lowtide.core.errors import MalformedInputError, UnsupportedError
 from lowtide.frameworks.onnx.operators.nodes import all_nodes
 
 MOST_NODES = 10_000_000

@@ -5,7 +5,7 @@ from functools import cache
 
 from onnx import ModelProto, NodeProto, defs
 
-from lowtide.errors import MalformedInputError, UnsupportedError
+from lowtide.core.errors import MalformedInputError, UnsupportedError
 from lowtide.frameworks.onnx.operators.nodes import describe_node, domain_of, operator_of, subgraphs_of
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from onnx import FunctionProto, GraphProto, ModelProto, TypeProto
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.onnx.operators.nodes import subgraphs_of
 
 

@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from lowtide.errors import InputError, one_line
-from lowtide.files import open_regular
+from lowtide.core.errors import InputError, one_line
+from lowtide.core.files import open_regular
 
 _PART_BYTES = 2**22
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
 
-from lowtide.errors import InputError, MalformedInputError, UnsupportedError
+from lowtide.core.errors import InputError, MalformedInputError, UnsupportedError
 from lowtide.frameworks.onnx.operators.nodes import subgraphs_of
 
 

@@ -7,8 +7,8 @@ from typing import cast
 from google.protobuf.message import DecodeError, EncodeError
 from onnx import ModelProto
 
-from lowtide.errors import MalformedInputError, UnsupportedError, UsageError
-from lowtide.files import read_bytes
+from lowtide.core.errors import MalformedInputError, UnsupportedError, UsageError
+from lowtide.core.files import read_bytes
 from lowtide.frameworks.onnx.loading.content import mapped
 from lowtide.frameworks.onnx.loading.fields import GRAPH
 from lowtide.frameworks.onnx.loading.light import light_model

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from lowtide.errors import LowtideError
+from lowtide.core.errors import LowtideError
 from lowtide.frameworks.onnx.loading import fields as of
 from lowtide.frameworks.onnx.loading.content import mapped
 from lowtide.frameworks.wire import BYTES, Content, fields

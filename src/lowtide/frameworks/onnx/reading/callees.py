@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 from onnx.inliner import inline_local_functions
 
-from lowtide.errors import MalformedInputError, one_line
+from lowtide.core.errors import MalformedInputError, one_line
+from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.onnx.operators.nodes import all_nodes, describe_node, int_of, ints_of, operator_of, subgraphs_of
 from lowtide.frameworks.onnx.reading.scope import Scope
 from lowtide.frameworks.onnx.shapes.infer import infer_bound_types
 from lowtide.frameworks.onnx.shapes.sizes import static_shape, type_bytes
-from lowtide.graph import Lifetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, TypeProto
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
+from lowtide.engine.graph import GraphBuilder, Lifetime
 from lowtide.frameworks.onnx.reading.translation import Value
 from lowtide.frameworks.onnx.shapes.infer import value_types
 from lowtide.frameworks.onnx.shapes.known_forms import Form, Forms
 from lowtide.frameworks.onnx.shapes.sizes import dense_twin, initializer_bytes, type_bytes
-from lowtide.graph import GraphBuilder, Lifetime
 
 
 @dataclass(slots=True)

@@ -5,7 +5,8 @@ from collections.abc import Collection, Sequence
 
 from onnx import GraphProto, NodeProto
 
-from lowtide.analysis import Problem
+from lowtide.engine.analysis import Problem
+from lowtide.engine.graph import Graph, Lifetime
 from lowtide.frameworks.onnx.operators.nodes import describe_node, domain_of, input_names, operator_of
 from lowtide.frameworks.onnx.operators.tables import CONSTANTS, IN_PLACE, METADATA, VIEWS
 from lowtide.frameworks.onnx.reading.callees import Callee, call_of
@@ -14,7 +15,6 @@ from lowtide.frameworks.onnx.reading.read_counts import ReadCounts
 from lowtide.frameworks.onnx.reading.scope import Scope
 from lowtide.frameworks.onnx.reading.translation import Body, OpDraft, Translation
 from lowtide.frameworks.onnx.shapes.known_forms import forms_in
-from lowtide.graph import Graph, Lifetime
 
 
 class Translator:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from onnx import TypeProto
 
+from lowtide.engine.graph import Graph
 from lowtide.frameworks.onnx.shapes.known_forms import Form
-from lowtide.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

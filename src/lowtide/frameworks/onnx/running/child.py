@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from lowtide.errors import LowtideError
+from lowtide.core.errors import LowtideError
 from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.frameworks.onnx.running.levels import LEVELS, write_optimized

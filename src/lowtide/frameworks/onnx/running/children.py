@@ -10,10 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from lowtide.errors import UnsupportedError, UsageError, one_line
+from lowtide.core.errors import UnsupportedError, UsageError, one_line
+from lowtide.core.suggestions import unknown
 from lowtide.frameworks.model import RuntimeRun
 from lowtide.frameworks.onnx.running.levels import LEVELS
-from lowtide.suggestions import unknown
 
 _CHILD = "lowtide.frameworks.onnx.running.child"
 _MOST_SECONDS = 3600

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorShapeProto, helper
 
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.onnx.operators.nodes import all_nodes, attribute_of, fed_inputs, operator_of
 from lowtide.frameworks.onnx.operators.tables import RANDOM
 from lowtide.frameworks.onnx.shapes.infer import value_types

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from onnx import TensorProto
 
-from lowtide.errors import UnsupportedError
-from lowtide.files import write_bytes
+from lowtide.core.errors import UnsupportedError
+from lowtide.core.files import write_bytes
+from lowtide.core.units import format_bytes
 from lowtide.frameworks.onnx.loading.load import load_model, load_whole_model
-from lowtide.units import format_bytes
 
 _MOST_EMBEDDED_BYTES = 2**30
 """A file is at most 2 GiB; nodes and small weights must fit as well."""

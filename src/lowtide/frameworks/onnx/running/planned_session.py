@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, cast
 
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.arena.addresses import Key, addresses_from_text
 from lowtide.frameworks.arena.allocator import Arena, native_allocator
 from lowtide.frameworks.arena.runs import PlannedRuns, RunsInArena

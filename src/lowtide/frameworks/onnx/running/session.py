@@ -7,7 +7,7 @@ from typing import Any, Protocol, cast
 
 from numpy.typing import NDArray
 
-from lowtide.errors import MissingExtraError, UnsupportedError, one_line
+from lowtide.core.errors import MissingExtraError, UnsupportedError, one_line
 from lowtide.frameworks.arena.allocator import NativeAllocator
 
 Array = NDArray[Any]

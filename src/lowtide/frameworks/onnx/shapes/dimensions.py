@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from onnx import GraphProto, TensorShapeProto, TypeProto, ValueInfoProto
 
-from lowtide.errors import MalformedInputError, UnsupportedError, UsageError
+from lowtide.core.errors import MalformedInputError, UnsupportedError, UsageError
 from lowtide.frameworks.onnx.operators.nodes import fed_inputs, plain, subgraphs_of
 
 

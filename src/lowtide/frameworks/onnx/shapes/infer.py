@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto, helper
 from onnx.shape_inference import infer_shapes
 
-from lowtide.errors import MalformedInputError, one_line
+from lowtide.core.errors import MalformedInputError, one_line
 from lowtide.frameworks.onnx.operators.nodes import operator_of, subgraphs_of
 from lowtide.frameworks.onnx.shapes.dimensions import bind_inputs, bind_rest, bind_type
 from lowtide.frameworks.onnx.shapes.fold import fold_shape_computations

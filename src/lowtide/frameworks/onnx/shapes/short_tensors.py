@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
-from lowtide.errors import MalformedInputError, one_line
+from lowtide.core.errors import MalformedInputError, one_line
 from lowtide.frameworks.onnx.operators.nodes import operator_of
 from lowtide.frameworks.onnx.operators.tables import CONSTANTS
 

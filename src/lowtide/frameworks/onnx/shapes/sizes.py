@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from onnx import SparseTensorProto, TensorProto, TypeProto
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 
 BITS: Mapping[int, int] = {
     TensorProto.FLOAT: 32,

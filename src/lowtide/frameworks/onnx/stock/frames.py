@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import GraphProto, NodeProto
 
-from lowtide.analysis import Problem
+from lowtide.engine.analysis import Problem
+from lowtide.engine.graph import Graph
 from lowtide.frameworks.onnx.operators.nodes import int_of, operator_of, subgraphs_of
 from lowtide.frameworks.onnx.operators.tables import METADATA
 from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.frameworks.onnx.stock.reuse import Allocations, CalledRuns, StockRole, StockStep, stock_allocations
-from lowtide.graph import Graph
 
 _SOME_RUNS = 3
 """Of a loop that does not tell how often it runs: from then on every further run finds what it needs."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from onnx import GraphProto
 
-from lowtide.analysis import Problem
+from lowtide.engine.analysis import Problem
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.frameworks.onnx.stock.arena import StockArena
 from lowtide.frameworks.onnx.stock.frames import frame_allocations, order_of_ops

@@ -7,8 +7,8 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from lowtide.engine.graph import Graph, Lifetime
 from lowtide.frameworks.onnx.shapes.known_forms import Form
-from lowtide.graph import Graph, Lifetime
 
 _OF_A_SCALAR = 1
 """Members of its form."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from onnx import GraphProto
 
-from lowtide.analysis import Problem
+from lowtide.engine.analysis import Problem
 from lowtide.frameworks.onnx.operators.nodes import operator_of
 from lowtide.frameworks.onnx.operators.tables import CONSTANTS, FROM_BLOCKED
 from lowtide.frameworks.onnx.reading.default_order import default_order_among, default_order_of

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.protobuf.binary_read import read_binary
 from lowtide.frameworks.protobuf.binary_write import write_binary
 from lowtide.frameworks.protobuf.message import Message, fields_of

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lowtide.errors import MalformedInputError, UnsupportedError
+from lowtide.core.errors import MalformedInputError, UnsupportedError
 from lowtide.frameworks.tensorflow.graphs.attributes import of_type
 from lowtide.frameworks.tensorflow.graphs.function_def import FunctionDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.tensorflow.graphs.attributes import functions
 from lowtide.frameworks.tensorflow.graphs.function_def import FunctionDef
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef

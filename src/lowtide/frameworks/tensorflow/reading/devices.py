@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
+from lowtide.core.units import parse_bytes
+from lowtide.engine.graph import Space
 from lowtide.frameworks.tensorflow.graphs.attributes import texts
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.graph import Space
-from lowtide.units import parse_bytes
 
 _DEVICE = re.compile(r"(?:^|[/:])(?:device:)?(cpu|gpu|xla_cpu|xla_gpu|tpu)(?::(\d+|\*))?$", re.IGNORECASE)
 _COLOCATED = "loc:@"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from lowtide.errors import InputError
+from lowtide.core.errors import InputError
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape, of_type
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef

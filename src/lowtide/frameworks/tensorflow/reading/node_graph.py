@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from lowtide.costs import price
+from lowtide.engine.costs import price
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.frameworks.tensorflow.graphs.attributes import integer, integers
+from lowtide.frameworks.tensorflow.grappler import Hints, virtual_order
 from lowtide.frameworks.tensorflow.operators.kinds import CONSTANTS, PLACEHOLDERS, VARIABLES
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, first_ready_order
 from lowtide.frameworks.tensorflow.reading.devices import Devices
 from lowtide.frameworks.tensorflow.reading.effects import effects_of
 from lowtide.frameworks.tensorflow.shapes.sizes import Sizes
-from lowtide.graph import Graph, GraphBuilder, Lifetime
-from lowtide.grappler import Hints, virtual_order
 
 _PERSISTENT = CONSTANTS | VARIABLES
 _HOST_BYTES_PER_SECOND = 16e9

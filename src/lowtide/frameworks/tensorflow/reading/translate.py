@@ -3,7 +3,8 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from lowtide.errors import MalformedInputError, UnsupportedError
+from lowtide.core.errors import MalformedInputError, UnsupportedError
+from lowtide.engine.graph import GraphBuilder, Lifetime
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.graphs.function_def import FunctionDef
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
@@ -25,7 +26,6 @@ from lowtide.frameworks.tensorflow.shapes.sizes import (
     output_types,
     variable_bytes,
 )
-from lowtide.graph import GraphBuilder, Lifetime
 
 _DEEPEST_CALL = 60
 _MOST_ROUNDS = 4

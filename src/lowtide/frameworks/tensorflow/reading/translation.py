@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lowtide.engine.graph import Graph
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port
-from lowtide.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)

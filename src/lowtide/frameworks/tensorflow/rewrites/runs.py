@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from lowtide.engine.plan import StepKind
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.operators.kinds import BARRIERS
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, Port
@@ -17,7 +18,6 @@ from lowtide.frameworks.tensorflow.rewrites.names import (
 )
 from lowtide.frameworks.tensorflow.rewrites.swap import copy_back, copy_out
 from lowtide.frameworks.tensorflow.shapes.sizes import output_types
-from lowtide.plan import StepKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lowtide.errors import UnsupportedError, one_line
+from lowtide.core.errors import UnsupportedError, one_line
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.running.session import graph_message, tensorflow
 

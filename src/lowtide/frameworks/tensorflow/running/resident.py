@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.errors import UnsupportedError, one_line
+from lowtide.core.errors import UnsupportedError, one_line
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.running.session import tensorflow
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from lowtide.errors import MissingExtraError
+from lowtide.core.errors import MissingExtraError
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.operators.kinds import COPY_BACK, COPY_OUT
 from lowtide.frameworks.tensorflow.running.host_copies import STAND_IN, with_host_stand_ins

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from lowtide.errors import MalformedInputError, UnsupportedError, one_line
+from lowtide.core.errors import MalformedInputError, UnsupportedError, one_line
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape, of_shape, of_shapes
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef

@@ -5,20 +5,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.effort import EffortName
-from lowtide.errors import UsageError
+from lowtide.core.effort import EffortName
+from lowtide.core.errors import UsageError
+from lowtide.core.units import format_bytes
+from lowtide.engine.graph import Graph
+from lowtide.engine.planning.budget import GivenBudget
+from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.tensorflow.executor import executor_plan, is_worth_its_edges
 from lowtide.frameworks.tensorflow.model import TensorflowModel
 from lowtide.frameworks.tensorflow.running.functions import function_like
 from lowtide.frameworks.tensorflow.running.session import tensorflow
 from lowtide.frameworks.tensorflow.training.trace import traced_step
-from lowtide.graph import Graph
-from lowtide.planning.budget import GivenBudget
-from lowtide.planning.minimize import find_plan
-from lowtide.planning.result import Result
-from lowtide.planning.settings import PlanSettings
-from lowtide.units import format_bytes
 
 _MEANS = frozenset({"reorder", "share", "recompute"})
 _Form = tuple[tuple[Any, ...], ...]

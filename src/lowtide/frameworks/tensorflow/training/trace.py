@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lowtide.errors import UnsupportedError, UsageError, one_line
+from lowtide.core.errors import UnsupportedError, UsageError, one_line
 from lowtide.frameworks.tensorflow.running.session import tensorflow
 
 

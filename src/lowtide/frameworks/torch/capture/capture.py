@@ -8,8 +8,8 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from lowtide.collection import without_collection
-from lowtide.errors import LowtideError, UnsupportedError
+from lowtide.core.collection import without_collection
+from lowtide.core.errors import LowtideError, UnsupportedError
 from lowtide.frameworks.torch.capture.capture_function import capture_function
 from lowtide.frameworks.torch.capture.capture_graph_module import capture_exported, capture_graph_module
 from lowtide.frameworks.torch.capture.error_place import place_of

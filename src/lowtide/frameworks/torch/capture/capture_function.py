@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, check_modes, modes_of, modules_of
 from lowtide.frameworks.torch.capture.tracing import FakeInputs, dry_run, trace
@@ -14,7 +15,6 @@ from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.distributed_tensors import distributed_as, local_part
 from lowtide.frameworks.torch.internals.runtime import differentiate
 from lowtide.frameworks.torch.reading.captured import Binding, Captured
-from lowtide.graph import Lifetime
 
 
 def capture_function(

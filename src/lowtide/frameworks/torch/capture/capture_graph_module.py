@@ -9,7 +9,8 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from lowtide.errors import UnsupportedError, UsageError
+from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.capture_function import capture_function
 from lowtide.frameworks.torch.capture.sample_inputs import sample_inputs
@@ -18,7 +19,6 @@ from lowtide.frameworks.torch.internals.nodes import let_values_be_fake
 from lowtide.frameworks.torch.reading.captured import Binding, Captured
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.table import GIVEN
-from lowtide.graph import Lifetime
 
 
 def capture_exported(program: ExportedProgram) -> Captured:

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from torch.export import ExportedProgram
 
-from lowtide.errors import MalformedInputError, UnsupportedError, one_line
-from lowtide.files import open_regular
+from lowtide.core.errors import MalformedInputError, UnsupportedError, one_line
+from lowtide.core.files import open_regular
 from lowtide.frameworks.torch.capture.code_in_exported import code_in
 from lowtide.frameworks.torch.internals.exported_archive import archive_members, is_operator, load_without_pickle
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule
 
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.error_place import place_of
 from lowtide.frameworks.torch.capture.rng_state_ops import recorded_rng_state
 from lowtide.frameworks.torch.internals.fake_tensors import (

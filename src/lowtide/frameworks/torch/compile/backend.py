@@ -5,7 +5,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.compile.eager import run_boxed, run_boxed_backward
 from lowtide.frameworks.torch.compile.inference import InferenceCompiler
 from lowtide.frameworks.torch.compile.missed_budgets import missed_held_back

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from lowtide.analysis.footprint import simulate
+from lowtide.engine.analysis.footprint import simulate
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.read_program import ReadProgram
-from lowtide.plan import Plan
-from lowtide.planning.minimize import find_plan
-from lowtide.planning.settings import PlanSettings
 
 
 @dataclass(frozen=True, slots=True)

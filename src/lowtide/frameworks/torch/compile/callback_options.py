@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from lowtide.engine.planning.budget import GivenBudget
 from lowtide.frameworks.torch.compile.options import Options
-from lowtide.planning.budget import GivenBudget
 
 
 def checked_options(budget: GivenBudget, options: dict[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 import os
 from typing import Any
 
-from lowtide.errors import UsageError
-from lowtide.planning.budget import read_budget
+from lowtide.core.errors import UsageError
+from lowtide.engine.planning.budget import read_budget
 
 BUDGET_VARIABLE = "LOWTIDE_BUDGET"
 """The environment variable that holds a budget as one writes it: "8 GiB", "70%"."""

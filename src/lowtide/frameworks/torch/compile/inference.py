@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from lowtide.errors import InputError
+from lowtide.core.errors import InputError
 from lowtide.frameworks.torch.compile.buckets import keep_to_bucket
 from lowtide.frameworks.torch.compile.eager import run_boxed
 from lowtide.frameworks.torch.compile.names import new_name

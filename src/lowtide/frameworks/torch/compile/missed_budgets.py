@@ -5,11 +5,11 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from lowtide.graph import Graph
-from lowtide.planning.next_technique import next_technique
-from lowtide.planning.result import Result
-from lowtide.planning.settings import PlanSettings
-from lowtide.units import format_bytes
+from lowtide.core.units import format_bytes
+from lowtide.engine.graph import Graph
+from lowtide.engine.planning.next_technique import next_technique
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
 
 _held_back: list[list[str]] = []
 

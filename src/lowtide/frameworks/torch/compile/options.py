@@ -5,16 +5,16 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
-from lowtide.costs import PROFILES, Prices, check_profile, price
-from lowtide.effort import EffortName, check_effort
-from lowtide.errors import UsageError
-from lowtide.files import path_of
+from lowtide.core.effort import EffortName, check_effort
+from lowtide.core.errors import UsageError
+from lowtide.core.files import path_of
+from lowtide.core.techniques import NEED_BUDGET, ROUNDING, Techniques, checked_techniques, refuse_without_budget
+from lowtide.engine.costs import PROFILES, Prices, check_profile, price
+from lowtide.engine.graph import Graph
+from lowtide.engine.planning.budget import GivenBudget, read_budget
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.defaults import default_options
 from lowtide.frameworks.torch.emit.transfers.link import check_host
-from lowtide.graph import Graph
-from lowtide.planning.budget import GivenBudget, read_budget
-from lowtide.planning.settings import PlanSettings
-from lowtide.techniques import NEED_BUDGET, ROUNDING, Techniques, checked_techniques, refuse_without_budget
 
 COMPILERS = ("inductor", "eager")
 DEFAULTS = replace(PlanSettings(), techniques=PlanSettings.techniques | {"recompute"}, addresses=False)

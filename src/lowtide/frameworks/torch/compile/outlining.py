@@ -2,15 +2,15 @@
 
 from torch.fx import GraphModule
 
+from lowtide.engine.graph import Lifetime
+from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.reading.lowering import lower_body
 from lowtide.frameworks.torch.reading.outlined import hold
 from lowtide.frameworks.torch.reading.read import graph_of
 from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
-from lowtide.graph import Lifetime
-from lowtide.planning.minimize import find_plan
-from lowtide.planning.settings import PlanSettings
 
 _SETTINGS = PlanSettings(effort="fast", addresses=False)
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from lowtide.engine.planning.result import Result
 from lowtide.frameworks.torch.compile.read_program import ReadProgram
-from lowtide.planning.result import Result
 
 
 @dataclass(frozen=True, slots=True)

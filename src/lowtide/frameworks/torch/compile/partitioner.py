@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.errors import InputError, UnsupportedError
+from lowtide.core.errors import InputError, UnsupportedError
 from lowtide.frameworks.torch.compile.buckets import keep_to_bucket
 from lowtide.frameworks.torch.compile.checkpoint_marks import has_checkpoints, leave_to_plan, save_draws
 from lowtide.frameworks.torch.compile.names import new_name

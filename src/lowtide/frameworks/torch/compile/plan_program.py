@@ -4,6 +4,14 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan, verify
+from lowtide.engine.planning.budget import parse_budget
+from lowtide.engine.planning.chunked import plan_in_chunks, plan_model
+from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.plan_file import result_with
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.graph_file import GraphModel
 from lowtide.frameworks.torch.compile.beside_others import plan_beside
 from lowtide.frameworks.torch.compile.distributed.agreement import partners, require_agreement, require_one_order
@@ -14,14 +22,6 @@ from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.own_limits import OwnLimits
 from lowtide.frameworks.torch.compile.program_forms import ProgramForms
 from lowtide.frameworks.torch.compile.read_program import ReadProgram
-from lowtide.graph import Graph
-from lowtide.plan import Plan, verify
-from lowtide.planning.budget import parse_budget
-from lowtide.planning.chunked import plan_in_chunks, plan_model
-from lowtide.planning.minimize import find_plan
-from lowtide.planning.plan_file import result_with
-from lowtide.planning.result import Result
-from lowtide.planning.settings import PlanSettings
 
 
 @dataclass(frozen=True, slots=True)

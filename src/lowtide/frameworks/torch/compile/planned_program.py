@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 
 from torch.fx import GraphModule
 
+from lowtide.core.units import format_bytes
+from lowtide.engine.graph import Graph
+from lowtide.engine.planning.budget import is_part
+from lowtide.engine.planning.result import Result
 from lowtide.frameworks.torch.compile.missed_budgets import warn_of_plan
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.plan_program import Share, plan_program
@@ -13,10 +17,6 @@ from lowtide.frameworks.torch.compile.program_forms import ProgramForms
 from lowtide.frameworks.torch.compile.read_program import ReadProgram, read_program
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking
-from lowtide.graph import Graph
-from lowtide.planning.budget import is_part
-from lowtide.planning.result import Result
-from lowtide.units import format_bytes
 
 _LOG = logging.getLogger("lowtide")
 MINOR_BYTES = 4096

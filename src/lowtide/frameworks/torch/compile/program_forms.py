@@ -6,7 +6,11 @@ from functools import cached_property
 
 import torch
 
-from lowtide.analysis.footprint import simulate
+from lowtide.engine.analysis.footprint import simulate
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.budget import parse_budget
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.outlining import outline_chunks
 from lowtide.frameworks.torch.compile.read_program import ReadProgram, read_program
@@ -19,10 +23,6 @@ from lowtide.frameworks.torch.rewrites.chunks.split_updates import (
     split_module,
     split_module_again,
 )
-from lowtide.graph import Graph
-from lowtide.plan import Plan
-from lowtide.planning.budget import parse_budget
-from lowtide.planning.settings import PlanSettings
 
 
 @dataclass(frozen=True)

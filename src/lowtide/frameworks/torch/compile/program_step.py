@@ -12,6 +12,8 @@ from weakref import WeakSet
 
 import torch
 
+from lowtide.core.units import format_bytes
+from lowtide.engine.planning.budget import GivenBudget, budget_bytes, is_part
 from lowtide.frameworks.torch.compile.missed_budgets import least_reached
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.plan_program import Share
@@ -21,8 +23,6 @@ from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.allocator import AllocatorStart
 from lowtide.frameworks.torch.internals.autograd_nodes import backward_of, saved_by, saved_outside
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
-from lowtide.planning.budget import GivenBudget, budget_bytes, is_part
-from lowtide.units import format_bytes
 
 _WORTH_ANEW = 0.01
 """The part of a step's time that must be at stake before all is planned and compiled anew to save it."""

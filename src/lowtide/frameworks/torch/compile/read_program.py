@@ -6,8 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch.fx import GraphModule
 
-from lowtide.analysis.footprint import simulate
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
+from lowtide.core.index_spaces import BufferId, OpId
+from lowtide.engine.analysis.footprint import simulate
+from lowtide.engine.graph import Graph, Lifetime
+from lowtide.engine.plan import Plan, StepKind
 from lowtide.frameworks.torch.compile.convolution_layouts import scratch_under_inductor
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.emit.transfers.link import host_for
@@ -19,9 +22,6 @@ from lowtide.frameworks.torch.reading.read import graph_of
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
 from lowtide.frameworks.torch.rewrites.checkpoints import REPEATED
-from lowtide.graph import Graph, Lifetime
-from lowtide.index_spaces import BufferId, OpId
-from lowtide.plan import Plan, StepKind
 
 
 @dataclass(frozen=True, slots=True, eq=False)

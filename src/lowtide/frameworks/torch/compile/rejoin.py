@@ -5,7 +5,7 @@ from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.internals.aot_autograd import set_output
 from lowtide.frameworks.torch.internals.nodes import compute_fake, is_symbol, outputs_of, storages_of
 from lowtide.frameworks.torch.rewrites.boundary import is_tangent, turn_back

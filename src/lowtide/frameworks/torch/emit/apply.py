@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from lowtide.errors import FingerprintError
+from lowtide.core.errors import FingerprintError
+from lowtide.engine.graph import Graph, Lifetime
+from lowtide.engine.plan import Plan, StepKind, verify
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.internals.runtime import without_autocast
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
-from lowtide.graph import Graph, Lifetime
-from lowtide.plan import Plan, StepKind, verify
 
 
 class Applied:

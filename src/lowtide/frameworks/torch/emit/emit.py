@@ -5,7 +5,9 @@ import operator
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.errors import PlanError, UnsupportedError
+from lowtide.core.errors import PlanError, UnsupportedError
+from lowtide.core.index_spaces import BufferId, OpId
+from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run
 from lowtide.frameworks.torch.emit.transfers.emission import CopyEmission
 from lowtide.frameworks.torch.emit.waits import PendingWaits
 from lowtide.frameworks.torch.emit.wanted_gradients import compute_only_wanted
@@ -15,8 +17,6 @@ from lowtide.frameworks.torch.reading.captured import attribute
 from lowtide.frameworks.torch.reading.effects import is_collective, keeps_order
 from lowtide.frameworks.torch.reading.in_place import in_place_forms
 from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, LoweredOp, lower_callee
-from lowtide.index_spaces import BufferId, OpId
-from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run
 
 
 def emit(module: GraphModule, lowered: Lowered, plan: Plan, *, boxed: bool) -> GraphModule:

@@ -12,8 +12,8 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Interpreter
 from torch.fx.traceback import preserve_node_meta
 
-from lowtide.errors import UnsupportedError, one_line
-from lowtide.files import write_pieces
+from lowtide.core.errors import UnsupportedError, one_line
+from lowtide.core.files import write_pieces
 from lowtide.frameworks.torch.capture.capture_function import FunctionBinding
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.arena.addresses import Key
 from lowtide.frameworks.arena.allocator import Arena
 from lowtide.frameworks.arena.runs import PlannedRuns, RunsInArena

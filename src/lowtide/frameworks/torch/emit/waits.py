@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Iterable
 
 from torch.fx import Node
 
+from lowtide.core.index_spaces import BufferId
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.lowering import LoweredOp
-from lowtide.index_spaces import BufferId
 
 
 class PendingWaits:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.arena.allocator import NativeAllocator, native_allocator
 
 _VERSIONS = ("2.12.", "2.13.")

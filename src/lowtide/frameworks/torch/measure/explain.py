@@ -8,17 +8,17 @@ from weakref import ref
 
 from torch.fx import GraphModule, Node
 
-from lowtide.analysis.folding import Fold, fold
-from lowtide.analysis.footprint import simulate
-from lowtide.analysis.holders_at_peak import Holder, holders_at_peak
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
+from lowtide.core.units import ByteUnit
+from lowtide.engine.analysis.folding import Fold, fold
+from lowtide.engine.analysis.footprint import simulate
+from lowtide.engine.analysis.holders_at_peak import Holder, holders_at_peak
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.result import Result
 from lowtide.frameworks.torch.compile.programs import planned_programs
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.stack_trace import innermost_frame
-from lowtide.graph import Graph
-from lowtide.plan import Plan
-from lowtide.planning.result import Result
-from lowtide.units import ByteUnit
 
 _MOST_SHOWN = 12
 _MOST_STEPS = 8

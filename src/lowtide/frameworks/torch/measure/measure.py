@@ -10,7 +10,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
+from lowtide.core.units import ByteUnit
+from lowtide.engine.planning.result import Result
 from lowtide.frameworks.resident import ResidentGrowth
 from lowtide.frameworks.torch.compile.programs import programs_run
 from lowtide.frameworks.torch.emit.in_arena import InArena
@@ -21,8 +23,6 @@ from lowtide.frameworks.torch.measure.host_peak import host_peak_of_call
 from lowtide.frameworks.torch.measure.kept_state import KeptState
 from lowtide.frameworks.torch.measure.prediction import predict
 from lowtide.frameworks.torch.reading.captured import Captured
-from lowtide.planning.result import Result
-from lowtide.units import ByteUnit
 
 _WARM_UP_CALLS = 2
 _WARM_UP_CALLS_IN_ARENA = 5

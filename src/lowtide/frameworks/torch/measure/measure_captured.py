@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.fake_tensors import is_fake
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch.fx import GraphModule, Node
 
-from lowtide.costs import Prices
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
+from lowtide.engine.costs import Prices
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.internals.operators import higher_order_of

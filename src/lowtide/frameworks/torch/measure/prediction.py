@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lowtide.analysis.footprint import simulate
+from lowtide.engine.analysis.footprint import simulate
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.result import Result
 from lowtide.frameworks.torch.compile.planned_program import PlannedModule
 from lowtide.frameworks.torch.emit.apply import Applied
-from lowtide.plan import Plan
-from lowtide.planning.result import Result
 
 
 @dataclass(frozen=True, slots=True)

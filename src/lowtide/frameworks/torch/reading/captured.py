@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from lowtide.errors import UsageError
-from lowtide.graph import Lifetime
+from lowtide.core.errors import UsageError
+from lowtide.engine.graph import Lifetime
 
 
 class CaptureMismatchError(UsageError):

@@ -7,7 +7,7 @@ import torch
 from torch.fx import Node
 from torch.utils.flop_counter import flop_registry
 
-from lowtide.costs import PLAIN_MACHINE, sent_bytes
+from lowtide.engine.costs import PLAIN_MACHINE, sent_bytes
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import map_nodes

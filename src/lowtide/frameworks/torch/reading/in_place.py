@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.internals.hints import is_always, is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import argument_types, op_name, overload_of, schema_arguments
 from lowtide.frameworks.torch.internals.tensors import is_dense, storage_bytes
 from lowtide.frameworks.torch.reading.lowering import InPlaceForm, Lowered, LoweredOp
-from lowtide.graph import Lifetime
 
 aten = torch.ops.aten
 _BY_ROWS = frozenset(

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
+from lowtide.core.index_spaces import BufferId
+from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.hints import depends_on_values, is_limited
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
@@ -24,8 +26,6 @@ from lowtide.frameworks.torch.reading.effects import (
     waits_for_collective,
 )
 from lowtide.frameworks.torch.reading.scratch_loss import kept_bytes
-from lowtide.graph import Lifetime
-from lowtide.index_spaces import BufferId
 
 LASTS = "lowtide_lasts"
 """Marks a node whose result stays to the end, so that what reads it can run again at any time."""

@@ -7,6 +7,8 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
+from lowtide.core.index_spaces import BufferId, OpId, SpaceId
+from lowtide.engine.graph import Graph, GraphBuilder
 from lowtide.frameworks.torch.internals.hints import gives_as_much_as_values_say
 from lowtide.frameworks.torch.internals.operators import higher_order_of, op_name, overload_of, qualified_name
 from lowtide.frameworks.torch.internals.process_groups import size_and_span
@@ -25,8 +27,6 @@ from lowtide.frameworks.torch.reading.in_place import in_place_forms
 from lowtide.frameworks.torch.reading.lowering import Lowered, LoweredOp, lower, lower_callee
 from lowtide.frameworks.torch.reading.scratch import has_unknown_workspace, scratch_bytes
 from lowtide.frameworks.torch.reading.stack_trace import source_of
-from lowtide.graph import Graph, GraphBuilder
-from lowtide.index_spaces import BufferId, OpId, SpaceId
 
 
 class Reading:

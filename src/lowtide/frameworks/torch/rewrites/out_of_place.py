@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.analysis import simulate
+from lowtide.engine.analysis import simulate
+from lowtide.engine.graph import Lifetime
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.torch.internals import pytree
 from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
 from lowtide.frameworks.torch.internals.operators import argument_types, op_name, overload_name, overload_of
@@ -22,8 +24,6 @@ from lowtide.frameworks.torch.reading.lowering import lower
 from lowtide.frameworks.torch.reading.read import graph_of
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
-from lowtide.graph import Lifetime
-from lowtide.plan import Plan
 
 
 @dataclass(frozen=True)

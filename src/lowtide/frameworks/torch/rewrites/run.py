@@ -5,8 +5,8 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from lowtide.collection import without_collection
-from lowtide.errors import RewriteError
+from lowtide.core.collection import without_collection
+from lowtide.core.errors import RewriteError
 from lowtide.frameworks.torch.rewrites.face import Face
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
 from lowtide.frameworks.torch.rewrites.values import Values

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.step.scalar_settings import ScalarSetting
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.settings import settings

@@ -3,8 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from lowtide.effort import EffortName
-from lowtide.errors import UnsupportedError, UsageError
+from lowtide.core.effort import EffortName
+from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.engine.graph import Graph, Lifetime
+from lowtide.engine.planning.budget import GivenBudget
+from lowtide.engine.planning.result import Result
 from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBinding
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, KernelsKnownError, warn_of_excess
@@ -17,9 +20,6 @@ from lowtide.frameworks.torch.rewrites.concatenated_parts import CopyIntoConcate
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.stored_values import StoreEarlyValues
 from lowtide.frameworks.torch.training.compile_step import compile_step
-from lowtide.graph import Graph, Lifetime
-from lowtide.planning.budget import GivenBudget
-from lowtide.planning.result import Result
 
 
 @dataclass(frozen=True, slots=True)

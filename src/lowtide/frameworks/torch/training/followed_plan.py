@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from lowtide.errors import FingerprintError
+from lowtide.core.errors import FingerprintError
+from lowtide.engine.planning.plan_file import result_of_file
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.distributed.plan_folder import load_plan
 from lowtide.frameworks.torch.model import TorchModel
-from lowtide.planning.plan_file import result_of_file
-from lowtide.planning.result import Result
-from lowtide.planning.settings import PlanSettings
 
 
 class FollowedPlan:

@@ -11,9 +11,18 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from lowtide.effort import EffortName
-from lowtide.errors import UnsupportedError, UsageError
-from lowtide.files import path_of
+from lowtide.core.effort import EffortName
+from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.core.files import path_of
+from lowtide.core.techniques import NEED_BUDGET, ROUNDING, Techniques
+from lowtide.engine.graph import Graph
+from lowtide.engine.offload import Host
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.budget import GivenBudget
+from lowtide.engine.planning.chunked import plan_in_chunks, plan_model
+from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.step.training_step import (
@@ -37,15 +46,6 @@ from lowtide.frameworks.torch.measure.explain import remember_step
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.reading.captured import Captured, CaptureMismatchError
 from lowtide.frameworks.torch.training.followed_plan import FollowedPlan
-from lowtide.graph import Graph
-from lowtide.offload import Host
-from lowtide.plan import Plan
-from lowtide.planning.budget import GivenBudget
-from lowtide.planning.chunked import plan_in_chunks, plan_model
-from lowtide.planning.minimize import find_plan
-from lowtide.planning.result import Result
-from lowtide.planning.settings import PlanSettings
-from lowtide.techniques import NEED_BUDGET, ROUNDING, Techniques
 
 CompilerName = Literal["eager", "inductor"]
 _MOST_FORMS = 8

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 
-from lowtide.errors import MalformedInputError, MissingExtraError
+from lowtide.core.errors import MalformedInputError, MissingExtraError
 
 _CHILD = "lowtide.frameworks.xla.loading.child"
 REFUSED = 3

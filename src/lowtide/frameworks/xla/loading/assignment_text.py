@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.buffer_assignment import Allocation, AssignedBuffer, Place
 from lowtide.frameworks.xla.text.module import HloModule
 

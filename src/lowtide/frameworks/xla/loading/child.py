@@ -2,7 +2,7 @@
 
 import sys
 
-from lowtide.errors import one_line
+from lowtide.core.errors import one_line
 from lowtide.frameworks.xla.loading.apart import REFUSED
 from lowtide.frameworks.xla.loading.jaxlib import CONVERSIONS
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lowtide.errors import MalformedInputError, UnsupportedError, UsageError
-from lowtide.files import read_bytes
+from lowtide.core.errors import MalformedInputError, UnsupportedError, UsageError
+from lowtide.core.files import read_bytes
 from lowtide.frameworks.buffer_assignment import Allocation, instruction_numbers, read_assignment
 from lowtide.frameworks.content import is_hlo_proto, is_hlo_text, is_mlir
 from lowtide.frameworks.cut_message import begun_fields

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.xla.opcodes import VIEWS, ends, starts
 from lowtide.frameworks.xla.points_to.aliases import output_operand_aliases
 from lowtide.frameworks.xla.text.instruction import Instruction

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lowtide.errors import GraphError, MalformedInputError
+from lowtide.core.errors import GraphError, MalformedInputError
+from lowtide.engine.graph.check import callee_order
 from lowtide.frameworks.xla.opcodes import CONTROL_FLOW, is_known, starts
 from lowtide.frameworks.xla.text.instruction import Instruction
 from lowtide.frameworks.xla.text.module import HloModule
-from lowtide.graph.check import callee_order
 
 
 @dataclass(slots=True)

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lowtide.core.index_spaces import BufferId
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.frameworks.xla.points_to.buffers import PointsTo
 from lowtide.frameworks.xla.points_to.overwriting import Overwriting
 from lowtide.frameworks.xla.points_to.storage import StorageMap
@@ -11,8 +13,6 @@ from lowtide.frameworks.xla.reading.effects import Effects, effects_of, together
 from lowtide.frameworks.xla.reading.waiting import Waiting, is_op
 from lowtide.frameworks.xla.sizes import memory_space, own_bytes
 from lowtide.frameworks.xla.text.instruction import Instruction
-from lowtide.graph import Graph, GraphBuilder, Lifetime
-from lowtide.index_spaces import BufferId
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lowtide.engine.graph import Graph
 from lowtide.frameworks.xla.opcodes import is_known
 from lowtide.frameworks.xla.points_to.aliases import donated_parameters, input_output_aliases
 from lowtide.frameworks.xla.points_to.buffers import PointsTo, part_at, points_to
@@ -13,7 +14,6 @@ from lowtide.frameworks.xla.reading.callgraph import Callers, inside_out, schedu
 from lowtide.frameworks.xla.reading.computation import ComputationReader, ParameterLives, ReadComputation
 from lowtide.frameworks.xla.sizes import POINTER_BYTES, known_dtype, memory_space
 from lowtide.frameworks.xla.text.module import HloModule
-from lowtide.graph import Graph
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Iterable
 
+from lowtide.core.index_spaces import OpId
 from lowtide.frameworks.xla.opcodes import FREE, VIEWS
 from lowtide.frameworks.xla.text.instruction import Instruction
 from lowtide.frameworks.xla.text.module import Computation
-from lowtide.index_spaces import OpId
 
 _NONE: frozenset[int] = frozenset()
 

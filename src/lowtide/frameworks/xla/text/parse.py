@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.xla.text.instruction import START, Instruction, parse_instruction
 from lowtide.frameworks.xla.text.module import Computation, HloModule
 

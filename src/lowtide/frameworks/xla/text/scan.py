@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|[(){}\[\],]', re.DOTALL)
 _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/', re.DOTALL)

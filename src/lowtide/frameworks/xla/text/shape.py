@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from lowtide.errors import MalformedInputError
+from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.xla.text.scan import end_of_group, split_top
 
 TUPLE = "tuple"

@@ -6,8 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import lowtide
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.frameworks.torch.compile.fusion.timeline import FusionTimeline
-from lowtide.graph import Graph, GraphBuilder, Lifetime
 
 
 @st.composite

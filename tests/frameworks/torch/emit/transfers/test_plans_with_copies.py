@@ -11,13 +11,13 @@ from torch import nn
 import lowtide
 import lowtide.torch as lt
 from lowtide import minimize
-from lowtide.analysis import simulate
-from lowtide.errors import FingerprintError, UnsupportedError
+from lowtide.core.errors import FingerprintError, UnsupportedError
+from lowtide.engine.analysis import simulate
+from lowtide.engine.graph import Graph, Lifetime
+from lowtide.engine.offload import Host
+from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run, verify
 from lowtide.frameworks.torch.emit.transfers.cpu_host import cpu_host
 from lowtide.frameworks.torch.model import TorchModel
-from lowtide.graph import Graph, Lifetime
-from lowtide.offload import Host
-from lowtide.plan import CopyIn, CopyOut, Free, Plan, Run, verify
 
 N = 128
 ONE = N * N * 4

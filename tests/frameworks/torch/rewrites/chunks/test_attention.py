@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 import lowtide.torch as lt
-from lowtide.plan import Plan
-from lowtide.planning.chunked import plan_model
-from lowtide.planning.settings import PlanSettings
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.settings import PlanSettings
 
 LENGTH, WIDTH, HEADS, SEQUENCES = 256, 32, 4, 2
 SCORES = SEQUENCES * HEADS * LENGTH * LENGTH * 4

@@ -7,8 +7,8 @@ from torch import nn
 from torch.nn import functional
 
 import lowtide.torch as lt
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_updates
-from lowtide.plan import Plan
 
 IMAGES, SIZE, CHANNELS = 8, 64, 16
 

@@ -9,10 +9,10 @@ from torch import nn
 from torch.nn import functional
 
 import lowtide.torch as lt
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows, SlicedRows
 from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_updates
-from lowtide.graph import Graph
-from lowtide.plan import Plan
 
 CLASSES, WIDTH, LENGTH = 4099, 70, 384
 """Three sequences have a multiple of as many tokens as any BLAS library is known to sum at a time."""

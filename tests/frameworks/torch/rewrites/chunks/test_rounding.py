@@ -13,11 +13,11 @@ from torch.nn import functional
 
 import lowtide
 import lowtide.torch as lt
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
+from lowtide.engine.planning.chunked import is_to_rounding
 from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 from lowtide.frameworks.torch.rewrites.chunks import trial
-from lowtide.planning.chunked import is_to_rounding
 from tests.frameworks.torch.reading.measured_scratch import one_thread
 
 CLASSES, WIDTH, TOKENS = 4099, 64, 1024

@@ -10,11 +10,11 @@ from torch import nn
 
 import lowtide
 import lowtide.torch as lt
+from lowtide.engine.plan import Plan, write_plan_file
+from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.plan_file import read_plan
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_updates
-from lowtide.plan import Plan, write_plan_file
-from lowtide.planning.chunked import plan_model
-from lowtide.planning.plan_file import read_plan
-from lowtide.planning.settings import PlanSettings
 
 TOKENS, WIDTH = 4099, 70
 N_STEPS = 3

@@ -8,7 +8,8 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 from torch.fx import Graph, GraphModule, Node
 
-from lowtide.errors import UnsupportedError, UsageError
+from lowtide.core.errors import UnsupportedError, UsageError
+from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, modes_of, modules_of
 from lowtide.frameworks.torch.capture.step.grad_scaling import (
@@ -31,7 +32,6 @@ from lowtide.frameworks.torch.internals.grad_scaler import found_infinities, sca
 from lowtide.frameworks.torch.internals.symbolic_scalars import new_scalar, silent_branches, symbol_name
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.rewrites.out_of_place import write_out_of_place
-from lowtide.graph import Lifetime
 
 
 def capture_training_step(step: TrainingStep, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Captured:

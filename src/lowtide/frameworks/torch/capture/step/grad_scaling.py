@@ -10,7 +10,7 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from lowtide.errors import UnsupportedError, UsageError
+from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.frameworks.torch.capture.step.raw_step import raw_step
 from lowtide.frameworks.torch.internals.grad_scaler import unscale_spelled_out
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.optim import SGD, Optimizer
 
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.capture.step.raw_step import raw_step, swapped
 
 _FILLS = (0.5, 0.25)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.optim import Optimizer
 
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.capture.step.initial_state import initial_values
 from lowtide.frameworks.torch.capture.step.raw_step import Groups, raw_step, settings_of, swapped
 from lowtide.frameworks.torch.capture.step.scalar_settings import ScalarSettings

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from lowtide.errors import UnsupportedError
+from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.torch.internals.optimizers import has_gradient_hooks, has_step_hooks
 
 Groups = list[dict[str, Any]]

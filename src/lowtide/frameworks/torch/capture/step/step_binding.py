@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.capture.call_inputs import CallInputs
 from lowtide.frameworks.torch.capture.module_tensors import ModuleTensors, check_modes
 from lowtide.frameworks.torch.capture.step.decisions import Decisions

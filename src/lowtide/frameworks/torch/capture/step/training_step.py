@@ -8,7 +8,7 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
 from lowtide.frameworks.torch.capture.step.grad_scaling import active
 from lowtide.frameworks.torch.capture.step.micro_batches import Part
 from lowtide.frameworks.torch.internals.runtime import differentiate

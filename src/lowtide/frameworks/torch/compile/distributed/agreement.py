@@ -12,12 +12,12 @@ from datetime import timedelta
 
 from torch.fx import GraphModule
 
-from lowtide.errors import FingerprintError
+from lowtide.core.errors import FingerprintError
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.torch.internals.operators import overload_of
 from lowtide.frameworks.torch.internals.process_groups import Rendezvous, compilation, ranks_of, rendezvous
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
-from lowtide.graph import Graph
-from lowtide.plan import Plan
 
 PATIENCE = timedelta(minutes=2)
 """How long a rank waits for what the others compile; they capture the same program at the same time."""

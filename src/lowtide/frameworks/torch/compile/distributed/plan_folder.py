@@ -4,13 +4,13 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from lowtide.errors import FingerprintError, UsageError
-from lowtide.graph import Graph
-from lowtide.plan import Plan, write_plan_file
-from lowtide.planning.chunked import Chunkable, forms_of
-from lowtide.planning.plan_file import result_of_file
-from lowtide.planning.result import Result
-from lowtide.planning.settings import PlanSettings
+from lowtide.core.errors import FingerprintError, UsageError
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan, write_plan_file
+from lowtide.engine.planning.chunked import Chunkable, forms_of
+from lowtide.engine.planning.plan_file import result_of_file
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
 
 
 def save_plans(planned: Iterable[tuple[Graph, Plan]], folder: Path) -> list[Path]:

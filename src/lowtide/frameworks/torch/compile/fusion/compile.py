@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from lowtide.core.techniques import NEED_BUDGET
+from lowtide.engine.planning.budget import budget_bytes
 from lowtide.frameworks.torch.compile.buckets import keep_to_bucket
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
 from lowtide.frameworks.torch.compile.fusion.end_scheduled import EndScheduled
@@ -25,8 +27,6 @@ from lowtide.frameworks.torch.internals.dynamo import copied, takes_hooks
 from lowtide.frameworks.torch.internals.inductor import compile_fx
 from lowtide.frameworks.torch.rewrites.chunks.find_products import may_be_cut
 from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking
-from lowtide.planning.budget import budget_bytes
-from lowtide.techniques import NEED_BUDGET
 
 _Run = Callable[..., Any]
 

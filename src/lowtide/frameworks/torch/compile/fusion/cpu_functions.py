@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from lowtide.core.index_spaces import BufferId
+from lowtide.engine.graph import Graph
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import graph_of_kernels
 from lowtide.frameworks.torch.compile.fusion.known_inputs import NOTHING_KNOWN, KnownInputs
 from lowtide.frameworks.torch.internals.kernels import KernelNode, becomes_cpp, end_cpu_functions_after, has_code
-from lowtide.graph import Graph
-from lowtide.index_spaces import BufferId
 
 
 @dataclass(frozen=True)

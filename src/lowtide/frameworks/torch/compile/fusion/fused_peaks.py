@@ -7,14 +7,14 @@ import numpy as np
 import torch
 from torch.fx import GraphModule
 
+from lowtide.core.units import format_bytes
+from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.compile.fusion.known_inputs import NOTHING_KNOWN, KnownInputs
 from lowtide.frameworks.torch.compile.missed_budgets import least_reached, reason, warn_missed
 from lowtide.frameworks.torch.compile.planned_program import PlannedModule
 from lowtide.frameworks.torch.internals.kernels import KernelStorage, input_strides, output_storages
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
-from lowtide.graph import Lifetime
-from lowtide.units import format_bytes
 
 
 class KernelsKnownError(Exception):

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from lowtide.core.index_spaces import OpId
+from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import graph_of_kernels
 from lowtide.frameworks.torch.compile.fusion.timeline import FusionTimeline
@@ -12,9 +15,6 @@ from lowtide.frameworks.torch.internals.inductor import CustomSchedulerPass
 from lowtide.frameworks.torch.internals.kernels import KernelNode, choices, input_names, scheduler, set_choices
 from lowtide.frameworks.torch.internals.kernels_in_place import forget_mere_order
 from lowtide.frameworks.torch.internals.triton_loops import loops_over_reduction
-from lowtide.index_spaces import OpId
-from lowtide.planning.minimize import find_plan
-from lowtide.planning.settings import PlanSettings
 
 
 class FusionGuard(CustomSchedulerPass):

@@ -6,6 +6,8 @@ from typing import Any, cast
 import torch
 from torch.fx import Node
 
+from lowtide.core.index_spaces import BufferId, OpId
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.frameworks.torch.compile.fusion.host_buffers import is_copy, names_on_host
 from lowtide.frameworks.torch.compile.fusion.known_inputs import NOTHING_KNOWN, KernelStorage, KnownInputs
 from lowtide.frameworks.torch.internals.hints import hinted_value_of, stand_in
@@ -31,8 +33,6 @@ from lowtide.frameworks.torch.internals.operators import n_results
 from lowtide.frameworks.torch.internals.triton_loops import read_in_later_loops
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.reading.tensor_forms import bytes_of
-from lowtide.graph import Graph, GraphBuilder, Lifetime
-from lowtide.index_spaces import BufferId, OpId
 
 
 def graph_of_kernels(nodes: Sequence[KernelNode], given: KnownInputs = NOTHING_KNOWN) -> Graph:

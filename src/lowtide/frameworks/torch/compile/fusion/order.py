@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
+from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.fusion.cpu_functions import CpuFunctions
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import graph_of_kernels
 from lowtide.frameworks.torch.compile.identity import identity
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.internals.kernels import KernelNode, input_names, tuple_taken_from
-from lowtide.planning.minimize import find_plan
-from lowtide.planning.settings import PlanSettings
 
 
 class MemoryOrder:

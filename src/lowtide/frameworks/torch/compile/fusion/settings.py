@@ -4,6 +4,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
+from lowtide.engine.planning.budget import GivenBudget
 from lowtide.frameworks.torch.compile.fusion.end_scheduled import EndScheduled
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.guard import FusionGuard
@@ -14,7 +15,6 @@ from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.partitioner import Partitioner
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.inductor import overlap_passes, patched_inductor
-from lowtide.planning.budget import GivenBudget
 
 NOT_CACHED = {"enable_autograd_cache": False}
 """Every program is planned where it is compiled, so that its plan can be shown; kernels still come from the cache."""

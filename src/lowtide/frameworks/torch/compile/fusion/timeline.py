@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.graph import Graph, Lifetime
-from lowtide.graph.rows import Rows
-from lowtide.index_spaces import BufferId, OpId, Place
+from lowtide.core.index_spaces import BufferId, OpId, Place
+from lowtide.engine.graph import Graph, Lifetime
+from lowtide.engine.graph.rows import Rows
 
 _Interval = tuple[Place, Place] | None
 """The first and the last position at which a buffer is there; None where it stays in registers."""

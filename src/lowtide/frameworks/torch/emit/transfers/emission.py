@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from lowtide.core.index_spaces import BufferId
 from lowtide.frameworks.torch.emit.transfers.ops import COPY_TO_DEVICE, COPY_TO_HOST, HOST, WAIT_FOR_COPY, like
 from lowtide.frameworks.torch.internals.nodes import value_of
-from lowtide.index_spaces import BufferId
 
 ON_HOST = "lowtide_on_host"
 """In the meta data of nodes that stand for a copy on the host."""

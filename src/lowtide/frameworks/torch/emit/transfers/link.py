@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from lowtide.costs import PLAIN_MACHINE
-from lowtide.errors import UsageError
+from lowtide.core.errors import UsageError
+from lowtide.core.units import parse_bandwidth, parse_bytes
+from lowtide.engine.costs import PLAIN_MACHINE
+from lowtide.engine.graph import Graph
+from lowtide.engine.offload import Host
 from lowtide.frameworks.torch.internals.runtime import memory_clock
-from lowtide.graph import Graph
-from lowtide.offload import Host
-from lowtide.units import parse_bandwidth, parse_bytes
 
 _USUAL_SHARE = 1 / 64
 """A PCIe link beside the memory of the device it feeds: 25 GB/s to 2 TB/s, 50 GB/s to 3.3 TB/s."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from torch.fx import GraphModule, Node
 
+from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.lowering import lower
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes
@@ -18,7 +19,6 @@ from lowtide.frameworks.torch.rewrites.chunks.regions import Region, find_region
 from lowtide.frameworks.torch.rewrites.chunks.roles import SUMS, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
 from lowtide.frameworks.torch.rewrites.chunks.windows import Windows, sums_by_windows
-from lowtide.graph import Lifetime
 
 _CHUNKS = (2, 4, 8, 16)
 _CHUNKS_OF_ROWS = (*_CHUNKS, 32, 64)

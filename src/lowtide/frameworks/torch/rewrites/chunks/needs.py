@@ -5,6 +5,8 @@ from typing import Any
 
 from torch.fx import Node
 
+from lowtide.core.index_spaces import BufferId
+from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.lowering import Lowered, LoweredOp
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
@@ -12,8 +14,6 @@ from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes
 from lowtide.frameworks.torch.rewrites.chunks.products import NEARLY, ProductRegion, outside
 from lowtide.frameworks.torch.rewrites.chunks.regions import Region
 from lowtide.frameworks.torch.rewrites.chunks.roles import RowRole
-from lowtide.graph import Lifetime
-from lowtide.index_spaces import BufferId
 
 
 class NeedsOfRegions:

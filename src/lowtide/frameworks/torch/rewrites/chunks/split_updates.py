@@ -6,6 +6,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
+from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, ProductsByRows
@@ -22,7 +23,6 @@ from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
-from lowtide.graph import Lifetime
 
 Inputs = Sequence[tuple[str, Lifetime]]
 """The inputs of a program by name, and how long each lives."""

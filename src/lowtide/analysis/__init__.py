@@ -1,6 +1,0 @@
-"""What can be said about a graph and a plan: footprint, bounds, holders at the peak."""
-
-from lowtide.analysis.footprint import Footprint, simulate
-from lowtide.analysis.problem import Evaluation, Problem
-
-__all__ = ["Evaluation", "Footprint", "Problem", "simulate"]

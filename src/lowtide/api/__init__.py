@@ -1,0 +1,1 @@
+"""The public verbs: open a program, plan, apply, save, measure and compare."""

@@ -1,0 +1,43 @@
+"""The pytest plug-in: `@pytest.mark.lowtide(max_peak="6GiB")` on a test that returns a program."""
+
+from inspect import signature
+from typing import Any
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark."""
+    config.addinivalue_line(
+        "markers",
+        "lowtide(max_peak, max_total, max_arena, against, max_growth, planned): the test returns a program, as "
+        "lowtide.read takes it, that stays within these limits",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a marked test, and hold what it returns to the limits of its mark."""
+    mark = pyfuncitem.get_closest_marker("lowtide")
+    if mark is None:
+        return None
+    from lowtide.api.opening import read
+    from lowtide.reporting.gate import check_graph, read_limits
+    from lowtide.reporting.gate_formats import as_text
+
+    names = ("max_peak", "max_total", "max_arena", "max_growth", "against", "planned")
+    unknown = sorted(mark.kwargs.keys() - set(names))
+    if mark.args or unknown:
+        pytest.fail(f"the mark lowtide takes {', '.join(names)} by name", pytrace=False)
+    arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in signature(pyfuncitem.obj).parameters}
+    program = pyfuncitem.obj(**arguments)
+    if program is None:
+        pytest.fail(
+            "a test with the mark lowtide returns the program to check, as lowtide.read takes it", pytrace=False
+        )
+    against = mark.kwargs.get("against")
+    base = None if against is None else read(against)
+    gate = check_graph(read(program), read_limits(mark.kwargs), base=base, planned=mark.kwargs.get("planned", False))
+    if not gate.ok:
+        pytest.fail(as_text([gate]), pytrace=False)
+    return True

@@ -1,0 +1,1 @@
+"""Errors, units, files, settings and other basics that every other room uses."""

@@ -1,0 +1,90 @@
+"""Bytes as people write them: "8 GiB" to an int and back."""
+
+import re
+from collections.abc import Mapping
+from operator import index
+from typing import SupportsIndex
+
+from lowtide.core.errors import UsageError
+
+_FACTORS = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+_QUANTITY = re.compile(r"\s*(\d{1,19}(?:\.\d{1,19})?)\s*([a-zA-Z]*)\s*", re.ASCII)
+_SHARE = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(%?)\s*", re.ASCII)
+
+
+def parse_bytes(text: str | SupportsIndex) -> int:
+    """Turn "8 GiB", "512kB" or 1024 into a number of bytes, rounded down.
+
+    Raises UsageError for anything else; units are B, kB, MB, GB, TB (powers of 1000) and KiB to TiB (powers of 1024).
+    """
+    if isinstance(text, SupportsIndex) and not isinstance(text, bool):  # NumPy's whole numbers, too
+        size = index(text)
+        if size < 0:
+            raise UsageError(f"size {size} is negative; give a number of bytes >= 0")
+        return size
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    factor = _FACTORS.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        raise UsageError(f"cannot read {text!r} as a size; write it like 800MiB, 8GiB or 1048576")
+    whole, _, fraction = match[1].partition(".")
+    return int(whole + fraction) * factor // 10 ** len(fraction)
+
+
+def parse_bandwidth(text: object) -> int:
+    """Turn "12 GB/s" or "800MiB/s" into bytes per second; raises UsageError for anything else."""
+    amount, slash, second = text.rpartition("/") if isinstance(text, str) else ("", "", "")
+    if not slash or second.strip().lower() != "s":
+        raise UsageError(f"cannot read {text!r} as a bandwidth; write it like 12GB/s or 800MiB/s")
+    return parse_bytes(amount)
+
+
+def parse_share(text: str | float) -> float:
+    """Turn "1%" or 0.01 into 0.01; raises UsageError for anything that is no share, 0 or more."""
+    match = _SHARE.fullmatch(str(text))
+    if match is None or isinstance(text, bool):
+        raise UsageError(f"cannot read {text!r} as a share; write it like 1% or 0.01")
+    return float(match[1]) / (100 if match[2] else 1)
+
+
+class ByteUnit:
+    """The unit of a page for people: MiB where its largest figure has one, else bytes, so that no page has two."""
+
+    def __init__(self, *figures: int | Mapping[str, int]) -> None:
+        """Take the figures that are the largest of the page, alone or by memory space."""
+        counts = (each for figure in figures for each in ((figure,) if isinstance(figure, int) else figure.values()))
+        self._in_mebibytes = max(map(abs, counts), default=0) >= 2**20
+
+    def write(self, count: int) -> str:
+        """Write a number of bytes: 299.4 MiB, 0.021 MiB below one and <0.001 MiB below that, or 2,048 B."""
+        if not self._in_mebibytes:
+            return f"{count:,} B"
+        if 0 < abs(count) < 2**20:
+            return f"{count / 2**20:.3f} MiB" if abs(count) > 2**20 / 2_000 else "<0.001 MiB"
+        return f"{count / 2**20:,.1f} MiB"
+
+    def by_space(self, figures: Mapping[str, int]) -> str:
+        """Write {space: bytes}: one figure alone, or each with its space's name."""
+        if len(figures) == 1:
+            return self.write(next(iter(figures.values())))
+        return ", ".join(f"{space} {self.write(count)}" for space, count in figures.items())
+
+
+def format_bytes(count: int) -> str:
+    """Write a number of bytes for people that stands alone: 299.4 MiB, or 2,048 B below 1 MiB."""
+    return ByteUnit(count).write(count)
+
+
+def format_by_space(figures: Mapping[str, int]) -> str:
+    """Write {space: bytes} for people: one figure alone, or each with its space's name."""
+    return ByteUnit(figures).by_space(figures)

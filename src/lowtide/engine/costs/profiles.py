@@ -1,0 +1,87 @@
+"""Every cost profile by name."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.core.errors import UsageError
+from lowtide.core.suggestions import unknown
+from lowtide.engine.costs.estimates import arithmetic_seconds, eager_seconds, fused_seconds
+from lowtide.engine.costs.file_format import read_costs_file
+from lowtide.engine.costs.machine import PLAIN_MACHINE, Machine
+from lowtide.engine.costs.machines import machine_named
+from lowtide.engine.costs.prices import Prices, given_prices
+from lowtide.engine.graph import Graph
+
+ProfileName = Literal["given", "eager", "fused", "flops", "measured"]
+PROFILES: tuple[ProfileName, ...] = get_args(ProfileName)
+"""given: what the graph carries. eager: a kernel per op. fused: pointwise ops nearly free. flops: arithmetic alone.
+measured: from a file."""
+
+_ESTIMATES: Mapping[str, Callable[[Graph, Machine], NDArray[np.float64]]] = {
+    "eager": eager_seconds,
+    "fused": fused_seconds,
+    "flops": arithmetic_seconds,
+}
+
+
+def price(
+    graph: Graph,
+    profile: str,
+    *,
+    machine: Machine | None = None,
+    costs_path: str | Path | None = None,
+) -> Prices:
+    """Price every op of a graph by a profile, in seconds.
+
+    "measured" reads `costs_path`, a costs file for this graph; the others estimate for `machine`, by default the one
+    that the profile names ("eager@h100", see `MACHINES`) or a plain one. Raises UsageError for an unknown profile or
+    machine and a missing or superfluous path, MalformedInputError for a file that prices another graph.
+    """
+    check_profile(profile)
+    given, _, named = profile.partition("@")
+    machine = machine or (machine_named(named) if named else PLAIN_MACHINE)
+    if profile == "measured":
+        if costs_path is None:
+            raise UsageError("cost profile 'measured' needs the path of a costs file; name it, or choose 'eager'")
+        return read_costs_file(costs_path, graph)
+    if costs_path is not None:
+        raise UsageError(f"cost profile {profile!r} reads no costs file; choose 'measured' to price by {costs_path}")
+    return given_prices(graph) if given == "given" else _estimated(graph, profile, machine, {})
+
+
+def check_profile(profile: str) -> None:
+    """Raise UsageError for what is no profile, nor an estimate "on a machine" by its name."""
+    given, at, named = profile.partition("@")
+    if given not in PROFILES:
+        raise UsageError(unknown("cost profile", given, PROFILES))
+    if at and given not in _ESTIMATES:
+        raise UsageError(f"cost profile {given!r} estimates for no machine; choose one of {', '.join(_ESTIMATES)}")
+    if at:
+        machine_named(named)
+
+
+def read_costs(name: str, graph: Graph) -> Prices:
+    """Price a graph by what a user names: a profile that needs no file, or else the path of a costs file."""
+    if name != "measured" and name.partition("@")[0] in PROFILES:
+        return price(graph, name)
+    if "." not in name and not Path(name).exists():
+        raise UsageError(f"{unknown('cost profile', name, PROFILES)}, or give a costs file")
+    return price(graph, "measured", costs_path=name)
+
+
+def _estimated(graph: Graph, profile: str, machine: Machine, known: dict[str, Prices]) -> Prices:
+    """Price callees first: an op that calls graphs takes as long as one run of them, a conditional of the longest."""
+    for name, subgraph in graph.subgraphs.items():
+        if name not in known:
+            known[name] = _estimated(subgraph, profile, machine, known)
+    seconds = _ESTIMATES[profile.partition("@")[0]](graph, machine).copy()
+    for op, names in enumerate(graph.callees):
+        if names:
+            inside = [float(known[name].seconds.sum()) for name in names]
+            inner = max(inside) if graph.op_kinds[op] == "conditional" else sum(inside)
+            seconds[op] = max(seconds[op], inner)
+    return Prices(profile=profile, seconds=seconds, callees=known)

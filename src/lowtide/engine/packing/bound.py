@@ -1,0 +1,106 @@
+"""What no packing can beat: the most bytes alive at once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.core.index_spaces import Section
+from lowtide.engine.packing.buffers import FREE
+from lowtide.engine.packing.clique_bound import heaviest_clique
+from lowtide.engine.packing.items import Ints, Items
+
+_MOST_SECTIONS = 1000
+"""Padding is looked at in this many of the fullest sections; more would seldom raise the bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A lower bound in bytes, and the items that set it."""
+
+    size_bytes: int
+    holders: tuple[int, ...]
+
+
+def lower_bound(items: Items) -> Bound:
+    """Return the largest sum of bytes alive in one section, or the end of the highest fixed item where that is more.
+
+    With alignment, items alive together take their padded sizes, except that the one on top needs no padding. If two
+    may overlap, the smaller of the pair is taken off. If pairs must be apart, the heaviest clique counts too (see
+    `heaviest_clique`). O(n log n) without such pairs.
+    """
+    ends = np.where(items.fixed == FREE, 0, items.fixed) + items.sizes
+    top = int(ends.argmax()) if len(items) else -1
+    best = Bound(int(ends[top]), (top,)) if top >= 0 else Bound(0, ())
+    best = _sums(items, 1, best)
+    if items.apart is not None:
+        size, holders = heaviest_clique(items)
+        best = Bound(size, holders) if size > best.size_bytes else best
+    step = int(np.gcd.reduce(items.alignment))
+    reaches_under = bool((items.pieces[:, 2] > 0).any())
+    return best if step == 1 or reaches_under or items.may_overlap is not None else _sums(items, step, best)
+
+
+def live_bytes(items: Items) -> Ints:
+    """Return the bytes alive in every section, allowed overlap counted twice."""
+    owners, pieces = items.all_pieces()
+    return sum_by_section(items, pieces, _own_bytes(owners, pieces))
+
+
+def sum_by_section(items: Items, pieces: Ints, heights: Ints) -> Ints:
+    """Return, per section, the sum of the heights of the pieces alive in it. O(pieces + sections)."""
+    live = np.zeros(items.n_sections + 1, np.int64)
+    np.add.at(live, pieces[:, 0], heights)
+    np.subtract.at(live, pieces[:, 1], heights)
+    return live.cumsum()[:-1]
+
+
+def alive_in(pieces: Ints, section: Section) -> NDArray[np.bool_]:
+    """Return a mask over pieces: those alive in a section."""
+    return (pieces[:, 0] <= section) & (section < pieces[:, 1])
+
+
+def _own_bytes(owners: Ints, pieces: Ints) -> Ints:
+    """Return the bytes of every piece that no earlier piece of its item may cover while it is alive.
+
+    Pieces of one item overlap where buffers are aliases; then each but the largest of those is counted with nothing.
+    """
+    own = pieces[:, 3] - pieces[:, 2]
+    shared = np.unique(owners[1:][(owners[1:] == owners[:-1]) & (pieces[1:, 4] != pieces[:-1, 4])])
+    for item in shared.tolist():
+        rows = np.flatnonzero(owners == item)
+        for row in rows[np.argsort(-own[rows], kind="stable")].tolist():
+            others = rows[(rows != row) & (own[rows] > 0)]
+            meets = (pieces[others, 0] < pieces[row, 1]) & (pieces[row, 0] < pieces[others, 1])
+            meets &= (pieces[others, 2] < pieces[row, 3]) & (pieces[row, 2] < pieces[others, 3])
+            larger = (own[others] > own[row]) | ((own[others] == own[row]) & (others < row))
+            if (meets & larger).any():
+                own[row] = 0
+    return own
+
+
+def _discounts(items: Items, pieces: Ints) -> Ints:
+    """Return what allowed overlap takes off the bytes of pieces: per pair the smaller size, from the earlier buffer."""
+    if items.may_overlap is None:
+        return np.zeros(len(pieces), np.int64)
+    sizes, off = (np.zeros(len(items.may_overlap), np.int64) for _ in range(2))
+    np.maximum.at(sizes, pieces[:, 4], pieces[:, 3] - pieces[:, 2])
+    one, other = items.may_overlap.owners().astype(np.int64), items.may_overlap.values.astype(np.int64)
+    np.add.at(off, one[one < other], np.minimum(sizes[one], sizes[other])[one < other])
+    return off[pieces[:, 4]]
+
+
+def _sums(items: Items, step: int, best: Bound) -> Bound:
+    """Return the better of a bound and the largest sum of sizes padded to `step`, less the largest padding in it."""
+    owners, pieces = items.all_pieces()
+    own = _own_bytes(owners, pieces)
+    padding = np.where(own > 0, -pieces[:, 3] % step, 0)
+    live = sum_by_section(items, pieces, np.maximum(own + padding - _discounts(items, pieces), 0))
+    for section in np.argsort(-live, kind="stable")[:_MOST_SECTIONS].tolist():
+        if int(live[section]) <= best.size_bytes:
+            break
+        here = alive_in(pieces, section)
+        size = int(live[section]) - int(padding[here].max())
+        if size > best.size_bytes:
+            best = Bound(size, tuple(np.unique(owners[here]).tolist()))
+    return best

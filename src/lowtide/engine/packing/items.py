@@ -1,0 +1,271 @@
+"""Buffers as the packers see them: rigid items over numbered sections of time."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide import _native
+from lowtide.core.errors import MalformedInputError
+from lowtide.engine.graph.rows import Rows
+from lowtide.engine.packing.buffers import FREE, Buffers
+from lowtide.engine.packing.live_pieces import live_pieces
+
+Ints = NDArray[np.int64]
+_NO_OFFSETS, _NO_IDS = np.zeros(0, np.int64), np.zeros(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Items:
+    """What must be placed, one array entry each; buffers that must keep their distance are one item.
+
+    Sections number the spans between neighboring births and deaths, from 0 on, so that every one of them matters.
+    """
+
+    first: NDArray[np.int32]
+    last: NDArray[np.int32]
+    sizes: Ints
+    alignment: Ints
+    fixed: Ints
+    steps: Ints
+    """From birth to death in steps, of which a section can be one or many."""
+    piece_rows: Ints
+    """n + 1 bounds into `pieces`; empty when every item is one rectangle, alive throughout [first, last)."""
+    pieces: Ints
+    """Rows (first, last, low, high, buffer): over half-open sections the buffer covers the bytes low to high above the
+    item's offset; by item, then by low end."""
+    may_overlap: Rows | None
+    """Per buffer, those that may share its bytes; where there are pairs, no item is a mere rectangle."""
+    apart: Rows | None
+    """Per buffer, those that must never share its bytes."""
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def n_sections(self) -> int:
+        return int(self.last.max(initial=0))
+
+    @property
+    def rectangles(self) -> bool:
+        return not len(self.piece_rows)
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is nothing but rectangles that conflict when they are alive together."""
+        return self.rectangles and bool((self.fixed == FREE).all())
+
+    def native(self) -> _native.PackItems:
+        """Return the items for a kernel, which checks them."""
+        overlap, apart = self.may_overlap, self.apart
+        return _native.PackItems(
+            self.first,
+            self.last,
+            self.sizes,
+            self.alignment,
+            self.fixed,
+            self.piece_rows,
+            self.pieces.reshape(-1),
+            _NO_OFFSETS if overlap is None else overlap.offsets,
+            _NO_IDS if overlap is None else overlap.values,
+            _NO_OFFSETS if apart is None else apart.offsets,
+            _NO_IDS if apart is None else apart.values,
+        )
+
+    def all_pieces(self) -> tuple[NDArray[np.int64], Ints]:
+        """Return the item of every piece, and the pieces; those of rectangles no longer name their buffers."""
+        if self.rectangles:
+            every, zero = np.arange(len(self)), np.zeros(len(self), np.int64)
+            return every, np.stack([self.first, self.last, zero, self.sizes, every], axis=1, dtype=np.int64)
+        return np.repeat(np.arange(len(self)), np.diff(self.piece_rows)), self.pieces
+
+    def height(self, offsets: Ints) -> int:
+        """Return the end of the highest item."""
+        return int((offsets + self.sizes).max(initial=0))
+
+    def take(self, ids: NDArray[np.intp]) -> "Items":
+        """Return some of the items in the given order; sections that they do not tell apart become one."""
+        owners, pieces = self.all_pieces()
+        place = np.full(len(self), -1, np.int64)
+        place[ids] = np.arange(len(ids))
+        kept = place[owners] >= 0
+        order = np.argsort(place[owners[kept]], kind="stable")
+        owners, pieces = place[owners[kept]][order], pieces[kept][order]
+        return _items(
+            owners,
+            pieces,
+            self.sizes[ids],
+            self.alignment[ids],
+            self.fixed[ids],
+            self.steps[ids],
+            self.may_overlap,
+            self.apart,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Where the buffers are in the items."""
+
+    items: Items
+    item_of: Ints
+    """The item of every buffer; -1 for one that is never alive or has no bytes, alone or with its group."""
+    low: Ints
+    """Its offset above the item's."""
+
+    def buffers_of(self, items: Iterable[int]) -> tuple[int, ...]:
+        """Return the buffers behind items, in ascending order."""
+        return tuple(np.flatnonzero(np.isin(self.item_of, list(items))).tolist())
+
+    def offsets_of(self, buffers: Buffers, offsets: Ints) -> Ints:
+        """Return an offset per buffer from one per item."""
+        result = np.zeros(len(buffers), np.int64) if buffers.fixed is None else np.maximum(buffers.fixed, 0)
+        placed = self.item_of >= 0
+        result[placed] = offsets[self.item_of[placed]] + self.low[placed]
+        return result
+
+
+def items_of(buffers: Buffers) -> Layout:
+    """Join buffers that must keep their distance, drop what needs no place, and number the sections.
+
+    Raises MalformedInputError if groups, fixed offsets and alignments contradict one another.
+    """
+    live = live_pieces(buffers)
+    live = live[buffers.sizes[live[:, 0]] > 0]
+    placed = np.zeros(len(buffers), np.bool_)
+    placed[live[:, 0]] = True
+    group, low = _groups(buffers, placed)
+    owners = live[:, 0]
+    ids, position = np.unique(group[owners], return_inverse=True)
+    item_of = np.full(len(buffers), -1, np.int64)
+    item_of[owners] = position
+    order = np.lexsort((low[owners], position))
+    pieces = np.stack([live[:, 1], live[:, 2], low[owners], low[owners] + buffers.sizes[owners], owners], axis=1)[order]
+    sizes, alignment, fixed = _columns(buffers, item_of, low, len(ids))
+    items = _items(
+        position[order],
+        pieces,
+        sizes,
+        alignment,
+        fixed,
+        _hulls(position[order], pieces, len(ids)),
+        _partners(buffers.may_overlap, len(buffers)),
+        _partners(buffers.apart, len(buffers)),
+    )
+    return Layout(items, item_of, low)
+
+
+def _hulls(owners: Ints, pieces: Ints, n: int) -> Ints:
+    """Return per item the steps from its first birth to its last death, as far as they can be counted; by owner."""
+    starts = np.searchsorted(owners, np.arange(n))
+    lives = np.maximum.reduceat(pieces[:, 1], starts) - np.minimum.reduceat(pieces[:, 0], starts)
+    return np.where(lives > 0, lives, np.iinfo(np.int64).max)
+
+
+def _items(
+    owners: Ints,
+    pieces: Ints,
+    sizes: Ints,
+    alignment: Ints,
+    fixed: Ints,
+    steps: Ints,
+    overlap: Rows | None,
+    apart: Rows | None,
+) -> Items:
+    """Build items from pieces that are sorted by owner, at any times."""
+    _, sections = np.unique(pieces[:, :2], return_inverse=True)
+    pieces = pieces.copy()
+    pieces[:, :2] = sections.reshape(-1, 2)
+    n = len(sizes)
+    rows = np.searchsorted(owners, np.arange(n + 1)).astype(np.int64)
+    pairs = overlap is not None or apart is not None
+    if not pairs and len(owners) == n and (pieces[:, 2] == 0).all() and (pieces[:, 3] == sizes).all():
+        first, last, rows, kept = pieces[:, 0], pieces[:, 1], _NO_OFFSETS, np.zeros((0, 5), np.int64)
+    else:
+        first, last = np.minimum.reduceat(pieces[:, 0], rows[:-1]), np.maximum.reduceat(pieces[:, 1], rows[:-1])
+        kept = pieces
+    return Items(
+        first=np.ascontiguousarray(first, np.int32),
+        last=np.ascontiguousarray(last, np.int32),
+        sizes=sizes,
+        alignment=alignment,
+        fixed=fixed,
+        steps=steps,
+        piece_rows=rows,
+        pieces=np.ascontiguousarray(kept),
+        may_overlap=overlap,
+        apart=apart,
+    )
+
+
+def _groups(buffers: Buffers, placed: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Return for every buffer the first buffer of its rigid group, and its distance above the group's offset."""
+    n = len(buffers)
+    group, low = np.arange(n), np.zeros(n, np.int64)
+    for members in buffers.aliases:
+        kept = [member for member in members if placed[member]]
+        group[kept] = min(kept, default=0)
+    row_of: dict[int, int] = {}
+    for row, members in enumerate(buffers.contiguous):
+        at = 0
+        joined: list[int] = []
+        for member in (member for member in members if placed[member]):
+            head = int(group[member])
+            if row_of.setdefault(head, row) != row or head in joined:
+                raise MalformedInputError(
+                    f"buffer {buffers.name(member)} and one of its aliases are both in contiguous groups; keep one"
+                )
+            joined.append(head)
+            same = np.flatnonzero(group == head) if buffers.aliases else np.asarray([member])
+            step = int(np.lcm.reduce(buffers.alignment[same]))
+            at = -(-at // step) * step
+            low[same] = at
+            at += int(buffers.sizes[member])
+            if int(buffers.sizes[same].max()) > buffers.sizes[member] and member != members[-1]:
+                raise MalformedInputError(
+                    f"buffer {buffers.name(member)} has a larger alias, which would hit the next in its contiguous "
+                    "group; put the largest alias into the group"
+                )
+        group[np.isin(group, joined)] = min(joined, default=0)
+    return group, low
+
+
+def _columns(buffers: Buffers, item_of: Ints, low: Ints, n: int) -> tuple[Ints, Ints, Ints]:
+    """Return size, alignment and fixed offset per item."""
+    placed = np.flatnonzero(item_of >= 0)
+    owner = item_of[placed]
+    sizes, alignment, fixed = np.zeros(n, np.int64), np.ones(n, np.int64), np.full(n, FREE, np.int64)
+    if len(placed) == n:
+        sizes[owner], alignment[owner] = buffers.sizes[placed], buffers.alignment[placed]
+        if buffers.fixed is not None:
+            fixed[owner] = buffers.fixed[placed]
+        return sizes, alignment, fixed
+    np.maximum.at(sizes, owner, low[placed] + buffers.sizes[placed])
+    np.lcm.at(alignment, owner, buffers.alignment[placed])
+    if buffers.fixed is not None:
+        where = np.full(n, -1, np.int64)
+        for buffer in placed[buffers.fixed[placed] != FREE].tolist():
+            item, at = int(item_of[buffer]), int(buffers.fixed[buffer] - low[buffer])
+            if at < 0 or (fixed[item] != FREE and fixed[item] != at):
+                other = buffers.name(int(where[item])) if where[item] >= 0 else "the start of its group"
+                raise MalformedInputError(
+                    f"fixed offsets of {buffers.name(buffer)} and {other} contradict their group; leave one free"
+                )
+            fixed[item], where[item] = at, buffer
+        crooked = np.flatnonzero((fixed != FREE) & (fixed % alignment != 0))
+        if len(crooked):
+            raise MalformedInputError(
+                f"buffer {buffers.name(int(where[crooked[0]]))}: its fixed offset does not suit the alignments of its "
+                "group; change one of them"
+            )
+    return sizes, alignment, fixed
+
+
+def _partners(pairs: Ints | None, n: int) -> Rows | None:
+    """Return the partners of every buffer, ascending."""
+    if pairs is None:
+        return None
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    directed = np.unique(np.concatenate([pairs, pairs[:, ::-1]]), axis=0)
+    return Rows(np.searchsorted(directed[:, 0], np.arange(n + 1)).astype(np.int64), directed[:, 1].astype(np.int32))

@@ -1,0 +1,164 @@
+"""As little change as possible: buffers stay where an earlier plan had them."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide import _native
+from lowtide.core.effort import PackingEffort
+from lowtide.engine.packing.bound import lower_bound
+from lowtide.engine.packing.buffers import FREE, Buffers
+from lowtide.engine.packing.eject import complete
+from lowtide.engine.packing.hinted_offsets import HintedOffsets, clashing_pairs, hinted_offsets
+from lowtide.engine.packing.items import Ints, Items, Layout
+from lowtide.engine.packing.rules import RULES
+from lowtide.engine.packing.validate import broken_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MOST_ITEMS = 20_000
+"""With more items, all hints are kept or none: a try takes time quadratic in their number."""
+_MOST_TO_GROW = 100
+"""With more items, placing the rest around some that stay fails too often to be worth the time."""
+_STEPS_PER_ITEM = 10
+_WORK_SHARE = 10
+_TRY_SHARE = 64
+_FOUND = 0
+
+Ids = NDArray[np.intp]
+
+
+def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effort: PackingEffort) -> Ints:
+    """Return a packing of items within `limit` bytes that follows many hints; `packed` is one to start from.
+
+    What counts is how many buffers stay, then how many bytes. If the hints are a packing by themselves, they are
+    returned. Else the hint with the most clashes is dropped until none clash, and the rest is completed (see
+    `complete`), which moves few more buffers. If the items are few, halves, quarters and so on of the hints are then
+    added to what is kept, as long as the rest can be placed around them. The best of the results and `packed` is
+    returned; another choice of buffers might keep more. Deterministic.
+    """
+    items = layout.items
+    hinted = hinted_offsets(buffers, layout, limit)
+    wanted = np.flatnonzero(hinted.offsets != FREE)
+    if len(wanted) == len(items):
+        offsets = layout.offsets_of(buffers, hinted.offsets)
+        if broken_rule(buffers, offsets, limit) is None:
+            return hinted.offsets
+    if len(wanted) == 0 or len(items) > _MOST_ITEMS:
+        return packed
+    held = items.fixed != FREE
+    pairs = clashing_pairs(items, np.where(held, items.fixed, hinted.offsets))
+    barred = pairs[held[pairs[:, ::-1]]]
+    hinted.offsets[barred] = FREE
+    wanted = np.setdiff1d(wanted, barred)
+    pairs = pairs[~np.isin(pairs, barred).any(axis=1)]
+    homes = np.full(len(items), FREE)
+    kept = _without_clashes(wanted, pairs, hinted)
+    homes[kept] = hinted.offsets[kept]
+    completed = complete(items, homes, hinted.offsets, limit, _STEPS_PER_ITEM * len(items))
+    results = [packed] if completed is None else [packed, completed]
+    tries = _Tries(items, hinted, limit, effort)
+    best = max(results, key=tries.worth)
+    if len(items) <= _MOST_TO_GROW:
+        clashes = np.bincount(pairs.reshape(-1), minlength=len(items))
+        gentle = wanted[np.lexsort((hinted.size_bytes[wanted], clashes[wanted]))]
+        large = wanted[np.argsort(-hinted.size_bytes[wanted], kind="stable")]
+        for order, start in ((gentle, tries.kept_by(best)), (large, np.zeros(0, np.intp))):
+            results.append(_grow(order, start, best, pairs, tries))
+    return max(results, key=tries.worth)
+
+
+def _without_clashes(wanted: Ids, pairs: NDArray[np.intp], hinted: HintedOffsets) -> Ids:
+    """Drop the item with the most clashes until there are none; of equals the one worth least, then the last."""
+    dropped = np.zeros(len(hinted.offsets), np.bool_)
+    while len(pairs):
+        clashes = np.bincount(pairs.reshape(-1), minlength=len(dropped))
+        worst = np.flatnonzero(clashes == clashes.max())
+        victim = worst[np.lexsort((-worst, hinted.size_bytes[worst], hinted.counts[worst]))[0]]
+        dropped[victim] = True
+        pairs = pairs[(pairs != victim).all(axis=1)]
+    return wanted[~dropped[wanted]]
+
+
+def _grow(order: Ids, start: Ids, packed: Ints, pairs: NDArray[np.intp], tries: "_Tries") -> Ints:
+    """Add items to those kept, many at once where that goes, and return the last packing found."""
+    offsets = packed
+    kept = np.zeros(len(packed), np.bool_)
+    kept[start] = True
+    chunks = [order]
+    while chunks:
+        blocked = np.zeros(len(packed), np.bool_)
+        blocked[pairs[kept[pairs[:, 0]], 1]] = True
+        blocked[pairs[kept[pairs[:, 1]], 0]] = True
+        chunk = chunks.pop()
+        chunk = chunk[~kept[chunk] & ~blocked[chunk]]
+        if not len(chunk):
+            continue
+        inside = np.zeros(len(packed), np.bool_)
+        inside[chunk] = True
+        found = None
+        if not (inside[pairs[:, 0]] & inside[pairs[:, 1]]).any():
+            found = tries.place(np.flatnonzero(kept | inside))
+        if found is not None:
+            offsets = found
+            kept[tries.kept_by(found)] = True
+        elif len(chunk) > 1:
+            chunks += [chunk[len(chunk) // 2 :], chunk[: len(chunk) // 2]]
+    return offsets
+
+
+class _Tries:
+    """Packings in which some items stay; all tries share one limit of work."""
+
+    def __init__(self, items: Items, hinted: HintedOffsets, limit: int, effort: PackingEffort) -> None:
+        self._items = items
+        self._hinted = hinted
+        self._limit = limit
+        self._exact_items = effort.exact_items
+        self._left = effort.exact_work // _WORK_SHARE
+        self._priority_work = effort.priority_work // _WORK_SHARE // _TRY_SHARE
+
+    def kept_by(self, offsets: Ints) -> Ids:
+        return np.flatnonzero(offsets == self._hinted.offsets)
+
+    def worth(self, offsets: Ints) -> tuple[int, int]:
+        kept = self.kept_by(offsets)
+        return int(self._hinted.counts[kept].sum()), int(self._hinted.size_bytes[kept].sum())
+
+    def place(self, kept: Ids) -> Ints | None:
+        """Return a packing within the limit that keeps some items, which do not clash; None where none is found."""
+        fixed = self._items.fixed.copy()
+        fixed[kept] = self._hinted.offsets[kept]
+        items = replace(self._items, fixed=fixed)
+        if (fixed != FREE).all():
+            return fixed
+        if lower_bound(items).size_bytes > self._limit or self._left <= 0:
+            return None
+        steps: list[Callable[[], Ints | None]] = [
+            lambda: RULES["best-fit-by-size"](items),
+            lambda: RULES["first-fit-by-size"](items),
+            lambda: self._penalty_loop(items),
+            lambda: self._exact(items),
+        ]
+        for step in steps:
+            offsets = step()
+            self._left -= len(items)
+            if offsets is not None and items.height(offsets) <= self._limit:
+                return offsets
+        return None
+
+    def _penalty_loop(self, items: Items) -> Ints:
+        offsets, used = _native.pack_by_priority(items.native(), self._limit, True, self._priority_work)
+        self._left -= used
+        return offsets
+
+    def _exact(self, items: Items) -> Ints | None:
+        work = min(self._left, max(1, self._left // _TRY_SHARE))
+        if len(items) > self._exact_items or work <= 0:
+            return None
+        fit, offsets, used = _native.pack_within(items.native(), self._limit, work)
+        self._left -= used
+        return offsets if fit == _FOUND else None

@@ -1,0 +1,196 @@
+"""The default packer: cheap rules first, search where they leave a gap."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide import _native
+from lowtide.core.effort import PackingEffort
+from lowtide.core.progress import Report
+from lowtide.engine.packing.bound import Bound, lower_bound
+from lowtide.engine.packing.improve import Improvement, improve, look
+from lowtide.engine.packing.items import Ints, Items
+from lowtide.engine.packing.rules import RULES, stacked
+from lowtide.engine.packing.split import Split, Subproblem, split
+
+_MOST_FOR_QUADRATIC = 20_000
+"""With more items, rules that look at every pair and the short penalty loop before them are left out."""
+_SHORT_LOOP = 25_000
+"""Work per item of the penalty loop that comes before those rules: some fifty rounds."""
+
+
+class PackSearch:
+    """Look for the smallest arena of some items, or for one within a capacity; the best so far can be read at any time.
+
+    Ten orders along the skyline come first, or one where a capacity is given and a look at the parts follows, then the
+    published rules; the parts that are still too high are improved one by one (see `improve`). Deterministic; limited
+    by work.
+    """
+
+    def __init__(self, items: Items, capacity: int | None, effort: PackingEffort, report: Report) -> None:
+        self.items = items
+        self.bound: Bound = lower_bound(items)
+        self.offsets: Ints = np.zeros(len(items), np.int64)
+        self.height = 0
+        self.method = ""
+        self.work = 0
+        self._capacity = capacity
+        self._effort = effort
+        self._report = report
+        self._parts: Split | None = None
+        self._of_parts: Ints | None = None
+        self._looked_at: dict[int, int | None] = {}  # per part: the goal that was looked at in vain
+
+    def run(self) -> None:
+        """Search until the arena meets the goal, that is proven impossible, or the work is used up.
+
+        The goal is the capacity if there is one, else the bound.
+        """
+        self.offer(*self._along_skyline(self.items))
+        if not self._done() and len(self.items) <= self._effort.exact_items:
+            self._by_parts(look, cheap=False)
+        for method, offsets in self._cheap(self.items):
+            self.offer(offsets, method)
+        affordable = self.work <= self._effort.priority_work + self._effort.exact_work
+        if not self._done() and affordable:  # else looking once took all the work there is, as for a million items
+            self._by_parts(partial(improve, only_goal=self._capacity is not None), cheap=True)
+
+    def _done(self) -> bool:
+        return self.height <= self._goal or self.bound.size_bytes > self._goal
+
+    @property
+    def may_still_fit(self) -> bool:
+        """Whether there is a capacity that neither was met nor is proven too small."""
+        return self._capacity is not None and not self._done()
+
+    @property
+    def _goal(self) -> int:
+        return self.bound.size_bytes if self._capacity is None else self._capacity
+
+    def offer(self, offsets: Ints, method: str) -> None:
+        """Keep a packing if it is the best so far."""
+        height = self.items.height(offsets)
+        if not self.method or height < self.height:
+            self.offsets, self.height, self.method = offsets, height, method
+
+    def replace(self, offsets: Ints, method: str) -> None:
+        """Take another packing, as high as need be."""
+        self.offsets, self.height, self.method = offsets, self.items.height(offsets), method
+
+    def take_from(self, other: "PackSearch") -> None:
+        """Take over what another search for the same items found and proved, where it is better, and its work."""
+        self.offer(other.offsets, other.method)
+        if other.bound.size_bytes > self.bound.size_bytes:
+            self.bound = other.bound
+        self.work += other.work
+
+    def offer_anything(self) -> None:
+        """Keep a packing that is quick to make, if there is none yet."""
+        if self.method:
+            return
+        if len(self.items) <= _MOST_FOR_QUADRATIC or self.items.plain:
+            self.offer(RULES["best-fit-by-birth"](self.items), "best-fit-by-birth")
+        else:
+            self.offer(stacked(self.items), "stacked")
+
+    def _raise_bound(self, size_bytes: int, holders: NDArray[np.intp]) -> None:
+        if size_bytes > self.bound.size_bytes:
+            self.bound = Bound(size_bytes, tuple(sorted(holders.tolist())))
+
+    def _along_skyline(self, items: Items) -> tuple[Ints, str]:
+        # With a capacity any packing within it will do: where a look follows, it settles more than nine other orders.
+        one_order = self._capacity is not None and len(self.items) <= self._effort.exact_items
+        most = 1 if one_order else self._short_work(items)
+        offsets, work = _native.pack_by_priority(items.native(), self._goal, False, most)
+        self.work += work
+        return offsets, "skyline"
+
+    def _short_work(self, items: Items) -> int:
+        return min(self._effort.priority_work, _SHORT_LOOP * len(items))
+
+    def _cheap(self, items: Items) -> Iterator[tuple[str, Ints]]:
+        """Yield one packing after the other, until the goal is reached."""
+        few = len(items) <= _MOST_FOR_QUADRATIC
+        if few and not self._reached:
+            offsets, work = _native.pack_by_priority(items.native(), self._goal, True, self._short_work(items))
+            self.work += work
+            yield "penalty-loop", offsets
+        for name, rule in RULES.items():
+            if self._reached:
+                return
+            if few or (name == "best-fit-by-birth" and items.plain):
+                self.work += len(items)
+                yield name, rule(items)
+
+    @property
+    def _reached(self) -> bool:
+        return bool(self.method) and self.height <= self._goal
+
+    def _by_parts(self, lower: Callable[[Improvement, int, PackingEffort], Iterator[None]], *, cheap: bool) -> None:
+        """Lower the parts, from the highest on, until one stays above the goal."""
+        if self._parts is None:
+            self._parts = split(self.items)
+        parts = self._parts
+        in_one = len(parts.parts) == 1 and len(parts.parts[0].ids) == len(self.items)
+        offsets = self.offsets.copy() if in_one else self._best_by_parts(parts, cheap=cheap)
+        tops = offsets + self.items.sizes
+        heights = np.asarray([tops[part.ids].max() for part in parts.parts], np.int64)
+        settled = 0  # what a part needs after all that was tried: others need not go lower
+        order: list[int] = np.argsort(-heights, kind="stable").tolist()
+        for number in order:
+            part = parts.parts[number]
+            goal = max(self._goal, settled)
+            if int(heights[number]) <= goal:
+                break
+            self._report(f"packing {len(part.ids)} of {len(self.items)} buffers")
+            items = self.items.take(part.ids)
+            bound = lower_bound(items)
+            below = _below(self.items, parts, part)
+            self._raise_bound(part.base + bound.size_bytes, np.concatenate([below, part.ids[list(bound.holders)]]))
+            state = Improvement(
+                items,
+                offsets[part.ids] - part.base,
+                int(heights[number]) - part.base,
+                bound.size_bytes,
+                looked_at=self._looked_at.get(number),
+            )
+            for _ in lower(state, goal - part.base, self._effort):
+                offsets[part.ids] = part.base + state.offsets
+                self.offer(offsets.copy(), state.method)
+                self._raise_bound(part.base + state.bound, np.concatenate([below, part.ids]))
+            self.work += state.work
+            self._looked_at[number] = state.looked_at
+            self._of_parts = offsets
+            settled = max(settled, part.base + state.height)
+            if self.bound.size_bytes > self._goal:
+                return
+
+    def _best_by_parts(self, parts: Split, *, cheap: bool) -> Ints:
+        """Return offsets made of the best packing of every part, over its base; with `cheap`, rules pack each anew."""
+        ids = np.concatenate([part.ids for part in parts.parts]) if parts.parts else np.zeros(0, np.intp)
+        starts = np.cumsum([0, *(len(part.ids) for part in parts.parts[:-1])])
+        base = np.repeat([part.base for part in parts.parts], [len(part.ids) for part in parts.parts])
+        items = self.items.take(ids)
+        if self._of_parts is None:
+            offsets, method = self._along_skyline(items)
+            best = parts.offsets.copy()
+            best[ids] = base + offsets
+            self.offer(best.copy(), method)
+        else:
+            best, offsets = self._of_parts.copy(), self._of_parts[ids] - base
+        least = np.maximum.reduceat(offsets + items.sizes, starts) if len(ids) else np.zeros(0, np.int64)
+        for method, offsets in self._cheap(items) if cheap else ():
+            heights = np.maximum.reduceat(offsets + items.sizes, starts) if len(ids) else np.zeros(0, np.int64)
+            chosen = np.repeat(heights < least, np.diff([*starts, len(ids)]))
+            best[ids[chosen]] = (base + offsets)[chosen]
+            least = np.minimum(least, heights)
+            self.offer(best.copy(), method)
+        return best
+
+
+def _below(items: Items, parts: Split, part: Subproblem) -> NDArray[np.intp]:
+    """Return the items that take the bytes below a part."""
+    first, last = items.first[part.ids].min(), items.last[part.ids].max()
+    return np.flatnonzero((parts.offsets >= 0) & (items.first < last) & (first < items.last))

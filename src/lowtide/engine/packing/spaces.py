@@ -1,0 +1,217 @@
+"""Several memory spaces with capacities: what does not fit its first choice spills to the next."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.core.effort import DEFAULT_EFFORT, EffortName
+from lowtide.core.errors import UsageError
+from lowtide.core.index_spaces import SpaceId
+from lowtide.engine.graph import Space
+from lowtide.engine.packing.bound import lower_bound
+from lowtide.engine.packing.buffers import FREE, Buffers
+from lowtide.engine.packing.items import items_of
+from lowtide.engine.packing.live_pieces import live_pieces
+from lowtide.engine.packing.pack import pack
+from lowtide.engine.packing.packed import Packed, PackedSpaces, Spill
+from lowtide.engine.packing.space_units import SpaceUnits, space_units
+from lowtide.engine.plan import Status
+
+_MOST_RETURNS = 200
+"""The number of spilled units, largest first, that are tried again in their first choice."""
+
+
+def pack_spaces(
+    buffers: Buffers,
+    spaces: Sequence[Space],
+    choices: Sequence[Sequence[int]] | None = None,
+    *,
+    effort: EffortName = DEFAULT_EFFORT,
+) -> PackedSpaces:
+    """Give every buffer a space and an offset there, so that all capacities hold and few bytes spill.
+
+    `choices` has a row per buffer: positions in `spaces`, by falling preference; all spaces in their order by default.
+    Groups stay together; pairs matter within one space; hints count for the first choice.
+
+    Greedy: all units begin in their first choice. As long as a space is too full, one of its units moves to its next
+    choice. In the step with the most bytes too many that is the smallest unit that makes up for them, else the largest.
+    If the bytes fit and `pack` does not find how, it is the smallest unit that ends above the capacity. At last the
+    largest units that were spilled return if there is room after all. The spill is not the least in general, but
+    nothing spills if `pack` fits all first choices. Deterministic. At most one packing per unit spilled and per return
+    tried.
+
+    Raises UsageError for no spaces or two of one name, MalformedInputError as `space_units` and `pack` do.
+    """
+    if not spaces or len({space.name for space in spaces}) < len(spaces):
+        raise UsageError("spaces must be at least one, each with a name of its own")
+    assignment = _Assignment(buffers, spaces, space_units(buffers, len(spaces), choices), effort)
+    assignment.spill()
+    assignment.bring_back()
+    return assignment.result()
+
+
+class _Assignment:
+    def __init__(self, buffers: Buffers, spaces: Sequence[Space], units: SpaceUnits, effort: EffortName) -> None:
+        self._buffers = buffers
+        self._spaces = spaces
+        self._units = units
+        self._effort: EffortName = effort
+        self._level = np.zeros(len(units.choices), np.int64)
+        self._packed: dict[int, Packed] = {}
+
+    def spill(self) -> None:
+        """Move units on until every space holds what is in it, or none can be moved."""
+        todo = list(range(len(self._spaces)))
+        while todo:
+            space = todo.pop(0)
+            while not self._fits(space):
+                if self._packed[space].status == "interrupted":
+                    return
+                unit = self._victim(space)
+                if unit is None:
+                    break
+                self._level[unit] += 1
+                following = self._space_of_unit(unit)
+                for changed in (space, following):
+                    self._packed.pop(changed, None)
+                if following not in todo:
+                    todo.append(following)
+
+    def bring_back(self) -> None:
+        """Try spilled units again where they wanted to be, the largest first."""
+        spilled = np.flatnonzero(self._level > 0)
+        largest: list[int] = spilled[np.argsort(-self._units.size_bytes[spilled], kind="stable")].tolist()
+        for unit in largest[:_MOST_RETURNS]:
+            now = int(self._level[unit])
+            for level in range(now):
+                before = dict(self._packed)
+                self._level[unit] = level
+                space, left = self._space_of_unit(unit), self._units.choices[unit][now]
+                self._packed.pop(space, None)
+                self._packed.pop(left, None)
+                if self._bytes_fit(space) and self._fits(space) and self._fits(left):
+                    break
+                self._level[unit] = now
+                self._packed = before
+
+    def result(self) -> PackedSpaces:
+        """Return what came of it, with the packing of every space."""
+        offsets = np.zeros(len(self._buffers), np.int64)
+        for space in range(len(self._spaces)):
+            self._fits(space)
+            offsets[self._in(space)] = self._packed[space].offsets
+        levels, choices = self._level[self._units.unit_of], self._units.choices
+        units: list[int] = self._units.unit_of.tolist()
+        rows = [choices[unit] for unit in units]
+        spilled = tuple(
+            Spill(
+                buffer=buffer,
+                wanted=rows[buffer][0],
+                space=rows[buffer][int(levels[buffer])],
+                too_large=int(self._buffers.sizes[buffer]) > self._capacity(rows[buffer][0]),
+            )
+            for buffer in np.flatnonzero(levels > 0).tolist()
+        )
+        return PackedSpaces(
+            spaces=np.asarray([row[level] for row, level in zip(rows, levels.tolist(), strict=True)], np.int64),
+            offsets=offsets,
+            packed={space.name: self._packed[number] for number, space in enumerate(self._spaces)},
+            spilled=spilled,
+            status=self._status(spilled=bool(spilled)),
+            spilled_bytes=int(self._buffers.sizes[levels > 0].sum()),
+        )
+
+    def _status(self, *, spilled: bool) -> Status:
+        if all(self._fits(space) for space in range(len(self._spaces))):
+            return "feasible" if spilled else "optimal"
+        if any(packed.status == "interrupted" for packed in self._packed.values()):
+            return "interrupted"
+        return "infeasible" if self._impossible() else "stopped_by_work"
+
+    def _impossible(self) -> bool:
+        """Whether what may go to one space only cannot fit it, or a buffer is larger than all its
+        spaces, or all is too much for all spaces together."""
+        alone = [row[0] if len(row) == 1 else -1 for row in self._units.choices]
+        for space in range(len(self._spaces)):
+            bound_there = np.flatnonzero(np.asarray(alone, np.int64)[self._units.unit_of] == space)
+            if self._pack(space, bound_there).status == "infeasible":
+                return True
+        most = [max(self._capacity(space) for space in row) for row in self._units.choices]
+        alive = np.unique(live_pieces(self._buffers)[:, 0])
+        if (self._buffers.sizes[alive] > np.asarray(most)[self._units.unit_of[alive]]).any():
+            return True
+        total = sum(self._capacity(space) for space in range(len(self._spaces)))
+        loose = replace(self._buffers, fixed=None, apart=None, alignment=np.ones(len(self._buffers), np.int64))
+        return lower_bound(items_of(loose).items).size_bytes > total
+
+    def _space_of_unit(self, unit: int) -> int:
+        return self._units.choices[unit][int(self._level[unit])]
+
+    def _capacity(self, space: SpaceId) -> float:
+        capacity = self._spaces[space].capacity_bytes
+        return math.inf if capacity is None else capacity
+
+    def _in(self, space: SpaceId) -> NDArray[np.intp]:
+        homes = np.asarray([self._space_of_unit(unit) for unit in range(len(self._level))], np.int64)
+        return np.flatnonzero(homes[self._units.unit_of] == space)
+
+    def _fits(self, space: SpaceId) -> bool:
+        if space not in self._packed:
+            self._packed[space] = self._pack(space, self._in(space))
+        return self._packed[space].arena_bytes <= self._capacity(space)
+
+    def _pack(self, space: SpaceId, ids: NDArray[np.intp]) -> Packed:
+        some = self._buffers.take(ids)
+        about = self._spaces[space]
+        hints = some.hints
+        if hints is not None:
+            hints = np.where(self._level[self._units.unit_of[ids]] == 0, hints, FREE)
+        aligned = replace(some, alignment=np.lcm(some.alignment, about.alignment), hints=hints)
+        return pack(aligned, capacity=about.capacity_bytes, effort=self._effort)
+
+    def _live(self, space: SpaceId) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the live pieces of buffers in a space, the steps where figures change, and the bytes from each on."""
+        here = np.zeros(len(self._buffers), np.bool_)
+        here[self._in(space)] = True
+        pieces = live_pieces(self._buffers)
+        pieces = pieces[here[pieces[:, 0]]]
+        steps, ranks = np.unique(pieces[:, 1:], return_inverse=True)
+        ranks = ranks.reshape(-1, 2)
+        change = np.zeros(len(steps) + 1, np.int64)
+        np.add.at(change, ranks[:, 0], self._buffers.sizes[pieces[:, 0]])
+        np.subtract.at(change, ranks[:, 1], self._buffers.sizes[pieces[:, 0]])
+        return pieces, steps, change.cumsum()[:-1]
+
+    def _bytes_fit(self, space: SpaceId) -> bool:
+        tied = self._buffers.aliases or self._buffers.may_overlap is not None
+        return bool(tied) or int(self._live(space)[2].max(initial=0)) <= self._capacity(space)
+
+    def _victim(self, space: SpaceId) -> int | None:
+        """Return the unit that had best go on from a space that is too full; None where none can."""
+        pieces, steps, live = self._live(space)
+        over = int(live.max(initial=0)) - self._capacity(space)
+        step = int(steps[int(live.argmax())]) if len(live) else 0
+        alive = pieces[(pieces[:, 1] <= step) & (step < pieces[:, 2]), 0]
+        crowd = self._movable(alive) if over > 0 else []
+        if crowd:
+            enough = [unit for unit in crowd if self._units.size_bytes[unit] >= over]
+            sizes = self._units.size_bytes
+            if enough:
+                return min(enough, key=lambda unit: (int(sizes[unit]), unit))
+            return max(crowd, key=lambda unit: (int(sizes[unit]), -unit))
+        packed, ids = self._packed[space], self._in(space)
+        high = ids[packed.offsets + self._buffers.sizes[ids] > self._capacity(space)]
+        units = self._movable(high) or self._movable(ids)
+        return min(units, key=lambda unit: (int(self._units.size_bytes[unit]), unit)) if units else None
+
+    def _movable(self, buffers: NDArray[np.int64] | NDArray[np.intp]) -> list[int]:
+        """Return the units of some buffers that have bytes and another choice."""
+        units: list[int] = np.unique(self._units.unit_of[buffers]).tolist()
+        return [
+            unit
+            for unit in units
+            if self._level[unit] + 1 < len(self._units.choices[unit]) and self._units.size_bytes[unit] > 0
+        ]

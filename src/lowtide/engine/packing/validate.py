@@ -1,0 +1,213 @@
+"""The validator of packings: knows what must hold, and nothing of what packs."""
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.core.errors import VerificationError
+from lowtide.engine.packing.buffers import FREE, Buffers
+from lowtide.engine.packing.live_pieces import live_pieces
+
+
+def validate(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None = None) -> None:
+    """Check that offsets, in bytes, one a buffer, are a packing of buffers, and of at most `capacity` bytes.
+
+    Raises VerificationError, which names the buffers and the step, for the first constraint that is broken: each buffer
+    by itself, groups, pairs that must be apart, and last those that share bytes at one time and may not. A buffer that
+    is never alive or has no bytes keeps its fixed offset and is bound by nothing else. O(n log^2 n) for n buffers,
+    gaps, members of groups and pairs; a broken packing takes log n times as long.
+    """
+    if offsets.shape != buffers.sizes.shape or offsets.dtype != np.int64:
+        raise VerificationError(f"offsets have shape {offsets.shape}, {offsets.dtype}; give an int64 for every buffer")
+    broken = broken_rule(buffers, offsets, capacity)
+    if broken is not None:
+        raise VerificationError(f"{broken}; pack again")
+
+
+def broken_rule(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None = None) -> str | None:
+    """Return what `validate` complains of, without the advice; None where nothing is broken."""
+    return next(_broken_rules(buffers, offsets, capacity), None)
+
+
+def _broken_rules(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None) -> Iterator[str]:
+    pieces = live_pieces(buffers)
+    pieces = pieces[buffers.sizes[pieces[:, 0]] > 0]
+    placed = np.zeros(len(buffers), np.bool_)
+    placed[pieces[:, 0]] = True
+    yield from _each(buffers, offsets, placed, capacity)
+    for group in buffers.aliases:
+        yield from _aliases(buffers, offsets, [member for member in group if placed[member]])
+    alignment = _joint_alignment(buffers, placed) if buffers.contiguous else buffers.alignment
+    for group in buffers.contiguous:
+        yield from _contiguous(buffers, offsets, [member for member in group if placed[member]], alignment)
+    yield from _apart(buffers, offsets, placed)
+    yield from _overlaps(buffers, offsets, pieces)
+
+
+def _each(
+    buffers: Buffers, offsets: NDArray[np.int64], placed: NDArray[np.bool_], capacity: int | None
+) -> Iterator[str]:
+    if buffers.fixed is not None:
+        moved = (buffers.fixed != FREE) & (offsets != buffers.fixed)
+        yield from _wrong(buffers, offsets, moved, "is not where it is fixed")
+    yield from _wrong(buffers, offsets, offsets < 0, "lies below 0")
+    yield from _wrong(buffers, offsets, placed & (offsets % buffers.alignment != 0), "is not aligned")
+    yield from _wrong(buffers, offsets, offsets > np.iinfo(np.int64).max - buffers.sizes, "ends beyond 64 bits")
+    if capacity is not None:
+        yield from _wrong(buffers, offsets, placed & (offsets > capacity - buffers.sizes), f"ends above {capacity}")
+
+
+def _wrong(buffers: Buffers, offsets: NDArray[np.int64], wrong: NDArray[np.bool_], why: str) -> Iterator[str]:
+    for buffer in np.flatnonzero(wrong)[:1].tolist():
+        yield f"buffer {buffers.name(buffer)} at offset {offsets[buffer]} {why}"
+
+
+def _aliases(buffers: Buffers, offsets: NDArray[np.int64], members: list[int]) -> Iterator[str]:
+    for one, two in pairwise(members):
+        if offsets[one] != offsets[two]:
+            yield _clash(buffers, offsets, one, two, "must have one offset")
+
+
+def _contiguous(
+    buffers: Buffers, offsets: NDArray[np.int64], members: list[int], alignment: NDArray[np.int64]
+) -> Iterator[str]:
+    """`alignment` is that of buffers with their aliases."""
+    for first in members[:1]:
+        if offsets[first] % math.lcm(*alignment[members].tolist()):
+            yield f"buffer {buffers.name(first)} at offset {offsets[first]} starts a group that is not aligned there"
+    for one, two in pairwise(members):
+        end, step = int(offsets[one] + buffers.sizes[one]), int(alignment[two])
+        if offsets[two] != -(-end // step) * step:
+            yield _clash(buffers, offsets, one, two, "must lie one after the other")
+
+
+def _joint_alignment(buffers: Buffers, placed: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the alignment of buffers, for aliases that of all in the group."""
+    alignment = buffers.alignment.copy()
+    for group in buffers.aliases:
+        alive = [member for member in group if placed[member]]
+        alignment[alive] = math.lcm(*buffers.alignment[alive].tolist())
+    return alignment
+
+
+def _apart(buffers: Buffers, offsets: NDArray[np.int64], placed: NDArray[np.bool_]) -> Iterator[str]:
+    if buffers.apart is None:
+        return
+    one, two = buffers.apart.T
+    ends = offsets + buffers.sizes
+    shared = placed[one] & placed[two] & (one != two) & (offsets[one] < ends[two]) & (offsets[two] < ends[one])
+    for row in np.flatnonzero(shared)[:1].tolist():
+        yield _clash(buffers, offsets, int(one[row]), int(two[row]), "must never share bytes")
+
+
+def _overlaps(buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64]) -> Iterator[str]:
+    """All pairs that overlap must be pairs that may, so that both kinds are equally many."""
+    exempt = _exempt(buffers)
+    if _surplus(buffers, offsets, pieces, exempt, len(buffers)) == 0:
+        return
+    sound, broken = 0, len(buffers)  # so many of the first buffers do not clash among themselves, or do
+    while broken - sound > 1:
+        middle = (sound + broken) // 2
+        if _surplus(buffers, offsets, pieces, exempt, middle) == 0:
+            sound = middle
+        else:
+            broken = middle
+    yield _overlap(buffers, offsets, pieces, exempt, sound)
+
+
+def _exempt(buffers: Buffers) -> NDArray[np.int64]:
+    """Return rows (group, buffer): two buffers of one group may overlap. No pair is in two groups."""
+    group_of = np.arange(len(buffers)) + len(buffers.aliases)
+    rows: list[NDArray[np.int64]] = [np.zeros((0, 2), np.int64)]
+    for group, members in enumerate(buffers.aliases):
+        group_of[list(members)] = group
+        rows.append(np.stack([np.full(len(members), group), np.asarray(members, np.int64)], axis=1))
+    if buffers.may_overlap is not None:
+        pairs = np.unique(np.sort(buffers.may_overlap, axis=1), axis=0)
+        pairs = pairs[group_of[pairs[:, 0]] != group_of[pairs[:, 1]]]
+        rows.append(np.stack([np.arange(2 * len(pairs)) // 2 + len(buffers.aliases), pairs.ravel()], axis=1))
+    return np.concatenate(rows)
+
+
+def _surplus(
+    buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64], exempt: NDArray[np.int64], count: int
+) -> int:
+    """Return how many pairs of the first `count` buffers overlap although they may not."""
+    pieces = pieces[: np.searchsorted(pieces[:, 0], count)]
+    owners, first, last = pieces.T
+    overlaps = count_overlaps(first, last, offsets[owners], offsets[owners] + buffers.sizes[owners])
+    if overlaps == 0 or len(exempt) == 0:
+        return overlaps
+    groups, members = exempt[exempt[:, 1] < count].T
+    pieces_of = np.bincount(owners, minlength=count)
+    numbers = pieces_of[members]
+    begins = (pieces_of.cumsum() - pieces_of)[members]
+    own = np.repeat(begins - numbers.cumsum() + numbers, numbers) + np.arange(int(numbers.sum()))
+    groups, owners = np.repeat(groups, numbers), owners[own]
+    # every group gets steps of its own
+    steps, ranks = np.unique(np.concatenate([first[own], last[own]]), return_inverse=True)
+    begin, end = (groups * len(steps) + part for part in np.split(ranks, 2))
+    return overlaps - count_overlaps(begin, end, offsets[owners], offsets[owners] + buffers.sizes[owners])
+
+
+def _overlap(
+    buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64], exempt: NDArray[np.int64], buffer: int
+) -> str:
+    """Return the complaint for a buffer that clashes with an earlier one."""
+    owners, first, last = pieces.T
+    groups = exempt[exempt[:, 1] == buffer, 0]
+    friends = exempt[np.isin(exempt[:, 0], groups), 1]
+    low, high = offsets[owners], offsets[owners] + buffers.sizes[owners]
+    start, end = int(offsets[buffer]), int(offsets[buffer] + buffers.sizes[buffer])
+    others = (owners < buffer) & ~np.isin(owners, friends) & (low < end) & (start < high)
+    clashes = [
+        (max(int(first[piece]), int(first[other])), int(owners[other]))
+        for piece in np.flatnonzero(owners == buffer).tolist()
+        for other in np.flatnonzero(others & (first < last[piece]) & (first[piece] < last)).tolist()
+    ]
+    step, other = min(clashes)
+    return _clash(buffers, offsets, other, buffer, f"share bytes at step {step}")
+
+
+def _clash(buffers: Buffers, offsets: NDArray[np.int64], one: int, two: int, why: str) -> str:
+    ends = offsets + buffers.sizes
+    first, second = (f"{buffers.name(each)} (offsets {offsets[each]} to {ends[each]})" for each in (one, two))
+    return f"buffers {first} and {second} {why}"
+
+
+def count_overlaps(
+    first: NDArray[np.int64], last: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64]
+) -> int:
+    """Return how many pairs overlap of rectangles [first, last) x [low, high), none of which is empty.
+
+    A pair that begins at the same step counts twice. A rectangle's time is cut into O(log n) nodes of a segment tree;
+    it meets another at that one's begin in exactly one of them. There, of sorted addresses, those that begin below
+    `high` less those that end by `low` are those that overlap. O(n log^2 n), in NumPy; memory O(n).
+    """
+    n = len(first)
+    if n == 0:
+        return 0
+    steps, ranks = np.unique(np.concatenate([first, last]), return_inverse=True)
+    addresses, places = np.unique(np.concatenate([low, high]), return_inverse=True)
+    begins, low, high = ranks[:n], places[:n], places[n:]
+    width = len(addresses)
+    left, right, owners = begins.copy(), ranks[n:], np.arange(n)
+    met = 0
+    for level in range(len(steps).bit_length()):
+        covered = np.concatenate([left[left & 1 == 1], right[right & 1 == 1] - 1])
+        who = np.concatenate([owners[left & 1 == 1], owners[right & 1 == 1]])
+        if len(covered):
+            busy = np.zeros((len(steps) >> level) + 2, np.bool_)
+            busy[covered] = True
+            here = begins >> level
+            born = np.flatnonzero(busy[here])
+            starts, ends = np.sort(covered * width + low[who]), np.sort(covered * width + high[who])
+            lows, highs = np.sort(here[born] * width + low[born]), np.sort(here[born] * width + high[born])
+            met += int(np.searchsorted(starts, highs).sum() - np.searchsorted(ends, lows, "right").sum())
+        left, right = (left + 1) >> 1, right >> 1
+        wide = left < right
+        left, right, owners = left[wide], right[wide], owners[wide]
+    return met - n

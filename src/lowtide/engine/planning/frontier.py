@@ -1,0 +1,129 @@
+"""The frontier of memory and time: what every byte less costs, from the least peak of an order down to the floor."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from lowtide.core.collection import without_collection
+from lowtide.core.effort import EffortName
+from lowtide.core.notebook import html_table
+from lowtide.core.progress import Report, silent
+from lowtide.core.techniques import COST_NOTHING, NEED_BUDGET, Techniques
+from lowtide.core.units import ByteUnit
+from lowtide.engine.costs import Prices
+from lowtide.engine.graph import Graph
+from lowtide.engine.planning.baseline import baseline
+from lowtide.engine.planning.draft import Draft
+from lowtide.engine.planning.order import order
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.engine.planning.trade import with_reruns
+from lowtide.engine.recompute import Composed, Program, RecomputeResult, curve_of, default_budgets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Frontier:
+    """Plans for several budgets, from the largest to the smallest: peaks never rise, extra costs never fall."""
+
+    space: str
+    """The memory space whose peak the budgets are for."""
+    baseline_peak_bytes: int
+    base_order: str
+    """The order whose peak and floor the budgets lie between, by name."""
+    base_cost: float
+    costs: str
+    """The profile that priced the ops."""
+    points: tuple[RecomputeResult, ...]
+    knee: int | None
+    """The point to take when there is no reason for another; None where fewer than three fit."""
+
+    def __repr__(self) -> str:
+        """Return the headline."""
+        peaks = [point.peak_bytes for point in self.points]
+        unit = ByteUnit(*peaks)
+        reach = f", peaks {unit.write(peaks[0])} to {unit.write(peaks[-1])}" if peaks else ""
+        return f"Frontier({self.space}: {len(peaks)} plans{reach})"
+
+    def _repr_html_(self) -> str:
+        base = self.base_cost or 1.0
+        unit = ByteUnit(*(point.peak_bytes for point in self.points))
+        rows = [
+            (unit.write(point.peak_bytes), f"{point.extra_cost / base:.2%} more time, {point.status}{mark}")
+            for number, point in enumerate(self.points)
+            for mark in [", the knee" if number == self.knee else ""]
+        ]
+        return html_table(f"memory against time in {self.space}", rows)
+
+
+def frontier(
+    graph: Graph,
+    *,
+    reorder: bool = True,
+    in_place: bool = True,
+    costs: str | Prices = "given",
+    effort: EffortName = PlanSettings.effort,
+    progress: Report | None = None,
+) -> Frontier:
+    """Plan a graph for seven budgets of its first memory space, evenly spaced from the base order's peak to its floor.
+
+    The base order is the one of least peak where `reorder` is allowed, else the given one. Each budget is planned as
+    `minimize` plans it with recomputation allowed, so that no row costs more than that plan, and none is without a
+    plan where that has one. Every plan is verified.
+    Raises UsageError for an unknown effort or cost profile.
+    """
+    techniques: Techniques = COST_NOTHING if reorder else COST_NOTHING - {"reorder"}
+    return find_frontier(
+        graph, PlanSettings(techniques=techniques, in_place=in_place, costs=costs, effort=effort), progress=progress
+    )
+
+
+def find_frontier(
+    graph: Graph, settings: PlanSettings, budgets: Sequence[int] | None = None, progress: Report | None = None
+) -> Frontier:
+    """Return the frontier of a graph by settings without a budget, for given budgets or seven of its own."""
+    least = least_peak(graph, settings, progress)
+    return frontier_from(least, settings, budgets_from(least) if budgets is None else budgets, progress)
+
+
+@without_collection()
+def least_peak(graph: Graph, settings: PlanSettings, progress: Report | None = None) -> Draft:
+    """Return a graph in its order of least peak, where a frontier begins."""
+    free = replace(settings, techniques=settings.techniques - NEED_BUDGET)
+    return order(baseline(graph, free), progress or silent)
+
+
+def budgets_from(least: Draft) -> list[int]:
+    """Return seven budgets from the peak of an order of least peak down to its floor."""
+    return default_budgets(Program(least.problem, least.plan.order(), least.prices.seconds))
+
+
+@without_collection()
+def frontier_from(
+    least: Draft, settings: PlanSettings, budgets: Sequence[int], progress: Report | None = None
+) -> Frontier:
+    """Return the frontier of the graph of an order of least peak, for given budgets."""
+    report = progress or silent
+    asked = settings.techniques | {"recompute"}
+    composed: list[Composed] = []
+    too_large: Draft | None = None
+    for budget in sorted(set(budgets), reverse=True):
+        draft = baseline(least.graph, _within(settings, asked, budget))
+        if too_large is None:
+            draft = order(draft, report)
+            too_large = None if draft.fits else draft
+        else:  # what orders reach is known: a smaller budget changes nothing there
+            draft = replace(too_large, settings=draft.settings, budget=draft.budget)
+        composed.append(with_reruns(draft, budget, report))
+    curve = curve_of(composed, least.prices.seconds)
+    space = least.graph.spaces[0].name
+    return Frontier(
+        space=space,
+        baseline_peak_bytes=least.untouched_peak_bytes[space],
+        base_order=settings.order_name,
+        base_cost=float(least.prices.seconds.sum()),
+        costs=least.prices.profile,
+        points=curve.points,
+        knee=curve.knee,
+    )
+
+
+def _within(settings: PlanSettings, techniques: Techniques, budget: int) -> PlanSettings:
+    return replace(settings, techniques=techniques, budget=budget, transient=True)

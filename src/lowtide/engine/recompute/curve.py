@@ -1,0 +1,168 @@
+"""The frontier between memory and time: plans for several budgets that learn from one another, and the knee."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.core.effort import DEFAULT_EFFORT, EffortName
+from lowtide.core.errors import UsageError
+from lowtide.core.index_spaces import SpaceId
+from lowtide.core.progress import Report
+from lowtide.engine.analysis.problem import Order, Problem
+from lowtide.engine.plan import verify
+from lowtide.engine.recompute.composition import Composed, compose
+from lowtide.engine.recompute.floor import floor_of
+from lowtide.engine.recompute.gathering import least_bytes
+from lowtide.engine.recompute.program import Program
+from lowtide.engine.recompute.result import RecomputeResult, explain_shortfall
+from lowtide.engine.recompute.within_budget import checked_cost
+
+FEWEST, MOST = 2, 50
+_DEFAULT_POINTS = 7
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """Results from the largest budget to the smallest: peaks never rise and extra costs never fall along them."""
+
+    points: tuple[RecomputeResult, ...]
+    knee: int | None
+    """The point to take without a reason for another: beyond it, a byte saved costs more than before it. It is the one
+    farthest below the line from the first to the last point that fits, with both axes scaled to that line; None if
+    fewer than three fit."""
+
+
+def plan_curve(
+    problem: Problem,
+    orders: Sequence[tuple[str, Order]],
+    budgets: Sequence[int] | None = None,
+    *,
+    cost: NDArray[np.float64] | None = None,
+    space: SpaceId = 0,
+    reorder: bool = False,
+    effort: EffortName = DEFAULT_EFFORT,
+    exact: bool = True,
+    progress: Report | None = None,
+) -> Curve:
+    """Plan named base orders for several budgets, by default seven from the last one's peak down to what every plan
+    needs.
+
+    Budgets are bytes as in `compose`, in any order, and each is planned as `compose` does. A plan for a smaller budget
+    is a candidate for every larger one, and a bound for a larger budget holds for every smaller one with the same base
+    order. Every plan is verified.
+    Raises UsageError for fewer than 2 or more than 50 budgets, and as `compose` does.
+    """
+    program = Program(problem, orders[-1][1], checked_cost(problem, cost), space)
+    composed = [
+        compose(
+            problem,
+            orders,
+            budget,
+            cost=program.cost,
+            space=space,
+            reorder=reorder,
+            effort=effort,
+            exact=exact,
+            progress=progress,
+        )
+        for budget in checked_budgets(default_budgets(program) if budgets is None else budgets)
+    ]
+    return curve_of(composed, program.cost, space)
+
+
+def default_budgets(program: Program) -> list[int]:
+    """Return seven budgets from the peak of a base order down to what every plan needs, evenly spaced."""
+    most = int(program.problem.evaluate(program.order).peaks[program.space])
+    least = least_bytes(program, floor_of(program))
+    return [most - (most - least) * k // (_DEFAULT_POINTS - 1) for k in range(_DEFAULT_POINTS)]
+
+
+def checked_budgets(budgets: Sequence[int]) -> list[int]:
+    """Return budgets from the largest to the smallest, each once; raises UsageError for too few or too many."""
+    if not FEWEST <= len(budgets) <= MOST:
+        raise UsageError(f"a curve of {len(budgets)} budgets was asked for; give {FEWEST} to {MOST}")
+    return sorted(set(budgets), reverse=True)
+
+
+def curve_of(composed: Sequence[Composed], cost: NDArray[np.float64], space: SpaceId = 0) -> Curve:
+    """Return the curve of plans for several budgets, the largest first, all verified."""
+    points = _share_plans(_share_bounds(composed), cost, space)
+    for plan, problem in {id(point.plan): (point.plan, of.problem) for point, of in points}.values():
+        verify(problem.graph, plan, check_capacity=False)
+    results = [point for point, _ in points]
+    return Curve(tuple(results), knee_of(results))
+
+
+def _share_bounds(composed: Sequence[Composed]) -> list[Composed]:
+    """Raise every bound to those of larger budgets, which come first, where they hold for the same plans."""
+    raised: list[Composed] = []
+    for found in composed:
+        result = found.result
+        known = [other.result.extra_cost_bound for other in raised if _bounds_too(other, found)]
+        result = replace(result, extra_cost_bound=max([result.extra_cost_bound, *known]))
+        raised.append(replace(found, result=result))
+    return raised
+
+
+def _bounds_too(larger: Composed, found: Composed) -> bool:
+    """Tell whether a bound for a larger budget holds for the plans that another one is of."""
+    if larger.result.is_of_any_order:
+        return True
+    return not found.result.is_of_any_order and np.array_equal(larger.order, found.order)
+
+
+def _share_plans(
+    composed: Sequence[Composed], cost: NDArray[np.float64], space: SpaceId
+) -> list[tuple[RecomputeResult, Composed]]:
+    """Give every budget the cheapest plan found for any of them that fits; the one of least peak where none does.
+
+    With each comes what the plan was found for. Where nothing bounds it for the larger budget, its bound is 0.
+    """
+    points: list[tuple[RecomputeResult, Composed]] = []
+    for found in composed:
+        own = found.result
+        budget = own.budget_bytes
+        best = min(composed, key=lambda other: (_rank(other.result, budget), other is not found))
+        plan = best.result
+        fits = plan.peak_bytes <= budget
+        bound = own.extra_cost_bound if best is found or _bounds_too(found, best) else 0.0
+        point = replace(
+            plan,
+            budget_bytes=budget,
+            fits=fits,
+            extra_cost_bound=min(bound, plan.extra_cost) if fits else own.extra_cost_bound,
+            peak_bound=own.peak_bound,
+            floor=own.floor,
+            is_of_any_order=own.is_of_any_order,
+            places=own.places,
+            shortfall=None,
+        )
+        if not fits:
+            program = Program(found.problem, found.order, cost, space)
+            reason = explain_shortfall(program, own.floor, budget, plan.peak_bytes, own.extra_cost_bound)
+            point = replace(point, shortfall=reason)
+        points.append((point, best))
+    return points
+
+
+def _rank(result: RecomputeResult, budget: int) -> tuple[int, float, int]:
+    return max(0, result.peak_bytes - budget), result.extra_cost, result.peak_bytes
+
+
+def knee_of(points: Sequence[RecomputeResult]) -> int | None:
+    """Return the point of a curve to take without a reason for another, see `Curve`."""
+    fitting = [k for k, point in enumerate(points) if point.fits]
+    if len(fitting) < 3:
+        return None
+    first, last = points[fitting[0]], points[fitting[-1]]
+    bytes_saved, cost_added = first.peak_bytes - last.peak_bytes, last.extra_cost - first.extra_cost
+    if not bytes_saved or not cost_added:
+        return fitting[0] if not bytes_saved else fitting[-1]
+
+    def below(k: int) -> float:
+        saved = (first.peak_bytes - points[k].peak_bytes) / bytes_saved
+        return saved - (points[k].extra_cost - first.extra_cost) / cost_added
+
+    return max(fitting, key=lambda k: (below(k), -k))

@@ -1,0 +1,120 @@
+"""Re-checks the least memory at which an op can ever run, by the flow of a proof or by one of its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.core.index_spaces import BufferId, OpId
+from lowtide.engine.graph import Lifetime
+from lowtide.engine.search.plain_max_flow import INFINITE, PlainMaxFlow
+from lowtide.engine.search.plain_program import PlainProgram
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """What an op needs, by the closed set of ops that ran before it.
+
+    A buffer costs its size if it has been made and not all that must run before it goes has run.
+    """
+
+    op: OpId
+    fixed: int
+    """Bytes that are needed in any case."""
+    sizes: NDArray[np.int64]
+    """Per buffer, what it may cost. What the op may write into one operand only costs its size unless that one dies."""
+    makers: NDArray[np.int32]
+    """Per buffer, the op that must have run for it to cost anything, or -1 where none must."""
+    used: NDArray[np.int32]
+    """Buffers, each as often as there are ops that must run before it goes."""
+    users: NDArray[np.int32]
+    """Those ops, for each of `used`; the op itself stands for the end of the program."""
+
+
+def cut_of(program: PlainProgram, op: OpId) -> Cut:
+    """Return what an op needs. O(n + e), on arrays."""
+    structure, lifetimes = program.structure, program.graph.lifetimes
+    makers = structure.producers.copy()
+    sizes = np.where((makers < 0) & (lifetimes != Lifetime.DONATED), 0, program.bytes_here)
+    chances = _single_chances(program, op)
+    is_output, is_plain = lifetimes == Lifetime.OUTPUT, lifetimes != Lifetime.OUTPUT
+    for written in chances:
+        is_output[written] = is_plain[written] = False
+        makers[written] = -1
+    used = structure.users.owners()
+    plain = is_plain[used]
+    outputs = np.flatnonzero(is_output).astype(np.int32)
+    parts = [(used[plain], structure.users.values[plain]), (outputs, np.full(len(outputs), op, np.int32))]
+    for written, read in chances.items():
+        others = structure.users[read]
+        others = others[others != op]
+        parts.append((np.full(len(others), written, np.int32), others))
+    return Cut(
+        op=op,
+        fixed=_fixed(program, op),
+        sizes=sizes,
+        makers=makers,
+        used=np.concatenate([buffers for buffers, _ in parts]),
+        users=np.concatenate([ops for _, ops in parts]),
+    )
+
+
+def is_closed_before(program: PlainProgram, op: OpId, before: NDArray[np.bool_]) -> bool:
+    """Whether exactly the ops of a mask may have run when the op is about to run. O(n + e).
+
+    They must hold all that they and the op wait for, and not the op; then nothing that waits for the op is among them.
+    """
+    waiting = before.copy()
+    waiting[op] = True
+    predecessors = program.structure.predecessors
+    waited_for = predecessors.values[waiting[predecessors.owners()]]
+    return not before[op] and bool(before[waited_for].all())
+
+
+def needed_after(cut: Cut, before: NDArray[np.bool_]) -> int:
+    """Return the bytes that the op needs while it runs when exactly the ops of a mask have run. O(n + e)."""
+    is_made = (cut.makers < 0) | before[cut.makers]
+    is_kept = np.zeros(len(cut.sizes), np.bool_)
+    is_kept[cut.used[~before[cut.users]]] = True
+    return cut.fixed + int(cut.sizes[is_made & is_kept].sum())
+
+
+def least_needed(program: PlainProgram, op: OpId, dependencies: Sequence[tuple[OpId, OpId]] = ()) -> int:
+    """Return the least of `needed_after` over all closed sets, by a maximum flow; no set gives INFINITE or more.
+
+    `dependencies`, (earlier, later) each, are obeyed beside those of the program.
+
+    Nodes on the source side are ops that ran. A buffer's node is there too when it costs nothing, that is when all
+    that must run before it goes has run; to have its maker there without it costs its size.
+    """
+    cut = cut_of(program, op)
+    flow = PlainMaxFlow(program.n_ops + 2)
+    given = ((earlier, later) for later in range(program.n_ops) for earlier in program.predecessors[later])
+    for earlier, later in (*given, *dependencies):
+        flow.add_edge(flow.SOURCE if later == op else later + 2, earlier + 2, INFINITE)
+    flow.add_edge(op + 2, flow.SINK, INFINITE)
+    node: dict[BufferId, int] = {}
+    for buffer in np.unique(cut.used[cut.sizes[cut.used] > 0]).tolist():
+        node[buffer] = flow.add_node()
+        maker = int(cut.makers[buffer])
+        flow.add_edge(flow.SOURCE if maker < 0 else maker + 2, node[buffer], int(cut.sizes[buffer]))
+    for buffer, user in zip(cut.used.tolist(), cut.users.tolist(), strict=True):
+        if buffer in node:
+            flow.add_edge(node[buffer], user + 2, INFINITE)
+    return cut.fixed + flow.run()
+
+
+def _fixed(program: PlainProgram, op: OpId) -> int:
+    """Return what is needed in any case; every result that might be written into an operand is left out."""
+    fresh = set(program.structure.allocates[op].tolist()) - {written for _, written in program.pairs_of(op)}
+    allocated = sum(int(program.bytes_here[buffer]) for buffer in fresh)
+    return program.bytes_of(Lifetime.INPUT) + program.transient_of(op) + allocated
+
+
+def _single_chances(program: PlainProgram, op: OpId) -> dict[BufferId, BufferId]:
+    """Return operands by the results that can be written into them only: a saving only if the operand dies."""
+    operands: dict[BufferId, list[BufferId]] = {}
+    for read, written in program.pairs_of(op):
+        operands.setdefault(written, []).append(read)
+    return {written: reads[0] for written, reads in operands.items() if len(reads) == 1}

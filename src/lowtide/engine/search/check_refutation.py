@@ -1,0 +1,198 @@
+"""Replays, in plain Python, a log that no order stays within a budget."""
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+from lowtide.core.index_spaces import OpId
+from lowtide.engine.search.check_cut import least_needed
+from lowtide.engine.search.plain_program import PlainProgram
+from lowtide.engine.search.plain_valley import least_live, live_after
+from lowtide.engine.search.proof_log import Cycle, Either, First, Last, Line, Need, Next, Over, Previous
+
+
+def is_refuted(program: PlainProgram, budget_bytes: int, log: Sequence[Line]) -> bool:
+    """Whether a log shows that no order stays within a budget; one maximum flow a line.
+
+    A line is right if it follows from the program and what is known where it stands. The log shows it all if every case
+    ends, and nothing follows after the last one.
+    """
+    replay = _Replay(program, budget_bytes)
+    return all(not replay.ended and replay.goes_on_with(line) for line in log) and replay.ended
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """What some order within the budget, if there is any, can be assumed to obey."""
+
+    dependencies: tuple[tuple[OpId, OpId], ...] = ()
+    first: tuple[OpId, ...] = ()
+    """What runs first, in turn."""
+    last: tuple[OpId, ...] = ()
+    """What runs last, from the last op on."""
+
+
+class _Replay:
+    def __init__(self, program: PlainProgram, budget_bytes: int) -> None:
+        self.program = program
+        self.budget_bytes = budget_bytes
+        self.ended = False
+        self._followers: list[list[OpId]] = [[] for _ in range(program.n_ops)]
+        for op, earlier_ones in enumerate(program.predecessors):
+            for earlier in earlier_ones:
+                self._followers[earlier].append(op)
+        self._case = _Case()
+        self._others: list[_Case] = []  # that are open, the next one last
+
+    def goes_on_with(self, line: Line) -> bool:
+        """Whether a line is right where the replay stands; if so, what it says counts from now on."""
+        case, n_ops = self._case, self.program.n_ops
+        if any(op >= n_ops for op in _ops_of(line)):
+            return False
+        match line:
+            case Need(op, earlier, later):
+                if op not in (earlier, later) or earlier == later or not self._is_over(op, (later, earlier)):
+                    return False
+                self._case = replace(case, dependencies=(*case.dependencies, (earlier, later)))
+            case Over(op):
+                if not self._is_over(op):
+                    return False
+                self._take_cases([])
+            case Cycle():
+                if not _closes_a_cycle(self.program, case.dependencies):
+                    return False
+                self._take_cases([])
+            case Either(one, other):
+                if one == other:
+                    return False
+                both = ((one, other), (other, one))
+                self._take_cases([replace(case, dependencies=(*case.dependencies, each)) for each in both])
+            case First(ops):
+                return self._settle_first(ops)
+            case Last(ops):
+                return self._settle_last(ops)
+            case Next(ops):
+                if not self._are_all_next(ops):
+                    return False
+                self._take_cases([replace(case, first=(*case.first, op)) for op in ops])
+            case Previous(ops):
+                if not self._are_all_last(ops):
+                    return False
+                self._take_cases([replace(case, last=(*case.last, op)) for op in ops])
+        return True
+
+    def _take_cases(self, cases: Sequence[_Case]) -> None:
+        """Go on with the first of some cases; where there is none, the present one ends."""
+        self._others += reversed(cases)
+        self.ended = not self._others
+        if self._others:
+            self._case = self._others.pop()
+
+    def _middle(self) -> set[OpId]:
+        """Return the ops that run neither first nor last."""
+        return set(range(self.program.n_ops)).difference(self._case.first, self._case.last)
+
+    def _is_over(self, op: OpId, *more: tuple[OpId, OpId]) -> bool:
+        """Whether an op between what runs first and last needs more than the budget, in whatever order of the rest."""
+        case = self._case
+        around = [(earlier, op) for earlier in case.first] + [(op, later) for later in case.last]
+        dependencies = [*case.dependencies, *around, *more]
+        return op in self._middle() and least_needed(self.program, op, dependencies) > self.budget_bytes
+
+    def _may_be_next(self, among: Iterable[OpId], first: set[OpId]) -> list[OpId]:
+        """Return those of some ops that wait for nothing but what runs first."""
+        waiting = {later for earlier, later in self._case.dependencies if earlier not in first}
+        return [op for op in among if op not in waiting and first.issuperset(self.program.predecessors[op])]
+
+    def _may_be_last(self, among: Iterable[OpId], last: set[OpId]) -> list[OpId]:
+        """Return those of some ops that nothing waits for but what runs last."""
+        waited_for = {earlier for earlier, later in self._case.dependencies if later not in last}
+        return [op for op in among if op not in waited_for and last.issuperset(self._followers[op])]
+
+    def _are_all_next(self, ops: Sequence[OpId]) -> bool:
+        """Whether nothing but some ops can run next, within the budget."""
+        first, middle = set(self._case.first), self._middle()
+        live = live_after(self.program, first)
+        others = self._may_be_next(middle.difference(ops), first)
+        return bool(middle) and all(live + self._run(op, first)[0] > self.budget_bytes for op in others)
+
+    def _are_all_last(self, ops: Sequence[OpId]) -> bool:
+        """Whether nothing but some ops can run last, within the budget."""
+        last, middle = set(self._case.last), self._middle()
+        left = middle.union(self._case.first)
+        live = live_after(self.program, left)
+        others = self._may_be_last(middle.difference(ops), last)
+        runs = (self._run(op, left - {op}) for op in others)
+        return bool(middle) and all(live - net + more > self.budget_bytes for more, net in runs)
+
+    def _run(self, op: OpId, before: AbstractSet[OpId]) -> tuple[int, int]:
+        """Return the bytes that an op adds after others while it runs, and what it leaves behind or takes away."""
+        return self.program.run(op, sum(1 << earlier for earlier in before))
+
+    def _settle_first(self, ops: Sequence[OpId]) -> bool:
+        first, middle = set(self._case.first), self._middle()
+        live = live_after(self.program, first)
+        least = least_live(self.program, first, set(ops), self._case.dependencies)
+        for op in ops:
+            more, net = self._run(op, first)
+            if op not in middle or not self._may_be_next([op], first) or live + more > self.budget_bytes:
+                return False
+            live += net
+            first.add(op)
+            middle.remove(op)
+        self._case = replace(self._case, first=(*self._case.first, *ops))
+        return live == least
+
+    def _settle_last(self, ops: Sequence[OpId]) -> bool:
+        last, middle = set(self._case.last), self._middle()
+        left = middle.union(self._case.first)
+        live = live_after(self.program, left)
+        for op in ops:
+            if op not in middle or not self._may_be_last([op], last):
+                return False
+            left.remove(op)
+            more, net = self._run(op, left)
+            live -= net
+            if live + more > self.budget_bytes:
+                return False
+            last.add(op)
+            middle.remove(op)
+        taken_over = {read for op in left for read, _ in self.program.pairs[op]}
+        if any(not taken_over.isdisjoint(self.program.touches[op]) for op in ops):
+            return False
+        least = least_live(self.program, left, set(ops), self._case.dependencies)
+        self._case = replace(self._case, last=(*self._case.last, *ops))
+        return live == least
+
+
+def _ops_of(line: Line) -> Sequence[OpId]:
+    match line:
+        case First(ops) | Last(ops) | Next(ops) | Previous(ops):
+            return ops
+        case Need(op, earlier, later):
+            return op, earlier, later
+        case Either(one, other):
+            return one, other
+        case Over(op):
+            return (op,)
+        case Cycle():
+            return ()
+
+
+def _closes_a_cycle(program: PlainProgram, known: Sequence[tuple[OpId, OpId]]) -> bool:
+    """Whether the program and some dependencies leave no order at all."""
+    waiting_for: list[set[OpId]] = [set(earlier) for earlier in program.predecessors]
+    for earlier, later in known:
+        waiting_for[later].add(earlier)
+    followers: list[list[OpId]] = [[] for _ in waiting_for]
+    for later, earlier_ones in enumerate(waiting_for):
+        for earlier in earlier_ones:
+            followers[earlier].append(later)
+    left = [len(earlier_ones) for earlier_ones in waiting_for]
+    ready = [op for op, count in enumerate(left) if not count]
+    for op in ready:
+        for later in followers[op]:
+            left[later] -= 1
+            if not left[later]:
+                ready.append(later)
+    return len(ready) < program.n_ops

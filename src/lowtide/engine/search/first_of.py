@@ -1,0 +1,108 @@
+"""What the first of several alike ops needs: moves and bounds for graphs that repeat a layer many times.
+
+One op alone can often wait until memory is low, so its own cut says little; but one of its kind must be the first.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.core.index_spaces import OpId, SpaceId
+from lowtide.engine.analysis.problem import Order, Problem
+from lowtide.engine.search.cuts import HeldBackCuts
+from lowtide.engine.search.uncross import Profile
+
+_MOST_MEMBERS = 20
+"""Members looked at one by one before a bound is given up."""
+_MOST_BITS = 2**30
+"""Of the table of which op is needed by which members."""
+
+
+def uncross_first(problem: Problem, order: Order, space: SpaceId, most_work: int) -> Order:
+    """Improve an order as long as it helps to run its worst op as the first of those that follow and add as much.
+
+    For the worst op v, the ops after it that allocate at least as many bytes are held back. S is the least closed set
+    at which v can run then: a move runs what is in S in the present order, then v, then the rest. Moves are taken as in
+    `uncross`. Stops after about `most_work` arcs; never returns a worse order.
+    """
+    current = Profile(problem, order, space)
+    cuts = HeldBackCuts(problem, space)
+    while cuts.work < most_work and len(order):
+        place = int(current.here.argmax())
+        op, rest = int(current.order[place]), current.order[place + 1 :]
+        cut = cuts.of(op, rest[cuts.added[rest] >= cuts.added[op]])
+        if current.here[place] <= cut.peak_bytes:
+            break
+        candidate = current.with_cut(place, cut)
+        if not candidate.is_better_than(current):
+            break
+        current = candidate
+    return current.order
+
+
+def first_of_bound(problem: Problem, order: Order, space: SpaceId) -> tuple[int, int]:
+    """Return a peak in bytes that no order can beat in a memory space, 0 if none is found, and the work done.
+
+    The group is the worst op of the order and all that allocate at least as much and need not run before it. In every
+    order one of the group is the first; while it runs, none of the others has run. Ops that may be the first are tried
+    one by one. For all the rest at once, what every one of them needs has run. The bound is the least of these cuts.
+    """
+    if not len(order):
+        return 0, 0
+    profile = Profile(problem, order, space)
+    place = int(profile.here.argmax())
+    cuts = HeldBackCuts(problem, space)
+    worst, most = int(order[place]), int(profile.here[place])
+    needed = _ancestors(problem, worst)
+    members = order[(cuts.added[order] >= cuts.added[worst]) & ~needed[order]]
+    members = members[: max(1, _MOST_BITS // len(order))]
+    reaches = _members_reached(problem, members)
+    held: list[int] = members.tolist()
+    best, least = 0, most
+    for number in range(min(_MOST_MEMBERS, len(members))):
+        rest = ((1 << len(members)) - 1) >> number << number
+        common = [op for op, reached in enumerate(reaches) if reached & rest == rest]
+        if not set(held).isdisjoint(common):  # the rest need a member, so none of them is the first
+            best = max(best, least)
+            break
+        least_adding = int(members[number:][cuts.added[members[number:]].argmin()])
+        group = cuts.of(least_adding, members, only_after=np.array(common, np.int32))
+        in_pairs = _allocated(problem, least_adding, space) - int(cuts.added[least_adding])
+        best = max(best, min(least, group.peak_bytes - in_pairs))
+        if group.peak_bytes - in_pairs >= least:
+            break
+        member = int(members[number])
+        if not any(reaches[other] >> number & 1 for other in held):
+            least = min(least, cuts.of(member, members).peak_bytes)
+        if least <= best:
+            break
+    return best, cuts.work
+
+
+def _allocated(problem: Problem, op: OpId, space: SpaceId) -> int:
+    buffers = problem.graph.structure.allocates[op]
+    here = buffers[problem.graph.buffer_spaces[buffers] == space]
+    return int(problem.graph.sizes[here].sum() + problem.transient[op, space])
+
+
+def _ancestors(problem: Problem, op: OpId) -> NDArray[np.bool_]:
+    seen = np.zeros(problem.graph.n_ops, np.bool_)
+    waiting = [op]
+    while waiting:
+        for earlier in problem.graph.structure.predecessors[waiting.pop()].tolist():
+            if not seen[earlier]:
+                seen[earlier] = True
+                waiting.append(earlier)
+    return seen
+
+
+def _members_reached(problem: Problem, members: NDArray[np.int32]) -> list[int]:
+    """Return, per op, the members that need it, as bits; a member does not count as needing itself."""
+    number = {op: bit for bit, op in enumerate(members.tolist())}
+    successors = list(problem.graph.structure.successors)
+    reached = [0] * problem.graph.n_ops
+    for op in reversed(range(problem.graph.n_ops)):
+        bits = 0
+        for later in successors[op]:
+            bits |= reached[later] | (1 << number[later] if later in number else 0)
+        reached[op] = bits
+    return reached

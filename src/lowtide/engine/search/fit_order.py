@@ -1,0 +1,160 @@
+"""Fit mode: an order within a budget that stays close to the given one, or why there is none."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lowtide import _native
+from lowtide.core.effort import SearchEffort
+from lowtide.core.index_spaces import Place
+from lowtide.engine.analysis.budget import Budget
+from lowtide.engine.analysis.lower_bounds import LowerBound, bytes_at_the_edges
+from lowtide.engine.analysis.problem import Order, Problem
+from lowtide.engine.search.cuts import ClosureCut, ClosureCuts
+from lowtide.engine.search.fewest_moves import fewest_moves
+from lowtide.engine.search.fit import Fit, FitOutcome, find_fit
+from lowtide.engine.search.moves import bring_nearer, moved_ops
+
+_MOST_LOOKS = 300_000
+_MOST_OPS_BY_MOVES = 1_000
+_MOST_TRIES = 2_000
+_MOST_CUT = 200
+_MOST_REPAIRED = 40
+_TRY_WORK = 500
+"""What one try at an order costs, in units of work per op: its evaluation and what Python does around it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FittedOrder:
+    """What fit mode found."""
+
+    fit: Fit
+    order: Order | None = None
+    """When found."""
+    moved: int = 0
+    """How many ops it moves: those outside a longest common subsequence with the given order."""
+    least_moved: int = 0
+    """No order within the budget moves fewer; equal to `moved` where the order is proven to move the fewest."""
+    reason: LowerBound | None = None
+    """When impossible: the op, or the inputs and outputs, that alone needs more than the budget, and what runs before
+    it at best; `bound_holders` lists what it forces to be live. None if only exact search refuted the budget."""
+    refuted: FitOutcome | None = None
+    """When impossible without a reason: what the exact search says."""
+
+
+def fit_order(
+    problem: Problem,
+    budget: Budget,
+    given: Order,
+    effort: SearchEffort,
+    *,
+    known: Iterable[Order] = (),
+) -> FittedOrder:
+    """Find an order within a budget that moves few ops of `given`, or prove there is none.
+
+    If the given order fits, nothing moves. Small problems, and those that few moves solve, are solved exactly
+    (`fewest_moves`). Else the given order is repaired at one op after the other: what its minimum cut leaves out runs
+    after it. The nearest of that order and those `known` is taken; if none of them fits, exact search finds one. Then
+    ops move back to their given places as long as the budget holds. Deterministic. Ctrl-C raises KeyboardInterrupt
+    until some order fits; after that it ends the search with the best order so far.
+    """
+    within = _Within(problem, budget)
+    if within.holds(given):
+        return FittedOrder(fit=Fit.FOUND, order=given)
+    cuts = ClosureCuts(problem)
+    reason = within.reason(given, cuts, effort.cut_work)
+    if reason is not None:
+        return FittedOrder(fit=Fit.IMPOSSIBLE, reason=reason)
+    exact = fewest_moves(problem, budget, given, _MOST_LOOKS if len(given) <= _MOST_OPS_BY_MOVES else 0)
+    if exact.order is not None:
+        return FittedOrder(fit=Fit.FOUND, order=exact.order, moved=exact.least_moved, least_moved=exact.least_moved)
+    start = _repair(within, given, cuts, effort.cut_work)
+    starts = [order for order in (start, *known) if order is not None and within.holds(order)]
+    if not starts:
+        outcome = find_fit(problem, budget.limits, given, effort.fit_work)
+        if outcome.fit != Fit.FOUND or outcome.order is None:
+            return FittedOrder(fit=outcome.fit, refuted=outcome if outcome.fit == Fit.IMPOSSIBLE else None)
+        starts.append(outcome.order)
+    best = min(starts, key=lambda order: len(moved_ops(order, given)))
+    best = within.nearest(best, given, effort.fit_work)
+    return FittedOrder(
+        fit=Fit.FOUND, order=best, moved=len(moved_ops(best, given)), least_moved=max(1, exact.least_moved)
+    )
+
+
+class _Within:
+    """A budget, and what can be asked about it."""
+
+    def __init__(self, problem: Problem, budget: Budget) -> None:
+        self.problem = problem
+        self.limits = np.asarray(budget.limits, np.int64)
+
+    def holds(self, order: Order) -> bool:
+        return bool((self.problem.evaluate(order).peaks <= self.limits).all())
+
+    def excess(self, order: Order) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+        """Return the bytes above the budget per place and space."""
+        profile = _native.profile(self.problem.native, order, self.problem.in_place)
+        return np.maximum(profile.reshape(len(order), len(self.limits)) - self.limits, 0)
+
+    def reason(self, order: Order, cuts: ClosureCuts, most_work: int) -> LowerBound | None:
+        """Return why no order fits, as far as a single op or the edges show it: only ops above the budget can."""
+        graph = self.problem.graph
+        excess = self.excess(order)
+        for space, most in enumerate(self.limits.tolist()):
+            name = graph.spaces[space].name
+            edges = bytes_at_the_edges(graph, space)
+            if edges > most:
+                return LowerBound(space=name, peak_bytes=edges, op=None)
+            worst = np.argsort(-excess[:, space], kind="stable")[: np.count_nonzero(excess[:, space])]
+            for op in order[worst[:_MOST_CUT]].tolist():
+                if cuts.work >= most_work:
+                    return None
+                cut = cuts.of(op, space)
+                if cut.peak_bytes > most:
+                    return LowerBound(space=name, peak_bytes=cut.peak_bytes, op=op, before=cut.before)
+        return None
+
+    def nearest(self, order: Order, given: Order, most_work: int) -> Order:
+        """Bring an order that fits nearer to the given one; Ctrl-C ends with what there is."""
+        best = [order]
+
+        def keep(nearer: Order) -> bool:
+            if not self.holds(nearer):
+                return False
+            best[0] = nearer
+            return True
+
+        tries = min(_MOST_TRIES, most_work // (_TRY_WORK * max(1, len(order))))
+        try:
+            return bring_nearer(self.problem, order, given, keep, tries)
+        except KeyboardInterrupt:
+            return best[0]
+
+
+def _repair(within: _Within, given: Order, cuts: ClosureCuts, most_work: int) -> Order | None:
+    """Make op after op fit by running it after its minimum cut, as long as the bytes above the budget get fewer."""
+    order, excess = given, within.excess(given)
+    tries = 0
+    while excess.any():
+        for place, space in np.argwhere(excess > 0)[:_MOST_REPAIRED].tolist():
+            tries += 1
+            if cuts.work + tries * _TRY_WORK * len(order) >= most_work:
+                return None
+            moved = _run_after_its_cut(order, place, cuts.of(int(order[place]), space))
+            now = within.excess(moved)
+            if now.sum() < excess.sum():
+                order, excess = moved, now
+                break
+        else:
+            return None
+    return order
+
+
+def _run_after_its_cut(order: Order, place: Place, cut: ClosureCut) -> Order:
+    """Return the order in which just what lies before the cut of the op at a place runs before it."""
+    before = cut.before[order]
+    after = ~before
+    after[place] = False
+    return np.concatenate([order[before], order[place : place + 1], order[after]])

@@ -1,0 +1,154 @@
+"""The best order of a series-parallel graph, by an algorithm that is exact there."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide import _native
+from lowtide.core.index_spaces import OpId
+from lowtide.engine.analysis.problem import Order, Problem
+from lowtide.engine.graph import Lifetime
+from lowtide.engine.search.decomposition import EMPTY, GraphPart, decompose, two_orders
+
+_MOST_OPS = 200_000
+"""Larger graphs are left alone: in plain Python this takes some five seconds for as many."""
+
+
+def series_parallel_order(problem: Problem) -> Order | None:
+    """Return an order of least peak, or None unless the graph is series-parallel in one memory space.
+
+    That is: with one source before all ops and one sink after them, the dependences reduce to a single edge (see
+    `decompose`); and every buffer that is freed has one user that comes after its other users, so that the op that
+    frees it is the same in every order. One reader a buffer is enough, and so is a residual connection around a chain;
+    a buffer that several branches read is not. Scratch, in-place pairs, control edges, donated inputs and outputs are
+    included.
+
+    Each op then adds and leaves fixed bytes. Ops in series, or parts side by side, are segments that nothing should
+    interrupt, most urgent first: parts side by side merge by urgency, so that all go down to their least bytes before
+    any goes on, and in series a segment joins the next one where it is no more urgent.
+
+    Source: Abdel-Wahab and Kameda, "Scheduling to minimize maximum cumulative cost subject to series-parallel
+    precedence constraints" (1978); for memory Kayaaslan, Lambert, Marchal and Uçar, "Scheduling series-parallel task
+    graphs to minimize peak memory" (2018), who meet at the minimum cuts of the parts. Complexity: O(n log n) for parts
+    that are nested little, O(n^2) at worst. Guarantees: optimal, so the peak is a lower bound for every order.
+    """
+    graph = problem.graph
+    if len(graph.spaces) != 1 or not 0 < graph.n_ops <= _MOST_OPS:
+        return None
+    parts = decompose(graph.structure.predecessors)
+    if parts is None or not _frees_are_fixed(problem, parts):
+        return None
+    return np.array(_Segments(*_steps(problem)).order(parts), np.int32)
+
+
+def _last_users(problem: Problem) -> NDArray[np.int32]:
+    """Return, per buffer, its last user in program order, or -1 where nothing uses it."""
+    users = problem.graph.structure.users
+    last = np.full(len(users), -1, np.int32)
+    used = np.diff(users.offsets) > 0
+    last[used] = users.values[users.offsets[1:][used] - 1]
+    return last
+
+
+def _frees_are_fixed(problem: Problem, parts: Sequence[GraphPart]) -> bool:
+    """Whether every buffer that is freed has one user that comes after its other users in every order."""
+    graph = problem.graph
+    users = graph.structure.users
+    buffers = users.owners()
+    looked_at = graph.freeable[buffers] & (graph.sizes[buffers] > 0)
+    some, last = users.values[looked_at], _last_users(problem)[buffers[looked_at]]
+    return all(bool((place[some] <= place[last]).all()) for place in map(np.array, two_orders(parts, graph.n_ops)))
+
+
+def _steps(problem: Problem) -> tuple[list[int], list[int]]:
+    """Return, per op, the bytes that it adds while it runs and those that it leaves or, below zero, takes away."""
+    graph, structure = problem.graph, problem.graph.structure
+    last = _last_users(problem)
+    net = np.zeros(graph.n_ops, np.int64)
+    made = structure.allocates.values
+    stays = ~graph.freeable[made] | (last[made] >= 0)
+    np.add.at(net, structure.allocates.owners()[stays], graph.sizes[made[stays]])
+    dies = graph.freeable & (last >= 0)
+    np.subtract.at(net, last[dies], graph.sizes[dies])
+    profile = _native.profile(problem.native, problem.given_order(), problem.in_place)
+    at_start = (graph.lifetimes == Lifetime.INPUT) | ((graph.lifetimes == Lifetime.DONATED) & (last >= 0))
+    before = graph.sizes[at_start].sum() + np.cumsum(net) - net
+    return (profile - before).tolist(), net.tolist()
+
+
+class _Segment(NamedTuple):
+    """Ops that run without anything in between; less is more urgent."""
+
+    keeps: bool
+    """Whether bytes are left when it is over: what leaves none comes first."""
+    urgency: int
+    """The most bytes that it adds where it leaves none, else how far bytes fall from there to its end, below zero."""
+    first: OpId
+    last: OpId
+    hill: int
+    net: int
+
+
+class _Segments:
+    """Puts parts together from segments; the ops of a segment are a list by `next_op`."""
+
+    def __init__(self, hills: Sequence[int], nets: Sequence[int]) -> None:
+        self.hills = hills
+        self.nets = nets
+        self.next_op = [EMPTY] * len(hills)
+
+    def order(self, parts: Sequence[GraphPart]) -> list[OpId]:
+        """Return the best order of the last part."""
+        done: list[deque[_Segment]] = []
+
+        def taken(part: int) -> deque[_Segment]:
+            if part == EMPTY:
+                return deque()
+            return done[part] if parts[part].op != EMPTY else deque(sorted(done[part]))
+
+        for op, left, right in parts:
+            if op == EMPTY:
+                less, more = sorted((done[left], done[right]), key=len)
+                more.extend(less)
+                done.append(more)
+            else:
+                alone = _segment(op, op, self.hills[op], self.nets[op])
+                done.append(self.in_series(self.in_series(taken(left), deque((alone,))), taken(right)))
+        order: list[OpId] = []
+        for segment in taken(len(parts) - 1):
+            op = segment.first
+            while op != EMPTY:
+                order.append(op)
+                op = self.next_op[op]
+        return order
+
+    def in_series(self, left: deque[_Segment], right: deque[_Segment]) -> deque[_Segment]:
+        """Return the segments of a part followed by another, most urgent first. O(segments joined + the fewer)."""
+        joined: deque[_Segment] = deque()
+        while right and (joined or left) and _no_more_urgent((joined or left)[-1], right[0]):
+            joined = deque((self.one_of((joined or left).pop(), right.popleft()),))
+            while left and _no_more_urgent(left[-1], joined[0]):
+                joined = deque((self.one_of(left.pop(), joined[0]),))
+        left.extend(joined)
+        if len(left) < len(right):
+            right.extendleft(reversed(left))
+            return right
+        left.extend(right)
+        return left
+
+    def one_of(self, first: _Segment, second: _Segment) -> _Segment:
+        """Return a segment and the one after it as one."""
+        self.next_op[first.last] = second.first
+        hill = max(first.hill, first.net + second.hill)
+        return _segment(first.first, second.last, hill, first.net + second.net)
+
+
+def _segment(first: OpId, last: OpId, hill: int, net: int) -> _Segment:
+    return _Segment(net > 0, net - hill if net > 0 else hill, first, last, hill, net)
+
+
+def _no_more_urgent(segment: _Segment, following: _Segment) -> bool:
+    return segment[:2] >= following[:2]

@@ -1,0 +1,172 @@
+"""Recycling as memonger's C++ part does it, to the letter, right or wrong."""
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from lowtide.core.index_spaces import OpId
+from lowtide.frameworks.caffe2.sharing.named_net import NamedNet
+
+_CPU = "cpu"
+
+
+@dataclass(slots=True)
+class _Visit:
+    """An op whose readers are being visited."""
+
+    tokens: int
+    branches: bool
+    """Whether each reader begins a branch of its own."""
+    readers: Iterator[OpId]
+
+
+def token_renames(
+    net: NamedNet, heads: Collection[str], ops: Collection[OpId], shareable: Collection[str]
+) -> dict[str, str] | None:
+    """Return the new names of blobs that share, each the first blob of its storage, as memonger shares them.
+
+    The walk is depth first from the heads. It enters an op once all that wrote its inputs were seen, and each op with
+    several readers gives a token of its own to each of them. A freed blob goes to an output that holds all tokens of
+    who touched it: the most shared one first, or by size where sizes are known. None where memonger stops with an
+    error, and where its result would depend on the order of its hash tables. Whether the result is right is for the
+    caller to see: the tokens miss the second writer of a blob, and readers outside `ops`.
+
+    Source: Caffe2 memonger.cc, ComputeBlobRecyclingForDag (recursive there, here with a stack of its own).
+    Complexity: O(n e / 64) time, O(n e / 8) bytes for tokens.
+    """
+    try:
+        return _Walk(net, list(dict.fromkeys(heads)), sorted(set(ops)), frozenset(shareable)).run()
+    except _StoppedError:
+        return None
+
+
+class _StoppedError(Exception):
+    """memonger would stop with an error."""
+
+
+class _Walk:
+    def __init__(self, net: NamedNet, heads: list[str], ops: list[OpId], shareable: frozenset[str]) -> None:
+        self._net = net
+        self._heads = heads
+        self._shareable = shareable
+        self._readers: defaultdict[str, list[OpId]] = defaultdict(list)
+        self._n_waits: Counter[OpId] = Counter()
+        self._devices: dict[str, str] = {}
+        self._share_counts: Counter[str] = Counter()
+        self._link(ops)
+        self._tokens: Counter[str] = Counter()  # per blob, those of who touched it, as bits
+        self._deposits: Counter[OpId] = Counter()
+        self._visits: Counter[OpId] = Counter()
+        self._reads: Counter[str] = Counter()
+        self._seen: set[OpId] = set()
+        self._placed: set[str] = set()
+        self._first_of: dict[str, str] = {}
+        self._n_tokens = 0
+
+    def _link(self, ops: list[OpId]) -> None:
+        followed = self._shareable.union(self._heads)
+        written = {blob for op in ops for blob in self._net.ops[op].outputs if blob in self._shareable}
+        n_writers: Counter[str] = Counter()
+        for op in ops:
+            for blob in self._net.ops[op].inputs:
+                if blob in followed:
+                    if blob not in written:
+                        self._share_counts[blob] = 1
+                    elif n_writers[blob]:
+                        self._n_waits[op] += n_writers[blob]
+                    else:
+                        raise _StoppedError  # read before it is written
+                    self._readers[blob].append(op)
+            for blob in self._net.ops[op].outputs:
+                n_writers[blob] += 1
+                self._devices[blob] = self._net.blob_devices.get(blob) or self._net.ops[op].device or _CPU
+
+    def run(self) -> dict[str, str]:
+        for root in (op for head in self._heads for op in self._readers.get(head, ())):
+            if root in self._seen or self._n_waits[root]:
+                continue
+            self._free: list[tuple[int, str]] = []
+            visits = [self._enter(root, self._new_token())]
+            while visits:
+                visit = visits[-1]
+                after = next(visit.readers, None)
+                if after is None:
+                    visits.pop()
+                    continue
+                self._visits[after] += 1
+                if self._visits[after] == self._n_waits[after]:
+                    visits.append(self._enter(after, visit.tokens | (self._new_token() if visit.branches else 0)))
+                elif after not in self._seen:
+                    self._deposits[after] |= visit.tokens
+        firsts = dict.fromkeys(self._first_of.values())
+        return {first: first for first in firsts if first not in self._first_of} | self._first_of
+
+    def _new_token(self) -> int:
+        self._n_tokens += 1
+        return 1 << self._n_tokens
+
+    def _enter(self, op: OpId, tokens: int) -> _Visit:
+        """Place the outputs of an op, and free what it is the last to read."""
+        if op in self._seen:
+            raise _StoppedError
+        self._seen.add(op)
+        tokens |= self._deposits.pop(op, 0)
+        reads, writes = self._net.ops[op].inputs, self._net.ops[op].outputs
+        for blob in (*reads, *writes):
+            self._tokens[blob] |= tokens
+            self._tokens[self._first_of.get(blob, blob)] |= tokens
+        freed: list[tuple[int, str]] = []
+        for blob in reads:
+            if blob in self._shareable:
+                self._reads[blob] += 1
+                if self._reads[blob] == len(self._readers[blob]):
+                    first = self._first_of.get(blob, blob)
+                    freed.append((-self._share_counts[first], first))
+        gone = {blob for _, blob in freed}
+        for blob in writes:
+            if blob in self._shareable and blob not in self._placed and blob not in gone:
+                self._placed.add(blob)
+                first = self._take(blob, tokens)
+                if first is not None:
+                    self._tokens[first] |= tokens
+                    self._share_counts[first] += 1
+                    self._first_of[blob] = first
+        there = {blob for _, blob in self._free}
+        for entry in freed:
+            if entry[1] not in there:
+                heapq.heappush(self._free, entry)
+        readers = [after for blob in writes for after in self._readers.get(blob, ())]
+        return _Visit(tokens, len(readers) > 1, iter(readers))
+
+    def _take(self, blob: str, tokens: int) -> str | None:
+        if self._net.sizes:
+            return self._take_by_size(blob, tokens)
+        passed: list[tuple[int, str]] = []
+        first = None
+        while self._free and first is None:
+            entry = heapq.heappop(self._free)
+            if self._fits(entry[1], blob, tokens):
+                first = entry[1]
+            else:
+                passed.append(entry)
+        for entry in passed:
+            heapq.heappush(self._free, entry)
+        return first
+
+    def _take_by_size(self, blob: str, tokens: int) -> str | None:
+        """The list stays as it is where an entry was taken out, no longer a heap: so it is there, too."""
+        wanted = self._net.sizes.get(blob, 0)
+        best_size, best = -1, -1
+        for place, (_, first) in enumerate(self._free):
+            if self._fits(first, blob, tokens):
+                size = self._net.sizes.get(first, 0)
+                if size >= best_size and (best_size < wanted or best_size >= size):
+                    best_size, best = size, place
+        return self._free.pop(best)[1] if best >= 0 else None
+
+    def _fits(self, first: str, blob: str, tokens: int) -> bool:
+        return not self._tokens[first] & ~tokens and self._device(first) == self._device(blob)
+
+    def _device(self, blob: str) -> str:
+        return self._devices.get(blob, _CPU)

@@ -1,6 +1,0 @@
-"""Offload to the host decided together with recomputation: within a byte budget, at the least slow-down."""
-
-from lowtide.offload.host_space import HOST, Host, Link, find_link, with_host_space
-from lowtide.offload.within_budget import OffloadResult, plan_within_budget
-
-__all__ = ["HOST", "Host", "Link", "OffloadResult", "find_link", "plan_within_budget", "with_host_space"]

@@ -1,0 +1,41 @@
+"""How claims read: one sentence for people, one object for programs."""
+
+from collections.abc import Iterable
+
+from lowtide.engine.plan import Plan
+from lowtide.engine.plan.claim import Claim, Figure
+from lowtide.reporting.fields import ClaimFields
+
+
+def claim_to_json(claim: Claim) -> ClaimFields:
+    """Return a claim as a JSON object, with its sentence."""
+    return {
+        "figure": claim.figure,
+        "space": claim.space,
+        "over": claim.over,
+        "at_least": claim.at_least,
+        "in_place": claim.in_place,
+        "in_chunks": claim.in_chunks,
+        "shown_by": claim.shown_by,
+        "base_order": claim.base_order,
+        "sentence": claim.sentence,
+    }
+
+
+def claims_to_json(claims: Iterable[Claim]) -> list[ClaimFields]:
+    """Return claims as JSON objects."""
+    return [claim_to_json(claim) for claim in claims]
+
+
+def verdict(plan: Plan) -> str:
+    """Return a plan's status for people: what an optimal plan is the best of."""
+    if plan.status != "optimal":
+        return plan.status
+    over_cost = any(claim.figure == "extra cost" for claim in plan.claims)
+    return "optimal: " + ("no plan within the budget takes less time" if over_cost else caption(plan.claims))
+
+
+def caption(claims: Iterable[Claim], figure: Figure = "peak") -> str:
+    """Return what stands beside the bound of a figure: no plan of which class can beat it."""
+    sentences = dict.fromkeys(claim.sentence for claim in claims if claim.figure == figure)
+    return "; ".join(sentences) or "nothing is shown"

@@ -1,0 +1,98 @@
+"""What `compare` says: every order side by side, with the bound."""
+
+from dataclasses import dataclass
+
+from lowtide.core.units import ByteUnit
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan.claim import Claim, strongest
+from lowtide.engine.planning.claims import peak_claims
+from lowtide.engine.schedule import Candidate
+from lowtide.frameworks.model import Reserved
+from lowtide.reporting.claims import caption, claims_to_json
+from lowtide.reporting.fields import ComparedFields, CompareFields
+from lowtide.reporting.figures import format_ratio
+from lowtide.reporting.printable import printable
+from lowtide.reporting.table import format_table, page_width
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Orders of one graph, in the order of the scheduler table."""
+
+    graph: Graph
+    rows: list[Candidate]
+    claims: list[Claim]
+    """What no order can beat, per memory space."""
+    reserved: Reserved | None = None
+    """What the framework itself reserved for the program, where it said so."""
+
+    @property
+    def lower_bound_bytes(self) -> dict[str, int]:
+        """The figures of the claims, 0 where nothing is shown."""
+        return {space.name: 0 for space in self.graph.spaces} | strongest(self.claims)
+
+    @classmethod
+    def of(
+        cls, graph: Graph, rows: list[Candidate], *, in_place: bool, reserved: Reserved | None = None
+    ) -> "Comparison":
+        """Put candidates side by side with the bound that holds for all of them."""
+        searched = next(row for row in rows if row.proof is not None)
+        bounds = {bound.space: bound.peak_bytes for bound in searched.bounds}
+        claims = peak_claims(bounds, searched.proof, "orders", in_place=in_place)
+        return cls(graph=graph, rows=rows, claims=claims, reserved=reserved)
+
+    def to_json(self) -> ComparedFields:
+        """Return the fields of the JSON object for one program."""
+        shown: ComparedFields = {
+            "name": self.graph.name,
+            "rows": [
+                {"scheduler": row.scheduler, "peak_bytes": row.plan.peak_bytes, "seconds": row.seconds}
+                for row in self.rows
+            ],
+            "lower_bound_bytes": self.lower_bound_bytes,
+            "claims": claims_to_json(self.claims),
+        }
+        if self.reserved is not None:
+            shown["reserved"] = self.reserved
+        return shown
+
+    def with_compiled(self, compiled: "Comparison | None") -> CompareFields:
+        """Return the fields with those of what a compiler made of the program, if any."""
+        shown: CompareFields = {**self.to_json()}
+        if compiled is not None:
+            shown["compiled"] = compiled.to_json()
+        return shown
+
+    def to_text(self) -> str:
+        """Return the table for people."""
+        best = min(self.rows, key=lambda row: row.key).plan.peak_bytes
+        unit = ByteUnit(*(row.plan.peak_bytes for row in self.rows))
+        rows = [
+            [
+                row.scheduler,
+                unit.by_space(row.plan.peak_bytes),
+                format_ratio(row.plan.peak_bytes, best),
+                f"{row.seconds:.3f}",
+            ]
+            for row in self.rows
+        ]
+        rows.append(
+            ["lower bound", unit.by_space(self.lower_bound_bytes), format_ratio(self.lower_bound_bytes, best), ""]
+        )
+        title = f"{printable(self.graph.name)}: {self.graph.n_ops} ops, {self.graph.n_buffers} buffers"
+        table = format_table(["order", "peak", "of best", "seconds"], rows, [False, True, True, True], page_width())
+        beside = [] if self.reserved is None else _reserved_to_text(self.reserved)
+        return "\n".join([title, table, f"lower bound: {caption(self.claims)}", *beside])
+
+
+def _reserved_to_text(reserved: Reserved) -> list[str]:
+    """Return what the framework reserved, the given order's peak, and the reasons for the difference, one a line."""
+    unit = ByteUnit(reserved.reserved_bytes, reserved.peak_bytes)
+    return [
+        f"{reserved.by}: {unit.write(reserved.reserved_bytes)} reserved, of which temporary "
+        f"{unit.write(reserved.temporary_bytes)}; the given order here: {unit.write(reserved.peak_bytes)}",
+        *(
+            f"  {'-' if each.extra_bytes < 0 else '+'}{unit.write(abs(each.extra_bytes))}  {each.reason}"
+            for each in reserved.differences
+        ),
+    ]

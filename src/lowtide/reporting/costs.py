@@ -1,0 +1,46 @@
+"""What `costs` says: what the ops of a program take, which kinds take most, and what could not be measured."""
+
+from collections import defaultdict
+
+from lowtide.engine.costs import Prices
+from lowtide.engine.graph import Graph
+from lowtide.reporting.fields import CostsFields
+from lowtide.reporting.printable import printable
+
+_MOST_KINDS = 8
+_MOST_NAMES = 8
+
+
+def costs_to_json(graph: Graph, prices: Prices) -> CostsFields:
+    """Return the fields of the JSON object."""
+    return {
+        "device": prices.device,
+        "ops": graph.n_ops,
+        "seconds": float(prices.seconds.sum()),
+        "estimated": list(prices.estimated),
+        "kinds": [{"kind": kind, "ops": count, "seconds": seconds} for kind, count, seconds in _kinds(graph, prices)],
+    }
+
+
+def costs_to_text(graph: Graph, prices: Prices) -> str:
+    """Return the page for people."""
+    total = float(prices.seconds.sum())
+    lines = [f"{printable(graph.name)}: {graph.n_ops} ops take {total * 1000:.3f} ms on {prices.device}"]
+    for kind, count, seconds in _kinds(graph, prices)[:_MOST_KINDS]:
+        lines.append(f"  {seconds / total if total else 0.0:>6.1%}  {printable(kind)}   ({count} ops)")
+    if prices.estimated:
+        names = ", ".join(map(printable, prices.estimated[:_MOST_NAMES]))
+        more = len(prices.estimated) - _MOST_NAMES
+        rest = f" and {more} more" if more > 0 else ""
+        lines.append(f"  not run alone, so estimated: {names}{rest}")
+    return "\n".join(lines)
+
+
+def _kinds(graph: Graph, prices: Prices) -> list[tuple[str, int, float]]:
+    """Return every kind with its count and seconds, the most expensive first."""
+    counts: dict[str, int] = defaultdict(int)
+    seconds: dict[str, float] = defaultdict(float)
+    for kind, taken in zip(graph.op_kinds, prices.seconds.tolist(), strict=True):
+        counts[kind] += 1
+        seconds[kind] += taken
+    return sorted(((kind, counts[kind], seconds[kind]) for kind in counts), key=lambda row: -row[2])

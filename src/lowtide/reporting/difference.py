@@ -1,0 +1,185 @@
+"""How two programs differ in memory: what came, went and grew, and why the peak changed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lowtide.core.units import ByteUnit
+from lowtide.engine.analysis import simulate
+from lowtide.engine.analysis.folding import fold, stem
+from lowtide.engine.analysis.holders_at_peak import holders_at_peak
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan, StepKind
+from lowtide.reporting.printable import printable
+
+_MOST_SHOWN = 10
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldChange:
+    """What holds another number of bytes at the peak of a memory space; repeated layers are one row."""
+
+    space: str
+    label: str
+    """The op that makes it or, where none does, the buffer, without numbers."""
+    before_bytes: int
+    before_count: int
+    after_bytes: int
+    after_count: int
+
+    @property
+    def growth_bytes(self) -> int:
+        """How many bytes more it holds."""
+        return self.after_bytes - self.before_bytes
+
+    def written(self, unit: ByteUnit) -> str:
+        """Return the change for people: "relu x 8 -> x 9: 8.0 MiB -> 9.0 MiB (+1.0 MiB)"."""
+        sign = "+" if self.growth_bytes >= 0 else "-"
+        counts = "" if self.before_count == self.after_count else f" x {self.before_count} -> x {self.after_count}"
+        before, after, growth = map(unit.write, (self.before_bytes, self.after_bytes, abs(self.growth_bytes)))
+        return f"{printable(self.label)}{counts}: {before} -> {after} ({sign}{growth})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resized:
+    """A buffer of one name with another size."""
+
+    buffer: str
+    before_bytes: int
+    after_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramDifference:
+    """Two programs under a plan each, matched by names."""
+
+    before: str
+    after: str
+    before_peak_bytes: dict[str, int]
+    after_peak_bytes: dict[str, int]
+    before_persistent_bytes: dict[str, int]
+    after_persistent_bytes: dict[str, int]
+    peak_op: dict[str, tuple[str | None, str | None]]
+    """Per memory space, the op at the peak before and after; None before the first op."""
+    held: tuple[HeldChange, ...]
+    """What holds more or less at the peak, the largest change first."""
+    new_ops: tuple[str, ...]
+    gone_ops: tuple[str, ...]
+    resized: tuple[Resized, ...]
+    """The largest change first."""
+    moved_addresses: int
+    """Buffers of both whose first address is another one; 0 where either plan has no addresses."""
+
+    def to_text(self) -> str:
+        """Return the page for people."""
+        unit = ByteUnit(
+            self.before_peak_bytes, self.after_peak_bytes, self.before_persistent_bytes, self.after_persistent_bytes
+        )
+        lines = [
+            f"{printable(self.before)} -> {printable(self.after)}",
+            f"  peak        {unit.by_space(self.before_peak_bytes)} -> {unit.by_space(self.after_peak_bytes)}",
+            f"  persistent  {unit.by_space(self.before_persistent_bytes)} -> "
+            f"{unit.by_space(self.after_persistent_bytes)}",
+        ]
+        for space, (before, after) in self.peak_op.items():
+            if before != after:
+                lines.append(f"  the peak of {printable(space)} is at {_op(after)}, and was at {_op(before)}")
+        if self.held:
+            lines += ["", "Held at the peak:", *(f"  {change.written(unit)}" for change in self.held[:_MOST_SHOWN])]
+            if len(self.held) > _MOST_SHOWN:
+                rest = sum(change.growth_bytes for change in self.held[_MOST_SHOWN:])
+                lines.append(
+                    f"  and {len(self.held) - _MOST_SHOWN} more, {'+' if rest >= 0 else '-'}{unit.write(abs(rest))}"
+                )
+        lines += ["", f"Ops: {_names('new', self.new_ops)}, {_names('gone', self.gone_ops)}"]
+        if self.resized:
+            lines.append(f"Buffers of another size: {len(self.resized)}")
+            lines += [
+                f"  {printable(row.buffer)}: {unit.write(row.before_bytes)} -> {unit.write(row.after_bytes)}"
+                for row in self.resized[:_MOST_SHOWN]
+            ]
+        if self.moved_addresses:
+            lines.append(f"Buffers at another address: {self.moved_addresses}")
+        return "\n".join(lines)
+
+
+def difference(before: Graph, before_plan: Plan, after: Graph, after_plan: Plan) -> ProgramDifference:
+    """Return how two programs under their plans differ; both plans are trusted. O(steps + e).
+
+    The changes of what is held in a memory space add up to the change of its peak.
+    """
+    peaks = [simulate(graph, plan) for graph, plan in ((before, before_plan), (after, after_plan))]
+    spaces = dict.fromkeys([*peaks[0].spaces, *peaks[1].spaces])
+    at_peak = {space: (_peak_op(before, before_plan, space), _peak_op(after, after_plan, space)) for space in spaces}
+    sizes = dict(zip(before.buffer_names, before.sizes.tolist(), strict=True))
+    resized = [
+        Resized(buffer=name, before_bytes=sizes[name], after_bytes=size)
+        for name, size in zip(after.buffer_names, after.sizes.tolist(), strict=True)
+        if sizes.get(name, size) != size
+    ]
+    old_ops, new_ops = set(before.op_names), set(after.op_names)
+    return ProgramDifference(
+        before=before.name,
+        after=after.name,
+        before_peak_bytes=peaks[0].peak_bytes,
+        after_peak_bytes=peaks[1].peak_bytes,
+        before_persistent_bytes=before.persistent_bytes(),
+        after_persistent_bytes=after.persistent_bytes(),
+        peak_op=at_peak,
+        held=_held(before, before_plan, after, after_plan),
+        new_ops=tuple(name for name in after.op_names if name not in old_ops),
+        gone_ops=tuple(name for name in before.op_names if name not in new_ops),
+        resized=tuple(sorted(resized, key=lambda row: -abs(row.after_bytes - row.before_bytes))),
+        moved_addresses=_moved(before, before_plan, after, after_plan),
+    )
+
+
+def _held(before: Graph, before_plan: Plan, after: Graph, after_plan: Plan) -> tuple[HeldChange, ...]:
+    held: dict[tuple[str, str], list[int]] = {}
+    for number, (graph, plan) in enumerate(((before, before_plan), (after, after_plan))):
+        for each in fold(holders_at_peak(graph, plan)):
+            first = each.first
+            label = first.name if first.op is None else first.op
+            figures = held.setdefault((first.space, stem(label)), [0, 0, 0, 0])
+            figures[2 * number] += each.size_bytes
+            figures[2 * number + 1] += len(each.holders)
+    changes = [
+        HeldChange(
+            space=space,
+            label=label,
+            before_bytes=before_bytes,
+            before_count=before_count,
+            after_bytes=after_bytes,
+            after_count=after_count,
+        )
+        for (space, label), (before_bytes, before_count, after_bytes, after_count) in held.items()
+        if before_bytes != after_bytes
+    ]
+    return tuple(sorted(changes, key=lambda change: -abs(change.growth_bytes)))
+
+
+def _peak_op(graph: Graph, plan: Plan, space: str) -> str | None:
+    """Return the op at the peak of a space; None where the space is unknown or peaks before the first op."""
+    step = simulate(graph, plan).peak_steps.get(space, -1)
+    runs = plan.targets[: step + 1][plan.kinds[: step + 1] == StepKind.RUN]
+    return graph.op_names[int(runs[-1])] if len(runs) else None
+
+
+def _moved(before: Graph, before_plan: Plan, after: Graph, after_plan: Plan) -> int:
+    places = [
+        {graph.buffer_names[row.buffer]: (row.space, row.offset) for row in reversed(plan.addresses)}
+        for graph, plan in ((before, before_plan), (after, after_plan))
+    ]
+    return sum(places[1].get(name, place) != place for name, place in places[0].items())
+
+
+def _op(name: str | None) -> str:
+    return "the beginning" if name is None else printable(name)
+
+
+def _names(what: str, names: Iterable[str]) -> str:
+    listed = list(names)
+    if not listed:
+        return f"none {what}"
+    more = f" and {len(listed) - _MOST_NAMED} more" if len(listed) > _MOST_NAMED else ""
+    return f"{len(listed)} {what} ({', '.join(map(printable, listed[:_MOST_NAMED]))}{more})"

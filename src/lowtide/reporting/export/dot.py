@@ -1,0 +1,44 @@
+"""A graph in the language of Graphviz: ops in the order of a plan, and the buffers that they pass on."""
+
+from lowtide.core.units import ByteUnit
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
+from lowtide.reporting.printable import printable
+
+
+def dot(graph: Graph, plan: Plan) -> bytes:
+    """Return a digraph: a node for every op with its place in the plan, an edge for every buffer read, with its size.
+
+    Inputs and persistent buffers have nodes of their own; wider edges carry more bytes. Ops that run again say so.
+    """
+    places: dict[int, list[int]] = {}
+    for place, op in enumerate(plan.order().tolist()):
+        places.setdefault(op, []).append(place)
+    lines = [f"digraph {_quoted(graph.name)} {{", "  rankdir=TB; node [shape=box, fontsize=10]; edge [fontsize=8];"]
+    sizes, producers = graph.sizes.tolist(), graph.structure.producers.tolist()
+    most = max(sizes, default=0) or 1
+    unit = ByteUnit(most)
+    used = sorted({buffer for buffer in graph.reads.values.tolist() if producers[buffer] < 0})
+    for buffer in used:
+        shape = "cylinder" if graph.persistent[buffer] else "ellipse"
+        label = _quoted(f"{graph.buffer_names[buffer]}\n{unit.write(sizes[buffer])}")
+        lines.append(f"  b{buffer} [label={label}, shape={shape}];")
+    for op in places:
+        runs = ", ".join(map(str, places[op]))
+        again = ", style=filled, fillcolor=lightyellow" if len(places[op]) > 1 else ""
+        lines.append(f"  o{op} [label={_quoted(f'{graph.op_names[op]}' + chr(10) + f'run {runs}')}{again}];")
+    for op, reads in enumerate(graph.reads):
+        for buffer in reads:
+            source = f"b{buffer}" if producers[buffer] < 0 else f"o{producers[buffer]}"
+            width = 0.5 + 4.5 * sizes[buffer] / most
+            label = _quoted(unit.write(sizes[buffer]))
+            lines.append(f"  {source} -> o{op} [label={label}, penwidth={width:.2f}];")
+    for op, after in enumerate(graph.after):
+        lines += [f"  o{earlier} -> o{op} [style=dashed];" for earlier in after]
+    return "\n".join([*lines, "}", ""]).encode()
+
+
+def _quoted(text: str) -> str:
+    """Return text as a string of the language; control characters other than line ends are spelled out."""
+    lines = [printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")]
+    return '"' + "\\n".join(lines) + '"'

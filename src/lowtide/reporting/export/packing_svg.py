@@ -1,0 +1,121 @@
+"""A packing as a picture: every buffer a rectangle, steps from left to right, addresses upward."""
+
+from xml.sax.saxutils import escape
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.engine.packing import Buffers, Packed
+from lowtide.engine.packing.live_pieces import live_pieces
+from lowtide.reporting.export.svg_axes import PictureFrame, axes
+from lowtide.reporting.printable import printable
+
+_WIDTH, _HEIGHT = 1200.0, 640.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72.0, 20.0, 44.0, 48.0
+FRAME = PictureFrame(_LEFT, _TOP, _WIDTH - _RIGHT, _HEIGHT - _BOTTOM)
+"""Where the rectangles are."""
+_COLORS = ("#8ecae6", "#ffb703", "#a3b18a", "#e5989b", "#b8a1d9", "#f4a261", "#90be6d", "#c9ada7")
+_MOST_NAMED = 4000
+"""Rectangles drawn one by one, with the buffer's name; smaller ones are drawn together."""
+_GRAIN = 0.5
+"""What the many are rounded to, outward."""
+_LEAST_OUTLINED = 2.0
+_LONGEST_NAME = 200
+_LETTER_WIDTH, _LETTER_HEIGHT = 5.6, 11.0
+_STYLE = (
+    "text{font:9px sans-serif;fill:#222}.caption{font-size:13px}.c{stroke:#333;stroke-width:.5}"
+    ".h{stroke:#000;stroke-width:1.5}.bound{stroke:#080}.capacity{stroke:#c00}"
+    ".bound,.capacity{stroke-dasharray:6 4}.axis{stroke:#888;stroke-width:.7;fill:none}"
+)
+
+
+def packing_svg(name: str, buffers: Buffers, packed: Packed, capacity: int | None = None) -> bytes:
+    """Return an SVG picture of a packing, the same for the same packing.
+
+    A buffer with gaps is several rectangles. Those that set the bound have a heavy outline where there is room for one;
+    lines show the bound and the capacity. The largest rectangles have names; the rest are drawn together, those too
+    small to tell apart as one.
+    """
+    pieces = live_pieces(buffers)
+    pieces = pieces[buffers.sizes[pieces[:, 0]] > 0]
+    ceiling = max(packed.arena_bytes, packed.lower_bound_bytes, capacity or 0, 1)
+    boxes = _boxes(buffers, packed, pieces, ceiling)
+    by_area = np.argsort(-boxes[:, 2] * boxes[:, 3], kind="stable")
+    named = np.sort(by_area[:_MOST_NAMED])
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}"><style>{_STYLE}</style>',
+        '<rect width="100%" height="100%" fill="#fff"/>',
+        f'<text class="caption" x="{_LEFT:g}" y="22">{_xml(_caption(name, buffers, packed, capacity))}</text>',
+        *_crowd(pieces, boxes, by_area[_MOST_NAMED:]),
+    ]
+    holders = set(packed.bound_holders)
+    for piece in named.tolist():
+        buffer = int(pieces[piece, 0])
+        parts.append(_box(buffers, int(packed.offsets[buffer]), buffer, boxes[piece].tolist(), buffer in holders))
+    for kind, level in (("bound", packed.lower_bound_bytes), ("capacity", capacity)):
+        if level is not None:
+            y = _HEIGHT - _BOTTOM - level / ceiling * (_HEIGHT - _TOP - _BOTTOM)
+            title = f"<title>{kind}: {level} bytes</title>"
+            right = _WIDTH - _RIGHT
+            parts.append(f'<line class="{kind}" x1="{_LEFT:g}" x2="{right:g}" y1="{y:.1f}" y2="{y:.1f}">{title}</line>')
+    if len(pieces):
+        parts += axes(int(pieces[:, 1].min()), int(pieces[:, 2].max()), ceiling, FRAME)
+    parts.append("</svg>\n")
+    return "\n".join(parts).encode()
+
+
+def _boxes(buffers: Buffers, packed: Packed, pieces: NDArray[np.int64], ceiling: int) -> NDArray[np.float64]:
+    """Return x, y, width and height of every piece, in tenths of a unit as they are printed."""
+    owners = pieces[:, 0]
+    first, last = (pieces[:, column].astype(np.float64) for column in (1, 2))
+    start = first.min(initial=np.inf)
+    across = (_WIDTH - _LEFT - _RIGHT) / max(last.max(initial=-np.inf) - start, 1.0)
+    up = (_HEIGHT - _TOP - _BOTTOM) / ceiling
+    low, high = packed.offsets[owners], packed.offsets[owners] + buffers.sizes[owners]
+    left, right = _LEFT + (first - start) * across, _LEFT + (last - start) * across
+    top, bottom = _HEIGHT - _BOTTOM - high * up, _HEIGHT - _BOTTOM - low * up
+    corners = np.stack([left, top, right, bottom], axis=1).round(1)
+    corners[:, 2:] -= corners[:, :2]
+    return np.round(corners, 1).astype(np.float64)
+
+
+def _crowd(pieces: NDArray[np.int64], boxes: NDArray[np.float64], chosen: NDArray[np.int64]) -> list[str]:
+    """Draw many pieces as one path a color, to the nearest grain, each place once."""
+    paths: list[str] = []
+    for color, fill in enumerate(_COLORS):
+        mine = boxes[chosen[pieces[chosen, 0] % len(_COLORS) == color]]
+        if len(mine):
+            low = np.floor(mine[:, :2] / _GRAIN) * _GRAIN
+            high = np.maximum(np.ceil((mine[:, :2] + mine[:, 2:]) / _GRAIN) * _GRAIN, low + _GRAIN)
+            mine = np.concatenate([low, high - low], axis=1)
+            shapes = [f"M{x:g} {y:g}h{w:g}v{h:g}h{-w:g}z" for x, y, w, h in np.unique(mine, axis=0).tolist()]
+            paths.append(f'<path fill="{fill}" d="{"".join(shapes)}"/>')
+    return paths
+
+
+def _box(buffers: Buffers, offset: int, buffer: int, box: list[float], holds_bound: bool) -> str:
+    x, y, width, height = box
+    name = buffers.name(buffer)[:_LONGEST_NAME]
+    size = int(buffers.sizes[buffer])
+    title = f"{name}: {size} bytes at {offset}, steps {buffers.first[buffer]} to {buffers.last[buffer]}"
+    outline = ' class="h"' if holds_bound else ' class="c"'
+    if min(width, height) < _LEAST_OUTLINED:
+        outline = ""  # nothing else would be seen of it
+    fill = _COLORS[buffer % len(_COLORS)]
+    place = f'x="{x:g}" y="{y:g}" width="{max(width, 0.1):g}" height="{max(height, 0.1):g}"'
+    drawn = f'<rect{outline} fill="{fill}" {place}><title>{_xml(title)}</title></rect>'
+    if height < _LETTER_HEIGHT or printable(name) != name or len(name) * _LETTER_WIDTH > width:
+        return drawn
+    center, middle = x + width / 2, y + height / 2 + 3
+    return f'{drawn}<text x="{center:.1f}" y="{middle:.1f}" text-anchor="middle">{_xml(name)}</text>'
+
+
+def _caption(name: str, buffers: Buffers, packed: Packed, capacity: int | None) -> str:
+    limit = "" if capacity is None else f", capacity {capacity}"
+    figures = f"arena {packed.arena_bytes} bytes, lower bound {packed.lower_bound_bytes}{limit}"
+    return f"{name[:_LONGEST_NAME]}: {len(buffers)} buffers, {packed.status}, {figures}"
+
+
+def _xml(text: str) -> str:
+    """Return text that may stand in XML, whatever characters a name has."""
+    return escape(printable(text))

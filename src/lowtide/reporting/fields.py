@@ -1,0 +1,348 @@
+"""What `--json` prints, verb by verb: the fields of every object.
+
+Byte figures are whole numbers, per memory space where they are maps; they leave persistent buffers out.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NotRequired, TypedDict
+
+from lowtide.engine.analysis.bound_holders import BoundHolder
+from lowtide.engine.analysis.holders_at_peak import Holder
+from lowtide.engine.plan import Status
+from lowtide.engine.plan.claim import Evidence, Figure, PlanClass
+from lowtide.engine.planning.next_technique import NextTechnique
+from lowtide.engine.timeline import Transfers
+from lowtide.frameworks.model import CompiledMemory, Measurement, Reserved, RuntimePeaks, RuntimeRun
+from lowtide.reporting.page.actions import Copied, Rerun, Shared
+
+Bytes = Mapping[str, int]
+"""Bytes by memory space."""
+
+
+class ClaimFields(TypedDict):
+    """No plan of a class has less of a figure (`lowtide.engine.plan.claim.Claim`), with its sentence."""
+
+    figure: Figure
+    space: str | None
+    over: PlanClass
+    at_least: float
+    in_place: bool
+    in_chunks: bool
+    shown_by: Evidence
+    base_order: str | None
+    sentence: str
+    shown: NotRequired[bool]
+
+
+class OutlookFields(TypedDict):
+    """What `lowtide inspect` says of a program that a runtime orders by itself: peaks by who runs it."""
+
+    file_bytes: int
+    runtime_peaks: RuntimePeaks
+    planned_bytes: int
+
+
+class InspectFields(TypedDict):
+    """`lowtide inspect`."""
+
+    name: str
+    peak_bytes: Bytes
+    persistent_bytes: Bytes
+    arena_bytes: Bytes
+    arena_lower_bound_bytes: Bytes
+    fragmentation_bytes: Bytes
+    lower_bound_bytes: Bytes
+    claims: Sequence[ClaimFields]
+    cut_bytes: Bytes
+    bound_op: Mapping[str, str | None]
+    bound_holders: Sequence[BoundHolder]
+    holders: Sequence[Holder]
+    unmodeled: Sequence[str]
+    by_runtime: NotRequired[OutlookFields]
+
+
+class OrderFields(TypedDict):
+    """An order of `lowtide compare`."""
+
+    scheduler: str
+    peak_bytes: Bytes
+    seconds: float
+
+
+class ComparedFields(TypedDict):
+    """All orders of one program."""
+
+    name: str
+    rows: Sequence[OrderFields]
+    lower_bound_bytes: Bytes
+    claims: Sequence[ClaimFields]
+    reserved: NotRequired[Reserved]
+
+
+class CompareFields(ComparedFields):
+    """`lowtide compare`."""
+
+    compiled: NotRequired[ComparedFields]
+
+
+class PlanFields(TypedDict):
+    """`lowtide plan`; costs are in the unit of the ops' costs."""
+
+    status: Status
+    scheduler: str
+    moved_ops: int
+    baseline_peak_bytes: Bytes
+    peak_bytes: Bytes
+    arena_bytes: Bytes
+    arena_lower_bound_bytes: Bytes
+    fragmentation_bytes: Bytes
+    lower_bound_bytes: Bytes
+    persistent_bytes: Bytes
+    extra_cost: float
+    extra_cost_bound: float | None
+    base_cost: float
+    base_order: str | None
+    costs: str
+    reruns: int
+    offloaded_bytes: int
+    stall_seconds: float
+    hidden_seconds: float
+    collective_seconds: float
+    exposed_seconds: float
+    claims: Sequence[ClaimFields]
+    seconds: float
+    shortfall: str | None
+    chunk_cost: float
+    left_whole: Sequence[str]
+    to_rounding: bool
+    next_technique: NextTechnique | None
+
+
+class RuntimeFields(TypedDict, total=False):
+    """What `lowtide optimize` says of a program that a runtime orders by itself."""
+
+    level: str | None
+    runtime_peaks: RuntimePeaks
+    runtime_runs: Sequence[RuntimeRun]
+    unmodeled: Sequence[str]
+    doubts: Sequence[str]
+
+
+class MeasuredFields(TypedDict, total=False):
+    """What `lowtide optimize --measure` saw."""
+
+    measured_before_bytes: int
+    measured_after_bytes: int
+    outputs_equal: bool
+    largest_difference: float
+    outputs_near: bool
+    measured_original_bytes: int
+    measured_host_bytes: int
+
+
+class OptimizeFields(PlanFields, RuntimeFields, MeasuredFields):
+    """`lowtide optimize`."""
+
+    left_alone: NotRequired[str | None]
+    compiled: NotRequired[Sequence[CompiledMemory]]
+
+
+class LevelFields(TypedDict):
+    """`lowtide optimize --level` of a framework's own optimizer, bytes by device."""
+
+    level: str
+    before_bytes: Bytes
+    after_bytes: Bytes
+    done: Mapping[str, Sequence[str]]
+
+
+class PointFields(TypedDict):
+    """A budget of `lowtide plan --curve`."""
+
+    budget_bytes: int
+    peak_bytes: int
+    status: str
+    extra_cost: float
+    extra_cost_bound: float | None
+    shortfall: str | None
+
+
+class CurveFields(TypedDict):
+    """`lowtide plan --curve`."""
+
+    space: str
+    baseline_peak_bytes: int
+    base_order: str
+    base_cost: float
+    costs: str
+    points: Sequence[PointFields]
+    knee: int | None
+
+
+class VerifyFields(TypedDict):
+    """`lowtide verify`."""
+
+    valid: bool
+    peak_bytes: Bytes
+    arena_bytes: Bytes
+    claims: Sequence[ClaimFields]
+    confirmed_bound_bytes: NotRequired[Bytes]
+    not_rechecked: NotRequired[int]
+
+
+class ApplyFields(TypedDict):
+    """`lowtide apply`."""
+
+    output: str
+    peak_bytes: Bytes
+
+
+class ExportFields(TypedDict):
+    """`lowtide export`."""
+
+    output: str
+    format: str
+    bytes: int
+
+
+class FindingFields(TypedDict):
+    """A limit of `lowtide check`."""
+
+    rule: str
+    space: str
+    ok: bool
+    bytes: int
+    limit_bytes: int
+    why: Sequence[str]
+
+
+class GateFields(TypedDict):
+    """A program of `lowtide check`."""
+
+    name: str
+    ok: bool
+    findings: Sequence[FindingFields]
+
+
+class CheckFields(TypedDict):
+    """`lowtide check`."""
+
+    ok: bool
+    checks: Sequence[GateFields]
+
+
+class HolderFields(TypedDict):
+    """What holds memory at the peak in `lowtide report`, repeated layers folded into one."""
+
+    label: str
+    space: str
+    count: int
+    size_bytes: int
+    lifetime: str
+    op: str | None
+    made_at: str | None
+    kept_alive_by: Sequence[str]
+    freed_by: str
+    members: Sequence["MemberFields"]
+
+
+class MemberFields(TypedDict):
+    """One of the buffers that are folded."""
+
+    name: str
+    made_at: str | None
+    kept_alive_by: Sequence[str]
+
+
+class ReportFields(TypedDict):
+    """`lowtide report`; long lists are cut, with their lengths beside them."""
+
+    name: str
+    n_ops: int
+    n_buffers: int
+    in_chunks: bool
+    status: Status
+    verdict: str
+    baseline_peak_bytes: Bytes
+    peak_bytes: Bytes
+    arena_bytes: Bytes
+    lower_bound_bytes: Bytes
+    bound_sentence: str
+    claims: Sequence[ClaimFields]
+    budget_bytes: Mapping[str, int | None]
+    shortfall: str | None
+    persistent_bytes: Bytes
+    measured: Measurement | None
+    extra_cost: float
+    base_cost: float
+    costs: str
+    n_moved: int
+    moved: Sequence[str]
+    n_shared: int
+    shared: Sequence[Shared]
+    n_reruns: int
+    reruns: Sequence[Rerun]
+    n_copied: int
+    copied: Sequence[Copied]
+    transfers: Transfers
+    n_holders: int
+    holders: Sequence[HolderFields]
+    frontier: CurveFields | None
+    unmodeled: Sequence[str]
+
+
+class FitsFields(TypedDict):
+    """`lowtide fits`, figures of the first memory space."""
+
+    name: str
+    fits: bool
+    device_bytes: int
+    persistent_bytes: int
+    baseline_peak_bytes: int
+    peak_bytes: int
+    techniques: Sequence[str] | None
+    tried: Sequence[Sequence[str]]
+    extra_cost: float
+    base_cost: float
+    costs: str
+    shortfall: str | None
+    options: str
+
+
+class KindFields(TypedDict):
+    """A kind of op of `lowtide costs`."""
+
+    kind: str
+    ops: int
+    seconds: float
+
+
+class CostsFields(TypedDict):
+    """`lowtide costs`."""
+
+    device: str
+    ops: int
+    seconds: float
+    estimated: Sequence[str]
+    kinds: Sequence[KindFields]
+
+
+class PackFields(TypedDict):
+    """`lowtide pack`."""
+
+    status: Status
+    method: str
+    n_buffers: int
+    arena_bytes: int
+    lower_bound_bytes: int
+    optimal: bool
+    gap: float
+    capacity_bytes: int | None
+    bound_holders: Sequence[str]
+    conflict: Sequence[str]
+    conflict_minimal: bool
+    n_hints: int
+    hints_kept: int
+    work: int
+    seconds: float
+    shortfall: str | None

@@ -1,0 +1,123 @@
+"""Whether a program fits a device: as it stands, or with the cheapest techniques that make it fit."""
+
+from dataclasses import dataclass, replace
+
+from lowtide.core.progress import Report, silent
+from lowtide.core.techniques import COST_NOTHING, TECHNIQUES, Techniques
+from lowtide.core.units import ByteUnit
+from lowtide.engine.graph import Graph
+from lowtide.engine.planning.chunked import Chunkable, plan_model
+from lowtide.engine.planning.result import Result
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.reporting.fields import FitsFields
+from lowtide.reporting.printable import printable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFit:
+    """What a program needs of its first memory space, and what makes it fit."""
+
+    graph: Graph
+    device_bytes: int
+    result: Result
+    """Of the cheapest techniques that fit, or of all that were tried."""
+    techniques: Techniques | None
+    """What makes it fit, empty where it does as it stands; None where nothing does."""
+    tried: tuple[Techniques, ...]
+    """In this order, until one fitted."""
+
+    @property
+    def space(self) -> str:
+        """The memory space that is the device."""
+        return self.graph.spaces[0].name
+
+    @property
+    def options(self) -> str:
+        """What to give to `lowtide plan` and `lowtide optimize`; empty where nothing need be done or nothing helps."""
+        if not self.techniques:
+            return ""
+        return f"--budget {self.device_bytes} --allow {_named(self.techniques)} --costs {self.result.costs}"
+
+    def to_json(self) -> FitsFields:
+        """Return the fields of the JSON object."""
+        result = self.result
+        return {
+            "name": self.graph.name,
+            "fits": self.techniques is not None,
+            "device_bytes": self.device_bytes,
+            "persistent_bytes": result.persistent_bytes[self.space],
+            "baseline_peak_bytes": result.baseline_peak_bytes[self.space],
+            "peak_bytes": result.peak_bytes[self.space],
+            "techniques": None if self.techniques is None else [t for t in TECHNIQUES if t in self.techniques],
+            "tried": [[t for t in TECHNIQUES if t in techniques] for techniques in self.tried],
+            "extra_cost": result.extra_cost,
+            "base_cost": result.base_cost,
+            "costs": result.costs,
+            "shortfall": result.shortfall,
+            "options": self.options,
+        }
+
+    def to_text(self) -> str:
+        """Return the page for people."""
+        result, space = self.result, self.space
+        before, persistent = result.baseline_peak_bytes[space], result.persistent_bytes[space]
+        unit = ByteUnit(self.device_bytes, before, persistent)
+        lines = [
+            f"{printable(self.graph.name)} on {unit.write(self.device_bytes)}: {self._verdict()}",
+            f"  persistent       {unit.write(persistent)}   (weights, optimizer state)",
+            f"  peak             {unit.write(before)}   (as it stands, beside the persistent buffers)",
+            f"  together         {unit.write(persistent + before)}",
+        ]
+        if self.techniques:
+            base = result.base_cost or 1.0
+            after = result.peak_bytes[space]
+            lines += [
+                f"  planned peak     {unit.write(after)}, {unit.write(persistent + after)} together",
+                f"  extra time       {result.extra_cost / base:.2%}   (priced by {result.costs})",
+                f"  next             lowtide optimize MODEL -o OUT {self.options}",
+            ]
+        elif self.techniques is None:
+            lines.append(f"  why not          {result.shortfall}")
+        return "\n".join(lines)
+
+    def _verdict(self) -> str:
+        if self.techniques is None:
+            return f"does NOT fit, tried with {_named(self.tried[-1])}"
+        return f"fits with {_named(self.techniques)}" if self.techniques else "fits as it stands"
+
+
+def fit_device(
+    model: Chunkable, device_bytes: int, settings: PlanSettings, progress: Report | None = None
+) -> DeviceFit:
+    """Return whether a program fits so many bytes, persistent buffers included, with as little as makes it fit.
+
+    Tried in order: as it stands, what costs no time, recomputation and, where the settings name a host, offload. The
+    settings' budget and techniques are not asked. Raises what `plan_model` raises.
+    """
+    report = progress or silent
+    ladder: list[Techniques] = [COST_NOTHING, COST_NOTHING | {"recompute"}]
+    if settings.host is not None:
+        ladder.append(COST_NOTHING | {"recompute", "offload"})
+
+    def tried_with(techniques: Techniques) -> tuple[Graph, Result]:
+        report(f"trying {_named(techniques)}")
+        return plan_model(model, replace(settings, budget=device_bytes, techniques=techniques), progress)
+
+    tried: list[Techniques] = [frozenset()]
+    graph, result = tried_with(tried[0])
+    for techniques in ladder:
+        if result.shortfall is None or result.status == "interrupted":
+            break
+        tried.append(techniques)
+        graph, result = tried_with(techniques)
+    return DeviceFit(
+        graph=graph,
+        device_bytes=device_bytes,
+        result=result,
+        techniques=None if result.shortfall is not None else tried[-1],
+        tried=tuple(tried),
+    )
+
+
+def _named(techniques: Techniques) -> str:
+    return ",".join(name for name in TECHNIQUES if name in techniques) or "nothing"

@@ -1,0 +1,65 @@
+"""What `plan --curve` says: one line a budget, the knee marked."""
+
+from lowtide.core.units import ByteUnit
+from lowtide.engine.planning.frontier import Frontier
+from lowtide.engine.recompute import RecomputeResult
+from lowtide.reporting.fields import CurveFields
+from lowtide.reporting.printable import printable
+from lowtide.reporting.table import format_table, page_width
+
+
+def frontier_to_json(frontier: Frontier) -> CurveFields:
+    """Return the fields of the JSON object."""
+    return {
+        "space": frontier.space,
+        "baseline_peak_bytes": frontier.baseline_peak_bytes,
+        "base_order": frontier.base_order,
+        "base_cost": frontier.base_cost,
+        "costs": frontier.costs,
+        "points": [
+            {
+                "budget_bytes": point.budget_bytes,
+                "peak_bytes": point.peak_bytes,
+                "status": point.status,
+                "extra_cost": point.extra_cost,
+                "extra_cost_bound": point.extra_cost_bound if point.fits else None,
+                "shortfall": point.shortfall,
+            }
+            for point in frontier.points
+        ],
+        "knee": frontier.knee,
+    }
+
+
+def frontier_to_text(name: str, frontier: Frontier) -> str:
+    """Return the page for people."""
+    base = frontier.base_cost or 1.0
+    unit = ByteUnit(frontier.baseline_peak_bytes)
+    rows = [
+        [
+            unit.write(point.budget_bytes),
+            unit.write(point.peak_bytes),
+            f"{point.extra_cost / base:.2%}",
+            f"{point.extra_cost_bound / base:.2%}" if point.fits else "-",
+            f"{_status(point, unit)}{', the knee' if number == frontier.knee else ''}",
+        ]
+        for number, point in enumerate(frontier.points)
+    ]
+    header = ["budget", "peak", "extra time", "at least", "status"]
+    return "\n".join(
+        [
+            f"{printable(name)}: memory against time in {printable(frontier.space)}",
+            f"  baseline peak {unit.write(frontier.baseline_peak_bytes)}; budgets from the peak of order "
+            f"{frontier.base_order} down to its floor, priced by {frontier.costs}",
+            format_table(header, rows, [True, True, True, True, False], page_width()),
+        ]
+    )
+
+
+def _status(point: RecomputeResult, unit: ByteUnit) -> str:
+    """Say what a row is worth: where it misses its budget, by how much, and whether any plan must."""
+    if point.fits:
+        return point.status
+    over = unit.write(point.peak_bytes - point.budget_bytes)
+    is_proven = point.status == "infeasible" and point.is_of_any_order
+    return f"over by {over}{', as any plan must' if is_proven else ''}"

@@ -1,0 +1,173 @@
+"""The gate: limits on a program's memory, and what broke them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lowtide.core.effort import DEFAULT_EFFORT, EffortName
+from lowtide.core.errors import UsageError
+from lowtide.core.units import ByteUnit, parse_bytes, parse_share
+from lowtide.engine.analysis import Problem, simulate
+from lowtide.engine.analysis.folding import fold
+from lowtide.engine.analysis.holders_at_peak import holders_at_peak
+from lowtide.engine.graph import Graph
+from lowtide.engine.packing import pack_plan
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.reporting.difference import difference
+from lowtide.reporting.fields import GateFields
+from lowtide.reporting.printable import printable
+
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a program must stay within, in bytes of its first memory space; None where there is no limit."""
+
+    max_peak: int | None = None
+    """Without persistent buffers, as every peak."""
+    max_total: int | None = None
+    """The peak with persistent buffers."""
+    max_arena: int | None = None
+    """With addresses."""
+    max_growth: float | None = None
+    """By which part the peak may be above that of the program it is compared with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One limit, and how it stands."""
+
+    rule: str
+    """The limit by its option: "max-peak"."""
+    space: str
+    bytes: int
+    limit_bytes: int
+    why: tuple[str, ...] = ()
+    """What holds the memory, or what grew, where the limit is broken."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the limit is kept."""
+        return self.bytes <= self.limit_bytes
+
+    @property
+    def sentence(self) -> str:
+        """The finding in one line."""
+        unit = ByteUnit(self.bytes, self.limit_bytes)
+        what = self.rule.removeprefix("max-")
+        figure = f"{what if what != 'growth' else 'peak'} of {printable(self.space)} {unit.write(self.bytes)}"
+        if self.ok:
+            return f"{figure}, limit {unit.write(self.limit_bytes)}: kept"
+        why = f"; {', '.join(self.why)}" if self.why else ""
+        over = unit.write(self.bytes - self.limit_bytes)
+        return f"{figure} is {over} over the limit of {unit.write(self.limit_bytes)} ({self.rule}){why}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """A program and what its limits say."""
+
+    name: str
+    findings: tuple[Finding, ...] = field(default=())
+
+    @property
+    def ok(self) -> bool:
+        """Whether all limits are kept."""
+        return all(finding.ok for finding in self.findings)
+
+    def to_json(self) -> GateFields:
+        """Return the fields of the JSON object."""
+        return {
+            "name": self.name,
+            "ok": self.ok,
+            "findings": [
+                {
+                    "rule": finding.rule,
+                    "space": finding.space,
+                    "ok": finding.ok,
+                    "bytes": finding.bytes,
+                    "limit_bytes": finding.limit_bytes,
+                    "why": list(finding.why),
+                }
+                for finding in self.findings
+            ],
+        }
+
+
+def check_graph(
+    graph: Graph,
+    limits: Limits,
+    *,
+    base: Graph | None = None,
+    planned: bool = False,
+    effort: EffortName = DEFAULT_EFFORT,
+) -> Gate:
+    """Hold a program to limits: as it stands or, with `planned`, as lowtide plans it without a budget.
+
+    `base` is what `max_growth` compares with, treated alike. Raises UsageError without any limit, for a growth without
+    a base and a base without a growth.
+    """
+    if limits == Limits():
+        raise UsageError("there is no limit to check; give --max-peak, --max-total, --max-arena or --max-growth")
+    if (limits.max_growth is None) != (base is None):
+        raise UsageError("--max-growth is the growth over the program of --against; give both, or neither")
+    plan = _plan(graph, planned, effort, packs=limits.max_arena is not None)
+    space = graph.spaces[0].name
+    peak, persistent = simulate(graph, plan).peak_bytes[space], graph.persistent_bytes()[space]
+    findings: list[Finding] = []
+    for rule, limit, figure in (
+        ("max-peak", limits.max_peak, peak),
+        ("max-total", limits.max_total, peak + persistent),
+        ("max-arena", limits.max_arena, plan.arena_bytes.get(space, 0)),
+    ):
+        if limit is not None:
+            found = Finding(rule=rule, space=space, bytes=figure, limit_bytes=limit)
+            findings.append(found if found.ok else replace(found, why=_largest(graph, plan, space)))
+    if base is not None and limits.max_growth is not None:
+        findings.append(_growth(graph, plan, base, _plan(base, planned, effort, packs=False), limits.max_growth))
+    return Gate(name=graph.name, findings=tuple(findings))
+
+
+def _plan(graph: Graph, planned: bool, effort: EffortName, *, packs: bool) -> Plan:
+    if planned:
+        return find_plan(graph, PlanSettings(effort=effort, addresses=packs)).plan
+    plan = Plan.baseline(graph)
+    if not packs:
+        return plan
+    packing = pack_plan(graph, plan, Problem(graph).transient, effort=effort)
+    return replace(plan, arena_bytes=packing.arena_bytes)
+
+
+def _largest(graph: Graph, plan: Plan, space: str) -> tuple[str, ...]:
+    """Name what holds most at the peak."""
+    here = [each for each in fold(holders_at_peak(graph, plan)) if each.first.space == space]
+    unit = ByteUnit(plan.peak_bytes or sum(each.size_bytes for each in here))
+    return tuple(f"{printable(each.label)} holds {unit.write(each.size_bytes)}" for each in here[:_MOST_NAMED])
+
+
+def _growth(graph: Graph, plan: Plan, base: Graph, base_plan: Plan, most: float) -> Finding:
+    space = graph.spaces[0].name
+    found = difference(base, base_plan, graph, plan)
+    before = found.before_peak_bytes.get(space, 0)
+    finding = Finding(
+        rule="max-growth",
+        space=space,
+        bytes=found.after_peak_bytes[space],
+        limit_bytes=int(before * (1 + most)),
+    )
+    grown = [change for change in found.held if change.space == space and change.growth_bytes > 0]
+    unit = ByteUnit(finding.bytes, finding.limit_bytes)
+    return finding if finding.ok else replace(finding, why=tuple(each.written(unit) for each in grown[:_MOST_NAMED]))
+
+
+def read_limits(given: Mapping[str, Any]) -> Limits:
+    """Turn limits as people write them ("6GiB", "1%"), by the names of the fields, into limits; raises UsageError."""
+    sizes = {name: given[name] for name in ("max_peak", "max_total", "max_arena") if given.get(name) is not None}
+    growth = given.get("max_growth")
+    return Limits(
+        **{name: parse_bytes(size) for name, size in sizes.items()},
+        max_growth=None if growth is None else parse_share(growth),
+    )

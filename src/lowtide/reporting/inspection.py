@@ -1,0 +1,172 @@
+"""What `inspect` says: the peak, the bound, who holds memory and why, what is not modeled."""
+
+from dataclasses import dataclass
+
+from lowtide.core.effort import DEFAULT_EFFORT, EffortName
+from lowtide.core.index_spaces import OpId
+from lowtide.core.progress import Report
+from lowtide.core.units import ByteUnit
+from lowtide.engine.analysis.bound_holders import BoundHolder, bound_holders
+from lowtide.engine.analysis.folding import Fold, fold
+from lowtide.engine.analysis.holders_at_peak import Holder, holders_at_peak
+from lowtide.engine.analysis.lower_bounds import LowerBound, lower_bounds
+from lowtide.engine.analysis.problem import Problem
+from lowtide.engine.graph import Graph
+from lowtide.engine.packing import pack_plan
+from lowtide.engine.plan import Plan
+from lowtide.engine.plan.claim import Claim, strongest
+from lowtide.engine.planning.claims import peak_claims
+from lowtide.engine.schedule import make_candidate
+from lowtide.reporting.claims import caption, claims_to_json
+from lowtide.reporting.fields import InspectFields
+from lowtide.reporting.figures import fragmentation
+from lowtide.reporting.printable import printable
+from lowtide.reporting.table import format_table, page_width
+
+_MOST_HOLDERS = 20
+_MOST_BOUND_HOLDERS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """The untouched program under the magnifying glass."""
+
+    graph: Graph
+    peak_bytes: dict[str, int]
+    arena_bytes: dict[str, int]
+    arena_lower_bound_bytes: dict[str, int]
+    cuts: list[LowerBound]
+    """What single ops need whatever the order, per memory space."""
+    claims: list[Claim]
+    """What no order can beat, per memory space: what the cuts show, or what the search of all orders shows above it."""
+    bound_holders: list[BoundHolder]
+    """What is live where the cuts are attained; sizes add up to them."""
+    best: Plan
+    """The best order that the search for the bound found, as a plan."""
+    holders: list[Holder]
+
+    @property
+    def lower_bound_bytes(self) -> dict[str, int]:
+        """What no order of this program can beat, per space."""
+        return {space.name: 0 for space in self.graph.spaces} | strongest(self.claims)
+
+    @classmethod
+    def of(
+        cls, graph: Graph, *, in_place: bool, effort: EffortName = DEFAULT_EFFORT, progress: Report | None = None
+    ) -> "Inspection":
+        """Look at a graph in its given order, without optional in-place pairs; the bound may assume them.
+
+        The bound is what the search for the best order shows, with as much effort as `plan` has.
+        """
+        plan = Plan.baseline(graph)
+        problem = Problem(graph, in_place=in_place)
+        evaluation = Problem(graph, in_place=False).evaluate(problem.given_order())
+        searched = make_candidate("search", graph, in_place=in_place, effort=effort, progress=progress)
+        if searched.interrupted:
+            raise KeyboardInterrupt
+        bounds = {bound.space: bound.peak_bytes for bound in searched.bounds}
+        cuts = lower_bounds(problem, [problem.given_order(), searched.plan.order()])
+        packing = pack_plan(graph, plan, problem.transient)
+        if packing.interrupted:
+            raise KeyboardInterrupt
+        return cls(
+            graph=graph,
+            peak_bytes=problem.peak_bytes(evaluation),
+            arena_bytes=dict(packing.arena_bytes),
+            arena_lower_bound_bytes=dict(packing.lower_bound_bytes),
+            cuts=cuts,
+            claims=peak_claims(bounds, searched.proof, "orders", in_place=in_place),
+            bound_holders=bound_holders(problem, cuts),
+            holders=holders_at_peak(graph, plan),
+            best=searched.plan,
+        )
+
+    def to_json(self) -> InspectFields:
+        """Return the fields of the JSON object."""
+        return {
+            "name": self.graph.name,
+            "peak_bytes": self.peak_bytes,
+            "persistent_bytes": self.graph.persistent_bytes(),
+            "arena_bytes": self.arena_bytes,
+            "arena_lower_bound_bytes": self.arena_lower_bound_bytes,
+            "fragmentation_bytes": fragmentation(self.arena_bytes, self.peak_bytes),
+            "lower_bound_bytes": self.lower_bound_bytes,
+            "claims": claims_to_json(self.claims),
+            "cut_bytes": {cut.space: cut.peak_bytes for cut in self.cuts},
+            "bound_op": {cut.space: None if cut.op is None else self.graph.op_names[cut.op] for cut in self.cuts},
+            "bound_holders": self.bound_holders,
+            "holders": self.holders,
+            "unmodeled": list(self.graph.unmodeled),
+        }
+
+    def to_text(self) -> str:
+        """Return the page for people."""
+        graph, unit = self.graph, self._unit
+        lines = [
+            f"{printable(graph.name)}: {graph.n_ops} ops, {graph.n_buffers} buffers",
+            f"  peak         {unit.by_space(self.peak_bytes)}   (given order, persistent buffers apart)",
+            f"  arena        {unit.by_space(self.arena_bytes)}   (with addresses; "
+            f"fragmentation {unit.by_space(fragmentation(self.arena_bytes, self.peak_bytes))})",
+            f"  lower bound  {unit.by_space(self.lower_bound_bytes)}   ({caption(self.claims)})",
+            f"  persistent   {unit.by_space(graph.persistent_bytes())}",
+            "",
+            f"Held at the peak, largest first ({len(self.holders)} in all):",
+            self._holders_table(),
+        ]
+        rest = fold(self.holders)[_MOST_HOLDERS:]
+        if rest:
+            more = sum(len(layers.holders) for layers in rest)
+            lines.append(f"... and {more} more, {unit.write(sum(layers.size_bytes for layers in rest))} together")
+        lines += ["", *self._why_not_lower(), ""]
+        lines.append("Not modeled:" if graph.unmodeled else "Not modeled: nothing")
+        lines.extend(f"  {printable(sentence)}" for sentence in graph.unmodeled)
+        return "\n".join(lines)
+
+    @property
+    def _unit(self) -> ByteUnit:
+        return ByteUnit(self.arena_bytes, self.graph.persistent_bytes())
+
+    def _described(self, op: OpId) -> str:
+        source = self.graph.sources[op]
+        return self.graph.op_names[op] if source is None else f"{self.graph.op_names[op]}, {source}"
+
+    def _why_not_lower(self) -> list[str]:
+        lines: list[str] = []
+        unit = self._unit
+        for cut in self.cuts:
+            here = [holder for holder in self.bound_holders if holder.space == cut.space]
+            when = "before the first op, or after the last one" if cut.op is None else "while it runs"
+            who = "" if cut.op is None else f" ({printable(self._described(cut.op))})"
+            lines.append(f"Why {printable(cut.space)} cannot need less than {unit.write(cut.peak_bytes)}{who}:")
+            lines.append(f"at best, these are live {when}:")
+            rows = fold(here)
+            shown, rest = rows[:_MOST_BOUND_HOLDERS], rows[_MOST_BOUND_HOLDERS:]
+            lines += [f"  {unit.write(layers.size_bytes):>10}  {printable(_named(layers))}" for layers in shown]
+            if rest:
+                total = unit.write(sum(layers.size_bytes for layers in rest))
+                lines.append(f"  {total:>10}  in {sum(len(layers.holders) for layers in rest)} more")
+            bound = self.lower_bound_bytes[cut.space]
+            if bound > cut.peak_bytes:
+                lines.append(f"A search of all orders shows that none does with less than {unit.write(bound)}.")
+        return lines
+
+    def _holders_table(self) -> str:
+        shown = fold(self.holders)[:_MOST_HOLDERS]
+        rows = [_row(layers, self._unit) for layers in shown]
+        header = ["size", "buffer", "made by", "where", "kept alive by"]
+        if not any(layers.made_at for layers in shown):
+            header, rows = header[:3] + header[4:], [row[:3] + row[4:] for row in rows]
+        return format_table(header, rows, [True, *[False] * (len(header) - 1)], page_width())
+
+
+def _row(layers: Fold[Holder], unit: ByteUnit) -> list[str]:
+    """Return a row of the table of holders; layers that repeat show what they have in common."""
+    first = layers.first
+    size, made = unit.write(layers.size_bytes), first.op or f"({first.lifetime})"
+    if len(layers.holders) > 1:
+        return [size, layers.label, first.kind or f"({first.lifetime})", layers.made_at or "", ""]
+    return [size, first.name, made, layers.made_at or "", ", ".join(first.kept_alive_by)]
+
+
+def _named(layers: Fold[BoundHolder]) -> str:
+    return layers.label if layers.made_at is None else f"{layers.label}  {layers.made_at}"

@@ -1,0 +1,58 @@
+"""What a report draws over runs and time, as JSON."""
+
+from typing import Any
+
+from lowtide.core.index_spaces import OpId, SpaceId, StepIndex
+from lowtide.engine.analysis.memory_over_time import PARTS, MemoryOverTime
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan, StepKind
+from lowtide.reporting.page.facts import Facts
+from lowtide.reporting.page.rectangles import Rectangles
+
+
+def pictures(facts: Facts) -> dict[str, Any]:
+    """Return what is drawn, per memory space, and where the user's program has the ops that are named there."""
+    spaces = [_space_to_json(facts, space) for space in range(len(facts.graph.spaces))]
+    bars, left_out = facts.streams
+    named = {bar.what for bar in bars}
+    for space in spaces:
+        named.update(space["before"]["ops"], space["after"]["ops"], (space["rectangles"] or {"op": ()})["op"])
+    graphs = (facts.graph, facts.untouched)
+    sources = (place for graph in graphs for place in zip(graph.op_names, graph.sources, strict=True))
+    return {
+        "parts": list(PARTS),
+        "spaces": spaces,
+        "streams": {"bars": [[bar.stream, bar.start, bar.seconds, bar.what] for bar in bars], "left_out": left_out},
+        "sources": {op: source for op, source in sources if source is not None and op in named},
+    }
+
+
+def _space_to_json(facts: Facts, space: SpaceId) -> dict[str, Any]:
+    before, after = facts.over_time[space]
+    rectangles = None
+    if len(facts.plan.addresses):
+        arena = facts.plan.arena_bytes.get(after.space, 0)
+        found = Rectangles.of(facts.graph, facts.plan, space)
+        rectangles = found.to_json(facts.graph, after.n_runs, arena)
+    return {
+        "name": after.space,
+        "runs_per_column": after.runs_per_column,
+        "before": _series(facts.untouched, before, facts.baseline),
+        "after": _series(facts.graph, after, facts.plan),
+        "rectangles": rectangles,
+    }
+
+
+def _series(graph: Graph, memory: MemoryOverTime, plan: Plan) -> dict[str, Any]:
+    names = graph.op_names
+    at = [_op_at(plan, step) for step in memory.steps.tolist()]
+    return {
+        "n_runs": memory.n_runs,
+        "parts": memory.parts.tolist(),
+        "ops": ["" if op is None else names[op] for op in at],
+    }
+
+
+def _op_at(plan: Plan, step: StepIndex) -> OpId | None:
+    """Return the op that runs at a step; None before the first one and where it is a free or a copy."""
+    return int(plan.targets[step]) if step >= 0 and plan.kinds[step] == StepKind.RUN else None

@@ -1,0 +1,91 @@
+"""Residencies as rectangles, runs by addresses: the largest one by one, the rest as a shade."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide.core.index_spaces import SpaceId
+from lowtide.engine.analysis.roles import roles_of
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Addresses, Plan, StepKind
+
+MOST_DRAWN = 12_000
+"""Rectangles that are drawn one by one, with a name."""
+_COLUMNS, _ROWS = 512, 256
+"""The grid of the shade."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rectangles:
+    """What lies where in one memory space; runs are half-open."""
+
+    buffers: NDArray[np.int64]
+    first_runs: NDArray[np.int64]
+    last_runs: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    drawn: NDArray[np.intp]
+    """Rows that are drawn one by one: those with most bytes times runs, in order of their first run."""
+
+    @property
+    def n_shaded(self) -> int:
+        """How many are in the shade only."""
+        return len(self.buffers) - len(self.drawn)
+
+    @classmethod
+    def of(cls, graph: Graph, plan: Plan, space: SpaceId) -> "Rectangles":
+        """Return the rectangles of a plan with addresses; those that last no run are left out. O(n log n)."""
+        table = Addresses.of(plan.addresses).table
+        table = table[table[:, 3] == space]
+        runs = np.flatnonzero(plan.kinds == StepKind.RUN)
+        first, last = np.searchsorted(runs, table[:, 1]), np.searchsorted(runs, table[:, 2])
+        lasting = last > first
+        table, first, last = table[lasting], first[lasting], last[lasting]
+        sizes = graph.sizes[table[:, 0]]
+        area = sizes.astype(np.float64) * (last - first)
+        drawn = np.sort(np.argsort(-area, kind="stable")[:MOST_DRAWN])
+        return cls(table[:, 0], first, last, table[:, 4], sizes, drawn)
+
+    def to_json(self, graph: Graph, n_runs: int, arena_bytes: int) -> dict[str, Any]:
+        """Return columns of what is drawn, and the shade of what is not."""
+        rows, buffers = self.drawn, self.buffers[self.drawn].tolist()
+        producers = graph.structure.producers[self.buffers[rows]].tolist()
+        roles = roles_of(graph)[self.buffers[rows]]
+        area = self.sizes.astype(np.float64) * (self.last_runs - self.first_runs)
+        return {
+            "first": self.first_runs[rows].tolist(),
+            "last": self.last_runs[rows].tolist(),
+            "offset": self.offsets[rows].tolist(),
+            "size": self.sizes[rows].tolist(),
+            "role": roles.tolist(),
+            "name": [graph.buffer_names[buffer] for buffer in buffers],
+            "op": ["" if op < 0 else graph.op_names[op] for op in producers],
+            "shaded": self.n_shaded,
+            "drawn_share": float(area[rows].sum() / area.sum()) if len(area) else 1.0,
+            "shade": self._shade(n_runs, arena_bytes) if self.n_shaded else None,
+        }
+
+    def _shade(self, n_runs: int, arena_bytes: int) -> dict[str, Any]:
+        """Return which cells of a grid anything in the shade touches, row by row as (start, length) pairs."""
+        rest = np.ones(len(self.buffers), np.bool_)
+        rest[self.drawn] = False
+        across, up = max(n_runs, 1) / _COLUMNS, max(arena_bytes, 1) / _ROWS
+        left = (self.first_runs[rest] / across).astype(np.int64)
+        right = np.minimum(np.ceil(self.last_runs[rest] / across).astype(np.int64), _COLUMNS)
+        low = np.minimum((self.offsets[rest] / up).astype(np.int64), _ROWS - 1)
+        high = np.clip(np.ceil((self.offsets[rest] + self.sizes[rest]) / up).astype(np.int64), low + 1, _ROWS)
+        grid = np.zeros((_ROWS + 1, _COLUMNS + 1), np.int64)
+        for row, column, sign in ((low, left, 1), (low, right, -1), (high, left, -1), (high, right, 1)):
+            np.add.at(grid, (row, column), sign)
+        covered = np.cumsum(np.cumsum(grid, axis=0), axis=1)[:_ROWS, :_COLUMNS] > 0
+        edges = np.diff(covered.astype(np.int8), axis=1, prepend=0, append=0)
+        starts, ends = np.argwhere(edges == 1), np.argwhere(edges == -1)
+        return {
+            "columns": _COLUMNS,
+            "rows": _ROWS,
+            "row": starts[:, 0].tolist(),
+            "start": starts[:, 1].tolist(),
+            "length": (ends[:, 1] - starts[:, 1]).tolist(),
+        }

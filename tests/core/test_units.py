@@ -1,0 +1,100 @@
+"""Bytes as people write them, there and back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lowtide.core.errors import UsageError
+from lowtide.core.units import ByteUnit, format_bytes, parse_bandwidth, parse_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("0", 0),
+        (17, 17),
+        ("1048576", 1048576),
+        ("8 GiB", 8 * 2**30),
+        ("8gib", 8 * 2**30),
+        (" 512kB ", 512_000),
+        ("1.5 MiB", 3 * 2**19),
+        ("0.1 kB", 100),
+        ("0.0001kB", 0),
+        ("1.9 B", 1),
+        ("3 TB", 3 * 10**12),
+        ("16TiB", 2**44),
+    ],
+)
+def test_sizes_are_exact_ints_rounded_down(text: str | int, wanted: int) -> None:
+    assert parse_bytes(text) == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "GiB",
+        "8 Gib ps",
+        "8GG",
+        "-1",
+        "1e9",
+        "1,000",
+        "0x10",
+        ".5",
+        "5.",
+        "nan",
+        "inf",
+        "9" * 5000,
+        "\u0663",
+        -1,
+    ],
+)
+def test_anything_else_is_a_usage_error_in_one_line(text: str | int) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_bytes(text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("count", "wanted"),
+    [
+        (0, "0 B"),
+        (1023, "1,023 B"),
+        (2**20 - 1, "1,048,575 B"),
+        (2**20, "1.0 MiB"),
+        (313_932_000, "299.4 MiB"),
+        (2**40, "1,048,576.0 MiB"),
+        (-2048, "-2,048 B"),
+    ],
+)
+def test_figures_for_people_have_one_unit_so_that_they_compare_at_a_glance(count: int, wanted: str) -> None:
+    assert format_bytes(count) == wanted
+
+
+@given(st.lists(st.integers(0, 2**40), min_size=1, max_size=6))
+def test_all_figures_of_a_page_have_one_unit(counts: list[int]) -> None:
+    unit = ByteUnit(*counts)
+    assert len({unit.write(count).rpartition(" ")[2] for count in counts}) == 1
+    assert all(parse_bytes(unit.write(count).replace(",", "").removeprefix("<")) for count in counts if count)
+
+
+@pytest.mark.parametrize(
+    ("count", "wanted"), [(0, "0.0 MiB"), (64, "<0.001 MiB"), (20_480, "0.020 MiB"), (2**30, "1,024.0 MiB")]
+)
+def test_small_figures_beside_large_ones_are_not_zero(count: int, wanted: str) -> None:
+    assert ByteUnit({"device": 2**31}).write(count) == wanted
+
+
+@given(st.integers(0, 2**62))
+def test_a_formatted_size_reads_back_within_its_last_decimal(count: int) -> None:
+    again = parse_bytes(format_bytes(count).replace(",", ""))
+    assert abs(again - count) <= count * 0.05 + 1
+
+
+def test_a_bandwidth_is_a_size_per_second() -> None:
+    assert parse_bandwidth("12 GB/s") == parse_bandwidth("12gb / S") == 12 * 10**9
+    assert parse_bandwidth("0 B/s") == 0
+    for text in ("12GB", "12GB/min", "/s", "fast/s"):
+        with pytest.raises(UsageError, match="cannot read"):
+            parse_bandwidth(text)

@@ -1,0 +1,51 @@
+"""Plans and bounds of tiny graphs against the fastest of all schedules."""
+
+from random import Random
+
+import pytest
+
+from lowtide.engine.analysis import Problem
+from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
+from lowtide.engine.offload import plan_within_budget, with_host_space
+from tests.oracles.least_slow_down import least_slow_down
+
+pytest.importorskip("highspy")
+
+
+def _tiny(seed: int) -> Graph:
+    """Three results that three later ops read again, some of them twice, of sizes and costs of one to three."""
+    random = Random(seed)
+    builder = GraphBuilder(f"tiny {seed}")
+    made = [builder.add_buffer("x", 1, Lifetime.INPUT)]
+    for k in range(3):
+        made.append(builder.add_buffer(f"a{k}", random.randint(1, 3)))
+        reads = sorted({made[-2], random.choice(made[:-1])})
+        builder.add_op(f"f{k}", "f", reads=reads, writes=[made[-1]], cost=float(random.randint(1, 3)))
+    gradient = made[-1]
+    for k in reversed(range(3)):
+        lifetime = Lifetime.INTERMEDIATE if k else Lifetime.OUTPUT
+        read, gradient = gradient, builder.add_buffer(f"g{k}", random.randint(1, 2), lifetime)
+        reads = sorted({read, made[k], random.choice(made)})
+        builder.add_op(f"b{k}", "b", reads=reads, writes=[gradient], cost=float(random.randint(1, 3)))
+    return with_host_space(builder.build(), 1.0)
+
+
+FITTING = (2, 3, 5, 6, 11, 12)
+"""Seeds of graphs in which some budget below the peak can be met; the first few others cannot go lower at all."""
+
+
+@pytest.mark.parametrize("seed", sorted({0, 1, *FITTING}))
+def test_the_slow_down_lies_between_its_bound_and_never_below_the_fastest_of_all_schedules(seed: int) -> None:
+    graph = _tiny(seed)
+    problem = Problem(graph, in_place=False)
+    order = problem.given_order()
+    peak = int(problem.evaluate(order).peaks[0])
+    fastest = {budget: least_slow_down(graph, budget) for budget in (peak - 1, peak - 2, peak - 3)}
+    assert (fastest[peak - 1] is not None) == (seed in FITTING)
+    for budget, least in fastest.items():
+        result = plan_within_budget(problem, order, budget)
+        if least is None:
+            assert not result.fits
+        else:
+            assert result.extra_cost_bound <= least + 1e-6
+            assert not result.fits or result.extra_cost >= least - 1e-9

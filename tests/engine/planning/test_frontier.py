@@ -1,0 +1,102 @@
+"""The frontier and single budgets agree, more techniques are never worse, and rows that miss their budget say so."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lowtide import frontier, minimize
+from lowtide.engine.analysis import simulate
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
+from lowtide.engine.planning.chunked import model_frontier
+from lowtide.engine.planning.frontier import find_frontier
+from lowtide.engine.planning.settings import PlanSettings
+from lowtide.engine.recompute.checkpointing import segment_plan
+from lowtide.reporting.frontier import frontier_to_json, frontier_to_text
+from tests.engine.planning.graphs import two_ops
+from tests.examples import examples
+from tests.oracles.residual_chain import residual_chain
+from tests.strategies import graphs
+
+ALL = ("reorder", "share", "recompute")
+
+
+@examples(25)
+@given(graphs(10))
+def test_every_row_says_what_planning_for_its_budget_says(graph: Graph) -> None:
+    """Met by one exactly where met by the other, and never dearer."""
+    for point in frontier(graph, effort="fast").points:
+        alone = minimize(graph, budget=point.budget_bytes, transient=True, allow=ALL, effort="fast")
+        assert point.fits == (alone.shortfall is None)
+        if point.fits:
+            assert point.extra_cost <= alone.extra_cost + 1e-9
+            assert point.extra_cost_bound <= point.extra_cost + 1e-9
+
+
+def test_a_chain_beyond_exact_search_is_met_by_rows_and_single_budgets_alike() -> None:
+    graph = residual_chain(60)
+    for point in frontier(graph, effort="fast").points:
+        alone = minimize(graph, budget=point.budget_bytes, transient=True, allow=ALL, effort="fast")
+        assert (point.fits, point.fits and point.extra_cost) == (
+            alone.shortfall is None,
+            alone.shortfall is None and alone.extra_cost,
+        )
+
+
+@examples(40)
+@given(graphs(10), st.integers(20, 100))
+def test_more_allowed_techniques_are_never_worse(graph: Graph, percent: int) -> None:
+    """A budget met without a technique is met with it, for no more time."""
+    for fewer, more in pairwise([(), ("recompute",), ("share", "recompute"), ALL]):
+        least, most = (minimize(graph, budget=f"{percent}%", allow=allow, effort="fast") for allow in (fewer, more))
+        if least.shortfall is None:
+            assert most.shortfall is None
+            assert most.extra_cost <= least.extra_cost + 1e-9
+
+
+def test_a_row_that_misses_its_budget_says_so_and_shows_no_bound() -> None:
+    found = find_frontier(residual_chain(40), PlanSettings(effort="fast"), [400, 200, 20])
+    missed = [number for number, point in enumerate(found.points) if not point.fits]
+    assert missed
+    rows = frontier_to_text("chain", found).splitlines()[-len(found.points) :]
+    for number, (row, fields) in enumerate(zip(rows, frontier_to_json(found)["points"], strict=True)):
+        assert (" over by " in row) == (number in missed) == (fields["extra_cost_bound"] is None)
+        assert (fields["shortfall"] is not None) == (number in missed)
+
+
+def test_rows_of_a_model_take_its_form_in_chunks_where_that_is_better() -> None:
+    """As planning the model for one budget does."""
+
+    class Model:
+        graph, in_chunks = residual_chain(12, costs=[9.0] * 12), residual_chain(12)
+
+    alone = frontier(Model.graph, effort="fast")
+    found = model_frontier(Model(), PlanSettings(effort="fast"))
+    assert any(point.rank < other.rank for point, other in zip(found.points, alone.points, strict=True))
+    assert all(point.rank <= other.rank for point, other in zip(found.points, alone.points, strict=True))
+
+
+def test_a_curve_begins_where_an_order_of_the_form_in_chunks_ends() -> None:
+    """What an order alone reaches, in chunks, is no point of a curve any more."""
+
+    class Model:
+        graph, in_chunks = two_ops(large=4096), residual_chain(40)
+
+    found = model_frontier(Model(), PlanSettings(effort="fast"))
+    assert found.points[0].budget_bytes == minimize(Model.in_chunks, effort="fast").peak_bytes["device"]
+    assert found.points[-1].budget_bytes < found.points[0].budget_bytes
+    assert found.baseline_peak_bytes == simulate(Model.graph, Plan.baseline(Model.graph)).peak_bytes["device"]
+
+
+@pytest.mark.parametrize("depth", [60, 120])
+@pytest.mark.parametrize("n_segments", [None, 2, 4, 30])
+def test_what_segments_by_hand_fit_is_met(depth: int, n_segments: int | None) -> None:
+    """Chen's rule with any number of segments, for about as much time or less."""
+    graph = residual_chain(depth)
+    by_hand = segment_plan(graph, n_segments=n_segments)
+    budget = int(simulate(graph, by_hand).peak_bytes["device"])
+    found = minimize(graph, budget=budget, transient=True, allow=ALL, effort="fast")
+    assert found.shortfall is None
+    assert found.extra_cost <= 1.02 * (len(by_hand.order()) - graph.n_ops)

@@ -1,0 +1,40 @@
+"""The budgeted planner against every plan there is, on small random graphs with every feature."""
+
+import pytest
+
+from lowtide.engine.recompute import plan_within_budget
+from tests.oracles.least_extra_cost import least_extra_cost
+from tests.oracles.plans import problem_of
+from tests.oracles.skipping_graphs import skipping_graph
+from tests.strategies import random_graph
+
+INFINITE = float("inf")
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_costs_lie_between_their_bound_and_never_below_the_least_of_all_plans(in_place: bool, exact: bool) -> None:
+    """bound <= least <= cost at every budget below the peak, and what is called infeasible has no plan."""
+    if exact:
+        pytest.importorskip("highspy")
+    found, best = 0, 0
+    graphs = [skipping_graph(seed) for seed in range(100)] + [random_graph(seed, 3 + seed % 3) for seed in range(20)]
+    for graph in graphs:
+        problem = problem_of(graph, in_place=in_place)
+        order = problem.given_order()
+        for budget in range(int(problem.evaluate(order).peaks[0]) - 1, -1, -1):
+            result = plan_within_budget(problem, order, budget, exact=exact)
+            if result.floor.peak_bytes > budget:
+                assert result.status == "infeasible"
+                assert least_extra_cost(problem, budget) == INFINITE
+                break
+            least = least_extra_cost(problem, budget)
+            assert result.extra_cost_bound <= least
+            if result.fits:
+                assert result.peak_bytes <= budget
+                assert result.extra_cost >= least
+            if least < INFINITE:
+                found += 1
+                best += result.fits and result.extra_cost == least
+    assert found > 100
+    assert best == found if exact else best >= 0.6 * found

@@ -1,0 +1,26 @@
+"""A plan with reruns as a graph: what the order of its runs may become."""
+
+from random import Random
+
+import numpy as np
+
+from lowtide import minimize
+from lowtide.engine.analysis import Problem
+from lowtide.engine.graph.reorder import is_valid_order
+from lowtide.engine.recompute.unrolled import first_runs, unroll
+from tests.oracles.random_plans import random_order
+from tests.strategies import random_graph
+
+
+def test_first_runs_of_every_order_of_a_plans_runs_are_an_order_of_the_program() -> None:
+    """A rerun that moves ahead of the first run is the first one then, and waits for what that waited for."""
+    with_reruns = 0
+    for seed in range(40):
+        graph = random_graph(seed, 25)
+        found = minimize(graph, budget="70%", allow=("reorder", "recompute"), effort="fast", addresses=False)
+        with_reruns += found.reruns > 0
+        unrolled = unroll(Problem(graph), found.plan.order().tolist())
+        for draw in range(5):
+            order = np.asarray(random_order(unrolled.graph, Random(draw)), np.int32)
+            assert is_valid_order(graph, first_runs(unrolled.runs(order)))
+    assert with_reruns >= 10
