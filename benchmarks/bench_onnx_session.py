@@ -11,7 +11,7 @@ from results import write_section
 
 import lowtide
 from lowtide.engine.graph import Lifetime
-from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.onnx.running.children import RuntimeFigures, measure_in_child
 from lowtide.frameworks.onnx.running.levels import LEVELS
@@ -62,7 +62,7 @@ def row(name: str, folder: Path) -> str:
     predicted = sum(result.peak_bytes.values()) - inputs
     session = session_run(planned)
     seconds, stock_seconds = in_turns(lambda: session_run(planned), lambda: stock_run(path, fastest))
-    model.save(plan_model(model, SMALL)[1].plan, small)
+    model.save(plan_best_form(model, SMALL).plan, small)
     smaller = session_run(small)
     growths = {setting: run.growth_bytes or 0 for setting, run in stock.items()}
     least = min(growths, key=growths.__getitem__)

@@ -24,7 +24,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 import lowtide.torch as lt
-from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.programs import planned_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
@@ -200,7 +200,7 @@ def _allowed_by_backend() -> int:
 def _planned_gradients(model: LanguageModel, tokens: torch.Tensor, optimizer: torch.optim.Optimizer) -> Call:
     """Return forward and backward pass by a plan, as `lowtide.minimize` and `lowtide.apply` make it."""
     program = lt.TorchModel((partial(plain, model), (tokens,)))
-    _, result = plan_model(program, PlanSettings())
+    result = plan_best_form(program, PlanSettings())
     applied = program.apply(result.plan, verified=True)
 
     def call() -> torch.Tensor:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from lowtide.engine.packing import Buffers, Packed, pack
     from lowtide.engine.plan import Plan, read_plan_file, verify, write_plan_file
     from lowtide.engine.planning.frontier import Frontier, frontier
+    from lowtide.engine.planning.measured import Measurement
     from lowtide.engine.planning.result import Result
-    from lowtide.frameworks.model import Measurement
 
 __version__ = "0.1.0"
 
@@ -24,7 +24,7 @@ _HOMES = {
     "GraphBuilder": "lowtide.engine.graph",
     "Holder": "lowtide.engine.analysis.holders_at_peak",
     "Lifetime": "lowtide.engine.graph",
-    "Measurement": "lowtide.frameworks.model",
+    "Measurement": "lowtide.engine.planning.measured",
     "Packed": "lowtide.engine.packing",
     "Plan": "lowtide.engine.plan",
     "Result": "lowtide.engine.planning.result",

@@ -4,12 +4,12 @@ from typing import Any
 
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
+from lowtide.engine.planning.measured import Measurement
 from lowtide.frameworks.jax.donation import Donation, suggest_donation
 from lowtide.frameworks.jax.explain import FunctionPeak, explain
 from lowtide.frameworks.jax.fitting.fit import FittedFunction, fit
 from lowtide.frameworks.jax.fitting.measured import MeasuredFunction, measure_compiled
 from lowtide.frameworks.jax.model import JaxModel
-from lowtide.frameworks.model import Measurement
 
 __all__ = [
     "Donation",

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
+from lowtide.engine.planning.measured import Measurement
 from lowtide.frameworks.arena.runs import ArenaUse
-from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.onnx.loading.load import ModelSource
 from lowtide.frameworks.onnx.measure import MeasuredRun, measure_peak
 from lowtide.frameworks.onnx.model import OnnxModel

@@ -6,7 +6,7 @@ from typing import Any
 
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.model import Measurement
+from lowtide.engine.planning.measured import Measurement
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.load import GraphSource

@@ -8,7 +8,7 @@ from lowtide.core.effort import DEFAULT_EFFORT, EffortName
 from lowtide.core.errors import UsageError
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.model import Difference, Reserved
+from lowtide.engine.planning.measured import Difference, Reserved
 from lowtide.frameworks.xla.apply import with_order_as_control_edges
 from lowtide.frameworks.xla.loading.load import load_module
 from lowtide.frameworks.xla.model import XlaModel

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from lowtide import read_graph_file, read_plan_file
-from lowtide.cli.outputs import to_the_end
+from lowtide.api.outputs import to_the_end
 from lowtide.engine.graph.file_format import BufferRecord
 from lowtide.engine.graph.op import Op
 from lowtide.engine.plan.file_format import RunRow

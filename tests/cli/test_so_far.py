@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lowtide import read_graph_file, read_plan_file, verify
-from lowtide.cli.so_far import kept_beside
+from lowtide.api.optimize import plan_kept_beside
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.graph import GraphBuilder, write_graph_file
 from lowtide.engine.plan import Plan
@@ -58,7 +58,7 @@ def test_nothing_but_the_plan_is_left_when_the_search_ends(hard: Path, tmp_path:
 @pytest.mark.parametrize("output", [None, Path("no such folder", "out.plan.json")])
 def test_a_place_that_cannot_be_written_does_not_end_the_search(hard: Path, output: Path | None) -> None:
     graph = read_graph_file(hard)
-    with kept_beside(output) as keep:
+    with plan_kept_beside(output) as keep:
         keep(graph, Plan.baseline(graph))
 
 
@@ -66,7 +66,7 @@ def test_what_ends_before_the_result_is_written_leaves_the_best_plan_so_far(hard
     graph = read_graph_file(hard)
 
     def interrupted() -> None:
-        with kept_beside(tmp_path / "out.plan.json") as keep:
+        with plan_kept_beside(tmp_path / "out.plan.json") as keep:
             keep(graph, Plan.baseline(graph))
             raise KeyboardInterrupt
 

@@ -112,9 +112,9 @@ def test_a_plan_file_gives_the_plan_back(entry: Entry, tmp_path: Path) -> None:
     model, plan = _opened(entry), _planned(entry).plan
     file, again = tmp_path / "program.plan.json", tmp_path / "again.plan.json"
     save_applied(model, plan, file)
-    graph, read = read_plan(file, model)
+    form, read = read_plan(file, model)
     save_applied(model, read, again)
-    assert graph is model.graph
+    assert form.graph is model.graph
     assert list(read.steps()) == list(plan.steps())
     assert file.read_bytes() == again.read_bytes()
 

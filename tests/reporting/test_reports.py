@@ -10,8 +10,8 @@ from lowtide import holders_at_peak, minimize
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import Plan
+from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.schedule import make_candidate, scheduler_names
-from lowtide.frameworks.model import Measurement
 from lowtide.reporting.comparison import Comparison
 from lowtide.reporting.difference import difference
 from lowtide.reporting.inspection import Inspection

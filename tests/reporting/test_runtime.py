@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
+from lowtide.engine.planning.measured import Measurement, RuntimePeaks, RuntimeRun
 from lowtide.reporting.runtime import RuntimeReport
 
 MEBI = 2**20

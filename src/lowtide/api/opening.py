@@ -11,16 +11,15 @@ from lowtide.core.files import check_writable
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import Plan, checked_plan, write_plan_file
-from lowtide.engine.planning.chunked import forms_of
+from lowtide.engine.planning.measured import Measurement
 from lowtide.frameworks.content import kind_of_file
 from lowtide.frameworks.graph_file import GraphModel, open_graph_file
 from lowtide.frameworks.memory_snapshot import open_snapshot
-from lowtide.frameworks.model import CopiesToHost, Measurement, Model, TakesNotes, is_model
-from lowtide.frameworks.plan_files_only import PlanFilesOnly
+from lowtide.frameworks.model import Model, is_model
 from lowtide.frameworks.table import FRAMEWORKS, Framework, framework_of, framework_of_file, way_to_read
 
 ModelKind = TypeVar("ModelKind", bound=Model)
-_PLAN_FILES = (".plan.json", ".plan.json.gz")
+PLAN_FILES = (".plan.json", ".plan.json.gz")
 _FILES = (
     ".graph.json[.gz]",
     *dict.fromkeys(ending for framework in FRAMEWORKS for ending in framework.file_endings),
@@ -58,7 +57,7 @@ def open_model(
         check_writable(output)
     model = _open(source, dict(dims or {}), trust, output)
     if host is not None:
-        model = model.with_host(host) if isinstance(model, CopiesToHost) else PlanFilesOnly(model, host)
+        model = model.with_host(host)
     if output is not None:
         check_output(output, model)
     return model
@@ -122,7 +121,7 @@ def check_output(path: Path, model: Model | None = None) -> None:
 
 def _check_ending(path: Path | None, of_programs: Iterable[str], note: str = "") -> None:
     """Raise UsageError unless a path names a plan file, or ends as programs do; `note` says which of them do."""
-    endings = (*_PLAN_FILES, *of_programs)
+    endings = (*PLAN_FILES, *of_programs)
     if path is not None and not path.name.endswith(endings):
         raise UsageError(f"cannot write {path.name!r} here{note}; give a name that ends in {', '.join(endings)}")
 
@@ -135,7 +134,7 @@ def _only_written(framework: Framework) -> str:
 
 def check_annotated(model: Model, path: Path | None) -> None:
     """Raise UsageError unless what is written to this path has room for what a plan says of it."""
-    if path is None or path.name.endswith(_PLAN_FILES) or not isinstance(model, TakesNotes):
+    if path is None or path.name.endswith(PLAN_FILES) or not model.takes_notes:
         raise UsageError("--annotate notes a plan in the metadata of a model's nodes; give an .onnx MODEL and OUTPUT")
 
 
@@ -145,9 +144,9 @@ def save_applied(model: Model, plan: Plan, path: Path, *, annotate: bool = False
     With `annotate`, which `check_annotated` allows, the program says of its parts what the plan says of them. Raises
     UnsupportedError where the framework has no file for programs, UsageError where the file cannot be written.
     """
-    if path.name.endswith(_PLAN_FILES):
+    if path.name.endswith(PLAN_FILES):
         write_plan_file(plan, path, _graph_of(plan, model))
-    elif annotate and isinstance(model, TakesNotes):
+    elif annotate:
         model.save_annotated(plan, path)
     else:
         model.save(plan, path)
@@ -155,9 +154,9 @@ def save_applied(model: Model, plan: Plan, path: Path, *, annotate: bool = False
 
 def _graph_of(plan: Plan, model: Model) -> Graph:
     """Return the graph of a model that a plan is for; raises FingerprintError where it is for none of its forms."""
-    for graph in forms_of(model):
-        if plan.graph_fingerprint == graph.fingerprint:
-            return graph
+    form = model.form_of(plan)
+    if form is not None:
+        return form.graph
     raise FingerprintError(f"the plan was made for another graph than {model.graph.name!r}; make a new plan for it")
 
 

@@ -13,7 +13,7 @@ from lowtide.engine.costs import Prices
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import Plan, checked_plan
 from lowtide.engine.planning.budget import GivenBudget
-from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.plan_file import read_plan
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
@@ -83,7 +83,7 @@ def minimize(
         effort=effort,
         host=host,
     )
-    return plan_model(open_model(program, dims, host, trust=trust), settings, progress)[1]
+    return plan_best_form(open_model(program, dims, host, trust=trust), settings, progress)
 
 
 def save_plan(

@@ -9,13 +9,13 @@ from typing import Any
 
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
+from lowtide.engine.planning.measured import Measurement
 from lowtide.frameworks.caffe2.measure import NetRun, run_once
 from lowtide.frameworks.caffe2.model import Caffe2Model
 from lowtide.frameworks.caffe2.nets.load import NetSource, load_net, write_net
 from lowtide.frameworks.caffe2.plan_net import NetPlan, plan
 from lowtide.frameworks.caffe2.proto.netdef import Argument, DeviceOption, NetDef, OperatorDef
 from lowtide.frameworks.caffe2.shapes.known import Known
-from lowtide.frameworks.model import Measurement
 
 __all__ = [
     "Argument",

@@ -5,9 +5,9 @@ from pathlib import Path
 import click
 
 from lowtide.api.opening import check_annotated, open_model, save_applied
+from lowtide.api.outputs import check_separate
 from lowtide.cli import options
 from lowtide.cli.output import print_json
-from lowtide.cli.outputs import check_separate
 from lowtide.cli.progress import Progress
 from lowtide.core.units import format_by_space
 from lowtide.engine.planning.plan_file import read_plan

@@ -8,7 +8,7 @@ from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.core.effort import EffortName
 from lowtide.engine.schedule import Candidate, make_candidate, scheduler_names
-from lowtide.frameworks.model import HasCompiler, KnowsReserved, Model
+from lowtide.frameworks.model import Model
 from lowtide.reporting.comparison import Comparison
 
 
@@ -28,10 +28,9 @@ def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effor
         progress(f"reading {model}")
         program = open_model(model, dims, trust=trust)
         comparison = _comparison(program, in_place, effort, progress)
-        inside = None
-        if isinstance(program, HasCompiler):
-            progress(f"compiling {model}")
-            inside = _comparison(open_model(program.compiled()), in_place, effort, progress)
+        progress(f"compiling {model}")
+        compiled = program.compiled()
+        inside = None if compiled is None else _comparison(open_model(compiled), in_place, effort, progress)
     if as_json:
         print_json("compare", comparison.with_compiled(inside))
     else:
@@ -48,5 +47,4 @@ def _comparison(program: Model, in_place: bool, effort: EffortName, progress: Pr
         rows.append(make_candidate(name, graph, in_place=in_place, effort=effort))
         if rows[-1].interrupted:
             raise KeyboardInterrupt  # the search ends at Ctrl-C with what it has; a comparison has no use for that
-    reserved = program.reserved() if isinstance(program, KnowsReserved) else None
-    return Comparison.of(graph, rows, in_place=in_place, reserved=reserved)
+    return Comparison.of(graph, rows, in_place=in_place, reserved=program.reserved())

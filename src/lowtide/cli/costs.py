@@ -5,9 +5,9 @@ from pathlib import Path
 import click
 
 from lowtide.api.opening import open_model
+from lowtide.api.outputs import check_separate, save
 from lowtide.cli import options
 from lowtide.cli.output import print_json, print_page
-from lowtide.cli.outputs import check_separate, save
 from lowtide.cli.progress import Progress
 from lowtide.core.errors import UsageError
 from lowtide.core.files import check_writable

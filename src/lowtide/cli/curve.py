@@ -5,7 +5,7 @@ from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
 from lowtide.core.errors import UsageError
 from lowtide.core.techniques import NOT_ON_A_CURVE, refuse_ignored
-from lowtide.engine.planning.chunked import model_frontier
+from lowtide.engine.planning.plan_best_form import program_frontier
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.frontier import frontier_to_json, frontier_to_text
 
@@ -20,7 +20,7 @@ def show_curve(model: str, dims: dict[str, int], settings: PlanSettings, *, trus
     with Progress() as progress:
         progress(f"reading {model}")
         opened = open_model(model, dims, trust=trust)
-        found = model_frontier(opened, settings, progress)
+        found = program_frontier(opened, settings, progress)
     if as_json:
         print_json("curve", frontier_to_json(found))
     else:

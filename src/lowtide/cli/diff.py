@@ -51,4 +51,5 @@ def _read(source: str, plan: Path | None, dims: dict[str, int], trust: bool, pro
     if plan is None:
         return model.graph, Plan.baseline(model.graph)
     progress(f"verifying {plan}")
-    return read_plan(plan, model, over_budget=True)
+    form, read = read_plan(plan, model, over_budget=True)
+    return form.graph, read

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
+from lowtide.api.outputs import save
 from lowtide.cli import options
 from lowtide.cli.output import print_json
-from lowtide.cli.outputs import save
 from lowtide.cli.planned import plan_or_read
 from lowtide.cli.progress import Progress
 from lowtide.core.files import check_writable, write_bytes

@@ -3,10 +3,10 @@
 import click
 
 from lowtide.api.opening import open_model
+from lowtide.api.optimize import runtime_outlook
 from lowtide.cli import options
 from lowtide.cli.output import print_json, print_page
 from lowtide.cli.progress import Progress
-from lowtide.cli.runtime import runtime_outlook
 from lowtide.core.effort import EffortName
 from lowtide.reporting.inspection import Inspection
 
@@ -26,7 +26,7 @@ def command(model: str, dims: dict[str, int], trust: bool, in_place: bool, effor
         graph = opened.graph
         progress(f"inspecting {graph.n_ops} ops")
         inspection = Inspection.of(graph, in_place=in_place, effort=effort, progress=progress)
-        outlook = runtime_outlook(opened, inspection)
+        outlook = runtime_outlook(opened, inspection.best)
     if as_json:
         fields = inspection.to_json()
         if outlook is not None:

@@ -1,29 +1,22 @@
 """`lowtide optimize`: plan, apply, verify, and run both: the main job."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
-from lowtide.api.opening import check_annotated, open_model, save_applied
+from lowtide.api.opening import check_annotated, open_model
+from lowtide.api.optimize import Job, Target, optimize_model
+from lowtide.api.outputs import save
 from lowtide.cli import options
-from lowtide.cli.levels import at_level
 from lowtide.cli.output import print_json, print_page
-from lowtide.cli.outputs import save
 from lowtide.cli.plan import exit_code
 from lowtide.cli.progress import Progress
-from lowtide.cli.runtime import as_it_runs, check_order, runtime_report
-from lowtide.cli.so_far import kept_beside
 from lowtide.core.errors import UsageError
-from lowtide.engine.plan import write_plan_file
-from lowtide.engine.planning.chunked import plan_model
-from lowtide.engine.planning.next_technique import NextTechnique, next_technique
-from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.frameworks.model import HasCompiler, MayNotRun, Measurement, Model, OrdersItself, RunByRuntime
+from lowtide.frameworks.model import Model
 from lowtide.frameworks.tensorflow.grappler import LEVELS
-from lowtide.reporting.fields import OptimizeFields, RuntimeFields
-from lowtide.reporting.planning import compiled_to_text, measured_to_json, result_to_json, result_to_text
-from lowtide.reporting.runtime import RuntimeReport
+from lowtide.reporting.planning import level_to_json, level_to_text
 
 
 @click.command("optimize")
@@ -56,7 +49,7 @@ def command(
     output: Path | None,
     measure: bool,
     level: str | None,
-    target: str,
+    target: Target,
     devices: tuple[str, ...],
     annotate: bool,
     dims: dict[str, int],
@@ -78,67 +71,44 @@ def command(
         opened = open_model(model, dims, settings.host, trust=trust, output=output)
     if annotate:
         check_annotated(opened, output)
-    if measure and isinstance(opened, MayNotRun):
-        opened.check_measurable()
-    if level is not None and not isinstance(opened, RunByRuntime):
-        return at_level(opened, model, output, measure, level, devices, as_json)
+    if level is not None and not opened.is_reordered_by_runtime:
+        return rewrite_at_level(opened, output, measure, level, devices, as_json)
     if devices:
-        raise UsageError(f"--device says what a device holds for a level, which {model} does not ask for")
+        raise UsageError(f"--device gives a device's memory for --level, which {model} does not have; leave it out")
+    job = Job(settings=settings, output=output, measure=measure, level=level, target=target, annotate=annotate)
     with Progress() as progress:
-        opened = as_it_runs(opened, level, output, progress)
-        with kept_beside(output) as keep:
-            graph, result = plan_model(opened, settings, progress, keep)
-            check_order(opened, result, output, target)
-            measured, alone = None, None
-            if isinstance(opened, OrdersItself):  # what was measured tells what is to be written
-                measured = _measure(opened, result, progress) if measure else None
-                alone = opened.as_good_as(result.plan, result.budget.allowed[graph.spaces[0].name], measured)
-            if output is not None:
-                progress(f"writing {output}")
-
-                def rescue(folder: Path) -> Path:
-                    plan_file = folder / "rescued.plan.json"
-                    write_plan_file(result.plan, plan_file, graph)
-                    return plan_file
-
-                if isinstance(opened, OrdersItself) and alone is not None and output.name.endswith(opened.file_endings):
-                    save(output, opened.save_as_it_stands)
-                else:
-                    save(output, lambda path: save_applied(opened, result.plan, path, annotate=annotate), rescue)
-        offer = next_technique(graph, result, settings, progress)
-        if measure and measured is None:
-            measured = _measure(opened, result, progress)
-        beside = runtime_report(opened, result, measured, progress)
-        compiled = opened.compiled_memory(result.plan) if measure and isinstance(opened, HasCompiler) else ()
+        done = optimize_model(opened, job, progress, lambda line: click.echo(f"lowtide: {line}", err=True))
     if as_json:
-        shown = _to_json(result, measured, offer, beside)
-        if isinstance(opened, OrdersItself):
-            shown["left_alone"] = alone
-        if compiled:
-            shown["compiled"] = compiled
-        print_json("optimize", shown)
+        print_json("optimize", done.to_json())
     else:
-        print_page(result_to_text(graph.name, result, measured, offer))
-        for line in map(compiled_to_text, compiled):
-            print_page(line)
-        if alone is not None:
-            print_page(f"  not applied      {alone}")
-        if beside is not None:
-            print_page(beside.to_text())
-    if measured is not None and not (measured.outputs_equal or measured.outputs_near):
+        print_page(done.to_text())
+    if not done.is_sound:
         return 1
-    if beside is not None and beside.doubts:
-        return 1
-    return exit_code(result)
+    return exit_code(done.result)
 
 
-def _to_json(
-    result: Result, measured: Measurement | None, offer: NextTechnique | None, beside: RuntimeReport | None
-) -> OptimizeFields:
-    runtime = RuntimeFields() if beside is None else beside.to_json()
-    return {**result_to_json(result, offer), **measured_to_json(measured), **runtime}
+def rewrite_at_level(
+    opened: Model, output: Path | None, measure: bool, level: str, devices: Iterable[str], as_json: bool
+) -> int:
+    """Rewrite a program at a level of its framework's optimizer and write it; return the exit code."""
+    if output is None:
+        raise UsageError("a level rewrites the program; give -o OUTPUT for it")
+    if measure:
+        raise UsageError("--measure compares plans; measure a rewritten file by `lowtide optimize OUTPUT --measure`")
+    capacities = dict(_capacity(each) for each in devices)
+    with Progress() as progress:
+        progress(f"rewriting at level {level}")
+        rewritten = opened.rewritten(level, capacities)
+        save(output, rewritten.write)
+    if as_json:
+        print_json("level", level_to_json(level, rewritten))
+    else:
+        print_page(level_to_text(level, rewritten))
+    return 0
 
 
-def _measure(opened: Model, result: Result, progress: Progress) -> Measurement:
-    progress("measuring: running the program before and after")
-    return opened.measure(result.plan)
+def _capacity(text: str) -> tuple[str, str]:
+    name, sign, size = text.rpartition("=")
+    if not sign or not name:
+        raise UsageError(f"--device {text!r} is not NAME=SIZE, like /gpu:0=4GiB")
+    return name, size

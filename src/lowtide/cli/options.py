@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from lowtide.api.outputs import check_separate
 from lowtide.cli import host
-from lowtide.cli.outputs import check_separate
 from lowtide.core.effort import EFFORT_NAMES, check_effort
 from lowtide.core.errors import UsageError
 from lowtide.core.techniques import TECHNIQUES, Techniques, checked_techniques

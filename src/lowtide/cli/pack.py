@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 import numpy as np
 
+from lowtide.api.outputs import check_separate, save
 from lowtide.cli import options
 from lowtide.cli.interrupts import interrupted_code
 from lowtide.cli.output import print_json, print_page
-from lowtide.cli.outputs import check_separate, save
 from lowtide.cli.progress import Progress
 from lowtide.cli.sizes import MOST_BYTES, parse_size
 from lowtide.core.effort import EffortName

@@ -5,19 +5,19 @@ from pathlib import Path
 import click
 
 from lowtide.api.opening import check_output, open_model
+from lowtide.api.optimize import plan_kept_beside
+from lowtide.api.outputs import save
 from lowtide.cli import options
 from lowtide.cli.curve import show_curve
 from lowtide.cli.interrupts import interrupted_code
 from lowtide.cli.output import print_json, print_page
-from lowtide.cli.outputs import save
 from lowtide.cli.progress import Progress
-from lowtide.cli.so_far import kept_beside
 from lowtide.core.errors import UsageError
 from lowtide.core.files import check_writable
 from lowtide.core.progress import Report
 from lowtide.engine.plan import write_plan_file
-from lowtide.engine.planning.chunked import plan_model
 from lowtide.engine.planning.next_technique import next_technique
+from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.search import write_proof_file
@@ -65,20 +65,20 @@ def command(
             check_writable(proof_path)
         progress(f"reading {model}")
         opened = open_model(model, dims, settings.host, trust=trust)
-        with kept_beside(output) as keep:
-            graph, result = plan_model(opened, settings, progress, keep)
+        with plan_kept_beside(output) as keep:
+            result = plan_best_form(opened, settings, progress, keep)
             try:
                 if output is not None:
                     progress(f"writing {output}")
-                    save(output, lambda path: write_plan_file(result.plan, path, graph))
+                    save(output, lambda path: write_plan_file(result.plan, path, result.graph))
             finally:
                 if proof_path is not None:
                     _save_proof(result, proof_path, progress)
-        offer = next_technique(graph, result, settings, progress)
+        offer = next_technique(result.graph, result, settings, progress)
     if as_json:
         print_json("plan", result_to_json(result, offer))
     else:
-        print_page(result_to_text(graph.name, result, offer=offer))
+        print_page(result_to_text(result.graph.name, result, offer=offer))
     return exit_code(result)
 
 

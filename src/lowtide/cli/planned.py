@@ -9,7 +9,7 @@ from lowtide.core.errors import UsageError
 from lowtide.core.progress import Report
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.plan_file import read_plan
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
@@ -41,10 +41,10 @@ def plan_or_read(
     progress(f"reading {source}")
     model = open_model(source, dims, settings.host, trust=trust)
     if plan_path is None:
-        graph, result = plan_model(model, settings, progress)
-        return Planned(model=model, graph=graph, plan=result.plan, result=result)
+        result = plan_best_form(model, settings, progress)
+        return Planned(model=model, graph=result.graph, plan=result.plan, result=result)
     if settings.budget is not None or settings.scheduler is not None:
         raise UsageError("a plan that is there takes no --budget and no --scheduler; leave them or --plan out")
     progress(f"verifying {plan_path}")
-    graph, plan = read_plan(plan_path, model, over_budget=True)
-    return Planned(model=model, graph=graph, plan=plan, result=None)
+    form, plan = read_plan(plan_path, model, over_budget=True)
+    return Planned(model=model, graph=form.graph, plan=plan, result=None)

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import click
 
+from lowtide.api.outputs import save
 from lowtide.cli import options
 from lowtide.cli.output import print_json, print_page
-from lowtide.cli.outputs import save
 from lowtide.cli.planned import Planned, plan_or_read
 from lowtide.cli.progress import Progress
 from lowtide.core.errors import UsageError
 from lowtide.core.files import check_writable, write_bytes
 from lowtide.core.techniques import NOT_ON_A_CURVE
-from lowtide.engine.planning.chunked import model_frontier
+from lowtide.engine.planning.plan_best_form import program_frontier
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.page.facts import Facts
 from lowtide.reporting.page.figures import figures
@@ -74,7 +74,7 @@ def _facts(found: Planned, settings: PlanSettings, measure: bool, curve: bool, p
         progress("measuring: running the program before and after")
         measured = found.model.measure(found.plan)
     if curve:
-        points = model_frontier(found.model, _of_a_curve(settings), progress)
+        points = program_frontier(found.model, _of_a_curve(settings), progress)
     return Facts.of(
         found.graph,
         found.plan,

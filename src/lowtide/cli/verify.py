@@ -49,18 +49,18 @@ def command(
         progress(f"reading {model}")
         opened = open_model(model, dims, host.host_of(host_bandwidth, host_capacity), trust=trust)
         progress(f"verifying {plan}")
-        graph, loaded = read_plan(plan, opened, over_budget=over_budget)
+        form, loaded = read_plan(plan, opened, over_budget=over_budget)
         proof = None
         if proof_path is not None:
             progress(f"checking {proof_path}")
             proof = read_proof_file(proof_path)
-        claims, bounds = check_certificate(graph, loaded, proof)
+        claims, bounds = check_certificate(form.graph, loaded, proof)
     code = 1 if strict and not all(checked.is_shown for checked in claims) else 0
     if as_json:
         print_json("verify", _to_json(loaded, claims, bounds if proof is not None else None))
         return code
     unit = ByteUnit(loaded.peak_bytes)
-    click.echo(f"{plan}: valid for {printable(graph.name)}, peak {unit.by_space(loaded.peak_bytes)}")
+    click.echo(f"{plan}: valid for {printable(form.graph.name)}, peak {unit.by_space(loaded.peak_bytes)}")
     for checked in claims:
         print_page(f"  {_claimed(checked, unit)}")
     for bound in bounds:

@@ -5,10 +5,10 @@ from pathlib import Path
 from lowtide.engine.graph import Graph, read_graph_file, write_graph_file
 from lowtide.engine.graph.reorder import reorder_graph
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.order_only import OrderOnly
+from lowtide.frameworks.model import UnrunnableModel
 
 
-class GraphModel(OrderOnly):
+class GraphModel(UnrunnableModel):
     """A bare graph: it can be planned and reordered, but there is nothing to run."""
 
     def __init__(self, graph: Graph) -> None:

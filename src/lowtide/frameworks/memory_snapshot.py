@@ -10,14 +10,14 @@ from lowtide.core.errors import MalformedInputError, UnsupportedError
 from lowtide.core.files import read_bytes
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.order_only import OrderOnly
+from lowtide.frameworks.model import UnrunnableModel
 
 _MICROSECOND = 1e-6
 _LIBRARY = ("/torch/", "<frozen", "torch/csrc", "??")
 _LONGEST_NAME = 200
 
 
-class SnapshotModel(OrderOnly):
+class SnapshotModel(UnrunnableModel):
     """A recorded program: where its buffers lie can be planned, nothing else, since nobody saw who reads them."""
 
     def __init__(self, graph: Graph) -> None:

@@ -6,8 +6,8 @@ from lowtide.core.units import ByteUnit
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan.claim import Claim, strongest
 from lowtide.engine.planning.claims import peak_claims
+from lowtide.engine.planning.measured import Reserved
 from lowtide.engine.schedule import Candidate
-from lowtide.frameworks.model import Reserved
 from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.fields import ComparedFields, CompareFields
 from lowtide.reporting.figures import format_ratio

@@ -10,9 +10,9 @@ from lowtide.engine.analysis.bound_holders import BoundHolder
 from lowtide.engine.analysis.holders_at_peak import Holder
 from lowtide.engine.plan import Status
 from lowtide.engine.plan.claim import Evidence, Figure, PlanClass
+from lowtide.engine.planning.measured import CompiledMemory, Measurement, Reserved, RuntimePeaks, RuntimeRun
 from lowtide.engine.planning.next_technique import NextTechnique
 from lowtide.engine.timeline import Transfers
-from lowtide.frameworks.model import CompiledMemory, Measurement, Reserved, RuntimePeaks, RuntimeRun
 from lowtide.reporting.page.actions import Copied, Rerun, Shared
 
 Bytes = Mapping[str, int]

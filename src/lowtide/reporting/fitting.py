@@ -6,7 +6,8 @@ from lowtide.core.progress import Report, silent
 from lowtide.core.techniques import COST_NOTHING, TECHNIQUES, Techniques
 from lowtide.core.units import ByteUnit
 from lowtide.engine.graph import Graph
-from lowtide.engine.planning.chunked import Chunkable, plan_model
+from lowtide.engine.planning.plan_best_form import plan_best_form
+from lowtide.engine.planning.program import Program
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.fields import FitsFields
@@ -87,31 +88,31 @@ class DeviceFit:
 
 
 def fit_device(
-    model: Chunkable, device_bytes: int, settings: PlanSettings, progress: Report | None = None
+    program: Program, device_bytes: int, settings: PlanSettings, progress: Report | None = None
 ) -> DeviceFit:
     """Return whether a program fits so many bytes, persistent buffers included, with as little as makes it fit.
 
     Tried in order: as it stands, what costs no time, recomputation and, where the settings name a host, offload. The
-    settings' budget and techniques are not asked. Raises what `plan_model` raises.
+    settings' budget and techniques are not asked. Raises what `plan_best_form` raises.
     """
     report = progress or silent
     ladder: list[Techniques] = [COST_NOTHING, COST_NOTHING | {"recompute"}]
     if settings.host is not None:
         ladder.append(COST_NOTHING | {"recompute", "offload"})
 
-    def tried_with(techniques: Techniques) -> tuple[Graph, Result]:
+    def tried_with(techniques: Techniques) -> Result:
         report(f"trying {_named(techniques)}")
-        return plan_model(model, replace(settings, budget=device_bytes, techniques=techniques), progress)
+        return plan_best_form(program, replace(settings, budget=device_bytes, techniques=techniques), progress)
 
     tried: list[Techniques] = [frozenset()]
-    graph, result = tried_with(tried[0])
+    result = tried_with(tried[0])
     for techniques in ladder:
         if result.shortfall is None or result.status == "interrupted":
             break
         tried.append(techniques)
-        graph, result = tried_with(techniques)
+        result = tried_with(techniques)
     return DeviceFit(
-        graph=graph,
+        graph=result.graph,
         device_bytes=device_bytes,
         result=result,
         techniques=None if result.shortfall is not None else tried[-1],

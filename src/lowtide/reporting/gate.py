@@ -13,7 +13,7 @@ from lowtide.engine.analysis.holders_at_peak import holders_at_peak
 from lowtide.engine.graph import Graph
 from lowtide.engine.packing import pack_plan
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.difference import difference
 from lowtide.reporting.fields import GateFields

@@ -1,13 +1,15 @@
 """What `plan` and `optimize` say: before, after, the bound, and what was measured."""
 
 from lowtide.core.units import ByteUnit
+from lowtide.engine.planning.measured import CompiledMemory, Measurement, Rewritten
 from lowtide.engine.planning.next_technique import MOST_OPS, NextTechnique
 from lowtide.engine.planning.result import Result
-from lowtide.frameworks.model import CompiledMemory, Measurement
 from lowtide.reporting.claims import caption, claims_to_json
-from lowtide.reporting.fields import MeasuredFields, PlanFields
+from lowtide.reporting.fields import LevelFields, MeasuredFields, PlanFields
 from lowtide.reporting.figures import format_ratio, fragmentation
 from lowtide.reporting.printable import printable
+
+_NAMES_SHOWN = 5
 
 
 def result_to_json(result: Result, offer: NextTechnique | None = None) -> PlanFields:
@@ -194,3 +196,26 @@ def _communication(result: Result) -> str:
     base, taken = result.base_cost or 1.0, result.communication
     hidden = 1 - taken.exposed_seconds / taken.seconds
     return f"{taken.seconds / base:.2%} of the program's run time, {hidden:.0%} of it behind computation"
+
+
+def level_to_json(level: str, rewritten: Rewritten) -> LevelFields:
+    """Return the fields of the JSON object for a program after a level of its framework's optimizer."""
+    return {
+        "level": level,
+        "before_bytes": rewritten.before_bytes,
+        "after_bytes": rewritten.after_bytes,
+        "done": rewritten.done,
+    }
+
+
+def level_to_text(level: str, rewritten: Rewritten) -> str:
+    """Return the same for people."""
+    lines = [f"level {level}, peaks estimated by the framework:"]
+    unit = ByteUnit(rewritten.before_bytes, rewritten.after_bytes)
+    for device, before in rewritten.before_bytes.items():
+        lines.append(f"  {device}: {unit.write(before)} before, {unit.write(rewritten.after_bytes[device])} after")
+    for kind, names in rewritten.done.items():
+        if names:
+            more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+            lines.append(f"  {kind}: {', '.join(names[:_NAMES_SHOWN])}{more}")
+    return "\n".join(lines)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from lowtide.core.units import ByteUnit
-from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
+from lowtide.engine.planning.measured import Measurement, RuntimePeaks, RuntimeRun
 from lowtide.reporting.fields import OutlookFields, RuntimeFields
 
 _TOLERATED = 0.02

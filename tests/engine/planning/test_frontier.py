@@ -10,12 +10,13 @@ from lowtide import frontier, minimize
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.chunked import model_frontier
 from lowtide.engine.planning.frontier import find_frontier
+from lowtide.engine.planning.plan_best_form import program_frontier
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.recompute.checkpointing import segment_plan
 from lowtide.reporting.frontier import frontier_to_json, frontier_to_text
 from tests.engine.planning.graphs import two_ops
+from tests.engine.planning.programs import GivenProgram
 from tests.examples import examples
 from tests.oracles.residual_chain import residual_chain
 from tests.strategies import graphs
@@ -69,11 +70,9 @@ def test_a_row_that_misses_its_budget_says_so_and_shows_no_bound() -> None:
 def test_rows_of_a_model_take_its_form_in_chunks_where_that_is_better() -> None:
     """As planning the model for one budget does."""
 
-    class Model:
-        graph, in_chunks = residual_chain(12, costs=[9.0] * 12), residual_chain(12)
-
-    alone = frontier(Model.graph, effort="fast")
-    found = model_frontier(Model(), PlanSettings(effort="fast"))
+    program = GivenProgram(residual_chain(12, costs=[9.0] * 12), residual_chain(12))
+    alone = frontier(program.graph, effort="fast")
+    found = program_frontier(program, PlanSettings(effort="fast"))
     assert any(point.rank < other.rank for point, other in zip(found.points, alone.points, strict=True))
     assert all(point.rank <= other.rank for point, other in zip(found.points, alone.points, strict=True))
 
@@ -81,13 +80,11 @@ def test_rows_of_a_model_take_its_form_in_chunks_where_that_is_better() -> None:
 def test_a_curve_begins_where_an_order_of_the_form_in_chunks_ends() -> None:
     """What an order alone reaches, in chunks, is no point of a curve any more."""
 
-    class Model:
-        graph, in_chunks = two_ops(large=4096), residual_chain(40)
-
-    found = model_frontier(Model(), PlanSettings(effort="fast"))
-    assert found.points[0].budget_bytes == minimize(Model.in_chunks, effort="fast").peak_bytes["device"]
+    program = GivenProgram(two_ops(large=4096), chunked := residual_chain(40))
+    found = program_frontier(program, PlanSettings(effort="fast"))
+    assert found.points[0].budget_bytes == minimize(chunked, effort="fast").peak_bytes["device"]
     assert found.points[-1].budget_bytes < found.points[0].budget_bytes
-    assert found.baseline_peak_bytes == simulate(Model.graph, Plan.baseline(Model.graph)).peak_bytes["device"]
+    assert found.baseline_peak_bytes == simulate(program.graph, Plan.baseline(program.graph)).peak_bytes["device"]
 
 
 @pytest.mark.parametrize("depth", [60, 120])

@@ -15,7 +15,7 @@ from lowtide.core.errors import UsageError
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.plan import Plan, verify
-from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.schedule import scheduler_names
 from tests.engine.planning.graphs import diamond
@@ -49,7 +49,8 @@ def test_a_plan_is_verified_never_worse_than_the_program_and_its_figures_are_tho
     before, after = simulate(graph, Plan.baseline(graph)).peak_bytes, simulate(graph, result.plan).peak_bytes
     verify(graph, result.plan, check_capacity=False)
     is_live = graph.lifetimes != Lifetime.PERSISTENT
-    unwritten = sorted(set(range(graph.n_buffers)) - {int(buffer) for op in graph.ops for buffer in op.writes})
+    written = {buffer for op in range(graph.n_ops) for buffer in graph.op(op).writes}
+    unwritten = sorted(set(range(graph.n_buffers)) - written)
     is_live[[each for each in unwritten if graph.lifetimes[each] == Lifetime.INTERMEDIATE]] = False
     has_buffers = bool((graph.sizes[is_live] > 0).any())
     assert bool(result.plan.addresses) == has_buffers

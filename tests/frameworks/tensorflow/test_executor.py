@@ -91,5 +91,5 @@ def test_the_simulation_is_near_what_tensorflow_really_needs() -> None:
     measured = model.measure(lowtide.minimize(model.graph).plan)
     assert measured.original_bytes is not None
     assert abs(simulated - measured.original_bytes) < 0.1 * measured.original_bytes
-    reason = model.as_good_as(lowtide.minimize(model.graph).plan, None, measured)
+    reason = model.reason_to_keep(lowtide.minimize(model.graph).plan, None, measured)
     assert (reason is None) == (measured.after_bytes < measured.original_bytes)

@@ -147,15 +147,6 @@ def test_importing_lowtide_loads_no_framework() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_old_names_of_a_model_do_the_same_and_warn() -> None:
-    """They stay for one release."""
-    model, host = lt.TorchModel((nn.Linear(4, 4), (torch.ones(2, 4),))), Host(bandwidth_bytes_per_s=1e9)
-    with pytest.warns(DeprecationWarning, match="in_chunks"):
-        assert model.in_pieces is model.in_chunks
-    with pytest.warns(DeprecationWarning, match="with_host"):
-        assert model.beside(host).graph.fingerprint == model.with_host(host).graph.fingerprint
-
-
 def test_a_program_is_lowered_once_for_its_graph_its_plans_and_what_is_measured() -> None:
     lowered: list[str] = []
 

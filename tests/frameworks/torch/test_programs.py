@@ -10,7 +10,7 @@ import lowtide
 import lowtide.torch as lt
 from lowtide.api.opening import open_model
 from lowtide.core.errors import FingerprintError, UnsupportedError, UsageError
-from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.settings import PlanSettings
 
 
@@ -48,7 +48,7 @@ def embedding_step() -> tuple[lt.TrainingStep, tuple[torch.Tensor, ...]]:
 def test_minimize_finds_for_a_program_what_the_command_line_finds() -> None:
     program = embedding_step()
     result = lowtide.minimize(program)
-    _, by_command_line = plan_model(open_model(program), PlanSettings())
+    by_command_line = plan_best_form(open_model(program), PlanSettings())
     assert result.peak_bytes == by_command_line.peak_bytes
     assert result.plan.graph_fingerprint == by_command_line.plan.graph_fingerprint
     assert result.peak_bytes["cpu"] < 0.7 * lowtide.minimize(lowtide.read(program)).peak_bytes["cpu"]

@@ -9,7 +9,7 @@ from lowtide.core.techniques import NEED_BUDGET
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.costs import Prices, carries_costs, price
 from lowtide.engine.graph import Graph
-from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.engine.recompute import plan_curve

@@ -8,57 +8,54 @@ from lowtide.core.errors import FingerprintError, VerificationError
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, read_plan_file
 from lowtide.engine.planning.baseline import baseline
-from lowtide.engine.planning.chunked import Chunkable, forms_of, is_to_rounding
+from lowtide.engine.planning.program import Form, Program
 from lowtide.engine.planning.result import Result, result_of
 from lowtide.engine.planning.settings import PlanSettings
 
 _FROM_FILE = "plan file"
 
 
-def read_plan(path: Path, model: Chunkable, *, over_budget: bool = False) -> tuple[Graph, Plan]:
-    """Read and verify a plan file; return the plan, and the graph that it is for: the model's own or one in chunks.
+def read_plan(path: Path, program: Program, *, over_budget: bool = False) -> tuple[Form, Plan]:
+    """Read and verify a plan file; return the plan and the form of the program that it is for.
 
-    Raises FingerprintError for a plan of none of them, VerificationError for one that claims something of another, and
-    for one that says itself that it does not fit, unless `over_budget`; and what `read_plan_file` raises.
+    Raises FingerprintError for a plan of another program, VerificationError for claims that refer to another form and,
+    unless `over_budget`, for a plan that is marked infeasible; and what `read_plan_file` raises.
     """
-    graph, plan = _read_plan(path, model)
-    in_chunks = graph is not model.graph
+    form, plan = _read_plan(path, program)
+    in_chunks = form.name != "unmodified"
     if any(claim.in_chunks != in_chunks for claim in plan.claims):
+        forms = ("in chunks", "unmodified") if in_chunks else ("unmodified", "in chunks")
         raise VerificationError(
-            f"{path}: the plan is for the program {_form(in_chunks)}, but claims something of the program "
-            f"{_form(not in_chunks)}; correct the claim, or plan again"
+            f"{path}: the plan is for the program {forms[0]}, but a claim is about the program {forms[1]}; correct the "
+            "claim, or plan again"
         )
     if plan.status == "infeasible" and not over_budget:
         raise VerificationError(
-            f"{path}: the plan says itself that it is infeasible, so it does not fit the budget or capacity that it "
-            "was made for; plan with more memory, or accept it as it is (--allow-over-budget, over_budget=True)"
+            f"{path}: the plan is marked infeasible: it does not fit the budget or capacity that it was made for; plan "
+            "with more memory, or accept it as it is (--allow-over-budget, over_budget=True)"
         )
-    return graph, plan
+    return form, plan
 
 
-def _form(in_chunks: bool) -> str:
-    return "in chunks" if in_chunks else "as it stands"
-
-
-def _read_plan(path: Path, model: Chunkable) -> tuple[Graph, Plan]:
-    graph = model.graph
-    for graph in forms_of(model):
+def _read_plan(path: Path, program: Program) -> tuple[Form, Plan]:
+    form = None
+    for form in program.forms():
         with suppress(FingerprintError):
-            return graph, read_plan_file(path, graph)
-    return graph, read_plan_file(path, graph)
+            return form, read_plan_file(path, form.graph)
+    return form or program.make_unmodified(), read_plan_file(path, program.graph)
 
 
-def result_of_file(path: Path, model: Chunkable, settings: PlanSettings, *, over_budget: bool = False) -> Result:
+def result_of_file(path: Path, program: Program, settings: PlanSettings, *, over_budget: bool = False) -> Result:
     """Read the plan of a program, verify it, and price it as if these settings had just made it.
 
-    Raises what `read_plan` raises; a plan that did not fit when it was made says so in its shortfall.
+    Raises what `read_plan` raises. The shortfall of a plan that did not fit when it was made names the file.
     """
-    graph, plan = read_plan(path, model, over_budget=over_budget)
+    form, plan = read_plan(path, program, over_budget=over_budget)
     infeasible = plan.status == "infeasible"
     shortfall = f"the plan in {path} did not fit its budget when it was made" if infeasible else None
-    untouched = None if graph is model.graph else model.graph
-    result = result_with(graph, plan, settings, _FROM_FILE, shortfall, untouched)
-    return replace(result, to_rounding=is_to_rounding(graph, model))
+    untouched = None if form.name == "unmodified" else program.graph
+    result = result_with(form.graph, plan, settings, _FROM_FILE, shortfall, untouched)
+    return replace(result, to_rounding=not form.is_exact, form=form.name)
 
 
 def result_with(

@@ -16,6 +16,7 @@ from lowtide.engine.plan import Plan, Status
 from lowtide.engine.plan.claim import Claim
 from lowtide.engine.planning.draft import Draft
 from lowtide.engine.planning.plot import plot_memory
+from lowtide.engine.planning.program import FormName
 from lowtide.engine.recompute.unrolled import first_runs
 from lowtide.engine.search import Proof, Searched, moved_ops, with_flows
 from lowtide.engine.timeline import Transfers, transfers_of
@@ -82,6 +83,8 @@ class Result:
     """What is computed as a whole though chunks were looked for, and why, a sentence each."""
     to_rounding: bool = False
     """Whether results equal the program's to rounding alone, since chunks make sums in another order."""
+    form: FormName = "unmodified"
+    """The form of the program that the plan is for."""
     fused_peak_bytes: int | None = None
     """What kernels need in the first memory space once a compiler fused them, where that is known; all else is said of
     the ops."""

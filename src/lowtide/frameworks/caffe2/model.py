@@ -9,6 +9,7 @@ from lowtide.core.files import write_bytes
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
+from lowtide.engine.planning.measured import Measurement
 from lowtide.frameworks.caffe2.apply import apply_plan, in_single_assignment
 from lowtide.frameworks.caffe2.measure import equal_results, made_up_inputs, run_once
 from lowtide.frameworks.caffe2.nets.load import NetSource, in_kind_of, load_net, write_net
@@ -16,10 +17,10 @@ from lowtide.frameworks.caffe2.nets.side_files import init_file, known_file, rea
 from lowtide.frameworks.caffe2.proto.netdef import NetDef
 from lowtide.frameworks.caffe2.read import known_of, parameters_of, read_net_graph
 from lowtide.frameworks.caffe2.shapes.known import Known
-from lowtide.frameworks.model import Measurement
+from lowtide.frameworks.model import Model
 
 
-class Caffe2Model:
+class Caffe2Model(Model):
     """A NetDef and its graph, read once."""
 
     def __init__(
@@ -83,16 +84,6 @@ class Caffe2Model:
     def offsets(self, plan: Plan) -> dict[str, int]:
         """Return where every buffer of a plan lies, by its name in the graph, in bytes from the begin of its memory."""
         return {self.graph.buffer_names[address.buffer]: address.offset for address in plan.addresses}
-
-    @property
-    def in_chunks(self) -> None:
-        """None: only order, names and frees of a NetDef change."""
-        return None
-
-    @property
-    def chunks_take_time(self) -> bool:
-        """False: there are none."""
-        return False
 
     def apply(self, plan: Plan) -> Any:
         """Return a net that does what the plan says, of the kind that was read; the original stays.

@@ -7,13 +7,16 @@ from lowtide.core.errors import GraphError, UsageError
 from lowtide.engine.plan import Plan
 from lowtide.frameworks.inductor_export.export import Export, ExportSource, load_export
 from lowtide.frameworks.inductor_export.read import read_export
-from lowtide.frameworks.order_only import OrderOnly
+from lowtide.frameworks.model import UnrunnableModel
 
 
-class InductorExportModel(OrderOnly):
+class InductorExportModel(UnrunnableModel):
     """An export of Inductor: its nodes can be put into another order, but there is nothing to run."""
 
-    file_endings: tuple[str, ...] = (".json", ".json.gz")
+    @property
+    def file_endings(self) -> tuple[str, ...]:
+        """Endings of files that planned programs are written to."""
+        return (".json", ".json.gz")
 
     def __init__(self, source: ExportSource, dims: Mapping[str, int] | None = None) -> None:
         """Read an export from a path, a document as `json.load` gives it, or an `Export`.

@@ -13,6 +13,7 @@ from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import Plan, StepKind, verify
+from lowtide.engine.planning.measured import CompiledMemory, Measurement
 from lowtide.engine.schedule import make_candidate
 from lowtide.frameworks.jax.emit.copies import copies_of
 from lowtide.frameworks.jax.emit.emit import run_plan
@@ -35,14 +36,14 @@ from lowtide.frameworks.jax.measure.compiled import CompiledCandidate, compile_f
 from lowtide.frameworks.jax.measure.kernels import run_kernels
 from lowtide.frameworks.jax.measure.resident import added_resident_bytes
 from lowtide.frameworks.jax.reading.read import read_program
-from lowtide.frameworks.model import CompiledMemory, Measurement
+from lowtide.frameworks.model import Model
 
 _NO_HOST_SPACE = (
     "this device has no host space apart: on the CPU pinned_host is the memory of the device, and XLA drops such copies"
 )
 
 
-class JaxModel:
+class JaxModel(Model):
     """A JAX function and its graph, traced once."""
 
     def __init__(self, source: Any, dims: Mapping[str, int] | None = None) -> None:
@@ -90,16 +91,6 @@ class JaxModel:
         other = copy(self)
         other._graph = host.added_to(self._translation.graph)
         return other
-
-    @property
-    def in_chunks(self) -> None:
-        """None: scans are cut into chunks by `lowtide.jax.fit`, not by plans."""
-        return None
-
-    @property
-    def chunks_take_time(self) -> bool:
-        """False: there are none."""
-        return False
 
     def apply(self, plan: Plan) -> Callable[..., Any]:
         """Return a jitted function of the same signature that runs the plan's kernels; ties keep what runs again.

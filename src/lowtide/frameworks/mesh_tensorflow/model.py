@@ -14,13 +14,16 @@ from lowtide.engine.graph.reorder import is_valid_order
 from lowtide.engine.plan import Plan, StepKind
 from lowtide.frameworks.mesh_tensorflow.interface import as_interface
 from lowtide.frameworks.mesh_tensorflow.read import MeshLayout, read_interface
-from lowtide.frameworks.order_only import OrderOnly
+from lowtide.frameworks.model import UnrunnableModel
 
 
-class MeshTensorflowModel(OrderOnly):
+class MeshTensorflowModel(UnrunnableModel):
     """A GraphInterface, an `mtf.Graph` or a `tf.Graph`: it can be scheduled, but there is nothing to run."""
 
-    file_endings: tuple[str, ...] = ()
+    @property
+    def file_endings(self) -> tuple[str, ...]:
+        """None: a graph interface has no file."""
+        return ()
 
     def __init__(
         self,

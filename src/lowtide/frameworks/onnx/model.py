@@ -1,8 +1,8 @@
 """An ONNX model as lowtide sees it: read once, planned, written back, measured."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
@@ -15,12 +15,13 @@ from lowtide.core.files import write_bytes, write_pieces
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
+from lowtide.engine.planning.measured import Measurement, RuntimePeaks, RuntimeRun
+from lowtide.engine.planning.program import Form, FormName
 from lowtide.frameworks.arena.addresses import joined_texts
-from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
+from lowtide.frameworks.model import Model
 from lowtide.frameworks.onnx.annotate import notes_of_model, notes_of_nodes, with_notes
 from lowtide.frameworks.onnx.apply import planned_order
-from lowtide.frameworks.onnx.chunks.choose import Fineness
-from lowtide.frameworks.onnx.chunks.versions import ChunkedVersions
+from lowtide.frameworks.onnx.chunks.choose import COARSE, FINE, Fineness
 from lowtide.frameworks.onnx.chunks.write import write_in_chunks
 from lowtide.frameworks.onnx.loading.content import drained
 from lowtide.frameworks.onnx.loading.external_data import (
@@ -50,7 +51,14 @@ from lowtide.frameworks.onnx.stock.stock_graph import StockGraph, running_nodes
 from lowtide.frameworks.wire import Content
 
 
-class OnnxModel:
+@dataclass(frozen=True, eq=False)
+class OnnxForm(Form):
+    """A form of a model, with the model that was written for it."""
+
+    model: "OnnxModel" = field(kw_only=True)
+
+
+class OnnxModel(Model):
     """An ONNX model and its graph, read once."""
 
     def __init__(self, source: ModelSource, dims: Mapping[str, int] | None = None) -> None:
@@ -66,11 +74,10 @@ class OnnxModel:
         self._folder = source_folder(source)
         self._dims = dict(dims or {})
         self._level: str | None = None
-        self._left_whole: tuple[str, ...] = ()
+        self._skipped: tuple[str, ...] = ()
         self._translation = read_model(self._model, self._dims, self._name)
         self._runs = StockGraph(self._model.graph, self._translation)
         """What the stock runtime runs; where a file is made for lowtide's session, that may be another graph."""
-        self._in_chunks = ChunkedVersions(self._cut)
 
     @property
     def file_endings(self) -> tuple[str, ...]:
@@ -83,35 +90,38 @@ class OnnxModel:
         return self._translation.graph
 
     @property
-    def in_chunks(self) -> Graph | None:
-        """The model with its largest values computed in chunks with equal bits; see `write_in_chunks`.
-
-        None where that cannot lower the peak, or a model cannot be tried: one without fixed sizes, one that ONNX
-        Runtime does not run.
-        """
-        return None if self._in_chunks.coarse is None else self._in_chunks.coarse.graph
-
-    @property
-    def in_finer_chunks(self) -> Graph | None:
-        """The same in as many chunks as still help, None where `in_chunks` has as many."""
-        return None if self._in_chunks.fine is None else self._in_chunks.fine.graph
-
-    @property
-    def chunks_take_time(self) -> bool:
+    def chunking_slows(self) -> bool:
         """True: a Scan starts its body for every chunk, and small products take longer."""
         return True
 
-    @property
-    def left_whole(self) -> Sequence[str]:
-        """What could not be computed in chunks, and why, a sentence each; none where nobody asked for it."""
-        return self._left_whole
+    def make_unmodified(self) -> "OnnxForm":
+        """Return the model as it was read."""
+        return OnnxForm("unmodified", self.graph, model=self)
 
-    def _cut(self, fineness: Fineness) -> "OnnxModel | None":
+    def make_form(self, name: FormName, *, exact: bool) -> "OnnxForm | None":
+        """Return the model with its largest values computed in chunks with equal bits; see `write_in_chunks`.
+
+        None if chunking cannot lower the peak or the model cannot be tried, because its sizes are dynamic or ONNX
+        Runtime does not run it. The form in finer chunks uses as many chunks as still help.
+        """
+        if not exact or name == "in finest chunks":
+            return None
+        if name == "in chunks":
+            return self._chunked(name, COARSE)
+        coarse = self.form("in chunks")
+        fine = None if coarse is None else self._chunked(name, FINE)
+        return None if coarse is None or fine is None or fine.graph.fingerprint == coarse.graph.fingerprint else fine
+
+    def left_whole(self, *, exact: bool = True) -> tuple[str, ...]:
+        """Return one sentence for each value that chunking skipped, with the reason, if chunks were tried."""
+        return self._skipped
+
+    def _chunked(self, name: FormName, fineness: Fineness) -> "OnnxForm | None":
         if self._dims:
-            self._left_whole = ("the whole model: only one of fixed sizes can be cut",)
+            self._skipped = ("the whole model: chunking needs fixed sizes",)
             return None
         found = write_in_chunks(self._content(), self._model, self._translation, self._folder, fineness)
-        self._left_whole = found.left_whole
+        self._skipped = found.left_whole
         if found.path is None:
             return None
         model = OnnxModel(found.path)
@@ -120,12 +130,12 @@ class OnnxModel:
         graph = replace(model.graph, name=f"{self.graph.name}, {found.done}")
         model._translation = replace(model._translation, graph=graph)
         model._runs = self._runs
-        return model
+        return OnnxForm(name, graph, model=model)
 
     def _planned_by(self, plan: Plan) -> "OnnxModel":
-        """Return the model that a plan is for: in chunks, or as it stands, also where it is for none of these."""
-        is_own = plan.graph_fingerprint == self.graph.fingerprint
-        return self if is_own else self._in_chunks.planned_by(plan) or self
+        """Return the model of the form that a plan is for; this model for a plan of another program."""
+        form = self.form_of(plan)
+        return form.model if isinstance(form, OnnxForm) else self
 
     def apply(self, plan: Plan) -> ModelProto:
         """Return the model with its nodes in the plan's order and nothing else changed; the original stays.
@@ -203,6 +213,16 @@ class OnnxModel:
         changed = running_nodes(self._model.graph) != running_nodes(runs.graph)
         model._runs = replace(runs, in_running_order=changed)
         return model
+
+    @property
+    def takes_notes(self) -> bool:
+        """True: nodes of ONNX models have metadata."""
+        return True
+
+    @property
+    def is_reordered_by_runtime(self) -> bool:
+        """True: ONNX Runtime optimizes a model and orders its nodes."""
+        return True
 
     @property
     def level(self) -> str | None:

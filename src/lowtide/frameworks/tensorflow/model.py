@@ -14,7 +14,8 @@ from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import HOST, Host
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.model import Measurement, Rewritten
+from lowtide.engine.planning.measured import Measurement, Rewritten
+from lowtide.frameworks.model import Model
 from lowtide.frameworks.tensorflow.apply import planned_graph
 from lowtide.frameworks.tensorflow.executor import executor_plan, is_worth_its_edges
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
@@ -32,7 +33,7 @@ from lowtide.frameworks.tensorflow.running.resident import added_resident_bytes
 from lowtide.frameworks.wire import named_errors
 
 
-class TensorflowModel:
+class TensorflowModel(Model):
     """A graph of TensorFlow and lowtide's graph of it, read once."""
 
     def __init__(
@@ -86,16 +87,6 @@ class TensorflowModel:
         """The graph as it was read."""
         return self._loaded.graph
 
-    @property
-    def in_chunks(self) -> None:
-        """None: only the order and the runs of nodes change."""
-        return None
-
-    @property
-    def chunks_take_time(self) -> bool:
-        """False: there are none."""
-        return False
-
     def with_host(self, host: Host) -> "TensorflowModel":
         """Return the same graph with a host that its plans may copy to."""
         other = copy(self)
@@ -118,7 +109,7 @@ class TensorflowModel:
         """Write the graph that follows the plan, in the kind of file that was read."""
         write_pieces(path, self._loaded.content_of(self.planned_graph(plan), path.name))
 
-    def as_good_as(self, plan: Plan, allowed_bytes: int | None, measured: Measurement | None = None) -> str | None:
+    def reason_to_keep(self, plan: Plan, allowed_bytes: int | None, measured: Measurement | None = None) -> str | None:
         """Return in one sentence why the graph needs no plan; None where the plan helps.
 
         TensorFlow orders what nobody orders: a plan that only orders helps where it needs less, by a measurement or by
@@ -138,7 +129,7 @@ class TensorflowModel:
             "that the graph stays as it is"
         )
 
-    def save_as_it_stands(self, path: Path) -> None:
+    def save_unmodified(self, path: Path) -> None:
         """Write the graph as it was read."""
         write_pieces(path, self._loaded.content_of(self._loaded.graph, path.name))
 

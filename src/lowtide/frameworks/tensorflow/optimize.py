@@ -8,7 +8,7 @@ from lowtide.core.effort import EffortName
 from lowtide.core.errors import UsageError
 from lowtide.core.techniques import Techniques
 from lowtide.engine.offload import Host
-from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
@@ -104,7 +104,7 @@ def _within(model: TensorflowModel, budget: str | int, effort: EffortName, host:
     means = _MEANS if host is None else _MEANS | {"offload"}
     result = find_plan(model.graph, PlanSettings(budget=budget, techniques=means, effort=effort))
     allowed = result.budget.allowed[model.graph.spaces[0].name]
-    alone = model.as_good_as(result.plan, allowed)
+    alone = model.reason_to_keep(result.plan, allowed)
     planned = model.planned_graph(result.plan) if alone is None else model.untouched_graph
     names = (node.name for node in planned.nodes if node.name.startswith(RECOMPUTED))
     return OptimizedGraph(

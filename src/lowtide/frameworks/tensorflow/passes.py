@@ -7,7 +7,7 @@ import numpy as np
 
 from lowtide.core.index_spaces import OpId
 from lowtide.engine.graph import Graph
-from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.tensorflow.graphs.attributes import of_bool
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef

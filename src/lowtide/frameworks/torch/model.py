@@ -1,8 +1,8 @@
-"""A PyTorch program as lowtide sees it: captured once, planned, applied, measured."""
+"""A PyTorch program: captured once, planned, applied and measured."""
 
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.chunked import is_to_rounding
-from lowtide.frameworks.model import Measurement
+from lowtide.engine.planning.measured import Measurement
+from lowtide.engine.planning.program import Form, FormName
+from lowtide.frameworks.model import Model
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.exported_file import load_exported
 from lowtide.frameworks.torch.compile.convolution_layouts import scratch_under_inductor
@@ -31,18 +32,32 @@ from lowtide.frameworks.torch.measure.measured_costs import measure_prices
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
 from lowtide.frameworks.torch.rewrites.chunks.rounding import largest_difference
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking, SplitProgram, split_again, split_updates
+from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking, split_again, split_updates
 
 
-class TorchModel:
+@dataclass(frozen=True, eq=False)
+class TorchForm(Form):
+    """A form of a PyTorch program, with the program that was read for it."""
+
+    reading: Reading = field(kw_only=True)
+
+
+class TorchModel(Model):
     """A PyTorch program, captured and read once."""
 
     def __init__(
-        self, source: Any, dims: Mapping[str, int] | None = None, host: Host | None = None, *, trust: bool = False
+        self,
+        source: Any,
+        dims: Mapping[str, int] | None = None,
+        host: Host | None = None,
+        *,
+        trust: bool = False,
+        for_fusion: bool = False,
     ) -> None:
         """Capture a program: a path to a .pt2 file, or anything that `capture` takes, and with its errors.
 
-        With `trust`, loading a file may run code from it.
+        With `trust`, loading a file may run code from it. `for_fusion` reads the program for Inductor: scratch memory
+        is that of Inductor's kernels, and chunks are equal up to rounding.
         """
         if dims:
             raise UsageError("a PyTorch program takes its sizes from its example inputs; --dim is for ONNX models")
@@ -50,124 +65,105 @@ class TorchModel:
         if isinstance(source, str | Path):
             source = load_exported(Path(source), trust=trust)
         self.captured = capture(source)
+        self._chunking = Chunking.for_fusion() if for_fusion else Chunking()
         self._has_file = isinstance(source, ExportedProgram) and has_fixed_sizes(source) and host is None
-        self._readings = _Readings(self.captured)
+        self._reading = self._read(self.captured)
+        self._skipped: dict[bool, tuple[str, ...]] = {}
+        """Sentences on results that chunking skipped, by whether forms are exact."""
         self._verified: WeakSet[Plan] = WeakSet()
         """The plans that were verified for this program."""
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """How names of exported programs end; none where sizes are dynamic, or where the program lives in Python."""
+        """Endings of exported programs; none if sizes are dynamic or the program exists in Python only."""
         return (".pt2",) if self._has_file else ()
 
     @property
     def graph(self) -> Graph:
-        """The program as a graph, with the host beside it."""
+        """The graph of the program, with its host."""
         return self._graph
 
     @property
-    def in_chunks(self) -> Graph | None:
-        """The program with its largest products and updates done in chunks of rows; see `split_updates`."""
-        return self._graph_in_chunks
+    def has_rounded_forms(self) -> bool:
+        """True: chunks may make sums in another order if rounding is allowed."""
+        return True
 
-    @property
-    def in_finer_chunks(self) -> Graph | None:
-        """The program with products in chunks whose rows are computed twice for that; see `split_again`."""
-        return self._graph_in_finer_chunks
+    def make_unmodified(self) -> TorchForm:
+        """Return the program as it was captured."""
+        return TorchForm("unmodified", self.graph, reading=self._reading)
 
-    @property
-    def left_whole(self) -> Sequence[str]:
-        """What large products are computed as a whole though chunks were looked for, and why, a sentence each."""
-        return self._readings.left_whole
+    def make_form(self, name: FormName, *, exact: bool) -> TorchForm | None:
+        """Return the program with its largest products and updates in chunks of rows.
 
-    @property
-    def chunks_take_time(self) -> bool:
-        """False: chunks of a step take no more time than it does whole."""
-        return False
+        The form in finer chunks computes rows of some products twice, see `split_again`.
+        """
+        if name == "in finest chunks":
+            return None
+        chunking = self._chunking if exact else self._chunking.to_rounding()
+        split = (split_updates if name == "in chunks" else split_again)(self.captured, chunking)
+        if split is None:
+            return None
+        self._skipped[exact] = tuple(split.left_whole)
+        if split.captured is None:
+            return None
+        module = split.captured.graph_module
+        captured = replace(split.captured, graph_module=outline_chunks(module) if chunking.fused else module)
+        reading = self._read(captured)
+        return TorchForm(name, self._with_host_added(reading.graph), exact, reading=reading)
+
+    def left_whole(self, *, exact: bool = True) -> tuple[str, ...]:
+        """Return one sentence for each large product that chunking skipped, with the reason, if chunks were tried."""
+        return self._skipped.get(exact, ())
 
     def with_host(self, host: Host) -> "TorchModel":
         """Return the same program with a host that its plans may copy to."""
-        return self._variant(self._readings, host)
-
-    @cached_property
-    def to_rounding(self) -> "TorchModel":
-        """The same program, whose chunks may make sums in another order, so that they equal it to rounding alone."""
-        return self._variant(self._readings.to_rounding, self.host)
-
-    def for_fusion(self) -> "TorchModel":
-        """Return the same program for Inductor: its scratch is what it takes there, chunks are equal to rounding."""
-        return self._variant(_Readings(self.captured, Chunking.for_fusion()), self.host)
-
-    def _variant(self, readings: "_Readings", host: Host | None) -> "TorchModel":
-        other = TorchModel(self.captured, host=host)
-        other._readings = readings
+        other = copy(self)
+        other.host, other._has_file = host, False
+        for derived in ("_graph", "_unmodified", "_forms"):
+            vars(other).pop(derived, None)
         return other
 
-    @property
-    def in_pieces(self) -> Graph | None:
-        """Return `in_chunks`; the old name, which goes in the next release."""
-        warnings.warn("TorchModel.in_pieces is now in_chunks; use that name", DeprecationWarning, stacklevel=2)
-        return self.in_chunks
-
-    def beside(self, host: Host) -> "TorchModel":
-        """Return `with_host(host)`; the old name, which goes in the next release."""
-        warnings.warn("TorchModel.beside is now with_host; use that name", DeprecationWarning, stacklevel=2)
-        return self.with_host(host)
+    def _read(self, captured: Captured) -> Reading:
+        if not self._chunking.fused:
+            return Reading(captured)
+        return Reading(captured, scratch_under_inductor(captured.graph_module))
 
     @cached_property
     def _graph(self) -> Graph:
-        return self._with_host_added(self._readings.whole.graph)
-
-    @cached_property
-    def _graph_in_chunks(self) -> Graph | None:
-        chunks = self._readings.in_chunks
-        return None if chunks is None else self._with_host_added(chunks.graph)
-
-    @cached_property
-    def _graph_in_finer_chunks(self) -> Graph | None:
-        chunks = self._readings.in_finer_chunks
-        return None if chunks is None else self._with_host_added(chunks.graph)
+        return self._with_host_added(self._reading.graph)
 
     def _with_host_added(self, graph: Graph) -> Graph:
         return graph if self.host is None else self.host.added_to(graph)
 
     def apply(self, plan: Plan, *, verified: bool = False) -> Applied:
-        """Return the program as a callable that follows a plan, which is for its graph or for that in chunks.
+        """Return the program as a callable that follows a plan for any of its forms.
 
-        A plan is verified once; with `verified`, the caller says that it was, as `minimize` verifies those it makes.
-        Raises FingerprintError for a plan of another graph, VerificationError for one that is wrong. Its first call
-        raises FingerprintError where the plan runs collectives again, in another order than on other ranks.
+        A plan is verified once, unless the caller has `verified` it. Raises FingerprintError for a plan of another
+        graph, VerificationError for a wrong one. The first call raises FingerprintError if the plan recomputes
+        collectives in another order than on other ranks.
         """
-        reading, graph = self._planned_by(plan)
-        module = reading.captured.graph_module
+        form = self.planned_form(plan)
+        module = form.reading.captured.graph_module
         applied = apply_plan(
             plan,
-            reading,
-            graph,
+            form.reading,
+            form.graph,
             verified=verified or plan in self._verified,
-            before_first_call=lambda: require_one_order(module, graph, plan),
+            before_first_call=lambda: require_one_order(module, form.graph, plan),
         )
         self._verified.add(plan)
         return applied
 
+    def planned_form(self, plan: Plan) -> TorchForm:
+        """Return the form that a plan is for, or the unmodified one for a plan of another program."""
+        form = self.form_of(plan) or self.form("unmodified")
+        if not isinstance(form, TorchForm):
+            raise UsageError("a form of a PyTorch program is a TorchForm; override make_form to return one")
+        return form
+
     def graph_for(self, plan: Plan) -> Graph:
-        """Return the graph that a plan is for, in chunks or as it stands; the latter where it is for none."""
-        return self._planned_by(plan)[1]
-
-    def _planned_by(self, plan: Plan) -> tuple[Reading, Graph]:
-        if not _is_for(plan, self.graph):
-            for model in (self, self.to_rounding):
-                if found := model._chunks_planned_by(plan):
-                    return found
-        return self._readings.whole, self.graph
-
-    def _chunks_planned_by(self, plan: Plan) -> tuple[Reading, Graph] | None:
-        readings = self._readings
-        if (found := readings.in_chunks) and (graph := self.in_chunks) and _is_for(plan, graph):
-            return found, graph
-        if (found := readings.in_finer_chunks) and (graph := self.in_finer_chunks) and _is_for(plan, graph):
-            return found, graph
-        return None
+        """Return the graph of `planned_form(plan)`."""
+        return self.planned_form(plan).graph
 
     def save(self, plan: Plan, path: Path) -> None:
         """Write an exported program in the order of a plan; see `save_exported`.
@@ -179,8 +175,9 @@ class TorchModel:
                 f"cannot write a PyTorch program to {path} unless it was exported with fixed sizes and copies nothing "
                 "to a host; write the plan (-o NAME.plan.json) and apply it in Python with lowtide.apply(plan, program)"
             )
-        reading, graph = self._planned_by(plan)
-        check_plan(plan, reading, graph, verified=plan in self._verified)
+        form = self.planned_form(plan)
+        reading = form.reading
+        check_plan(plan, reading, form.graph, verified=plan in self._verified)
         save_exported(self.captured, emit(reading.captured.graph_module, reading.lowered, plan, boxed=False), path)
 
     def check_measurable(self) -> None:
@@ -188,15 +185,15 @@ class TorchModel:
         check_real(self.captured.example_args, self.captured.example_kwargs)
 
     def measure(self, plan: Plan) -> Measurement:
-        """Run the captured program in its own order, under the plan, and as the user wrote it, from one same state.
+        """Measure the program in its own order, under the plan, and as the user wrote it, from the same state.
 
-        Everything is compared bit for bit over all three: results, gradients, updated parameters and state. A plan that
-        is equal to rounding alone is compared number for number, which takes a copy of all of these twice. Where that
-        tells more than rounding, an optimizer may have made it so: it divides gradients by their size. So the user's
-        own program runs once more, with inputs and state that are others in their last digits, and the plan may differ
-        64 times as much: sums of thousands of numbers differ by tens of last digits, in whatever order they are made.
+        Results, gradients, updated parameters and state are compared bit by bit over all three. A plan that is equal
+        only up to rounding is compared number by number, which needs two copies of all results. If numbers differ by
+        more than rounding, the user's program runs once more with inputs and state perturbed by one unit in the last
+        place, and the plan may differ by 64 times as much: optimizers divide gradients by their size, which enlarges
+        differences.
         """
-        near = is_to_rounding(self.graph_for(plan), self)
+        near = not self.planned_form(plan).is_exact
         before = measure_captured(self.captured, self.apply(Plan.baseline(self.graph), verified=True))
         after = measure_captured(self.captured, self.apply(plan), keep_results=near)
         original = measure_captured(self.captured, self.captured.run_original, keep_results=near)
@@ -219,60 +216,10 @@ class TorchModel:
         )
 
     def measure_costs(self) -> Prices:
-        """Run every op alone and return what it takes on its device; see `measure_prices`."""
-        return measure_prices(self._readings.whole)
-
-
-def _is_for(plan: Plan, graph: Graph) -> bool:
-    return plan.graph_fingerprint == graph.fingerprint
+        """Run every op on its own and return its time on its device; see `measure_prices`."""
+        return measure_prices(self._reading)
 
 
 def open_trusted(source: Any, dims: Mapping[str, int] | None = None) -> TorchModel:
     """Open a program like `TorchModel`; loading a file may run code from it."""
     return TorchModel(source, dims, trust=True)
-
-
-class _Readings:
-    """A program as it was captured, and with its largest updates in chunks; each is read once."""
-
-    def __init__(self, captured: Captured, chunking: Chunking | None = None) -> None:
-        self._chunking = chunking or Chunking()
-        self.whole = self._reading(captured)
-
-    @cached_property
-    def to_rounding(self) -> "_Readings":
-        return _Readings(self.whole.captured, self._chunking.to_rounding())
-
-    @cached_property
-    def in_chunks(self) -> Reading | None:
-        return self._read(self._split)
-
-    @cached_property
-    def in_finer_chunks(self) -> Reading | None:
-        return self._read(self._split_again)
-
-    @property
-    def left_whole(self) -> Sequence[str]:
-        """What was left whole where most is in chunks, of the forms that somebody asked for."""
-        split = self._split_again if "in_finer_chunks" in vars(self) else None
-        return (split or self._split).left_whole if "in_chunks" in vars(self) else ()
-
-    @cached_property
-    def _split(self) -> SplitProgram:
-        return split_updates(self.whole.captured, self._chunking)
-
-    @cached_property
-    def _split_again(self) -> SplitProgram | None:
-        return split_again(self.whole.captured, self._chunking)
-
-    def _read(self, split: SplitProgram | None) -> Reading | None:
-        if split is None or split.captured is None:
-            return None
-        captured = split.captured
-        module = outline_chunks(captured.graph_module) if self._chunking.fused else captured.graph_module
-        return self._reading(replace(captured, graph_module=module))
-
-    def _reading(self, captured: Captured) -> Reading:
-        if not self._chunking.fused:
-            return Reading(captured)
-        return Reading(captured, scratch_under_inductor(captured.graph_module))

@@ -7,9 +7,9 @@ from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.graph import Graph
 from lowtide.engine.graph.transient import RESULT_IS_BODY_ROOT, transient_bytes
 from lowtide.engine.plan import Free, Plan, Run
+from lowtide.engine.planning.measured import Difference, Reserved
 from lowtide.engine.schedule import make_candidate
 from lowtide.frameworks.buffer_assignment import Allocation, Place
-from lowtide.frameworks.model import Difference, Reserved
 from lowtide.frameworks.xla.reading.computation import ReadComputation
 from lowtide.frameworks.xla.reading.module import ReadModule
 

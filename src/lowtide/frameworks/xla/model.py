@@ -7,8 +7,8 @@ from typing import Any
 from lowtide.core.errors import GraphError, UsageError
 from lowtide.core.files import write_bytes
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.model import Reserved
-from lowtide.frameworks.order_only import OrderOnly
+from lowtide.engine.planning.measured import Reserved
+from lowtide.frameworks.model import UnrunnableModel
 from lowtide.frameworks.xla.against_assignment import against_assignment
 from lowtide.frameworks.xla.apply import scheduled
 from lowtide.frameworks.xla.loading.load import load_module
@@ -16,14 +16,17 @@ from lowtide.frameworks.xla.reading.module import ReadModule, read_module
 from lowtide.frameworks.xla.text.module import HloModule
 
 
-class XlaModel(OrderOnly):
+class XlaModel(UnrunnableModel):
     """An HLO module: its instructions can be put into another order. Nothing here can run them.
 
     jaxlib compiles StableHLO only, which has neither an order nor control edges, and XLA schedules it anew: a module
     cannot be run in the order of its text, so that nothing could be measured of a plan.
     """
 
-    file_endings: tuple[str, ...] = (".hlo", ".txt")
+    @property
+    def file_endings(self) -> tuple[str, ...]:
+        """Endings of files that planned programs are written to."""
+        return (".hlo", ".txt")
 
     def __init__(self, source: Any, dims: Mapping[str, int] | None = None) -> None:
         """Read a module from what `load_module` takes.

@@ -14,8 +14,8 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.graph.reruns import may_run_twice, why_not_twice
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.frontier import Frontier
+from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.result import Result
-from lowtide.frameworks.model import Measurement
 from lowtide.reporting.page.actions import Actions, Bar, actions_of, stream_bars
 
 MOST_COLUMNS = 4096

@@ -11,7 +11,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import lowtide
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import verify, write_plan_file
-from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.plan_file import read_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.onnx.running.children import measure_in_child
@@ -89,8 +89,8 @@ def least_peak_bytes(graph: Graph) -> int:
 
 def test_chunks_take_time_and_are_for_budgets_alone() -> None:
     model = OnnxModel(language_model())
-    assert plan_model(model, PlanSettings())[0] is model.graph
-    assert plan_model(model, PlanSettings(budget=TIGHT))[0] is model.in_chunks
+    assert plan_best_form(model, PlanSettings()).graph is model.graph
+    assert plan_best_form(model, PlanSettings(budget=TIGHT)).graph is model.in_chunks
 
 
 @pytest.mark.parametrize(("make", "most"), [(language_model, 0.2), (attention, 0.4), (images, 0.3)])
@@ -98,32 +98,35 @@ def test_regions_at_the_peak_are_computed_in_chunks_with_equal_bits(
     make: Callable[[], ModelProto], most: float
 ) -> None:
     model = OnnxModel(make())
-    graph, result = plan_model(model, PlanSettings(budget=TIGHT))
+    result = plan_best_form(model, PlanSettings(budget=TIGHT))
+    graph = result.graph
     assert graph is model.in_chunks
     assert sum(result.peak_bytes.values()) < most * sum(result.baseline_peak_bytes.values())
     measured = model.measure(result.plan)
     assert measured.outputs_equal
     assert measured.before_bytes == sum(result.baseline_peak_bytes.values())
     assert measured.after_bytes == sum(result.peak_bytes.values())
-    assert model.left_whole == ()
+    assert model.left_whole() == ()
 
 
 def test_a_budget_that_only_more_chunks_meet_is_met_and_its_plan_read_again(tmp_path: Path) -> None:
     model = OnnxModel(language_model())
     assert model.in_chunks is not None
     asked = least_peak_bytes(model.in_chunks) // 2
-    graph, result = plan_model(model, PlanSettings(budget=asked, transient=True))
+    result = plan_best_form(model, PlanSettings(budget=asked, transient=True))
+    graph = result.graph
     assert result.shortfall is None
     assert graph is model.in_finer_chunks
     assert model.measure(result.plan).after_bytes == sum(result.peak_bytes.values()) <= asked
     write_plan_file(result.plan, tmp_path / "p.plan.json", graph)
     again = OnnxModel(language_model())
-    assert read_plan(tmp_path / "p.plan.json", again)[0].fingerprint == graph.fingerprint
+    assert read_plan(tmp_path / "p.plan.json", again)[0].graph.fingerprint == graph.fingerprint
 
 
 def test_where_no_number_of_chunks_meets_a_budget_the_least_of_all_forms_is_said() -> None:
     model = OnnxModel(language_model())
-    graph, result = plan_model(model, PlanSettings(budget=1000, transient=True))
+    result = plan_best_form(model, PlanSettings(budget=1000, transient=True))
+    graph = result.graph
     assert graph is model.in_finer_chunks
     assert model.in_chunks is not None
     assert result.shortfall is not None
@@ -134,7 +137,7 @@ def test_a_session_of_a_planned_language_model_grows_by_less(tmp_path: Path) -> 
     given, planned = tmp_path / "given.onnx", tmp_path / "planned.onnx"
     onnx.save(language_model(), given)
     model = OnnxModel(given).optimized("basic")
-    _, result = plan_model(model, PlanSettings(budget=TIGHT))
+    result = plan_best_form(model, PlanSettings(budget=TIGHT))
     model.save(result.plan, planned)
     stock = measure_in_child(given, {}, planned=False, threads=1)
     ours = measure_in_child(planned, {}, planned=True, threads=1)
@@ -157,9 +160,9 @@ def test_what_gives_other_bits_is_left_whole_and_named() -> None:
     model = OnnxModel(
         model_of(helper.make_graph(nodes, "rows", [value("x", [2, 1])], [value("end", [2, 64])], weights))
     )
-    graph, _ = plan_model(model, PlanSettings(budget=TIGHT))
+    graph = plan_best_form(model, PlanSettings(budget=TIGHT)).graph
     assert graph is model.graph
-    assert model.left_whole == ("node 'end' (Slice): no number of chunks that was tried gives equal bits",)
+    assert model.left_whole() == ("node 'end' (Slice): no number of chunks that was tried gives equal bits",)
 
 
 def test_a_model_of_dynamic_sizes_is_left_whole_and_says_so() -> None:
@@ -167,15 +170,16 @@ def test_a_model_of_dynamic_sizes_is_left_whole_and_says_so() -> None:
     for described in (*dynamic.graph.input, *dynamic.graph.output):
         described.type.tensor_type.shape.dim[1].dim_param = "tokens"
     model = OnnxModel(dynamic, {"tokens": TOKENS})
-    assert plan_model(model, PlanSettings(budget=TIGHT))[0] is model.graph
-    assert "fixed sizes" in model.left_whole[0]
+    assert plan_best_form(model, PlanSettings(budget=TIGHT)).graph is model.graph
+    assert "fixed sizes" in model.left_whole()[0]
 
 
 def test_weights_in_other_files_stay_there(tmp_path: Path) -> None:
     path, planned = tmp_path / "given.onnx", tmp_path / "planned.onnx"
     onnx.save(language_model(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
     model = OnnxModel(path)
-    graph, result = plan_model(model, PlanSettings(budget=TIGHT))
+    result = plan_best_form(model, PlanSettings(budget=TIGHT))
+    graph = result.graph
     assert graph is model.in_chunks
     model.save(result.plan, planned)
     assert planned.stat().st_size < MIB
@@ -185,7 +189,8 @@ def test_weights_in_other_files_stay_there(tmp_path: Path) -> None:
 
 def test_a_plan_for_chunks_is_one_of_the_program_in_chunks() -> None:
     model = OnnxModel(language_model())
-    graph, result = plan_model(model, PlanSettings(budget=TIGHT))
+    result = plan_best_form(model, PlanSettings(budget=TIGHT))
+    graph = result.graph
     verify(graph, result.plan)
     assert all(claim.in_chunks for claim in result.plan.claims)
     written = model.apply(result.plan)

@@ -7,7 +7,7 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import lowtide
-from lowtide.cli.runtime import check_order
+from lowtide.api.optimize import Job, check_order
 from lowtide.core.errors import UsageError
 from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.loading.metadata import PLANNED, read_metadata
@@ -85,5 +85,5 @@ def test_a_file_is_refused_that_no_number_saves_from_the_default_order(tmp_path:
     model = OnnxModel(_chains({"a": [20, 1, 9, 8], "b": [14, 2]})).optimized("none")
     result, planned = lowtide.minimize(model.graph), tmp_path / "planned.onnx"
     with pytest.raises(UsageError, match="add --for lowtide-session"):
-        check_order(model, result, planned, "any-runtime")
-    check_order(model, result, planned, "lowtide-session")
+        check_order(model, result, Job(output=planned))
+    check_order(model, result, Job(output=planned, target="lowtide-session"))

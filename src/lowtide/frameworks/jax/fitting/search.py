@@ -7,7 +7,7 @@ from typing import Any
 
 from lowtide.core.effort import EffortName
 from lowtide.engine.plan.claim import Claim
-from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.jax.fitting.floor import floor_of

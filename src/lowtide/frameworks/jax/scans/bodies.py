@@ -7,7 +7,7 @@ from jax.extend.core import ClosedJaxpr
 
 from lowtide.engine.analysis import simulate
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.jax.emit.emit import run_plan
 from lowtide.frameworks.jax.flat.flatten import flatten

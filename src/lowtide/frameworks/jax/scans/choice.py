@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from lowtide.core.index_spaces import BufferId
 from lowtide.engine.graph import Graph, GraphBuilder
 from lowtide.engine.plan import Plan, Run
-from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.jax.flat.program import FlatProgram, Value
 from lowtide.frameworks.jax.reading.read import add_kernel

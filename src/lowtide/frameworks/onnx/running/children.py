@@ -12,7 +12,7 @@ from typing import Any
 
 from lowtide.core.errors import UnsupportedError, UsageError, one_line
 from lowtide.core.suggestions import unknown
-from lowtide.frameworks.model import RuntimeRun
+from lowtide.engine.planning.measured import RuntimeRun
 from lowtide.frameworks.onnx.running.levels import LEVELS
 
 _CHILD = "lowtide.frameworks.onnx.running.child"

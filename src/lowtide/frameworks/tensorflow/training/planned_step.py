@@ -10,10 +10,10 @@ from lowtide.core.errors import UsageError
 from lowtide.core.units import format_bytes
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.budget import GivenBudget
-from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.find_plan import find_plan
+from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.tensorflow.executor import executor_plan, is_worth_its_edges
 from lowtide.frameworks.tensorflow.model import TensorflowModel
 from lowtide.frameworks.tensorflow.running.functions import function_like

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.read_program import ReadProgram
 

@@ -3,7 +3,7 @@
 from torch.fx import GraphModule
 
 from lowtide.engine.graph import Lifetime
-from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.emit.emit import emit
 from lowtide.frameworks.torch.reading.lowering import lower_body

@@ -7,8 +7,8 @@ from pathlib import Path
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, verify
 from lowtide.engine.planning.budget import parse_budget
-from lowtide.engine.planning.chunked import plan_in_chunks, plan_model
-from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.find_plan import find_plan
+from lowtide.engine.planning.plan_best_form import plan_best_form, plan_in_chunks
 from lowtide.engine.planning.plan_file import result_with
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
@@ -107,10 +107,9 @@ def _in_best_form(
         return _from_folder(Path(options.plans), written, options, forms)
     if forms is None or partners(written.module, options.same_on_all_ranks) is not None:
         return written, _plan(written, options, settings, others)
-    found = plan_in_chunks(forms, settings) if only_in_chunks else plan_model(forms, settings)
-    if found is None:
+    result = plan_in_chunks(forms, settings) if only_in_chunks else plan_best_form(forms, settings)
+    if result is None:
         return written, _plan(written, options, settings, others)
-    _, result = found
     program = forms.program_for(result.plan)
     return program, _plan_again(program, written, result, options, settings, others) if others else result
 

@@ -1,6 +1,6 @@
 """A program of the compiler as it is written, and with its largest products in chunks."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -10,6 +10,7 @@ from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.budget import parse_budget
+from lowtide.engine.planning.program import Form, FormName, Program
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.outlining import outline_chunks
@@ -25,55 +26,68 @@ from lowtide.frameworks.torch.rewrites.chunks.split_updates import (
 )
 
 
-@dataclass(frozen=True)
-class ProgramForms:
-    """All forms of a program, for `plan_model`; one in chunks is made, and tried, when it is asked for.
+@dataclass(frozen=True, eq=False)
+class CompiledForm(Form):
+    """A form of a program of the compiler, with the program that was read for it."""
 
-    What the backward pass needs of large products is saved in `in_chunks`, and computed again in the others. Dynamic
-    sizes are left whole, since a trial cannot have them.
+    program: ReadProgram = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramForms(Program):
+    """All forms of a program of the compiler, for `plan_best_form`.
+
+    The form in chunks saves for backward the inputs of large products; finer forms recompute them. Programs with
+    dynamic sizes have no forms in chunks, because chunks are tried with real inputs.
     """
 
     written: ReadProgram
     held: Collection[int]
-    """The places of the inputs that outlive the program."""
+    """Positions of the inputs that outlive the program."""
     options: Options
     chunking: Chunking = field(default_factory=Chunking)
-    """What is asked of chunks, for all forms; of those that are made for a budget, what that leaves to the program."""
-
-    @property
-    def chunks_take_time(self) -> bool:
-        """Whether only a budget asks for chunks; those that take time are of the later forms."""
-        return False
+    """Settings of chunks for all forms; for the finer ones, with the bytes that a budget leaves to the program."""
 
     @property
     def graph(self) -> Graph:
-        """The program as it is written."""
+        """The graph of the program."""
         return self.written.graph
 
     @property
-    def in_chunks(self) -> Graph | None:
-        """The program with its largest products in chunks; None where that is of no use."""
-        return None if self._chunks is None else self._chunks.graph
+    def has_rounded_forms(self) -> bool:
+        """True: chunks may make sums in another order if rounding is allowed."""
+        return True
 
-    @property
-    def in_finer_chunks(self) -> Graph | None:
-        """The same with rows of some products computed twice, in chunks for what is allowed; None without use."""
-        return None if self._finer is None else self._finer.graph
+    def make_unmodified(self) -> CompiledForm:
+        """Return the program without chunks."""
+        return CompiledForm("unmodified", self.graph, program=self.written)
 
-    @property
-    def in_finest_chunks(self) -> Graph | None:
-        """The same in chunks for less than is allowed; None where there are no smaller ones."""
-        forms = [program.graph for program in (self._finer, self._finest) if program is not None]
-        return forms[1] if len({form.fingerprint for form in forms}) > 1 else None
+    def make_form(self, name: FormName, *, exact: bool) -> CompiledForm | None:
+        """Return the program with its largest products in chunks; finer forms compute rows of some products twice."""
+        chunking = self.chunking if exact else self.chunking.to_rounding()
+        finer = None
+        if name == "in finest chunks":
+            finer = self.form("in finer chunks", exact=exact)
+            if not chunking.allowed or finer is None:
+                return None
+            chunking = replace(chunking, allowed=0)
+        split = self._split(split_module if name == "in chunks" else split_module_again, chunking)
+        if split is not None:
+            self._skipped[exact] = tuple(split.left_whole)
+        if split is None or split.module is None:
+            return None
+        module = outline_chunks(split.module) if chunking.fused else split.module
+        program = read_program(self.graph.name, module, self.held, self.options)
+        if finer is not None and finer.graph.fingerprint == program.graph.fingerprint:
+            return None
+        return CompiledForm(name, program.graph, exact, program=program)
 
-    @property
-    def left_whole(self) -> Sequence[str]:
-        """What large products are computed as a whole, and why, a sentence each, of the forms that were asked for."""
-        splits = [vars(self).get(name) for name in ("_split_most", "_split_again", "_split")]
-        return next((split.left_whole for split in splits if split is not None), ())
+    def left_whole(self, *, exact: bool = True) -> tuple[str, ...]:
+        """Return one sentence for each large product that chunking skipped, of the finest form that was made."""
+        return self._skipped.get(exact, ())
 
     def within(self, settings: PlanSettings) -> "ProgramForms":
-        """Return the forms for what a budget leaves to the program in the first memory space."""
+        """Return the forms for the bytes that a budget leaves to the program in the first memory space."""
         if settings.budget is None:
             return self
         peaks = simulate(self.graph, Plan.baseline(self.graph)).peak_bytes
@@ -82,58 +96,19 @@ class ProgramForms:
             self, chunking=replace(self.chunking, allowed=max(0, budget.allowed[self.graph.spaces[0].name] or 0))
         )
 
-    @cached_property
-    def to_rounding(self) -> "ProgramForms":
-        """The same program, whose chunks may make sums in another order, so that they equal it to rounding alone."""
-        return replace(self, chunking=self.chunking.to_rounding())
-
     def program_for(self, plan: Plan) -> ReadProgram:
-        """Return the form that a plan is for, of those that were asked for."""
-        rounded: ProgramForms | None = vars(self).get("to_rounding")
-        made = [*self._made_so_far(), *(() if rounded is None else rounded._made_so_far())]
-        is_for = (program for program in made if program.graph.fingerprint == plan.graph_fingerprint)
-        return next(is_for, self.written)
-
-    def _made_so_far(self) -> list[ReadProgram]:
-        names = ("_chunks", "_finer", "_finest")
-        return [program for name in names if (program := vars(self).get(name)) is not None]
+        """Return the program of the form that a plan is for; the one without chunks for a plan of another program."""
+        form = self.form_of(plan)
+        return form.program if isinstance(form, CompiledForm) else self.written
 
     @cached_property
-    def _chunks(self) -> ReadProgram | None:
-        return self._read(self._split)
+    def _skipped(self) -> dict[bool, tuple[str, ...]]:
+        return {}
 
-    @cached_property
-    def _finer(self) -> ReadProgram | None:
-        return self._read(self._split_again)
-
-    @cached_property
-    def _finest(self) -> ReadProgram | None:
-        return self._read(self._split_most)
-
-    @cached_property
-    def _split(self) -> SplitModule | None:
-        return self._made(split_module, self.chunking)
-
-    @cached_property
-    def _split_again(self) -> SplitModule | None:
-        return self._made(split_module_again, self.chunking)
-
-    @cached_property
-    def _split_most(self) -> SplitModule | None:
-        if not self.chunking.allowed or self._split_again is None:
-            return None
-        return self._made(split_module_again, replace(self.chunking, allowed=0))
-
-    def _made(self, split: Callable[..., SplitModule | None], chunking: Chunking) -> SplitModule | None:
+    def _split(self, split: Callable[..., SplitModule | None], chunking: Chunking) -> SplitModule | None:
         module, inputs = self.written.module, self.written.inputs
         values = map(value_of, module.graph.find_nodes(op="placeholder"))
         if any(not isinstance(value, torch.Tensor) or is_symbolic(value) for value in values):
             return None
         with outside_of_fake_modes():
             return split(module, inputs, chunking)
-
-    def _read(self, split: SplitModule | None) -> ReadProgram | None:
-        if split is None or split.module is None:
-            return None
-        made = outline_chunks(split.module) if self.chunking.fused else split.module
-        return read_program(self.graph.name, made, self.held, self.options)

@@ -19,11 +19,11 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.budget import GivenBudget
-from lowtide.engine.planning.chunked import plan_in_chunks, plan_model
-from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.find_plan import find_plan
+from lowtide.engine.planning.measured import Measurement
+from lowtide.engine.planning.plan_best_form import plan_best_form, plan_in_chunks
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.frameworks.model import Measurement
 from lowtide.frameworks.torch.capture.capture import capture
 from lowtide.frameworks.torch.capture.step.training_step import (
     GradientHook,
@@ -127,8 +127,7 @@ class PlannedStep:
 
     def prepare(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Capture and plan the step for calls like this one, which is not run."""
-        model = TorchModel(_capture(self.step, args, kwargs))
-        model = model if self._compile is None else model.for_fusion()
+        model = TorchModel(_capture(self.step, args, kwargs), for_fusion=self._compile is not None)
         host = self._host(model.graph)
         model = model if host is None else model.with_host(host)
         fingerprint = model.graph.fingerprint
@@ -256,8 +255,8 @@ def training_step(
         asked = replace(settings, budget=within)
         if compiler == "inductor":
             return find_plan(model.graph, asked)  # whether it fits is known once kernels are fused
-        graph, result = plan_model(model, asked)
-        warn_of_plan(graph.name, graph, result, asked)
+        result = plan_best_form(model, asked)
+        warn_of_plan(result.graph.name, result.graph, result, asked)
         return result
 
     def host(graph: Graph) -> Host | None:
@@ -265,7 +264,7 @@ def training_step(
 
     def find_in_chunks(model: TorchModel, within: GivenBudget) -> tuple[TorchModel, Result] | None:
         found = plan_in_chunks(model, replace(settings, budget=within))
-        return None if found is None else (model, found[1])
+        return None if found is None else (model, found)
 
     def compiled(model: TorchModel, result: Result) -> tuple[Applied, Result, TorchModel]:
         # loads Inductor, which takes seconds

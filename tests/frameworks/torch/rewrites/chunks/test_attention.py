@@ -9,7 +9,7 @@ from torch import nn
 
 import lowtide.torch as lt
 from lowtide.engine.plan import Plan
-from lowtide.engine.planning.chunked import plan_model
+from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.settings import PlanSettings
 
 LENGTH, WIDTH, HEADS, SEQUENCES = 256, 32, 4, 2
@@ -70,8 +70,9 @@ def test_without_a_backward_pass_nothing_is_computed_twice() -> None:
 
 def test_rows_are_computed_twice_for_a_budget_that_needs_it_and_the_price_is_told() -> None:
     opened = lt.TorchModel(program("causal"))
-    assert plan_model(opened, PlanSettings())[0] is opened.in_chunks
-    graph, result = plan_model(opened, PlanSettings(budget=SCORES, transient=True))
+    assert plan_best_form(opened, PlanSettings()).graph is opened.in_chunks
+    result = plan_best_form(opened, PlanSettings(budget=SCORES, transient=True))
+    graph = result.graph
     assert graph is opened.in_finer_chunks
     assert result.shortfall is None
     assert result.chunk_cost > 0

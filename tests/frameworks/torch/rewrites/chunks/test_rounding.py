@@ -14,7 +14,7 @@ from torch.nn import functional
 import lowtide
 import lowtide.torch as lt
 from lowtide.core.errors import UsageError
-from lowtide.engine.planning.chunked import is_to_rounding
+from lowtide.engine.plan import Plan
 from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
 from lowtide.frameworks.torch.measure.allocation_events import peak_of_call
 from lowtide.frameworks.torch.rewrites.chunks import trial
@@ -90,8 +90,8 @@ def test_a_plan_to_rounding_comes_back_from_its_file_as_one(tmp_path: Path) -> N
     program = lt.TorchModel(given)
     lowtide.save_plan(found.plan, tmp_path / "step.plan.json", program)
     loaded = lowtide.load_plan(tmp_path / "step.plan.json", program)
-    assert is_to_rounding(program.graph_for(loaded), program)
-    assert not is_to_rounding(program.graph, program)
+    assert not program.planned_form(loaded).is_exact
+    assert program.planned_form(Plan.baseline(program.graph)).is_exact
 
 
 def test_the_backend_takes_such_chunks_for_a_budget_and_gives_the_same_loss_to_rounding() -> None:
@@ -133,10 +133,10 @@ def test_what_is_on_another_device_is_cut_where_rounding_is_allowed_alone() -> N
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device("meta"):
         program = lt.TorchModel(step_of(Head()))
     assert program.in_chunks is None
-    assert any("on a device 'meta' is not known" in sentence for sentence in program.left_whole)
-    found = program.to_rounding.in_chunks
+    assert any("on a device 'meta' is not known" in sentence for sentence in program.left_whole())
+    found = program.form("in chunks", exact=False)
     assert found is not None
-    assert "chunks" in found.name
+    assert "chunks" in found.graph.name
 
 
 def test_a_device_without_memory_for_a_trial_leaves_products_whole(monkeypatch: pytest.MonkeyPatch) -> None:

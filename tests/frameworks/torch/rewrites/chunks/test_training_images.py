@@ -143,7 +143,7 @@ def test_a_classifier_whose_loss_is_small_is_done_by_images_too() -> None:
 def test_without_rounding_the_step_stays_whole_and_says_that_it_need_not() -> None:
     program = step_of(Classifier(lambda channels: nn.GroupNorm(4, channels)), functional.cross_entropy, _classified())
     assert program.in_chunks is None
-    assert any("an order of its own; where rounding is allowed, it need not" in note for note in program.left_whole)
+    assert any("an order of its own; where rounding is allowed, it need not" in note for note in program.left_whole())
 
 
 def test_under_inductor_it_stays_whole() -> None:
@@ -154,7 +154,7 @@ def test_under_inductor_it_stays_whole() -> None:
 
 def test_statistics_of_the_batch_are_left_whole_where_rounding_is_allowed() -> None:
     program = step_of(Classifier(nn.BatchNorm2d), functional.cross_entropy, _classified())
-    assert program.to_rounding.in_chunks is None
+    assert program.form("in chunks", exact=False) is None
     _, (refusal, *_) = find_products(program.captured.graph_module.graph, adds=True)
     assert "batch_norm" in refusal.reason
     assert "does not treat every row alone" in refusal.reason

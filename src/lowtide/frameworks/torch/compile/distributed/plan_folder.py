@@ -7,8 +7,8 @@ from pathlib import Path
 from lowtide.core.errors import FingerprintError, UsageError
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, write_plan_file
-from lowtide.engine.planning.chunked import Chunkable, forms_of
 from lowtide.engine.planning.plan_file import result_of_file
+from lowtide.engine.planning.program import Program
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 
@@ -29,12 +29,12 @@ def save_plans(planned: Iterable[tuple[Graph, Plan]], folder: Path) -> list[Path
     return list(paths)
 
 
-def load_plan(model: Chunkable, folder: Path, settings: PlanSettings, *, over_budget: bool = False) -> Result:
+def load_plan(model: Program, folder: Path, settings: PlanSettings, *, over_budget: bool = False) -> Result:
     """Return the plan of a program from a folder as `result_of_file` does.
 
     Raises FingerprintError where the folder has none for this program, otherwise what `result_of_file` raises.
     """
-    path = next((_path(folder, graph) for graph in forms_of(model) if has_plan(graph, folder)), None)
+    path = next((_path(folder, form.graph) for form in model.forms() if has_plan(form.graph, folder)), None)
     if path is None:
         raise FingerprintError(
             f"no plan in {folder} is for {model.graph.name!r} ({_path(folder, model.graph).name}); save plans of the "

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lowtide.core.index_spaces import OpId
-from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks
 from lowtide.frameworks.torch.compile.fusion.kernel_graph import graph_of_kernels

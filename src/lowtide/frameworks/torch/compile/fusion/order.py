@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lowtide.engine.planning.minimize import find_plan
+from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.torch.compile.fusion.cpu_functions import CpuFunctions
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks

@@ -1,0 +1,123 @@
+"""Records of figures that a framework, runtime or compiler measured or reported for a program."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """Measured peaks of a program, with and without its plan, started from the same state."""
+
+    before_bytes: int
+    """Peak of live tensor bytes of the unmodified program, without persistent tensors."""
+    after_bytes: int
+    """The same under the plan."""
+    outputs_equal: bool
+    """Whether all results and updated state are bit-equal."""
+    largest_difference: float | None = None
+    """For plans that are equal up to rounding, if bits differ: the largest difference of two numbers, relative to the
+    largest number of their tensor; 1 if something other than a number differs. None otherwise."""
+    outputs_near: bool = False
+    """Whether the largest difference is rounding: below `sqrt(eps)` of the dtype, or below a multiple of the change
+    caused by perturbing every input by one unit in the last place."""
+    original_bytes: int | None = None
+    """Peak of the user's own call if it differs from the unmodified program, as eager PyTorch does."""
+    host_bytes: int | None = None
+    """Peak of the host memory used by the plan's copies; None for a program without a host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One reason why two figures differ, and by how much."""
+
+    reason: str
+    extra_bytes: int
+    """Bytes that the framework counts and the model does not; negative for the opposite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """Bytes that a framework reserved for a program, compared with the model's peak for the same order."""
+
+    by: str
+    """The source of the figure: "XLA's buffer assignment"."""
+    reserved_bytes: int
+    temporary_bytes: int
+    """The part of `reserved_bytes` that the framework calls temporary."""
+    peak_bytes: int
+    """The model's peak in the order of the program, with in-place pairs."""
+    differences: tuple[Difference, ...]
+    """The reasons for `reserved_bytes - peak_bytes`, which is their sum."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeRun:
+    """Memory and time of a program in a process of its own."""
+
+    by: str
+    """The runtime and its settings."""
+    growth_bytes: int | None
+    """The most that runs added to resident memory, without weights, inputs and code; None if unknown."""
+    resident_bytes: int | None = None
+    """The most that the whole process had resident; None if the system reports none."""
+    predicted_bytes: int | None = None
+    """The prediction for `growth_bytes`, if there is one."""
+    otherwise_predicted_bytes: int | None = None
+    """The prediction if the system chooses other addresses; None if addresses do not matter."""
+    seconds: float
+    """Median time of a run."""
+    arena_bytes: int | None = None
+    """Bytes reserved for the values of a run, if known."""
+    fallbacks: int = 0
+    """Runs that did not find their values at planned addresses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimePeaks:
+    """Peaks of a program in the order that its runtime chooses."""
+
+    by: str
+    """The order: "ONNX Runtime's default order"."""
+    before_bytes: int
+    """Peak of live tensor bytes of the unmodified program."""
+    after_bytes: int
+    """The same for the planned program."""
+    before_resident_bytes: int
+    """Bytes that runs of the unmodified program would add to resident memory, allocator included."""
+    after_resident_bytes: int
+    """The same for the planned program."""
+    unmodeled: tuple[str, ...]
+    """Parts that these figures leave out, one phrase each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """A program after one level of the framework's own memory optimizer."""
+
+    before_bytes: Mapping[str, int]
+    """The framework's estimate of the peak, by device."""
+    after_bytes: Mapping[str, int]
+    done: Mapping[str, Sequence[str]]
+    """Names of the rewritten parts, by kind of rewrite: "recomputed" and so on."""
+    write: Callable[[Path], None]
+    """Write the program to a file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledMemory:
+    """Memory of a program that a compiler turned into one function, predicted and as the compiler reports it."""
+
+    name: str
+    """The program: unmodified or planned."""
+    predicted_bytes: int
+    """Peak of the model, arguments and results included."""
+    total_bytes: int
+    """The compiler's figure for arguments, results and temporaries."""
+    temp_bytes: int
+    """The part that is neither argument nor result: `temp_size_in_bytes` of XLA."""
+    argument_bytes: int
+    assigned_bytes: int | None
+    """Bytes reserved by the compiler's buffer assignment; None if it is not available."""
+    resident_bytes: int | None
+    """Bytes that a call added to the resident memory of its own process, without arguments; None if not measured."""

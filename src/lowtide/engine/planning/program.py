@@ -1,0 +1,102 @@
+"""The interface between planning and a program: its graph, and the other forms it can be planned in."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from lowtide.engine.graph import Graph
+from lowtide.engine.plan import Plan
+
+FormName = Literal["unmodified", "in chunks", "in finer chunks", "in finest chunks"]
+"""The forms of a program, in the order in which they are planned."""
+
+_CHUNKED: tuple[FormName, ...] = ("in chunks", "in finer chunks", "in finest chunks")
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """One version of a program: another graph that computes the same results."""
+
+    name: FormName
+    graph: Graph
+    is_exact: bool = True
+    """Whether its results are bit-equal to those of the unmodified program, rather than equal up to rounding."""
+
+
+class Program(ABC):
+    """A program that can be planned. Frameworks override `make_form` to offer further forms."""
+
+    @property
+    @abstractmethod
+    def graph(self) -> Graph:
+        """The graph of the unmodified program."""
+
+    @property
+    def chunking_slows(self) -> bool:
+        """Whether chunking may slow the program down. If so, it is used only to meet a budget."""
+        return False
+
+    @property
+    def has_rounded_forms(self) -> bool:
+        """Whether the program may have forms that are only equal up to rounding."""
+        return False
+
+    def make_form(self, name: FormName, *, exact: bool) -> Form | None:
+        """Return a form in chunks, or None if it cannot lower the peak. Called at most once per form."""
+        return None
+
+    def left_whole(self, *, exact: bool = True) -> tuple[str, ...]:
+        """Return one sentence for each large result that chunking skipped, with the reason."""
+        return ()
+
+    def form(self, name: FormName, *, exact: bool = True) -> Form | None:
+        """Return a form by name, made on first use; None if the program has no such form."""
+        if name == "unmodified":
+            return self._unmodified
+        if not exact and not self.has_rounded_forms:
+            return None
+        key = (name, exact)
+        if key not in self._forms:
+            self._forms[key] = self.make_form(name, exact=exact)
+        return self._forms[key]
+
+    def forms(self, *, finer: bool = True, rounded: bool = True) -> Iterator[Form]:
+        """Yield the unmodified form, then those in chunks, exact ones first. Each is made when it is reached.
+
+        `finer` includes forms in more chunks, `rounded` those that are equal only up to rounding.
+        """
+        yield self._unmodified
+        for exact in (True, False) if rounded else (True,):
+            for name in _CHUNKED if finer else _CHUNKED[:1]:
+                if (form := self.form(name, exact=exact)) is not None:
+                    yield form
+
+    def form_of(self, plan: Plan) -> Form | None:
+        """Return the form that a plan was made for, or None. Forms that exist already are compared first."""
+        made = [self._unmodified, *(form for form in self._forms.values() if form is not None)]
+        known = next((form for form in made if form.graph.fingerprint == plan.graph_fingerprint), None)
+        return known or next((form for form in self.forms() if form.graph.fingerprint == plan.graph_fingerprint), None)
+
+    @property
+    def in_chunks(self) -> Graph | None:
+        """The graph of the exact form in chunks, or None."""
+        return None if (form := self.form("in chunks")) is None else form.graph
+
+    @property
+    def in_finer_chunks(self) -> Graph | None:
+        """The graph of the exact form in more chunks, or None."""
+        return None if (form := self.form("in finer chunks")) is None else form.graph
+
+    @cached_property
+    def _unmodified(self) -> Form:
+        return self.make_unmodified()
+
+    def make_unmodified(self) -> Form:
+        """Return the unmodified program as a form."""
+        return Form("unmodified", self.graph)
+
+    @cached_property
+    def _forms(self) -> dict[tuple[FormName, bool], Form | None]:
+        return {}

@@ -1,0 +1,27 @@
+"""Programs with forms in chunks, given as graphs."""
+
+from dataclasses import dataclass
+
+from lowtide.engine.graph import Graph
+from lowtide.engine.planning.program import Form, FormName, Program
+
+
+@dataclass(eq=False)
+class GivenProgram(Program):
+    """A program whose forms are given; `made` notes which were asked for."""
+
+    graph: Graph  # pyright: ignore
+    chunked: Graph | None = None
+    rounded: Graph | None = None
+
+    def __post_init__(self) -> None:
+        self.made: list[tuple[FormName, bool]] = []
+
+    @property
+    def has_rounded_forms(self) -> bool:
+        return self.rounded is not None
+
+    def make_form(self, name: FormName, *, exact: bool) -> Form | None:
+        self.made.append((name, exact))
+        graph = self.chunked if exact else self.rounded
+        return None if graph is None or name != "in chunks" else Form(name, graph, exact)
