@@ -12,6 +12,7 @@ from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
 from lowtide.reporting.fields import FitsFields
 from lowtide.reporting.printable import printable
+from lowtide.reporting.shortfall import describe_missed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class DeviceFit:
             "extra_cost": result.extra_cost,
             "base_cost": result.base_cost,
             "costs": result.costs,
-            "shortfall": result.shortfall,
+            "shortfall": describe_missed(result) or None,
             "options": self.options,
         }
 
@@ -78,7 +79,7 @@ class DeviceFit:
                 f"  next             lowtide optimize MODEL -o OUT {self.options}",
             ]
         elif self.techniques is None:
-            lines.append(f"  why not          {result.shortfall}")
+            lines.append(f"  why not          {describe_missed(result)}")
         return "\n".join(lines)
 
     def _verdict(self) -> str:

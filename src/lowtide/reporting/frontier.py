@@ -5,6 +5,7 @@ from lowtide.engine.planning.frontier import Frontier
 from lowtide.engine.recompute import RecomputeResult
 from lowtide.reporting.fields import CurveFields
 from lowtide.reporting.printable import printable
+from lowtide.reporting.shortfall import describe
 from lowtide.reporting.table import format_table, page_width
 
 
@@ -23,7 +24,7 @@ def frontier_to_json(frontier: Frontier) -> CurveFields:
                 "status": point.status,
                 "extra_cost": point.extra_cost,
                 "extra_cost_bound": point.extra_cost_bound if point.fits else None,
-                "shortfall": point.shortfall,
+                "shortfall": None if point.shortfall is None else describe(point.shortfall),
             }
             for point in frontier.points
         ],

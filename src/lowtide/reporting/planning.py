@@ -8,6 +8,7 @@ from lowtide.reporting.claims import caption, claims_to_json
 from lowtide.reporting.fields import LevelFields, MeasuredFields, PlanFields
 from lowtide.reporting.figures import format_ratio, fragmentation
 from lowtide.reporting.printable import printable
+from lowtide.reporting.shortfall import describe_missed
 
 _NAMES_SHOWN = 5
 
@@ -38,7 +39,7 @@ def result_to_json(result: Result, offer: NextTechnique | None = None) -> PlanFi
         "exposed_seconds": result.communication.exposed_seconds,
         "claims": claims_to_json(result.claims),
         "seconds": result.seconds,
-        "shortfall": result.shortfall,
+        "shortfall": describe_missed(result) or None,
         "chunk_cost": result.chunk_cost,
         "left_whole": result.left_whole,
         "to_rounding": result.to_rounding,
@@ -115,7 +116,7 @@ def result_to_text(
     if limits and result.shortfall is None:
         lines.append(f"  budget           {unit.by_space(limits)}: met")
     if result.shortfall is not None:
-        lines.append(f"  budget NOT met   {result.shortfall}")
+        lines.append(f"  misses budget    {describe_missed(result)}")
     if offer is not None:
         more = f"{offer.extra_cost / offer.base_cost:.2%} more time" if offer.base_cost else "more time"
         title = "fits with        " if offer.fits else "less yet         "

@@ -10,6 +10,7 @@ from lowtide.core.techniques import NEED_BUDGET
 from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.analysis.lower_bounds import LowerBound
 from lowtide.engine.analysis.problem import Problem
+from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.packing import Packing
@@ -59,14 +60,25 @@ class Draft:
     """What shows that the bounds hold, where it can be checked again; without logs of what a search refuted."""
     solved: Searched | None = None
     """The search that the proof is of, where one was done."""
-    status: Status | None = None
-    """What the plan is worth; None until that is known."""
-    shortfall: str | None = None
-    """Why the budget is not met, in one sentence."""
+    is_judged: bool = False
+    """Whether a stage has compared the plan with its bounds: `is_optimal` and `shortfall` are final."""
+    is_optimal: bool = False
+    """Whether no plan that the settings allow is better."""
+    shortfall: Shortfall | None = None
+    """Why the budget is missed; None if it is met."""
     keep: Keep | None = None
     """Where the best plan so far goes while a stage takes long."""
     interrupted: bool = False
     """Whether Ctrl-C ended the search: what is left is done as quickly as can be."""
+
+    @property
+    def status(self) -> Status:
+        """The outcome as plan files name it. This is the only place where it is decided."""
+        if self.interrupted:
+            return "interrupted"
+        if self.shortfall is not None:
+            return "infeasible" if self.shortfall.is_impossible else "feasible"
+        return "optimal" if self.is_optimal else "feasible"
 
     @property
     def bounds_hold_for(self) -> PlanClass:

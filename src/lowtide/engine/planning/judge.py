@@ -1,15 +1,14 @@
-"""The fourth stage: whether the plan is optimal, or why no plan stays within the limits."""
+"""The fourth stage: whether the plan is optimal, or why it exceeds a limit."""
 
 from dataclasses import replace
 
+from lowtide.core.index_spaces import SpaceId
 from lowtide.core.progress import Report
 from lowtide.core.techniques import NEED_BUDGET
-from lowtide.core.units import ByteUnit
 from lowtide.engine.analysis.bound_holders import bound_holders
-from lowtide.engine.analysis.folding import named_largest
 from lowtide.engine.analysis.lower_bounds import LowerBound, lower_bounds
-from lowtide.engine.analysis.own_bytes import what_needs
-from lowtide.engine.plan import Status
+from lowtide.engine.analysis.own_bytes import own_bytes
+from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.planning.claims import claims_of_peaks
 from lowtide.engine.planning.draft import Draft, stage
 from lowtide.engine.planning.trade import bounds_with_reruns
@@ -18,11 +17,11 @@ from lowtide.engine.search import prove
 
 @stage
 def judge(draft: Draft, report: Report) -> Draft:
-    """Return the draft with what no plan can beat, its status, and why the budget is not met, where it is not.
+    """Return the draft with its bounds, whether the plan is optimal, and why the budget is missed.
 
-    What an earlier stage knows stays. Finding bounds can take long: after Ctrl-C none is claimed.
+    The verdict of an earlier stage stays. After Ctrl-C no bound is computed or claimed, because that may take long.
     """
-    if draft.status is not None:
+    if draft.is_judged:
         return draft
     problem, bounds, proof, solved = draft.problem, draft.bounds, draft.proof, draft.solved
     if draft.settings.techniques & NEED_BUDGET:
@@ -35,52 +34,46 @@ def judge(draft: Draft, report: Report) -> Draft:
         bounds = tuple(lower_bounds(problem, [problem.given_order(), draft.plan.order()]))
         proof = prove(problem, bounds)
     draft = replace(draft, bounds=bounds, proof=proof, solved=solved)
-    status, shortfall = _verdict(draft)
-    return replace(draft, status=status, shortfall=shortfall)
+    met = all(bound.peak_bytes == draft.plan.peak_bytes[bound.space] for bound in bounds)
+    return replace(draft, is_judged=True, is_optimal=met, shortfall=_shortfall(draft))
 
 
-def _verdict(draft: Draft) -> tuple[Status, str | None]:
-    """Return the status of a draft's plan with the reason why it fits no limit, one proven impossible first.
+def _shortfall(draft: Draft) -> Shortfall | None:
+    """Return why the plan exceeds a limit, one that is proven impossible to meet first; None if it fits all."""
+    found = [missed for place in range(len(draft.bounds)) if (missed := _shortfall_in(draft, place)) is not None]
+    return next((missed for missed in found if missed.is_impossible), found[0] if found else None)
 
-    The reason of an impossible one ends with the claim that shows it.
-    """
-    problem, limit, bounds, proof = draft.problem, draft.budget, draft.bounds, draft.proof
-    graph, peak = problem.graph, draft.plan.peak_bytes
-    shown = {claim.space: claim.sentence for claim in claims_of_peaks(draft)}
-    cuts = {} if proof is None else {space.space: space.cut_bytes for space in proof.spaces}
-    persistent = graph.persistent_bytes()
-    unproven: str | None = None
-    for place, bound in enumerate(bounds):
-        space, by = bound.space, limit.limited_by[bound.space]
-        most = limit.allowed[space]
-        if most is None or peak[space] <= most:
-            continue
-        unit = ByteUnit(peak[space], persistent[space])
-        if most < 0:
-            reason = (
-                f"persistent buffers alone need {unit.write(persistent[space])} in {space}, {unit.write(-most)} more "
-                f"than {by} allows; beside them the best plan found needs {unit.write(peak[space])}"
-            )
-            return "infeasible", reason
-        if bound.peak_bytes > most:
-            names = ""
-            if cuts.get(space, 0) <= most:
-                needed, who = bound.peak_bytes, "every order needs at least"
-            elif bound.op is None:
-                needed, who = bound.peak_bytes, "inputs and outputs alone need"
-            else:
-                needed = cuts[space]
-                who = what_needs(graph, bound.op, place, needed)
-                forced = [holder for holder in bound_holders(problem, bounds) if holder.space == space]
-                names = f"; live then: {named_largest(forced, unit)}" if forced else ""
-            reason = (
-                f"{who} {unit.write(needed)} in {space}, {unit.write(needed - most)} more than the {unit.write(most)} "
-                f"that {by} leaves beside persistent buffers ({shown[space]}){names}"
-            )
-            return "infeasible", reason
-        unproven = unproven or (
-            f"the best plan found needs {unit.write(peak[space])} in {space}, {unit.write(peak[space] - most)} more "
-            f"than the {unit.write(most)} that {by} leaves beside persistent buffers; no proof that none fits"
-        )
-    met = all(bound.peak_bytes == peak[bound.space] for bound in bounds)
-    return "optimal" if met and unproven is None else "feasible", unproven
+
+def _shortfall_in(draft: Draft, place: SpaceId) -> Shortfall | None:
+    """Return why the plan exceeds the limit of one memory space; None if it fits."""
+    problem, bound, graph = draft.problem, draft.bounds[place], draft.graph
+    space, most, reached = bound.space, draft.budget.allowed[bound.space], draft.plan.peak_bytes[bound.space]
+    if most is None or reached <= most:
+        return None
+    missed = Shortfall(
+        space=space,
+        limited_by=draft.budget.limited_by[space],
+        allowed_bytes=most,
+        reached_bytes=reached,
+        cause="not found",
+    )
+    if most < 0:
+        persistent = graph.persistent_bytes()[space]
+        return replace(missed, cause="persistent buffers", is_impossible=True, needed_bytes=persistent)
+    if bound.peak_bytes <= most:
+        return missed
+    claim = next((claim for claim in claims_of_peaks(draft) if claim.space == space), None)
+    missed = replace(missed, is_impossible=True, claim=claim, needed_bytes=bound.peak_bytes)
+    cuts = {} if draft.proof is None else {known.space: known.cut_bytes for known in draft.proof.spaces}
+    if cuts.get(space, 0) <= most:
+        return replace(missed, cause="every order")
+    if bound.op is None:
+        return replace(missed, cause="inputs and outputs")
+    return replace(
+        missed,
+        cause="op",
+        op=graph.described(bound.op),
+        op_bytes=own_bytes(graph, bound.op, place),
+        needed_bytes=cuts[space],
+        holders=tuple(holder for holder in bound_holders(problem, draft.bounds) if holder.space == space),
+    )

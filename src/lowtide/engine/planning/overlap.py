@@ -30,10 +30,10 @@ def overlap(draft: Draft, report: Report) -> Draft:
     hidden = hide_collectives(graph, plan, draft.prices, allowed)
     if hidden is plan:
         return draft
-    is_least_peak = draft.status == "optimal" and draft.base_order is None
+    is_least_peak = draft.is_optimal and draft.base_order is None
     loses_that = is_least_peak and dict(hidden.peak_bytes) != dict(plan.peak_bytes)
     return replace(
         draft.taking(hidden),
-        status="feasible" if loses_that else draft.status,
+        is_optimal=draft.is_optimal and not loses_that,
         scheduler="overlap" if np.array_equal(plan.order(), draft.problem.given_order()) else draft.scheduler,
     )

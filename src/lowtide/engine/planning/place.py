@@ -19,7 +19,7 @@ def place(draft: Draft, report: Report) -> Draft:
         draft = _packed(draft, report)
     packing = draft.packing
     plan = draft.plan.with_claims(
-        status="interrupted" if draft.interrupted else draft.status or "feasible",
+        status=draft.status,
         peak_bytes=draft.plan.peak_bytes,
         lower_bound_bytes={bound.space: bound.peak_bytes for bound in draft.bounds},
         arena_bytes={} if packing is None else packing.arena_bytes,

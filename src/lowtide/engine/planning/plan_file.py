@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lowtide.core.errors import FingerprintError, VerificationError
+from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan, read_plan_file
 from lowtide.engine.planning.baseline import baseline
@@ -51,8 +52,17 @@ def result_of_file(path: Path, program: Program, settings: PlanSettings, *, over
     Raises what `read_plan` raises. The shortfall of a plan that did not fit when it was made names the file.
     """
     form, plan = read_plan(path, program, over_budget=over_budget)
-    infeasible = plan.status == "infeasible"
-    shortfall = f"the plan in {path} did not fit its budget when it was made" if infeasible else None
+    shortfall = None
+    if plan.status == "infeasible":
+        space = form.graph.spaces[0].name
+        shortfall = Shortfall(
+            space=space,
+            allowed_bytes=0,
+            reached_bytes=plan.peak_bytes[space],
+            cause="plan file",
+            is_impossible=True,
+            source=str(path),
+        )
     untouched = None if form.name == "unmodified" else program.graph
     result = result_with(form.graph, plan, settings, _FROM_FILE, shortfall, untouched)
     return replace(result, to_rounding=not form.is_exact, form=form.name)
@@ -63,7 +73,7 @@ def result_with(
     plan: Plan,
     settings: PlanSettings,
     scheduler: str,
-    shortfall: str | None,
+    shortfall: Shortfall | None,
     untouched: Graph | None = None,
     seconds: float = 0.0,
 ) -> Result:

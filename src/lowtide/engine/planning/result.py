@@ -1,6 +1,5 @@
 """What planning found: a verified plan, and how good it is."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from lowtide.core.notebook import html_table
-from lowtide.core.units import ByteUnit, format_bytes
+from lowtide.core.units import ByteUnit
 from lowtide.engine.analysis.budget import Budget
+from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.graph import Graph
 from lowtide.engine.overlap import Communication, communication_of
 from lowtide.engine.plan import Plan, Status
@@ -75,8 +75,8 @@ class Result:
     the figures of these."""
     seconds: float
     """What planning took."""
-    shortfall: str | None
-    """Why the budget is not met, in one sentence; None when it is, or when there is none."""
+    shortfall: Shortfall | None
+    """Why the budget is missed; None if it is met or there is none."""
     chunk_cost: float = 0.0
     """What the program in chunks takes beyond the program as it stands, in the unit of the other costs."""
     left_whole: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ class Result:
 
     def __repr__(self) -> str:
         """Return the headline; `print(result)` shows it."""
-        met = "" if self.shortfall is None else ", budget NOT met"
+        met = "" if self.shortfall is None else f", {self.shortfall}"
         unit = ByteUnit(self.baseline_peak_bytes)
         before, after = unit.by_space(self.baseline_peak_bytes), unit.by_space(self.peak_bytes)
         fused = "" if self.fused_peak_bytes is None else f", {unit.write(self.fused_peak_bytes)} once fused"
@@ -120,7 +120,7 @@ class Result:
                 ("persistent", unit.by_space(self.persistent_bytes)),
                 ("order", f"{self.scheduler}, {self.moved_ops} of {self.graph.n_ops} ops moved"),
                 ("runs again", f"{self.reruns}"),
-                ("budget", "met" if self.shortfall is None else f"NOT met: {self.shortfall}"),
+                ("budget", "met" if self.shortfall is None else str(self.shortfall)),
             ],
         )
 
@@ -165,19 +165,8 @@ def result_of(draft: Draft, seconds: float) -> Result:
         communication=communication_of(graph, plan, draft.prices),
         claims=plan.claims,
         seconds=seconds,
-        shortfall=None if draft.shortfall is None else f"{draft.shortfall}; {_least_reached(draft)}",
+        shortfall=draft.shortfall,
     )
-
-
-def _least_reached(draft: Draft) -> str:
-    """Say what budget the plan would meet: that of a space that is over, as a part of the untouched peak."""
-    over = [
-        name for name, most in draft.budget.allowed.items() if most is not None and draft.plan.peak_bytes[name] > most
-    ]
-    space = (over or list(draft.plan.peak_bytes))[0]
-    reached, before = draft.plan.peak_bytes[space], draft.untouched_peak_bytes[space]
-    share = f", {math.ceil(reached * 10_000 / before) / 100:.2f}% of the untouched peak" if before else ""
-    return f"the least reached is {format_bytes(reached)}{share}"
 
 
 def _moved(graph: Graph, plan: Plan) -> int:

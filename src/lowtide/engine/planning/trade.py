@@ -8,12 +8,12 @@ import numpy as np
 
 from lowtide.core.progress import Report
 from lowtide.core.techniques import NEED_BUDGET
-from lowtide.core.units import ByteUnit
 from lowtide.engine.analysis.footprint import simulate
 from lowtide.engine.analysis.lower_bounds import LowerBound
 from lowtide.engine.analysis.problem import Order, Problem
+from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.offload import plan_within_budget as plan_with_offload
-from lowtide.engine.plan import Plan, Status
+from lowtide.engine.plan import Plan
 from lowtide.engine.planning.claims import claims_of_peaks
 from lowtide.engine.planning.draft import Draft, stage
 from lowtide.engine.recompute import Composed, compose, least_possible, least_to_gather
@@ -57,10 +57,15 @@ def trade(draft: Draft, report: Report) -> Draft:
         searched_peak=searched_peak,
         proof=None,
         solved=None,
-        status=_status(result, bounds[0].peak_bytes > most, draft.settings.chooses_order),
     )
-    # Where persistent buffers alone are too large, the next stage says so.
-    judged = replace(judged, status=None) if most < 0 else replace(judged, shortfall=_shortfall(judged, result))
+    if most >= 0:  # the next stage judges persistent buffers that are too large
+        is_impossible = _is_impossible(result, bounds[0].peak_bytes, draft.settings.chooses_order)
+        judged = replace(
+            judged,
+            is_judged=True,
+            is_optimal=_is_optimal(result, draft.settings.chooses_order),
+            shortfall=_shortfall(judged, result, is_impossible=is_impossible),
+        )
     plan = replace(result.plan, peak_bytes=simulate(graph, result.plan).peak_bytes)
     return replace(judged.taking(plan), extra_cost=result.extra_cost) if draft.is_beaten_by(plan) else judged
 
@@ -164,31 +169,30 @@ def with_reruns(draft: Draft, most: int, report: Report, keep: Callable[[Plan], 
     )
 
 
-def _shortfall(draft: Draft, result: RecomputeResult) -> str | None:
-    """Say why the budget is not met, with the claim that shows it; None where it is met."""
-    if result.shortfall is None or result.status != "infeasible":
-        return result.shortfall
-    space, most = draft.graph.spaces[0].name, result.budget_bytes
-    shown = [claim for claim in claims_of_peaks(draft) if claim.space == space and claim.at_least > most]
+def _shortfall(draft: Draft, result: RecomputeResult, *, is_impossible: bool) -> Shortfall | None:
+    """Return why the budget is missed, with the claim that proves it impossible, if there is one."""
+    missed = result.shortfall
+    if missed is None:
+        return None
+    missed = replace(missed, base_order=draft.base_order, is_impossible=is_impossible)
+    claims = claims_of_peaks(draft) if is_impossible else ()
+    shown = [claim for claim in claims if claim.space == missed.space and claim.at_least > missed.allowed_bytes]
     if not shown:
-        return f"{result.shortfall} (with first runs in order {draft.base_order})"
-    least = int(shown[0].at_least)
-    unit = ByteUnit(least)
-    is_searched = draft.searched_peak > 0
-    if least == result.floor.peak_bytes or (result.floor.peak_bytes <= most and not is_searched):
-        return f"{result.shortfall} ({shown[0].sentence})"
-    if result.floor.peak_bytes > most:
-        return f"{result.shortfall}; every plan needs at least {unit.write(least)} ({shown[0].sentence})"
-    return (
-        f"every plan needs at least {unit.write(least)} in {space}, {unit.write(least - most)} more than the budget "
-        f"of {unit.write(most)} ({shown[0].sentence})"
-    )
+        return replace(missed, cause="base order") if is_impossible else missed
+    claim, needed = shown[0], int(shown[0].at_least)
+    is_named = missed.needed_bytes is not None and (needed == missed.needed_bytes or not draft.searched_peak)
+    if is_named:
+        return replace(missed, needed_bytes=needed, claim=claim)
+    return replace(missed, cause="every plan", needed_bytes=needed, claim=claim)
 
 
-def _status(result: RecomputeResult, impossible: bool, reorder: bool) -> Status:
-    """Return what a result is worth among all plans that may be made; most bounds of a cost are of one base order."""
+def _is_optimal(result: RecomputeResult, reorder: bool) -> bool:
+    """Return whether no plan that the settings allow costs less; most bounds hold for one base order only."""
     is_of_all = result.is_of_any_order or not reorder
-    if result.fits:
-        cannot_cost_less = result.extra_cost == 0 or (result.status == "optimal" and is_of_all)
-        return "optimal" if cannot_cost_less else "feasible"
-    return "infeasible" if impossible or (result.status == "infeasible" and is_of_all) else "feasible"
+    return result.fits and (result.extra_cost == 0 or (result.status == "optimal" and is_of_all))
+
+
+def _is_impossible(result: RecomputeResult, lower_bound: int, reorder: bool) -> bool:
+    """Return whether every plan that the settings allow is proven to miss the budget."""
+    is_of_all = result.is_of_any_order or not reorder
+    return not result.fits and (lower_bound > result.budget_bytes or (result.status == "infeasible" and is_of_all))

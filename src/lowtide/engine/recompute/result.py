@@ -4,10 +4,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lowtide.core.index_spaces import Place
-from lowtide.core.units import ByteUnit
 from lowtide.engine.analysis.bound_holders import BoundHolder, holder_of
-from lowtide.engine.analysis.folding import named_largest
-from lowtide.engine.analysis.own_bytes import what_needs
+from lowtide.engine.analysis.own_bytes import own_bytes
+from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.plan import Plan
 from lowtide.engine.recompute.floor import Floor
 from lowtide.engine.recompute.gathering import least_to_gather
@@ -46,8 +45,8 @@ class RecomputeResult:
     """Work of the solver."""
     places: tuple[Place, ...]
     """The places in the base order whose memory the bound counts."""
-    shortfall: str | None
-    """Why the budget is not met, in one sentence; None when it is."""
+    shortfall: Shortfall | None
+    """Why the budget is missed; None if it is met."""
 
     @property
     def rank(self) -> tuple[int, float, int]:
@@ -72,36 +71,29 @@ class RecomputeResult:
         return "optimal" if self.extra_cost <= self.extra_cost_bound else "feasible"
 
 
-def explain_shortfall(program: Program, floor: Floor, budget: int, least_peak: int, bound: float) -> str:
-    """Name the op and the buffers that alone need more than the budget, or the op whose operands do while they are
-    brought together, or say how close the best plan came."""
-    graph = program.problem.graph
-    where, unit = graph.spaces[program.space].name, ByteUnit(max(least_peak, floor.peak_bytes))
+def explain_shortfall(program: Program, floor: Floor, budget: int, lowest_peak: int, bound: float) -> Shortfall:
+    """Return why the lowest peak found for a base order misses the budget.
+
+    The cause is the op whose tensors alone exceed the budget, the op whose operands do while they are made, or none if
+    nothing is proven.
+    """
+    problem, graph = program.problem, program.problem.graph
+    space = graph.spaces[program.space].name
+    missed = Shortfall(space=space, allowed_bytes=budget, reached_bytes=lowest_peak, cause="not found")
     if floor.peak_bytes <= budget:
-        gathering = least_to_gather(program.problem, program.space)
+        gathering = least_to_gather(problem, program.space)
         if gathering.op is not None and gathering.peak_bytes > budget:
-            reason = (
-                f"bringing the operands of op {graph.described(gathering.op)} together needs "
-                f"{unit.write(gathering.peak_bytes)} whatever is run again"
-            )
-        else:
-            reason = "proven impossible for this order" if bound == float("inf") else "no proof that none fits"
-        return (
-            f"the best plan found needs {unit.write(least_peak)} in {where}, {unit.write(least_peak - budget)} more "
-            f"than the budget of {unit.write(budget)}; {reason}"
-        )
-    if floor.op is None:
-        who = "inputs or outputs alone need"
-    else:
-        who = what_needs(graph, floor.op, program.space, floor.peak_bytes)
-    held = [
-        replace(holder_of(graph, where, buffer), size_bytes=int(program.counted_sizes[buffer]))
+            op, needed = graph.described(gathering.op), gathering.peak_bytes
+            return replace(missed, cause="operands of an op", op=op, needed_bytes=needed)
+        return replace(missed, cause="base order") if bound == float("inf") else missed
+    live = [
+        replace(holder_of(graph, space, buffer), size_bytes=int(program.counted_sizes[buffer]))
         for buffer in floor.buffers
     ]
     if floor.scratch_bytes:
-        held.append(BoundHolder(space=where, name="scratch and callees", size_bytes=floor.scratch_bytes))
-    return (
-        f"{who} {unit.write(floor.peak_bytes)} in {where} whatever is run again, "
-        f"{unit.write(floor.peak_bytes - budget)} more than the budget of {unit.write(budget)}; "
-        f"live then: {named_largest(held, unit)}"
-    )
+        live.append(BoundHolder(space=space, name="scratch and callees", size_bytes=floor.scratch_bytes))
+    missed = replace(missed, needed_bytes=floor.peak_bytes, holders=tuple(live))
+    if floor.op is None:
+        return replace(missed, cause="inputs and outputs")
+    own = own_bytes(graph, floor.op, program.space)
+    return replace(missed, cause="op", op=graph.described(floor.op), op_bytes=own)

@@ -17,6 +17,7 @@ from lowtide.engine.planning.frontier import Frontier
 from lowtide.engine.planning.measured import Measurement
 from lowtide.engine.planning.result import Result
 from lowtide.reporting.page.actions import Actions, Bar, actions_of, stream_bars
+from lowtide.reporting.shortfall import describe_missed
 
 MOST_COLUMNS = 4096
 """Columns of the picture of memory over runs."""
@@ -57,7 +58,7 @@ class Facts:
             plan=plan,
             allowed_bytes=limits if result is None else result.budget.allowed,
             prices=prices or price_graph(graph, "given"),
-            shortfall=None if result is None else result.shortfall,
+            shortfall=None if result is None else describe_missed(result) or None,
             measured=measured,
             frontier=frontier,
             untouched=untouched or graph,

@@ -19,6 +19,7 @@ from lowtide.frameworks.tensorflow.model import TensorflowModel
 from lowtide.frameworks.tensorflow.running.functions import function_like
 from lowtide.frameworks.tensorflow.running.session import tensorflow
 from lowtide.frameworks.tensorflow.training.trace import traced_step
+from lowtide.reporting.shortfall import describe
 
 _MEANS = frozenset({"reorder", "share", "recompute"})
 _Form = tuple[tuple[Any, ...], ...]
@@ -105,7 +106,7 @@ class KerasStep:
             least = format_bytes(result.peak_bytes[space])
             warnings.warn(
                 f"lowtide: the training step does not fit its budget, and runs with the least found, {least}: "
-                f"{result.shortfall}",
+                f"{describe(result.shortfall)}",
                 stacklevel=4,
             )
         own = executor_plan(model.translation)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from lowtide.engine.analysis.footprint import simulate
+from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.plan import Plan
 from lowtide.engine.planning.find_plan import find_plan
 from lowtide.engine.planning.settings import PlanSettings
@@ -15,8 +16,8 @@ class Beside:
 
     plan: Plan
     scheduler: str
-    shortfall: str | None
-    """Why the budget is not met; None where it is."""
+    shortfall: Shortfall | None
+    """Why the budget is missed; None if it is met."""
 
 
 def plan_beside(program: ReadProgram, settings: PlanSettings, others: int) -> Beside:

@@ -10,6 +10,7 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.planning.next_technique import next_technique
 from lowtide.engine.planning.result import Result
 from lowtide.engine.planning.settings import PlanSettings
+from lowtide.reporting.shortfall import describe
 
 _held_back: list[list[str]] = []
 
@@ -32,18 +33,13 @@ def warn_of_plan(name: str, graph: Graph, result: Result, settings: PlanSettings
         return
     space = graph.spaces[0].name
     reached, before = result.peak_bytes[space], result.baseline_peak_bytes[space] if alone is None else alone
-    why = f"{reason(result.shortfall)}; {least_reached(reached, before, result.persistent_bytes[space])}"
+    why = f"{describe(result.shortfall)}; {least_reached(reached, before, result.persistent_bytes[space])}"
     offer = next_technique(graph, result, settings)
     price = f" at {offer.extra_cost / offer.base_cost:+.1%} time" if offer is not None and offer.base_cost else ""
     gives = "" if offer is None else "fits" if offer.fits else f"{format_bytes(offer.peak_bytes)} are reached"
     more = "" if offer is None else f"; {gives} with allow=['reorder', 'share', 'recompute']{price}"
     whole = f"; {result.left_whole[0]}" if result.left_whole else ""
     warn_missed(f"lowtide: {name} does not fit its budget: {why}{more}{whole}")
-
-
-def reason(shortfall: str) -> str:
-    """Return a shortfall without its end, which says what was reached as a part of a graph that nobody runs."""
-    return shortfall.rpartition("; ")[0]
 
 
 def least_reached(reached: int, alone: int, persistent: int) -> str:

@@ -17,7 +17,6 @@ from lowtide.frameworks.torch.compile.beside_others import plan_beside
 from lowtide.frameworks.torch.compile.distributed.agreement import partners, require_agreement, require_one_order
 from lowtide.frameworks.torch.compile.distributed.plan_folder import digest_of, has_plan, load_plan
 from lowtide.frameworks.torch.compile.identity import identity
-from lowtide.frameworks.torch.compile.missed_budgets import reason
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.compile.own_limits import OwnLimits
 from lowtide.frameworks.torch.compile.program_forms import ProgramForms
@@ -168,8 +167,7 @@ def _plan(
     verify(graph, found.plan, check_capacity=False)
     require_one_order(program.module, graph, found.plan, options.same_on_all_ranks)
     seconds = time.perf_counter() - started
-    why = None if found.shortfall is None else reason(found.shortfall)  # what was reached is said anew
-    return result_with(graph, found.plan, settings, found.scheduler, why, untouched, seconds)
+    return result_with(graph, found.plan, settings, found.scheduler, found.shortfall, untouched, seconds)
 
 
 def _closest_to_budget(graph: Graph, settings: PlanSettings) -> Result:
@@ -187,5 +185,5 @@ def _closest_to_budget(graph: Graph, settings: PlanSettings) -> Result:
         return result
     known = result.plan
     plan = replace(closer.plan, claims=known.claims, lower_bound_bytes=known.lower_bound_bytes, status=known.status)
-    why = reason(result.shortfall)  # what was reached is said anew
-    return result_with(graph, plan, settings, closer.scheduler, why, seconds=result.seconds + closer.seconds)
+    missed = replace(result.shortfall, reached_bytes=closer.peak_bytes[space])
+    return result_with(graph, plan, settings, closer.scheduler, missed, seconds=result.seconds + closer.seconds)

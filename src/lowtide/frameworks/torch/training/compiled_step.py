@@ -12,7 +12,7 @@ from lowtide.frameworks.torch.capture.step.step_binding import TrainingStepBindi
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
 from lowtide.frameworks.torch.compile.fusion.fused_peaks import FusedPeaks, KernelsKnownError, warn_of_excess
 from lowtide.frameworks.torch.compile.fusion.known_inputs import KnownInputs
-from lowtide.frameworks.torch.compile.missed_budgets import least_reached, reason
+from lowtide.frameworks.torch.compile.missed_budgets import least_reached
 from lowtide.frameworks.torch.compile.options import Options
 from lowtide.frameworks.torch.emit.apply import Applied
 from lowtide.frameworks.torch.model import TorchModel
@@ -20,6 +20,7 @@ from lowtide.frameworks.torch.rewrites.concatenated_parts import CopyIntoConcate
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 from lowtide.frameworks.torch.rewrites.stored_values import StoreEarlyValues
 from lowtide.frameworks.torch.training.compile_step import compile_step
+from lowtide.reporting.shortfall import describe
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def _warn(graph: Graph, result: Result, allowed: int, excess_bytes: int) -> None
     """Warn in one line that the kernels need more than the budget: why, and which budgets they meet."""
     space = graph.spaces[0].name
     shortfall = result.shortfall
-    why = "once fused, they keep more alive than the plan" if shortfall is None else reason(shortfall)
+    why = "once fused, they keep more alive than the plan" if shortfall is None else describe(shortfall)
     persistent, before = result.persistent_bytes[space], result.baseline_peak_bytes[space]
     warn_of_excess(graph.name, excess_bytes, f"{why}; {least_reached(allowed + excess_bytes, before, persistent)}")
 

@@ -10,6 +10,7 @@ import torch
 from torch.fx import GraphModule
 
 from lowtide.core.techniques import NEED_BUDGET
+from lowtide.engine.analysis.shortfall import Shortfall  # noqa: TC001
 from lowtide.engine.planning.budget import budget_bytes
 from lowtide.frameworks.torch.compile.buckets import keep_to_bucket
 from lowtide.frameworks.torch.compile.fusion.attempts import Attempt, least_excess
@@ -89,7 +90,7 @@ class _Compiler:
         self._allowed = share.allowed
         self._others = share.others
         self._name = name
-        self._shortfall: str | None = None
+        self._shortfall: Shortfall | None = None
         self._has_products = False
         """Whether there are large products that may be done in chunks."""
         self._least = own.peak

@@ -8,13 +8,15 @@ import torch
 from torch.fx import GraphModule
 
 from lowtide.core.units import format_bytes
+from lowtide.engine.analysis.shortfall import Shortfall
 from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.compile.fusion.known_inputs import NOTHING_KNOWN, KnownInputs
-from lowtide.frameworks.torch.compile.missed_budgets import least_reached, reason, warn_missed
+from lowtide.frameworks.torch.compile.missed_budgets import least_reached, warn_missed
 from lowtide.frameworks.torch.compile.planned_program import PlannedModule
 from lowtide.frameworks.torch.internals.kernels import KernelStorage, input_strides, output_storages
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.rewrites.boundary import TURN_BACK
+from lowtide.reporting.shortfall import describe
 
 
 class KernelsKnownError(Exception):
@@ -177,9 +179,9 @@ def warn_of_need(planned: PlannedModule, excess_bytes: int, needed_bytes: int, w
     warn_of_excess(planned.name, excess_bytes, f"{said}; {met}", alone)
 
 
-def reason_unfused(shortfall: str) -> str:
+def reason_unfused(shortfall: Shortfall) -> str:
     """Return why a plan misses its budget, which is said of ops: kernels of several may need less than every plan."""
-    return f"before ops are fused, {reason(shortfall)}"
+    return f"before ops are fused, {describe(shortfall)}"
 
 
 def _strides_of(module: GraphModule) -> dict[str, tuple[int, ...]]:
