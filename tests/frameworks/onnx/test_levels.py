@@ -15,8 +15,8 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantiz
 import lowtide
 from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.running.inputs import random_inputs
+from lowtide.frameworks.onnx.stock.default_order import default_order_of
 from lowtide.onnx import OnnxModel, Session
 from tests.frameworks.onnx.stock.recorded import recorded, resident_of
 

@@ -1,4 +1,4 @@
-"""What a plan says of each node, noted in the metadata of nodes, which viewers such as Netron show."""
+"""Write facts about a plan into the metadata of nodes, for viewers such as Netron."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 from lowtide.engine.analysis import simulate
 from lowtide.engine.plan import Plan, StepKind
 from lowtide.frameworks.onnx.loading import fields as of
-from lowtide.frameworks.onnx.loading.reordered import NodeOrder, Pieces
+from lowtide.frameworks.onnx.loading.rewrite import NodeOrder, Pieces
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.frameworks.wire import Content, encode_bytes, encode_size, fields
 
@@ -16,16 +16,16 @@ Notes = Mapping[str, str]
 
 
 def notes_of_model(plan: Plan) -> Notes:
-    """Return what a plan says of a model as a whole, each figure the sum over memory spaces."""
+    """Return a plan's peak, lower bound and arena, each summed over memory spaces."""
     figures = {"peak": plan.peak_bytes, "lower_bound": plan.lower_bound_bytes, "arena": plan.arena_bytes}
     return {f"lowtide.{name}_bytes": str(sum(bytes_.values())) for name, bytes_ in figures.items() if bytes_}
 
 
 def notes_of_nodes(translation: Translation, plan: Plan, order: NodeOrder) -> list[Notes]:
-    """Return what a plan says of every node, in the order of the file that follows it. O(steps + e).
+    """Return the notes of every node, in the order of the planned file. O(steps + e).
 
-    A node that runs as an op has the number of its run, the bytes alive in it, where what it writes lies and what it
-    writes over, and, where it runs again, for which time; views and constants have nothing.
+    A node that runs as an op gets the number of its run, live bytes, addresses of its outputs, in-place pairs, and the
+    count of earlier runs. Views and constants get none.
     """
     graph = translation.graph
     live = simulate(graph, plan).live.sum(axis=1)
@@ -59,7 +59,7 @@ def notes_of_nodes(translation: Translation, plan: Plan, order: NodeOrder) -> li
 
 
 def with_notes(content: Content, notes: Sequence[Notes]) -> Pieces:
-    """Return a model's bytes in pieces, with notes of its nodes, one each; nodes of inner graphs get none."""
+    """Return a model's bytes in pieces, with `notes` by node of the main graph."""
     view = memoryview(content)
     pieces: Pieces = []
     for number, _, begin, at, end in fields(view, 0, len(view)):

@@ -20,9 +20,7 @@ from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
 from lowtide.frameworks.onnx.annotate import notes_of_model, notes_of_nodes, with_notes
 from lowtide.frameworks.onnx.apply import planned_order
 from lowtide.frameworks.onnx.chunks.choose import Fineness
-from lowtide.frameworks.onnx.chunks.versions import ChunkedVersions
-from lowtide.frameworks.onnx.chunks.write import write_in_chunks
-from lowtide.frameworks.onnx.loading.content import drained
+from lowtide.frameworks.onnx.chunks.write import ChunkedVersions, write_in_chunks
 from lowtide.frameworks.onnx.loading.external_data import (
     check_weights_reachable,
     link_weights,
@@ -30,23 +28,25 @@ from lowtide.frameworks.onnx.loading.external_data import (
 )
 from lowtide.frameworks.onnx.loading.light import light_model
 from lowtide.frameworks.onnx.loading.load import (
+    ADDRESSES,
+    BY_DEFAULT,
+    PLANNED,
     ModelSource,
     describe_source,
+    drained,
     load_model,
     load_whole_model,
     serialize,
     source_folder,
     whole_content,
 )
-from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, BY_DEFAULT, PLANNED
-from lowtide.frameworks.onnx.loading.reordered import NodeOrder, reordered_model
+from lowtide.frameworks.onnx.loading.rewrite import NodeOrder, reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.read import read_model
 from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.frameworks.onnx.running.levels import first_pass
-from lowtide.frameworks.onnx.stock.numbering import numbered_for_default_order
-from lowtide.frameworks.onnx.stock.stock_graph import StockGraph, running_nodes
+from lowtide.frameworks.onnx.stock.stock_graph import StockGraph, numbered_for_default_order, running_nodes
 from lowtide.frameworks.wire import Content
 
 

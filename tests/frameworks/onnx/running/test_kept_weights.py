@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from lowtide.frameworks.onnx.running.kept_weights import refer_to_given_weights
+from lowtide.frameworks.onnx.running.levels import refer_to_given_weights
 from lowtide.frameworks.resident import ResidentGrowth
 
 SIZE = 2**26

@@ -1,7 +1,6 @@
-"""Which operators leave an axis alone: what a part of their result along it is computed from.
+"""Rules: the input axes along which a chunk of an operator's result is computed.
 
-In real numbers, that is: whether the bits agree is tried, so the rules need not know kernels. An operator that is not
-here mixes all axes.
+Rules hold in real numbers; equal bits are tested by running. Operators without a rule mix all axes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,30 +14,30 @@ from lowtide.frameworks.onnx.operators.tables import VIEWS, Operator
 _SINCE_SOFTMAX_ALONG_ONE_AXIS = 13
 
 Axes = Sequence[int | None]
-"""By input, the axis along which a part of it does; None where all of it is read."""
+"""By input, the axis along which a chunk is enough; None if all of it is read."""
 
 
 class KnownValues(Protocol):
-    """What is known of the values that nodes read and write."""
+    """Facts about the values that nodes read and write."""
 
     @property
     def opset(self) -> int:
-        """The version of the default operator set."""
+        """Version of the default operator set."""
         ...
 
     def shape(self, name: str) -> Sequence[int] | None:
-        """Return the sizes of a value, None where they are not known."""
+        """Return the shape of a value, None if unknown."""
         ...
 
     def numbers(self, name: str) -> list[int] | None:
-        """Return the whole numbers of a short constant, None for any other value."""
+        """Return the integers of a short constant, else None."""
         ...
 
 
 def axes_read(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
-    """Return along which axes of its inputs a node may be cut where all its results are cut along `axis`.
+    """Return the axes along which inputs are cut if all results are cut along `axis`.
 
-    None where a part of a result is not made of parts of the inputs, or where that is not known.
+    None if a chunk of a result is not made of chunks of inputs, or if unknown.
     """
     rule = _RULES.get(operator_of(node))
     if rule is None or any(attribute.HasField("t") or attribute.HasField("g") for attribute in node.attribute):
@@ -58,7 +57,7 @@ def _result(node: NodeProto, known: KnownValues) -> Sequence[int]:
 
 
 def _operand(name: str, axis: int, result: Sequence[int], known: KnownValues) -> int | None:
-    """Return the axis of an operand that is broadcast to a result."""
+    """Return the axis of an operand broadcast to a result."""
     if not name:
         return None
     shape = _shape(known, name)
@@ -72,7 +71,7 @@ def _broadcast(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
 
 
 def _quantized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
-    """Scales and zero points stand for the tensor, or for an axis which is none that is cut."""
+    """Scales and zero points belong to the tensor or to an axis that is not cut."""
     rank = len(_result(node, known))
     per_axis = any(_shape(known, name) not in ([], [1]) for name in node.input[1:] if name)
     if per_axis and (int_of(node, "axis", 1) % rank == axis or int_of(node, "block_size")):
@@ -88,7 +87,7 @@ def _softmax(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
 
 
 def _normalized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
-    """Axes from one on are normalized together; what scales and shifts them has those alone."""
+    """Axes from `axis` on are normalized together, and scale and shift have no others."""
     rank = len(_shape(known, node.input[0]))
     if axis >= int_of(node, "axis", -1) % rank:
         return None
@@ -96,7 +95,7 @@ def _normalized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
 
 
 def _added_and_normalized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
-    """The last axis is normalized, after two values were added; all results but the first are of that form, too."""
+    """The last axis is normalized after an addition; all results have the first input's shape."""
     shape = _shape(known, node.input[0])
     if axis >= len(shape) - 1 or _shape(known, node.input[1]) != shape or any(node.output[1:3]):
         return None
@@ -120,7 +119,7 @@ def _reduced(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
 
 
 def _along_one_axis(default: int) -> "Rule":
-    """Operators that work along one axis; what says how is read whole."""
+    """Return the rule of operators along one axis; other inputs are read as a whole."""
 
     def rule(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
         rank = len(_shape(known, node.input[0]))
@@ -158,7 +157,7 @@ def _transposed(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
 
 
 def _viewed(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
-    """What lies before an axis must be as much before and after, so that parts are the same stretches of storage."""
+    """The product of sizes before the axis must stay, so that chunks are the same ranges of storage."""
     before, after = _shape(known, node.input[0]), _result(node, known)
     wanted = _product(after[:axis])
     found = [own for own, size in enumerate(before) if _product(before[:own]) == wanted and size > 1]
@@ -173,7 +172,7 @@ def _product(sizes: Sequence[int]) -> int:
 
 
 def _multiplied(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
-    """Rows of a product are of rows of the left operand; in a batch every product is alone."""
+    """Rows of a product depend on rows of the left operand; products of a batch are independent."""
     one, other = (_shape(known, name) for name in node.input[:2])
     result = _result(node, known)
     rank = len(result)
@@ -193,9 +192,9 @@ def _affine(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
 
 
 def _per_image(*images: int) -> "Rule":
-    """Operators on a batch of images or signals, which are at some places among the inputs; all else is read whole.
+    """Return the rule of operators on a batch, held by inputs `images`; other inputs are read as a whole.
 
-    What they tell beside their result counts through the batch, or is of all of it.
+    Further results depend on the whole batch.
     """
 
     def rule(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
@@ -207,7 +206,7 @@ def _per_image(*images: int) -> "Rule":
 
 
 def _resized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
-    """A result of given sizes has the size of the batch among them."""
+    """Given sizes would include the batch size."""
     has_sizes = len(node.input) > 3 and bool(node.input[3])
     return None if axis or has_sizes or attribute_of(node, "axes") else [0, *[None] * (len(node.input) - 1)]
 

@@ -1,53 +1,52 @@
-"""Which parts of a graph are worth computing in chunks, and in how many."""
+"""Choose regions to compute in chunks, and numbers of chunks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lowtide.frameworks.onnx.chunks.order import order_in_one_go
-from lowtide.frameworks.onnx.chunks.region import ChunkedRegion, Growing
+from lowtide.frameworks.onnx.chunks.region import ChunkedRegion, Growing, order_in_one_go
 from lowtide.frameworks.onnx.chunks.values import MainValues
 
 _MOST_TRIES = 50_000
-"""Of adding a node to a region, over all regions."""
+"""Limit on attempts to add a node, over all regions."""
 _TRIED_CHUNKS = 4
-"""So many numbers of chunks are tried for equal bits at most."""
+"""Limit on numbers of chunks tried per region."""
 _LEAST_SAVED = 2**20
-"""Bytes; a Scan holds some for itself, and starts its body for every chunk."""
+"""Bytes; a Scan costs memory and time per chunk."""
 _WORTH = 3 / 4
-"""A region in chunks needs at most so much of what its neediest node did."""
+"""Largest useful share of the node's need that a region in chunks has."""
 _SHARES = (2, 4, 8, 16, 64)
-"""What is at the edge of a region may be such shares of what a node needs."""
+"""Divisors of a node's need that bound the edge of its region."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fineness:
-    """How far regions are cut: small products take longer."""
+    """Limits on cutting regions; small products take longer."""
 
     most_chunks: int
     enough: int
-    """A region is small enough that needs such a part of what the neediest node did, or as much as nodes outside."""
+    """A region is small enough at this fraction of the largest need, or at the need of nodes outside."""
 
 
 COARSE = Fineness(most_chunks=64, enough=8)
 FINE = Fineness(most_chunks=1024, enough=1024)
-"""For budgets that coarse chunks do not meet."""
+"""For budgets that coarse chunks miss."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A region, and the numbers of chunks with which it does, best first."""
+    """A region, and numbers of chunks to try, best first."""
 
     region: ChunkedRegion
     chunks: Sequence[int]
 
 
 def choose_regions(values: MainValues, fineness: Fineness = COARSE) -> list[Chosen]:
-    """Return the regions to compute in chunks, those of the neediest nodes first; none where that lowers no peak.
+    """Return the regions to compute in chunks, in order of need; empty if the peak would not fall.
 
-    What counts is what a node needs for itself: all that it reads, writes and works in, weights apart. Around the
-    neediest node a region grows until what is at its edge is small; then comes the neediest of the others, until one
-    cannot be cut. Regions are cut into as few chunks as need no more than any node outside, or as is fine enough.
-    Complexity: O(nodes) for each of at most 50,000 tries to add one to a region.
+    A node's need is all it reads, writes and uses as scratch, without weights. The neediest node gets a region, grown
+    until its edge is small, then the neediest of the others, until one cannot be cut. A region gets the fewest chunks
+    with which it needs no more than any node outside, or is fine enough. Complexity: O(nodes) for each of at most
+    50,000 attempts to add a node.
     """
     needed = {place: values.needed(place) for place in range(len(values.nodes))}
     before = max(needed.values(), default=0)
@@ -75,7 +74,7 @@ def choose_regions(values: MainValues, fineness: Fineness = COARSE) -> list[Chos
 
 
 class _AroundNodes:
-    """The search for the region around a node that needs least."""
+    """Searches the region around a node with the least need."""
 
     def __init__(self, values: MainValues, taken: frozenset[int], fineness: Fineness, tries: int) -> None:
         self.tries = tries
@@ -84,7 +83,7 @@ class _AroundNodes:
         self._taken = taken
 
     def around(self, seed: int, needed: int) -> ChunkedRegion | None:
-        """Return the region around a node that needs least, the smallest of those; None where there is none."""
+        """Return the region with the least need, the smallest of equals; None if there is none."""
         found = list(self._regions(seed, needed))
         return min(found, key=lambda region: (_least(region, self._fineness), len(region.nodes)), default=None)
 
@@ -112,7 +111,7 @@ def _least(region: ChunkedRegion, fineness: Fineness) -> int:
 
 
 def _numbers_of_chunks(region: ChunkedRegion, room: int, fineness: Fineness) -> list[int]:
-    """Return how many chunks to try: the fewest that need little enough, then fewer, then more."""
+    """Return numbers of chunks to try: the fewest that suffice, then fewer, then more."""
     divisors = _divisors(region, fineness)
     room = max(room, region.fixed_bytes + region.fixed_bytes // 8)
     best = next((number for number in divisors if region.needed(number) <= room), divisors[-1])

@@ -1,4 +1,4 @@
-"""External data: which files hold a model's weights, and whether they are where the model says."""
+"""External data: the files that hold a model's weights."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from lowtide.frameworks.onnx.operators.nodes import subgraphs_of
 
 
 def external_locations(model: ModelProto) -> list[str]:
-    """Return the files a model's tensors lie in, relative to the model's own, without repeats."""
+    """Return the files of a model's tensors, relative to the model's folder, without repeats."""
     tensors = chain(
         _graph_tensors(model.graph),
         (tensor for function in model.functions for tensor in _node_tensors(function.node)),
@@ -23,47 +23,45 @@ def external_locations(model: ModelProto) -> list[str]:
 
 
 def check_weights_present(model: ModelProto, folder: Path | None) -> None:
-    """Raise InputError that names the weight files which are missing beside the model."""
+    """Raise InputError naming weight files that are missing."""
     locations = external_locations(model)
     if locations and folder is None:
-        raise UnsupportedError(
-            f"the model keeps weights in {', '.join(locations)}, but has no folder to look in; give its path instead"
-        )
+        raise UnsupportedError(f"the model has weights in {', '.join(locations)}, but no folder; give its path instead")
     missing = [location for location in locations if folder is not None and not (folder / location).is_file()]
     if missing:
-        raise InputError(f"weights are missing: {', '.join(missing)} should lie in {folder}; put them there")
+        raise InputError(f"weights are missing: {', '.join(missing)}; put them in {folder}")
 
 
 def check_weights_reachable(model: ModelProto, source: Path | None, target: Path) -> None:
-    """Raise UnsupportedError unless a copy of the model in folder `target` finds the same weights as in `source`."""
+    """Raise UnsupportedError unless a copy of the model in folder `target` finds the weights of `source`."""
     for location in external_locations(model):
         if source is not None and _same_file(source / location, target / location):
             continue
         if source is None and (target / location).is_file():
             continue
-        where = f"{source} holds" if source is not None else "the model refers to"
+        where = f"{source} has" if source is not None else "the model refers to"
         raise UnsupportedError(
-            f"{where} weights in {location!r}, which {target} does not; write the model beside its weights, or link "
-            "them into the other folder first"
+            f"{where} weights in {location!r}, but {target} does not; write the model beside its weights, or link "
+            "them first"
         )
 
 
 def place_for_copies(model: ModelProto, source: Path | None) -> Path | None:
-    """Return where temporary copies of a model may lie so that `link_weights` works; None for anywhere.
+    """Return a folder for temporary copies that works with `link_weights`; None for any.
 
-    Links must not leave a file system, and the runtime follows no others.
+    Hard links must stay in one file system, and the runtime follows no others.
     """
     return source if source is not None and external_locations(model) and os.access(source, os.W_OK) else None
 
 
 def link_weights(model: ModelProto, source: Path, target: Path) -> None:
-    """Let a copy of the model in folder `target` find the weight files that are in `source`."""
+    """Let a copy of the model in folder `target` find the weight files of `source`."""
     for location in external_locations(model):
         place = target / location
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(source / location, place)
-        except OSError:  # another file system, or none there; the runtime says what is missing
+        except OSError:  # another file system, or the file is missing, which the runtime reports
             place.symlink_to((source / location).absolute())
 
 
@@ -79,7 +77,7 @@ def _location(tensor: TensorProto) -> str:
     location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
     if not location or Path(location).is_absolute() or ".." in Path(location).parts:
         raise MalformedInputError(
-            f"tensor {tensor.name!r} keeps its data in {location!r}; the place must be a file in the model's folder"
+            f"tensor {tensor.name!r} has its data in {location!r}; it must be a file in the model's folder"
         )
     return location
 

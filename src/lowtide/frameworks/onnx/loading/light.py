@@ -1,24 +1,23 @@
-"""The bytes of a model without its weights: the small part of a file that planning needs."""
+"""Parse the small part of a model file that planning needs."""
 
 import math
 from collections.abc import Callable, Mapping
 
 from lowtide.frameworks.onnx.loading import fields as of
-from lowtide.frameworks.onnx.shapes.short_tensors import MOST_ELEMENTS
+from lowtide.frameworks.onnx.shapes.tensors import MOST_ELEMENTS
 from lowtide.frameworks.wire import BYTES, Content, encode_bytes, fields, read_varint
 
 _SURELY_SHORT = 1024
-"""Nodes and tensors of so few bytes are taken as they are."""
+"""Bytes of nodes and tensors that are copied unchanged."""
 
 Light = Callable[[Content, int, int], bytes]
 
 
 def light_model(content: Content) -> bytes:
-    """Return a model's bytes without the elements of tensors that are too long to decide a shape.
+    """Return a model's bytes without the elements of tensors too long to decide a shape.
 
-    Only what is kept is ever looked at, so that weights in a mapped file are not loaded. Raises WireError for what is
-    no message.
-    Complexity: O(bytes that are kept).
+    Other bytes are not touched, so weights of a mapped file are not loaded. Raises WireError for damaged data.
+    Complexity: O(bytes kept).
     """
     return _without(content, 0, len(content), {of.GRAPH: _graph})
 
@@ -66,7 +65,7 @@ _IN_ATTRIBUTE: Mapping[int, Light] = {
 
 
 def _without(content: Content, start: int, stop: int, lighter: Mapping[int, Light]) -> bytes:
-    """Copy a message; fields that `lighter` names, and that are not surely short, become light themselves."""
+    """Copy a message; fields in `lighter`, unless surely short, become light themselves."""
     pieces: list[bytes] = []
     for number, wire, begin, at, end in fields(content, start, stop):
         make = lighter.get(number) if wire == BYTES and end - at > _SURELY_SHORT else None

@@ -1,4 +1,4 @@
-"""Which operator a node is, and the small facts about nodes that several parts ask for."""
+"""Short functions on nodes: operator, attributes, subgraphs, names."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,12 @@ from lowtide.frameworks.onnx.operators.tables import Operator
 
 
 def operator_of(node: NodeProto) -> Operator:
-    """Return (domain, operator) with the default domain spelled ""."""
+    """Return (domain, operator), with "" for the default domain."""
     return (domain_of(node.domain), node.op_type)
 
 
 def domain_of(domain: str) -> str:
-    """Return a domain, the default one always as ""."""
+    """Return a domain, with "" for the default."""
     return "" if domain == "ai.onnx" else domain
 
 
@@ -23,19 +23,19 @@ def attribute_of(node: NodeProto, name: str) -> AttributeProto | None:
 
 
 def int_of(node: NodeProto, name: str, default: int = 0) -> int:
-    """Return a whole number that a node's attribute gives, or the default where the node has none of that name."""
+    """Return an integer attribute, or the default if absent."""
     attribute = attribute_of(node, name)
     return default if attribute is None else attribute.i
 
 
 def ints_of(node: NodeProto, name: str) -> list[int]:
-    """Return the whole numbers that a node's attribute gives, none where the node has none of that name."""
+    """Return an attribute's integers, empty if absent."""
     attribute = attribute_of(node, name)
     return [] if attribute is None else list(attribute.ints)
 
 
 def subgraphs_of(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
-    """Iterate the graphs in a node's attributes with their labels: the attribute's name, numbered in a list."""
+    """Yield the graphs in a node's attributes with labels: the attribute's name, numbered in a list."""
     for attribute in node.attribute:
         if attribute.type == AttributeProto.GRAPH:
             yield attribute.name, attribute.g
@@ -45,7 +45,7 @@ def subgraphs_of(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
 
 
 def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
-    """Iterate the nodes of a graph or a function and of everything inside it."""
+    """Yield the nodes of a graph or function, nested ones included."""
     for node in graph.node:
         yield node
         for _, inner in subgraphs_of(node):
@@ -53,31 +53,31 @@ def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
 
 
 def describe_node(node: NodeProto, position: int) -> str:
-    """Name a node in messages: its own name, or its operator and place."""
+    """Name a node in messages: its own name, or its operator and position."""
     operator = plain(node.op_type)
     return f"node {node.name!r} ({operator})" if node.name else f"node {position} ({operator})"
 
 
 def plain(text: str) -> str:
-    """Return text that is safe inside a one-line message: as it is, or quoted where it holds control characters."""
+    """Return text that is safe in a one-line message: quoted if it has control characters."""
     return text if text.isprintable() else repr(text)
 
 
 def weight_names(graph: GraphProto) -> list[str]:
-    """Return the names of a graph's initializers, dense and sparse, in order."""
+    """Return the names of a graph's initializers, dense then sparse."""
     names = [tensor.name for tensor in graph.initializer]
     names.extend(tensor.values.name for tensor in graph.sparse_initializer)
     return names
 
 
 def fed_inputs(graph: GraphProto) -> list[ValueInfoProto]:
-    """Return the inputs that a caller feeds: those that are no initializers, which old files list as inputs too."""
+    """Return the inputs that a caller feeds: those without an initializer, which old files list as inputs too."""
     weights = set(weight_names(graph))
     return [value for value in graph.input if value.name not in weights]
 
 
 def outer_names(graph: GraphProto) -> list[str]:
-    """Return the names a subgraph takes from the graphs around it, in order of first use."""
+    """Return the names that a subgraph captures, in order of first use."""
     own = {value.name for value in graph.input}.union(weight_names(graph))
     own.update(name for node in graph.node for name in node.output)
     used = [name for node in graph.node for name in input_names(node)]
@@ -86,8 +86,25 @@ def outer_names(graph: GraphProto) -> list[str]:
 
 
 def input_names(node: NodeProto) -> list[str]:
-    """Return everything a node reads, in order and with repeats: its inputs, then what its subgraphs capture."""
+    """Return everything a node reads, with repeats: its inputs, then captures of its subgraphs."""
     names = [name for name in node.input if name]
     for _, graph in subgraphs_of(node):
         names.extend(outer_names(graph))
     return names
+
+
+class NewNames:
+    """Names that no value, weight or node of a graph or its subgraphs has."""
+
+    def __init__(self, graph: GraphProto) -> None:
+        """Collect the existing names."""
+        self._taken = {name for node in all_nodes(graph) for name in (node.name, *node.input, *node.output)}
+        self._taken |= {value.name for value in (*graph.input, *graph.output)} | set(weight_names(graph))
+
+    def new(self, wanted: str) -> str:
+        """Return `wanted`, with a number if it exists, and reserve it."""
+        name, number = wanted, 2
+        while name in self._taken:
+            name, number = f"{wanted}/{number}", number + 1
+        self._taken.add(name)
+        return name

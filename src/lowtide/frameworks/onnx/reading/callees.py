@@ -1,8 +1,8 @@
-"""What a node calls: branches, loop bodies and functions become graphs of their own.
+"""Callees of a node: branches, loop bodies and functions become graphs.
 
-How ONNX Runtime runs them decides what counts where. A branch of an If, and what a Scan collects, is written straight
-into the node's outputs, and the states of a Scan into two buffers in turn. A loop carries its values from body run to
-body run and copies them out at the end; what it collects is kept in pieces until then. A function is expanded in place.
+ONNX Runtime writes a branch of an If, and results of a Scan, directly into the node's outputs; states of a Scan use two
+buffers in turn. A Loop passes values from run to run and copies them at the end; its collected results are kept in
+pieces until then. Functions are expanded in place.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,42 +16,42 @@ from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.onnx.operators.nodes import all_nodes, describe_node, int_of, ints_of, operator_of, subgraphs_of
 from lowtide.frameworks.onnx.reading.scope import Scope
 from lowtide.frameworks.onnx.shapes.infer import infer_bound_types
-from lowtide.frameworks.onnx.shapes.sizes import static_shape, type_bytes
+from lowtide.frameworks.onnx.shapes.tensors import static_shape, type_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callee:
-    """One graph a node calls, and how its inputs and outputs are held."""
+    """A graph that a node calls, and the storage of its inputs and outputs."""
 
     label: str
     graph: GraphProto
     typed: GraphProto
-    """The same graph after shape inference."""
+    """The graph after shape inference."""
     input_lifetimes: Sequence[Lifetime] = ()
-    """INPUT where the call holds the value itself, PERSISTENT where the caller counts it already."""
+    """INPUT if the call holds the value itself, PERSISTENT if the caller counts it."""
     outputs_in_caller: Sequence[str] = ()
-    """Outputs that are written into storage the caller counts already."""
+    """Outputs written into storage that the caller counts."""
     in_file: bool = True
-    """Whether the nodes stand in an attribute of the node, where they can be put into another order."""
+    """Whether the nodes are in an attribute of the node, and so can be reordered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What calling means for the op that calls."""
+    """The effect of calling on the op that calls."""
 
     callees: list[Callee] = field(default_factory=list[Callee])
     kind: str
-    """The op's kind; "while" and "call" mean that its results are the roots of the body, counted once."""
+    """The op's kind. For "while" and "call", results of the op are those of the body, counted once."""
     collected: Sequence[str] = ()
-    """Outputs of which a second copy is held in pieces while the op runs."""
+    """Outputs held a second time, in pieces, while the op runs."""
     carried: Sequence[str] = ()
-    """Outputs that are copied, when the body has run for the last time, from what its last two runs hold."""
+    """Outputs copied, after the last run of the body, from values of its last two runs."""
     scratch_bytes: int = 0
-    """What the op holds from its beginning to its end."""
+    """Bytes held while the op runs."""
 
 
 def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> Call | None:
-    """Return what a node calls, or None; raises MalformedInputError where a body does not fit its node."""
+    """Return the call of a node, or None; raise MalformedInputError if a body does not fit its node."""
     if (node.domain, node.op_type) in scope.context.functions:
         return _call_function(node, position, scope)
     bodies = [
@@ -70,7 +70,7 @@ def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> C
 
 _Bodies = Sequence[tuple[str, GraphProto, GraphProto]]
 _STATE_BUFFERS = 2
-"""Of each state of a Scan: its runs take turns to read the one and write the other; the last writes the result."""
+"""Buffers per state of a Scan: runs alternate between reading and writing them; the last writes the result."""
 _FIRST_WITHOUT_BATCH = 9
 
 
@@ -113,7 +113,7 @@ def _call_scan(node: NodeProto, bodies: _Bodies, scope: Scope) -> Call:
 
 
 def _runs_of_scan(node: NodeProto, n_states: int, scope: Scope) -> int | None:
-    """Return how many slices a Scan runs over; before opset 9 a batch and its lengths came first."""
+    """Return the number of slices of a Scan. Before opset 9, inputs have a batch axis and lengths come first."""
     has_batch = scope.context.opset < _FIRST_WITHOUT_BATCH
     name = node.input[n_states + has_batch] if len(node.input) > n_states + has_batch else ""
     shape = static_shape(scope.types[name]) if name in scope.types else None
@@ -137,7 +137,7 @@ _CALLS: dict[tuple[str, str], Callable[[NodeProto, _Bodies, Scope], Call]] = {
 
 
 def _call_function(node: NodeProto, position: int, scope: Scope) -> Call:
-    """Expand one call to learn its sizes: the types of the arguments decide them."""
+    """Expand one call, whose argument types determine its sizes."""
     model, where = scope.context.model, describe_node(node, position)
     single = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
     single.graph.name = node.op_type
@@ -151,12 +151,12 @@ def _call_function(node: NodeProto, position: int, scope: Scope) -> Call:
     single.graph.output.extend(ValueInfoProto(name=name, type=scope.types.get(name)) for name in node.output if name)
     try:
         expanded = inline_local_functions(single)
-    except Exception as error:  # the C++ side raises several types of its own
+    except Exception as error:  # the C++ code raises several types
         raise MalformedInputError(f"{where}: its function cannot be expanded: {one_line(error)}") from None
     if any((inner.domain, inner.op_type) in scope.context.functions for inner in all_nodes(expanded.graph)):
         raise MalformedInputError(f"{where}: its function cannot be expanded; the definition does not fit the call")
     typed = infer_bound_types(expanded, where)
-    del expanded.graph.initializer[:]  # arguments, which the caller counts
+    del expanded.graph.initializer[:]  # arguments, counted by the caller
     callee = Callee(
         label="function",
         graph=expanded.graph,

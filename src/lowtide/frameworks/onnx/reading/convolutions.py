@@ -1,4 +1,4 @@
-"""The workspaces of convolutions: windows copied out, pointers to them, and sums of integers."""
+"""Workspaces of convolutions: copied windows, pointers to windows, and sums of integers."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -7,24 +7,25 @@ from onnx import NodeProto, TensorProto, TypeProto
 
 from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, ints_of
 from lowtide.frameworks.onnx.operators.tables import Operator
-from lowtide.frameworks.onnx.shapes.sizes import BITS, static_shape
+from lowtide.frameworks.onnx.shapes.tensors import BITS, static_shape
 
 Types = Mapping[str, TypeProto]
 
 _SEGMENT_BYTES = 2**16
-"""What a convolution copies its windows to, segment by segment; each thread has one, and one thread is counted."""
+"""Size of a segment of copied windows, one per thread; one thread is counted."""
 _POINTER = 8
 _SUM = 4
-"""Bytes of an integer that adds up products of integers of one byte."""
+"""Bytes of a sum of products of one-byte integers."""
 _PACKED_INPUTS, _LEAST_PACKED_FILTERS, _PACKED_GROUPS = 4, 16, 16
-"""Channels that the kernels for symmetric weights take at once."""
+"""Channels per block of the kernels for symmetric weights."""
 _PACKED_FILTERS_EVERYWHERE = 8
-"""Filters that they take at once with whatever instructions a processor has; with some it is half of these."""
+"""Filters per block with any instruction set; with some sets it is half."""
 
 
 def _of_floats(node: NodeProto, types: Types) -> int:
-    """Return all windows where there are fewer places than filters, else a segment of them; nothing for points without
-    stride and padding."""
+    """Return all windows if there are fewer positions than filters, else one segment; 0 for pointwise filters without
+    stride and padding.
+    """
     result, filters = _shape(node.output[0], types), _shape(node.input[1], types)
     if result is None or filters is None or types[node.output[0]].tensor_type.elem_type != TensorProto.FLOAT:
         return 0
@@ -39,7 +40,7 @@ def _of_floats(node: NodeProto, types: Types) -> int:
 
 
 def _transposed(node: NodeProto, types: Types) -> int:
-    """Return what a group makes of an image, window by window, before they are added up."""
+    """Return the products of a group for one image, before they are added up."""
     image, filters = _shape(node.input[0], types), _shape(node.input[1], types)
     if image is None or filters is None:
         return 0
@@ -48,11 +49,10 @@ def _transposed(node: NodeProto, types: Types) -> int:
 
 
 def _of_integers(node: NodeProto, types: Types) -> int:
-    """Return what kernels on x86 take for channels last: for each place of an image the window, or pointers to it, and
-    sums of 32 bits.
+    """Return the workspace of channels-last x86 kernels: windows of an image, or pointers to them, and 32-bit sums.
 
-    There are no sums, but pointers for all images, where the input has no sign and weights have one: those are
-    symmetric, as the runtime's quantization makes them, and whole blocks of their channels go through registers.
+    Unsigned inputs with signed weights in whole blocks of channels need no sums, but pointers for all images. Such
+    weights are symmetric, as the runtime's quantization makes them.
     """
     result, filters = _shape(node.output[0], types), _shape(node.input[3], types)
     if result is None or filters is None or len(result) < 3 or len(filters) < 3 or not int_of(node, "channels_last"):
@@ -67,7 +67,7 @@ def _of_integers(node: NodeProto, types: Types) -> int:
 
 
 def has_sums_by_processor(node: NodeProto, types: Types) -> bool:
-    """Return whether it hangs on the processor if a convolution of integers has sums beside its windows."""
+    """Return whether the processor decides if an integer convolution has sums."""
     filters = _shape(node.input[3], types)
     if filters is None or len(filters) < 3 or _is_depthwise(node, filters) or not _is_symmetric(node, filters, types):
         return False
@@ -79,7 +79,7 @@ def _is_depthwise(node: NodeProto, filters: Sequence[int]) -> bool:
 
 
 def _is_symmetric(node: NodeProto, filters: Sequence[int], types: Types) -> bool:
-    """Return whether kernels for weights with a sign, in whole blocks of channels, take a convolution."""
+    """Return whether the kernels for signed weights in whole blocks of channels apply."""
     kinds = types[node.input[0]].tensor_type.elem_type, types[node.input[3]].tensor_type.elem_type
     if kinds != (TensorProto.UINT8, TensorProto.INT8):
         return False
@@ -104,4 +104,4 @@ CONVOLUTIONS: Mapping[Operator, Callable[[NodeProto, Types], int]] = {
     ("", "ConvTranspose"): _transposed,
     ("com.microsoft", "QLinearConv"): _of_integers,
 }
-"""What returns the bytes of a node's workspace, 0 where a shape is not known; counted in ONNX Runtime 1.31."""
+"""Workspace bytes of a node, 0 if a shape is unknown; counted in ONNX Runtime 1.31."""

@@ -1,39 +1,36 @@
-"""What is known of a node's kernel beside its results: whether it may do anything, draws numbers, needs a workspace."""
+"""Properties of a node's kernel: opaque, random, and its workspace."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TypeProto
+from onnx import GraphProto, NodeProto, TensorProto, TypeProto
 
-from lowtide.frameworks.onnx.operators.nodes import int_of, operator_of
+from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, operator_of
 from lowtide.frameworks.onnx.operators.tables import KNOWN_DOMAINS, RANDOM, WORKSPACE_KNOWN, WORKSPACE_NOT_MODELED
-from lowtide.frameworks.onnx.reading.attention import attention_bytes
 from lowtide.frameworks.onnx.reading.convolutions import CONVOLUTIONS, has_sums_by_processor
-from lowtide.frameworks.onnx.reading.recurrent import RECURRENT, recurrent_bytes
-from lowtide.frameworks.onnx.shapes.short_tensors import array_of, short_constants
-from lowtide.frameworks.onnx.shapes.sizes import BITS, static_shape
+from lowtide.frameworks.onnx.shapes.tensors import BITS, array_of, short_constants, static_shape
 
 _ONE_MORE_OUTPUT = frozenset({("", "HardSwish"), ("", "Mish"), ("", "Swish")})
-"""Run as several steps, with one intermediate value as large as the output alive beside it."""
+"""Run in several steps, with one intermediate as large as the output."""
 _ACCUMULATING = frozenset({("", "Sum"), ("", "Mean"), ("", "Max"), ("", "Min")})
-"""Of more than two inputs: all but the last are combined into a value of its own."""
+"""With more than two inputs: all but the last are combined into an extra value."""
 _TRANSPOSING = frozenset({("", "Softmax"), ("", "LogSoftmax"), ("", "Hardmax")})
-"""Along an axis that is not the last: input and output are transposed into values of their own (since opset 13)."""
+"""Along an axis other than the last, input and output are transposed into extra values (since opset 13)."""
 
 _ADDING_A_BIAS = frozenset({("com.microsoft", "BiasGelu"), ("com.microsoft", "FastGelu")})
-"""With two inputs: their sum is a value of its own."""
+"""With two inputs: the sum is an extra value."""
 _SUM_BYTES = 4
-"""Of an integer that adds up products of integers of one byte."""
+"""Bytes of a sum of products of one-byte integers."""
 
 
 def is_opaque(node: NodeProto) -> bool:
-    """Return whether nothing is known about a node's operator, so that it may do anything."""
+    """Return whether a node's operator is unknown, so that it may have any effect."""
     return operator_of(node)[0] not in KNOWN_DOMAINS
 
 
 def draws_random(node: NodeProto, graph: GraphProto) -> bool:
-    """Return whether a node draws random numbers; Dropout does in training mode, or where the mode is not known."""
+    """Return whether a node draws random numbers; Dropout does in training mode or if the mode is unknown."""
     operator = operator_of(node)
     if operator != ("", "Dropout"):
         return operator in RANDOM
@@ -44,7 +41,7 @@ def draws_random(node: NodeProto, graph: GraphProto) -> bool:
 
 
 def has_unknown_workspace(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
-    """Return whether a node's kernel may allocate a workspace that `workspace_bytes` does not count."""
+    """Return whether a node may have a workspace that `workspace_bytes` does not count."""
     operator = operator_of(node)
     if operator == ("com.microsoft", "QLinearConv"):
         return has_sums_by_processor(node, types)
@@ -52,9 +49,9 @@ def has_unknown_workspace(node: NodeProto, types: Mapping[str, TypeProto]) -> bo
 
 
 def workspace_bytes(node: NodeProto, types: Mapping[str, TypeProto], opset: int) -> int:
-    """Return the workspace of a node in bytes; 0 where there is none or a shape is not known.
+    """Return the workspace of a node in bytes; 0 if there is none or a shape is unknown.
 
-    `types` holds the types of what the node reads and writes, `opset` is the version of the default domain.
+    `types` holds the types of the node's values, `opset` the version of the default domain.
     """
     operator = operator_of(node)
     if operator == ("", "Where") and len(node.input) == 3:
@@ -84,7 +81,7 @@ def workspace_bytes(node: NodeProto, types: Mapping[str, TypeProto], opset: int)
 
 
 def _neighbors_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
-    """Return the workspace of a norm over neighboring channels: a scale for every element, the squares of an image."""
+    """Return the workspace of LRN: a scale per element, and the squares of an image."""
     shape = static_shape(types.get(node.input[0], TypeProto()))
     if shape is None or len(shape) < 2:
         return 0
@@ -93,25 +90,25 @@ def _neighbors_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
 
 
 def _product_of_integers_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
-    """Return the sums that become integers of one byte, and the left matrix where it is transposed."""
+    """Return the sums of a QGemm with one-byte results, and its left matrix if transposed."""
     sums = _SUM_BYTES * _quantized_bytes(node.output[0], types) if len(node.input) > 8 and node.input[8] else 0
     return sums + (_quantized_bytes(node.input[0], types) if int_of(node, "transA") else 0)
 
 
 def _quantized_bytes(name: str, types: Mapping[str, TypeProto]) -> int:
-    """Return the bytes of a value in integers of one byte."""
+    """Return the bytes of a value in one-byte integers."""
     return math.prod(static_shape(types.get(name, TypeProto())) or [0])
 
 
 def _broadcast_bytes(names: Sequence[str], element: str, types: Mapping[str, TypeProto]) -> int:
-    """Return the bytes of several values broadcast together, with elements of the type of `element`."""
+    """Return the bytes of values broadcast together, with elements of the type of `element`."""
     shapes = [static_shape(types[name]) if name in types else None for name in names]
     known = [shape for shape in shapes if shape is not None]
     if len(known) < len(shapes) or element not in types:
         return 0
     try:
         elements = math.prod(np.broadcast_shapes(*known))
-    except ValueError:  # shapes that do not broadcast: the runtime has its say on that
+    except ValueError:  # shapes do not broadcast: an error of the runtime
         return 0
     return elements * BITS.get(types[element].tensor_type.elem_type, 0) // 8
 
@@ -119,3 +116,66 @@ def _broadcast_bytes(names: Sequence[str], element: str, types: Mapping[str, Typ
 def _along_last_axis(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
     shape = static_shape(types[node.output[0]]) if node.output[0] in types else None
     return shape is None or int_of(node, "axis", -1) in (-1, len(shape) - 1)
+
+
+_MASK, _PAST_KEY = 3, 4
+"""Input positions."""
+
+
+def attention_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
+    """Return the workspace of an Attention node: scores of all heads, and a mask; 0 if a shape is unknown.
+
+    Source: allocations of ONNX Runtime 1.31, over layouts, masks and earlier keys. Keys and values shared by heads are
+    not repeated. A mask is made if a causal one is requested or the given one is boolean.
+    """
+    query, key = (static_shape(types.get(name, TypeProto())) for name in node.input[:2])
+    if query is None or key is None or len(query) not in (3, 4) or len(query) != len(key):
+        return 0
+    heads = query[1] if len(query) == 4 else int_of(node, "q_num_heads")
+    past = static_shape(types.get(_input(node, _PAST_KEY), TypeProto()))
+    rows, columns = query[-2], key[-2] + (past[-2] if past is not None and len(past) == 4 else 0)
+    mask, given = 0, types.get(_input(node, _MASK))
+    if given is not None:
+        is_made = int_of(node, "is_causal") or given.tensor_type.elem_type == TensorProto.BOOL
+        mask = math.prod(static_shape(given) or (rows, columns)) if is_made else 0
+    elif int_of(node, "is_causal"):
+        mask = rows * columns
+    elements = query[0] * heads * rows * columns + mask
+    return elements * BITS.get(types[node.input[0]].tensor_type.elem_type, 0) // 8
+
+
+def _input(node: NodeProto, place: int) -> str:
+    return node.input[place] if len(node.input) > place else ""
+
+
+RECURRENT = frozenset({("", "LSTM"), ("", "GRU"), ("", "RNN")})
+_LAST_STATES = {"LSTM": 2, "GRU": 1}
+_BYTES = 4
+"""Of a float and of a step count."""
+
+
+def recurrent_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
+    """Return the workspace of a float LSTM, GRU or RNN on one thread: gates of all steps, and vectors; 0 if a shape is
+    unknown.
+
+    Source: allocations of ONNX Runtime 1.31, over shapes, directions and biases.
+    """
+    inputs, weights = (static_shape(types.get(name, TypeProto())) for name in (node.input[0], node.input[2]))
+    if inputs is None or weights is None or len(inputs) != 3 or len(weights) != 3:
+        return 0
+    steps, batch, features = inputs
+    directions, _, hidden = weights
+    state, has_bias = batch * hidden, len(node.input) > 3 and bool(node.input[3])
+    _, kind = operator_of(node)
+    if kind == "RNN":
+        return _BYTES * steps * state
+    if kind == "LSTM":
+        elements = 4 * steps * state + 3 * state + (6 if has_bias else 2) * hidden
+    else:
+        resets_late = bool(int_of(node, "linear_before_reset"))
+        elements = 3 * steps * state + (2 + resets_late + has_bias * (3 + resets_late)) * state
+    direction = attribute_of(node, "direction")
+    # Last states are allocated even if unused.
+    missing = _LAST_STATES[kind] - sum(map(bool, node.output[1:]))
+    turned = steps * batch * (features + hidden) if direction is not None and direction.s != b"forward" else 0
+    return _BYTES * (directions * (elements + batch + missing * state) + turned)

@@ -1,4 +1,4 @@
-"""The nodes of an ONNX graph become ops, one after the other."""
+"""Translate the nodes of an ONNX graph into ops."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -11,19 +11,18 @@ from lowtide.frameworks.onnx.operators.nodes import describe_node, domain_of, in
 from lowtide.frameworks.onnx.operators.tables import CONSTANTS, IN_PLACE, METADATA, VIEWS
 from lowtide.frameworks.onnx.reading.callees import Callee, call_of
 from lowtide.frameworks.onnx.reading.kernels import draws_random, has_unknown_workspace, is_opaque, workspace_bytes
-from lowtide.frameworks.onnx.reading.read_counts import ReadCounts
-from lowtide.frameworks.onnx.reading.scope import Scope
+from lowtide.frameworks.onnx.reading.scope import ReadCounts, Scope
 from lowtide.frameworks.onnx.reading.translation import Body, OpDraft, Translation
 from lowtide.frameworks.onnx.shapes.known_forms import forms_in
 
 
 class Translator:
-    """Translates the nodes of one graph into drafts, in order."""
+    """Translates the nodes of one graph into drafts of ops, in order."""
 
     def __init__(self, scope: Scope, graph: GraphProto, typed: GraphProto, in_caller: Collection[str] = ()) -> None:
-        """The scope holds the graph's weights and inputs already; `typed` is the graph after shape inference.
+        """Take a scope with the graph's weights and inputs; `typed` is the graph after shape inference.
 
-        `in_caller` are outputs written into storage that the caller counts.
+        `in_caller` holds outputs in storage that the caller counts.
         """
         self.scope = scope
         self.graph = graph
@@ -39,14 +38,14 @@ class Translator:
         self._writers: dict[int, OpDraft] = {}
 
     def collect(self) -> None:
-        """Turn the nodes into drafts, in order."""
+        """Turn the nodes into drafts."""
         for position, node in enumerate(self.graph.node):
             self._add_node(position, node)
 
     def finish(self, *, keep_order: bool = False) -> Translation:
-        """Build the graph; raises GraphError for sizes no machine can hold.
+        """Build the graph; raise GraphError for impossible sizes.
 
-        With `keep_order` the ops stay in the given order, because nobody could apply another one.
+        With `keep_order`, ops are ordered, for graphs that cannot be rewritten in another order.
         """
         for draft in self.drafts:
             self.scope.builder.add_op(
@@ -67,7 +66,7 @@ class Translator:
 
     @property
     def fixed(self) -> bool:
-        """Whether something in here must neither run twice nor change places with its like."""
+        """Whether an op must neither run twice nor change places with other fixed ops."""
         return any(draft.fixed for draft in self.drafts)
 
     def _add_node(self, position: int, node: NodeProto) -> None:
@@ -89,7 +88,7 @@ class Translator:
             self._writers[base.buffer].nodes.append(position)
 
     def _add_metadata(self, position: int, node: NodeProto) -> None:
-        """A shape is taken as soon as its value is there, so it belongs to the op that writes the value."""
+        """Add a shape node to the op that writes its input, since it runs right after it."""
         value = self.scope.value(node.input[0])
         if value.keeps:
             self._add_op(position, node)
@@ -120,7 +119,7 @@ class Translator:
         ):
             self.scope.context.workspaces[node.op_type] += 1
         self._add_results(draft, node)
-        # A result of a rerun that nobody reads would live to the end: the runtime frees after a last reader.
+        # The runtime frees after a last reader, so unread results of a recomputed run would never be freed.
         draft.may_rerun = len(draft.writes) == 1 and self._consumed.issuperset(filter(None, node.output))
         draft.scratch_bytes = workspace_bytes(node, self.scope.types, self.scope.context.opset)
         self._call(draft, position, node)
@@ -143,7 +142,7 @@ class Translator:
                 self.bodies[name] = Body(position, callee.label, inner)
         draft.scratch_bytes += call.scratch_bytes + self._bytes_of(call.collected)
         if call.carried:
-            # At the end the results are there beside what the last two runs hand on: that may be more than a run takes.
+            # At the end, results and carried values of the last two runs coexist, which may exceed a run's peak.
             inside = peak - self._bytes_of([*call.carried, *call.collected])
             draft.scratch_bytes += max(0, 2 * self._bytes_of(call.carried) - max(0, inside))
 
@@ -157,14 +156,14 @@ class Translator:
             size = self.scope.bytes_of(name, f"{node.op_type} {draft.name!r}")
             source = self._source(node, position, size)
             if source is not None and self._reads[source] == 1:
-                # Nobody else ever reads the input, so ONNX Runtime overwrites it in every order.
+                # The only reader: ONNX Runtime overwrites the input in every order.
                 buffer = self.scope.value(source).buffer
                 draft.mutates.append(buffer)
             elif name in self._in_caller:
                 buffer = self.scope.add_buffer(name, size, Lifetime.PERSISTENT)
                 draft.mutates.append(buffer)
             else:
-                # ONNX Runtime never frees a result that nothing reads, so it lives to the end like an output.
+                # ONNX Runtime never frees a result without readers.
                 kept = name in self._outputs or name not in self._consumed
                 buffer = self.scope.add_buffer(name, size, Lifetime.OUTPUT if kept else Lifetime.INTERMEDIATE)
                 draft.writes.append(buffer)
@@ -174,7 +173,7 @@ class Translator:
             self._writers[buffer] = draft
 
     def _source(self, node: NodeProto, position: int, size: int) -> str | None:
-        """Return the input whose storage a result may take over where it dies; None for outputs of the graph."""
+        """Return the input whose storage a result may use, or None."""
         for source, target in IN_PLACE.get(operator_of(node), ()):
             if target == position and source < len(node.input) and node.output[position] not in self._outputs:
                 name = node.input[source]
@@ -188,7 +187,7 @@ class Translator:
 
 
 def translate_callee(callee: Callee, name: str, outer: Scope) -> tuple[Translation, bool]:
-    """Translate a graph that a node calls; the flag says that it must neither run twice nor change places."""
+    """Translate a callee; the flag is `Translator.fixed`."""
     known = outer.known if callee.in_file else forms_in(callee.typed)
     scope = Scope(outer.context, name, callee.typed, known, outer)
     scope.add_weights(callee.graph)
@@ -211,7 +210,7 @@ def _kind_of(node: NodeProto) -> str:
 
 
 def _unique_names(nodes: Sequence[NodeProto]) -> list[str]:
-    """Name every node's op: its own name where unique, else after its first output or its place."""
+    """Return an op name per node: its own if unique, else from its first output or position."""
     given = Counter(node.name for node in nodes)
     taken = set(given)
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""Processes that load and run models with ONNX Runtime, and their answers."""
+"""Child processes that load and run models with ONNX Runtime."""
 
 import json
 import os
@@ -17,32 +17,32 @@ from lowtide.frameworks.onnx.running.levels import LEVELS
 
 _CHILD = "lowtide.frameworks.onnx.running.child"
 _MOST_SECONDS = 3600
-# After some seconds the runtime's telemetry looks for a host, in threads that add a quarter of a megabyte.
+# Telemetry starts threads after some seconds, which add a quarter of a megabyte.
 _ENVIRONMENT = {"ORT_DISABLE_TELEMETRY": "1"}
-# Blocks of 128 KiB take pages of their own, as they do until the C library has seen a larger one freed.
+# Blocks of 128 KiB always get pages of their own, not only until a larger one is freed.
 _OWN_PAGES = {"MALLOC_MMAP_THRESHOLD_": str(2**17)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeFigures:
-    """What a model takes in a process of its own."""
+    """Memory and time of a model in a process of its own."""
 
     growth_bytes: int | None
-    """The most that runs added to resident memory, all that was there before and code apart; None where unknown."""
+    """Most resident memory added by runs, without code and earlier memory; None if unknown."""
     seconds: float
-    """The median of a run."""
+    """Median of a run."""
     resident_bytes: int | None
-    """The most that the process had resident while they ran; None where unknown."""
+    """Most resident memory of the process during runs; None if unknown."""
     digest: str
-    """A hash of the results."""
+    """Hash of the results."""
     arena_bytes: int | None = None
-    """The arena of a planned session."""
+    """Arena of a planned session."""
     reserved_bytes: int | None = None
-    """That, and the results outside of it: what runs of a planned session need."""
+    """The arena and the results outside it."""
     fallbacks: int = 0
-    """Runs of a planned session that went on by ordinary allocation."""
+    """Runs of a planned session by ordinary allocation."""
     addresses: str | None = None
-    """What a planned session learned, for the metadata of its file."""
+    """Addresses that a planned session learned, for the file's metadata."""
 
     def as_run(
         self,
@@ -52,7 +52,7 @@ class RuntimeFigures:
         predicted_bytes: int | None = None,
         otherwise_predicted_bytes: int | None = None,
     ) -> RuntimeRun:
-        """Return what a report says of it; `by` says what ran it, and how."""
+        """Return these figures for a report; `by` names the runner."""
         return RuntimeRun(
             by=by,
             growth_bytes=self.growth_bytes,
@@ -77,9 +77,9 @@ def optimize_offline(model: Path, level: str | None, output: Path, dims: Mapping
 
 
 def equal_in_child(model: Path, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-    """Run a model on random inputs, nothing of it optimized, and return which pairs of its outputs have equal bits.
+    """Run a model unoptimized on random inputs and return which pairs of its outputs are bit-equal.
 
-    Raises UnsupportedError for a model that ONNX Runtime does not load or run.
+    Raises UnsupportedError for a model that ONNX Runtime does not run.
     """
     return _ask({"do": "compare", "model": str(model), "pairs": list(pairs)})["equal"]
 
@@ -97,13 +97,12 @@ def measure_in_child(
     as_it_comes: bool = False,
     own_pages: bool = False,
 ) -> RuntimeFigures:
-    """Run a model in a process of its own: in a planned session, or in the stock runtime at a level.
+    """Measure runs of a model in a planned session, or in the stock runtime at a level.
 
-    `threads` of 0 are as many as the machine has, `options` are attributes of the runtime's SessionOptions. With
-    `arena_grows_as_asked` the stock arena is extended by what is asked for and not to the next power of two. With
-    `as_it_comes` pages of code become resident as they run and count like all others. With `own_pages` the C library
-    keeps none of what large blocks leave behind, so that growth is the runtime's own. Raises UnsupportedError for a
-    model that ONNX Runtime does not load or run.
+    `threads=0` uses all cores; `options` are attributes of SessionOptions. With `arena_grows_as_asked`, the stock arena
+    grows by the requested size, not to a power of two. With `as_it_comes`, pages of code count when they become
+    resident. With `own_pages`, the C library keeps no freed large blocks, so growth is the runtime's. Raises
+    UnsupportedError for a model that ONNX Runtime does not run.
     """
     request = {
         "do": "measure",
@@ -132,13 +131,13 @@ def _ask(request: Mapping[str, Any], environment: Mapping[str, str] = MappingPro
             env={**os.environ, **_ENVIRONMENT, **environment},
         )
     except subprocess.TimeoutExpired:
-        raise UnsupportedError("ONNX Runtime did not come to an end within an hour; leave out --level") from None
+        raise UnsupportedError("ONNX Runtime did not finish within an hour; leave out --level") from None
     try:
         answer = json.loads(done.stdout)
     except ValueError:
-        reason = f"it ended with code {done.returncode} and said {one_line(Exception(done.stderr[-300:]))}"
-        raise UnsupportedError(f"ONNX Runtime broke down over the model: {reason}") from None
-    if "refusal" in answer:  # in words of lowtide's own
+        reason = f"exit code {done.returncode}, {one_line(Exception(done.stderr[-300:]))}"
+        raise UnsupportedError(f"ONNX Runtime crashed on the model: {reason}") from None
+    if "refusal" in answer:
         raise UnsupportedError(answer["refusal"])
     if "error" in answer:
         raise UnsupportedError(f"ONNX Runtime cannot load or run the model: {one_line(Exception(answer['error']))}")

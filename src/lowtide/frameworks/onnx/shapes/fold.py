@@ -1,6 +1,6 @@
-"""Values that are known before running: short integer computations on shapes, worked out node by node.
+"""Evaluate short integer computations on shapes, node by node.
 
-Shape inference propagates data through a handful of operators only; exporters compute target shapes with more of them.
+Shape inference propagates data through few operators; exporters compute target shapes with more.
 """
 
 import math
@@ -13,8 +13,7 @@ from onnx import ModelProto, NodeProto, TypeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from lowtide.frameworks.onnx.operators.nodes import attribute_of, operator_of
-from lowtide.frameworks.onnx.shapes.short_tensors import MOST_ELEMENTS, array_of, short_constants
-from lowtide.frameworks.onnx.shapes.sizes import static_shape
+from lowtide.frameworks.onnx.shapes.tensors import MOST_ELEMENTS, array_of, short_constants, static_shape
 
 Array = NDArray[Any]
 
@@ -27,13 +26,13 @@ _NEVER_GROWS = frozenset(
     )
 )
 _GROWS = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
-"""Evaluated only where inference already knows that the result is short."""
+"""Evaluated only if inference proves the result short."""
 
 
 def fold_shape_computations(model: ModelProto, types: Mapping[str, TypeProto]) -> bool:
-    """Turn nodes with known short results into Constant nodes at the same place; return whether there were any.
+    """Turn nodes with known short results into Constant nodes, in place; return whether there were any.
 
-    Only for skeletons: the model changes in place. Nodes that fail to evaluate stay as they are.
+    `model` is a skeleton. Nodes that fail to evaluate stay.
     """
     opsets = list(model.opset_import)
     known = {name: array_of(tensor) for name, tensor in short_constants(model.graph).items()}
@@ -69,7 +68,7 @@ def _evaluate(
         with np.errstate(all="ignore"):
             evaluator: Any = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets))
             result: Array = evaluator.run(None, inputs)[0]
-    except Exception:  # the evaluator raises whatever its operators raise; what it cannot do stays unknown
+    except Exception:  # operators raise any type; the result stays unknown
         return None
     return result if result.size <= MOST_ELEMENTS else None
 

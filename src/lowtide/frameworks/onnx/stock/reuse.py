@@ -1,4 +1,4 @@
-"""What the stock runtime allocates in an order of ops: which values share storage by its own rules, freed when."""
+"""Reuse of storage by the stock runtime: blocks, and when they are freed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,28 +11,28 @@ from lowtide.engine.graph import Graph, Lifetime
 from lowtide.frameworks.onnx.shapes.known_forms import Form
 
 _OF_A_SCALAR = 1
-"""Members of its form."""
+"""Length of a scalar's form."""
 
 
 class StockRole(Enum):
-    """What a block holds."""
+    """The content of a block."""
 
     VALUE = "value"
     RESULT = "result"
-    """It outlives the run."""
+    """Outlives the run."""
     WORKSPACE = "workspace"
 
 
 @dataclass(slots=True)
 class Allocations:
-    """The blocks of a run, and in which order they are made and freed."""
+    """The blocks of a run, in order of allocation and freeing."""
 
     sizes: list[int] = field(default_factory=list[int])
     roles: list[StockRole] = field(default_factory=list[StockRole])
     events: list[tuple[int, bool]] = field(default_factory=list[tuple[int, bool]])
-    """A block's number, and whether it is made; results are never freed."""
+    """Block, and whether it is allocated or freed; results are never freed."""
     results: dict[int, int] = field(default_factory=dict[int, int])
-    """By buffer, the blocks of results."""
+    """Block by buffer."""
 
     def add(self, size: int, role: StockRole) -> int:
         """Add a block and return its number."""
@@ -41,7 +41,7 @@ class Allocations:
         return len(self.sizes) - 1
 
     def splice(self, run: "Allocations") -> Mapping[int, int]:
-        """Add all that happens in a run of something that is called; return the blocks of its results, by buffer."""
+        """Append a callee's run; return the blocks of its results by buffer."""
         first = len(self.sizes)
         self.sizes += run.sizes
         self.roles += [StockRole.WORKSPACE] * len(run.sizes)
@@ -50,14 +50,14 @@ class Allocations:
 
     @property
     def peak_bytes(self) -> int:
-        """The most that is allocated at once."""
+        """Most bytes allocated at once."""
         changes = [self.sizes[block] if made else -self.sizes[block] for block, made in self.events]
         return int(np.cumsum(changes).max(initial=0)) if changes else 0
 
 
 @dataclass(frozen=True, slots=True)
 class StockStep:
-    """A node that runs: that of an op, or one that takes the shape of a value, which the graph counts to its writer."""
+    """A node that runs: an op's, or a shape node, which the graph counts to its input's writer."""
 
     op: int
     reads: Sequence[int]
@@ -68,12 +68,12 @@ class StockStep:
 
 @dataclass(frozen=True, slots=True)
 class CalledRuns:
-    """What happens while an op runs that calls others."""
+    """The runs of an op's callees."""
 
     run: Allocations
-    """Blocks that are not freed in it are when the op has ended."""
+    """Blocks not freed in it are freed when the op ends."""
     results_last: bool = False
-    """Whether the results of the op are made at its end."""
+    """Whether the op allocates its results last."""
 
 
 def stock_allocations(
@@ -83,15 +83,12 @@ def stock_allocations(
     workspaces: NDArray[np.int64],
     calls: Mapping[int, CalledRuns],
 ) -> Allocations:
-    """Return what the runtime allocates when it runs the steps of a graph, with its memory reuse on.
+    """Return the runtime's allocations for the steps of a graph, with memory reuse.
 
-    `forms` holds the type and shape of each buffer, None where unknown; `workspaces` the bytes each op needs while it
-    runs, `calls` what happens in ops that have none.
-    Source: the allocation planner of ONNX Runtime 1.31. A result of the model has storage of its own. Another
-    value takes over that of an input which dies there, where the kernel can do that; else, unless it is a scalar, the
-    storage that died last among those of the same shape and size of elements; else it has new storage. Inputs and
-    weights are never taken over.
-    Complexity: O(reads + values that are dead at once, for each value).
+    `forms` holds the form of each buffer or None, `workspaces` the scratch bytes of each op, `calls` the runs inside
+    ops that call bodies. Source: the allocation planner of ONNX Runtime 1.31. Outputs of the model get new storage.
+    Other values reuse a dying input of an in-place kernel, else, unless scalar, the last freed block of the same form.
+    Storage of inputs and weights is never reused. Complexity: O(reads + dead blocks), for each value.
     """
     made = Allocations()
     planner = _Planner(graph, forms, made, steps)
@@ -127,8 +124,6 @@ def _add_call(made: Allocations, call: CalledRuns, results: Sequence[int]) -> No
 
 
 class _Planner:
-    """Gives every buffer a block, step by step."""
-
     def __init__(
         self, graph: Graph, forms: Sequence[Form | None], made: Allocations, steps: Sequence[StockStep]
     ) -> None:
@@ -137,22 +132,22 @@ class _Planner:
         self._made = made
         self._block_of: dict[int, int] = {}
         self._form_of: dict[int, Form | None] = {}
-        """By block, what it was made for."""
+        """Form by block."""
         self._left: dict[int, int] = {}
-        """By block, how many steps will still read what lies in it."""
+        """Remaining reads by block."""
         self._dead: list[int] = []
-        """Blocks to take over, the one that died last first."""
+        """Reusable blocks, last freed first."""
         self._uses = np.zeros(graph.n_buffers, np.int64)
         for step in steps:
             self._uses[list(dict.fromkeys(step.reads))] += 1
 
     def plan(self, step: StockStep) -> list[int]:
-        """Place what a step writes, and return the blocks that are new."""
+        """Place a step's outputs; return new blocks."""
         new: list[int] = []
         for buffer in step.writes:
             block = self._in_place(step.op, buffer) if step.is_op else None
             if block is None:
-                block = self._taken_over(buffer)
+                block = self._reused(buffer)
             if block is None:
                 is_result = self._graph.lifetimes[buffer] == Lifetime.OUTPUT
                 block = self._made.add(
@@ -171,7 +166,7 @@ class _Planner:
         return new
 
     def blocks_of(self, step: StockStep) -> Iterator[int]:
-        """Iterate the blocks that a step reads or writes, once all are placed."""
+        """Yield the blocks of a step, once all are placed."""
         yield from self._blocks_read(step)
         yield from (self._block_of[buffer] for buffer in step.writes)
 
@@ -185,7 +180,7 @@ class _Planner:
                 return block
         return None
 
-    def _taken_over(self, buffer: int) -> int | None:
+    def _reused(self, buffer: int) -> int | None:
         form = self._forms[buffer]
         if self._graph.lifetimes[buffer] == Lifetime.OUTPUT or form is None or len(form) == _OF_A_SCALAR:
             return None

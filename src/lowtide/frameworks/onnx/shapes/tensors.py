@@ -1,0 +1,127 @@
+"""Bytes of tensors, and the content of short ones, which may decide a shape or a mode."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+from onnx import GraphProto, NodeProto, SparseTensorProto, TensorProto, TypeProto, helper, numpy_helper
+
+from lowtide.core.errors import MalformedInputError, one_line
+from lowtide.frameworks.onnx.operators.nodes import operator_of
+from lowtide.frameworks.onnx.operators.tables import CONSTANTS
+
+BITS: Mapping[int, int] = {
+    TensorProto.FLOAT: 32,
+    TensorProto.UINT8: 8,
+    TensorProto.INT8: 8,
+    TensorProto.UINT16: 16,
+    TensorProto.INT16: 16,
+    TensorProto.INT32: 32,
+    TensorProto.INT64: 64,
+    TensorProto.STRING: 256,
+    TensorProto.BOOL: 8,
+    TensorProto.FLOAT16: 16,
+    TensorProto.DOUBLE: 64,
+    TensorProto.UINT32: 32,
+    TensorProto.UINT64: 64,
+    TensorProto.COMPLEX64: 64,
+    TensorProto.COMPLEX128: 128,
+    TensorProto.BFLOAT16: 16,
+    TensorProto.FLOAT8E4M3FN: 8,
+    TensorProto.FLOAT8E4M3FNUZ: 8,
+    TensorProto.FLOAT8E5M2: 8,
+    TensorProto.FLOAT8E5M2FNUZ: 8,
+    TensorProto.UINT4: 4,
+    TensorProto.INT4: 4,
+    23: 4,  # FLOAT4E2M1; onnx 1.17 has no name for this and the next three
+    24: 8,  # FLOAT8E8M0
+    25: 2,  # UINT2
+    26: 2,  # INT2
+}
+"""Bits per element. Types below a byte are packed; a string counts as its 32-byte handle, without text."""
+
+
+def tensor_bytes(element_type: int, shape: Sequence[int], name: str) -> int:
+    """Return the bytes of a tensor; raise MalformedInputError for an unknown type or a negative dimension."""
+    bits = BITS.get(element_type)
+    if bits is None:
+        raise MalformedInputError(f"value {name!r} has element type {element_type}, which ONNX does not define")
+    if any(dim < 0 for dim in shape):
+        raise MalformedInputError(f"value {name!r} has a negative dimension in {list(shape)}; give it a size or a name")
+    return (math.prod(shape) * bits + 7) // 8
+
+
+def static_shape(value_type: TypeProto) -> list[int] | None:
+    """Return a dense tensor type's shape, or None if any size is unknown.
+
+    Negative sizes, which inference gives to branches never taken, are unknown too.
+    """
+    if not value_type.HasField("tensor_type") or not value_type.tensor_type.HasField("shape"):
+        return None
+    dims = value_type.tensor_type.shape.dim
+    sizes = [dim.dim_value for dim in dims if dim.HasField("dim_value")]
+    return sizes if len(sizes) == len(dims) and all(size >= 0 for size in sizes) else None
+
+
+def type_bytes(value_type: TypeProto, name: str) -> int | None:
+    """Return the bytes of a dense tensor; None for other types and unknown shapes."""
+    shape = static_shape(value_type)
+    element_type = value_type.tensor_type.elem_type
+    if shape is None or element_type == TensorProto.UNDEFINED:
+        return None
+    return tensor_bytes(element_type, shape, name)
+
+
+def initializer_bytes(tensor: TensorProto) -> int:
+    """Return the bytes of a weight, from its type and shape."""
+    return tensor_bytes(tensor.data_type, tensor.dims, tensor.name)
+
+
+def dense_twin(tensor: SparseTensorProto) -> TensorProto:
+    """Return the dense tensor that the runtime makes of a sparse weight, without elements."""
+    return TensorProto(
+        name=tensor.values.name,
+        data_type=tensor.values.data_type,
+        dims=tensor.dims,
+        data_location=TensorProto.EXTERNAL,
+    )
+
+
+MOST_ELEMENTS = 1024
+"""Larger tensors decide no shapes."""
+
+
+def is_short(tensor: TensorProto) -> bool:
+    """Return whether a tensor's data is in the model and short enough to decide shapes."""
+    return tensor.data_location != TensorProto.EXTERNAL and math.prod(tensor.dims) <= MOST_ELEMENTS
+
+
+def array_of(tensor: TensorProto) -> NDArray[Any]:
+    """Return the content of a short tensor; raise MalformedInputError if data and dimensions disagree."""
+    try:
+        return numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise MalformedInputError(f"tensor {tensor.name!r} contradicts its declaration: {one_line(error)}") from None
+
+
+def short_constants(graph: GraphProto) -> Mapping[str, TensorProto]:
+    """Return a graph's short weights and results of Constant nodes, by name."""
+    given = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        content = _content(node) if operator_of(node) in CONSTANTS else None
+        if content is not None:
+            given[node.output[0]] = content
+    return {name: tensor for name, tensor in given.items() if is_short(tensor)}
+
+
+def _content(constant: NodeProto) -> TensorProto | None:
+    """Return a Constant node's tensor or integers, None for other kinds."""
+    for attribute in constant.attribute:
+        if attribute.name == "value":
+            return attribute.t
+        if attribute.name == "value_int":
+            return helper.make_tensor(constant.output[0], TensorProto.INT64, [], [attribute.i])
+        if attribute.name == "value_ints":
+            return helper.make_tensor(constant.output[0], TensorProto.INT64, [len(attribute.ints)], attribute.ints)
+    return None
