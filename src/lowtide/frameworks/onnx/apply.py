@@ -13,10 +13,10 @@ from lowtide.frameworks.onnx.reading.translation import Translation
 
 
 def planned_order(model: ModelProto, translation: Translation, plan: Plan) -> NodeOrder:
-    """Return the order of a model's nodes, and of planned subgraphs, that follows a plan.
+    """Return the order of nodes, subgraphs included, that follows a plan.
 
-    Views and constants come right before their first reader, recomputed nodes once per run. Raises FingerprintError for
-    a plan of another graph, UnsupportedError for one that copies, VerificationError for one that breaks the program.
+    Views and constants precede their first reader. Raises FingerprintError for a plan of another graph,
+    UnsupportedError for one that copies, VerificationError for an invalid one.
     """
     _check_plan(translation, plan)
     verify(translation.graph, plan, check_capacity=False)
@@ -51,10 +51,10 @@ def _order(graph: GraphProto, translation: Translation, plan: Plan) -> NodeOrder
 
 
 class _Placing:
-    """Places nodes one by one: ops in the plan's order, views and constants before their readers.
+    """Places ops in the plan's order, views and constants before their readers.
 
-    Recomputed values get new names, which later readers use through new views, so the runtime frees the earlier value
-    after its last reader. The last value of a graph output keeps its name.
+    Recomputed values get new names, used by later readers and their views, so the runtime frees the earlier value. The
+    last value of a graph output keeps its name.
     """
 
     def __init__(self, graph: GraphProto, nodes_of_ops: Sequence[tuple[int, ...]]) -> None:
@@ -67,16 +67,16 @@ class _Placing:
         self._has_run: set[int] = set()
         self._reruns = 0
         self._made_from: dict[int, tuple[str, ...]] = {}
-        """By view or constant, the names of its inputs at its last placement."""
+        """By view, input names at its last placement."""
         self._checked_at: dict[int, int] = {}
-        """By view or constant, the number of recomputed runs at its last check."""
+        """By view, recomputed runs before its last check."""
         self._now: dict[str, str] = {}
-        """Current name by original name, if they differ."""
+        """New name by original name."""
         self._order: list[int] = []
         self._names: dict[int, dict[str, str]] = {}
 
     def run(self, op: OpId, *, last: bool) -> None:
-        """Place the nodes of an op; shape nodes of its results run only the first time."""
+        """Place the nodes of an op; shape nodes run only once."""
         again = op in self._has_run
         self._reruns += again
         self._has_run.add(op)
@@ -85,16 +85,15 @@ class _Placing:
             self._place(position, again=again, last=last)
 
     def finish(self) -> tuple[list[int], dict[int, dict[str, str]]]:
-        """Return the positions of all nodes in order, and new names by place."""
+        """Return node positions in order, and new names by place."""
         self._bring([position for position in self._lazy if position not in self._made_from])
         return self._order, self._names
 
     def _views_of(self, reader: int) -> list[int]:
-        """Return the views and constants that a node reads."""
         return [self._makers[name] for name in input_names(self._nodes[reader]) if name in self._makers]
 
     def _bring(self, views: Sequence[int]) -> None:
-        """Place views and constants that are missing or outdated, and those they read."""
+        """Place missing or outdated views and constants."""
         stack = [(view, False) for view in reversed(views)]
         while stack:
             position, inputs_done = stack.pop()

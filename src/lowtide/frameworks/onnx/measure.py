@@ -1,4 +1,4 @@
-"""Measure a model: the peak of live tensor bytes while ONNX Runtime runs it in file order."""
+"""Measure a model: the peak of live tensor bytes in file order."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,26 +25,22 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """The result of one run."""
+    """One run."""
 
     peak_bytes: int
-    """Bytes of inputs, plus the most allocated at once: values, outputs and workspaces."""
+    """Inputs, and the most allocated at once: values, outputs, workspaces."""
     outputs: Sequence[Any]
-    """The model's outputs in order."""
+    """In order."""
 
 
 def measure_peak(
-    model: ModelProto,
-    inputs: Mapping[str, Array],
-    *,
-    dims: Mapping[str, int] | None = None,
-    folder: Path | None = None,
+    model: ModelProto, inputs: Mapping[str, Array], *, dims: Mapping[str, int] | None = None, folder: Path | None = None
 ) -> MeasuredRun:
-    """Run a model once on one CPU thread and return the peak that ONNX Runtime's allocator saw.
+    """Run a model once on one CPU thread and return the peak seen by ONNX Runtime's allocator, without weights.
 
-    Weights are not counted. `folder` holds external data. Functions, and operators without a kernel, are expanded
-    first: ONNX Runtime would run their nodes last. Random nodes without a seed get one. Raises InputError for missing
-    weights, UnsupportedError for a model that ONNX Runtime does not run.
+    `folder` holds external data. Functions, and operators without a kernel, are expanded first, since ONNX Runtime
+    would run their nodes last. Random nodes get seeds. Raises InputError for missing weights, UnsupportedError for a
+    model that ONNX Runtime does not run.
     """
     check_weights_present(model, folder)
     model = _expand(with_seeds(model))
@@ -62,7 +58,7 @@ def measure_peak(
 
 
 def _expand(model: ModelProto) -> ModelProto:
-    """Expand functions at their calls; leave to the runtime those that onnx cannot expand."""
+    """Expand functions in place, as far as onnx can."""
     with suppress(RuntimeError):  # onnx fails on values of unknown type in functions
         if model.functions:
             model = inline_local_functions(model)
@@ -73,7 +69,7 @@ def _expand(model: ModelProto) -> ModelProto:
 
 
 def equal_outputs(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Return whether two lists of outputs are bit-equal, with equal types and shapes."""
+    """Return whether outputs are bit-equal, with equal types and shapes."""
     return [_comparable(value) for value in one] == [_comparable(value) for value in other]
 
 

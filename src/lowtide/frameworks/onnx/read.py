@@ -17,10 +17,10 @@ from lowtide.frameworks.onnx.shapes.tensors import is_short
 
 
 def read_model(model: ModelProto, dims: Mapping[str, int], where: str) -> Translation:
-    """Return the graph of a model as ONNX Runtime runs it on the CPU, and the nodes behind every op.
+    """Return the graph of a model as ONNX Runtime runs it on the CPU, and the nodes behind its ops.
 
-    Views are contracted to their base and subgraphs become callees. Weights are never loaded. `Graph.unmodeled` lists
-    what is not modeled. `dims` and errors are those of `OnnxModel`; `where` names the model in messages.
+    Views share their base's buffer, subgraphs become callees, weights are never loaded. Raises as `OnnxModel` does;
+    `where` names the model in messages.
     """
     check_model(model, where)
     skeleton = skeleton_of(model)

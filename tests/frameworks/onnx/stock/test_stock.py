@@ -21,7 +21,7 @@ from lowtide.frameworks.onnx.running.children import measure_in_child
 from lowtide.frameworks.onnx.running.levels import write_optimized
 from lowtide.frameworks.onnx.stock.arena import StockArena
 from lowtide.frameworks.onnx.stock.default_order import default_order_of
-from lowtide.frameworks.onnx.stock.frames import Frame
+from lowtide.frameworks.onnx.stock.frames import StockFrame
 from lowtide.frameworks.onnx.stock.stock_graph import StockBytes, StockGraph
 from tests.frameworks.onnx.stock.recorded import recorded
 
@@ -215,7 +215,7 @@ def test_shapes_are_taken_where_they_stand_and_scalars_take_over_nothing(tmp_pat
     onnx.save(_net_of_scalars(), path)
     model = load_model(path)
     translation = read_model(model, {}, path.name)
-    run = Frame(translation, model.graph).allocations(default_order_of(model.graph))
+    run = StockFrame(translation, model.graph).allocations(default_order_of(model.graph))
     predicted = [run.sizes[block] for block, made in run.events if made]
     rows = recorded(path, pattern=False)[-1].tolist()
     assert predicted == [size for size, _, _ in sorted(rows, key=lambda row: row[1])]

@@ -7,24 +7,24 @@ from lowtide.frameworks.onnx.chunks.region import ChunkedRegion, Growing, order_
 from lowtide.frameworks.onnx.chunks.values import MainValues
 
 _MOST_TRIES = 50_000
-"""Limit on attempts to add a node, over all regions."""
+"""Added nodes, over all regions."""
 _TRIED_CHUNKS = 4
-"""Limit on numbers of chunks tried per region."""
+"""Limit per region."""
 _LEAST_SAVED = 2**20
-"""Bytes; a Scan costs memory and time per chunk."""
+"""In bytes."""
 _WORTH = 3 / 4
-"""Largest useful share of the node's need that a region in chunks has."""
+"""Largest share of the seed's need that a region in chunks may have."""
 _SHARES = (2, 4, 8, 16, 64)
-"""Divisors of a node's need that bound the edge of its region."""
+"""Divisors of the seed's need that limit edge values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fineness:
-    """Limits on cutting regions; small products take longer."""
+    """Limits on cutting."""
 
     most_chunks: int
     enough: int
-    """A region is small enough at this fraction of the largest need, or at the need of nodes outside."""
+    """Fraction of the largest need at which a region is small enough."""
 
 
 COARSE = Fineness(most_chunks=64, enough=8)
@@ -34,19 +34,18 @@ FINE = Fineness(most_chunks=1024, enough=1024)
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A region, and numbers of chunks to try, best first."""
+    """A region, and numbers of chunks in order of preference."""
 
     region: ChunkedRegion
     chunks: Sequence[int]
 
 
 def choose_regions(values: MainValues, fineness: Fineness = COARSE) -> list[Chosen]:
-    """Return the regions to compute in chunks, in order of need; empty if the peak would not fall.
+    """Return the regions to compute in chunks; empty if the peak would not fall.
 
-    A node's need is all it reads, writes and uses as scratch, without weights. The neediest node gets a region, grown
-    until its edge is small, then the neediest of the others, until one cannot be cut. A region gets the fewest chunks
-    with which it needs no more than any node outside, or is fine enough. Complexity: O(nodes) for each of at most
-    50,000 attempts to add a node.
+    A node needs what it reads, writes and uses as scratch, without weights. Regions grow around the neediest nodes, one
+    after the other, until one cannot be cut. Each gets the fewest chunks that bring it below the nodes outside, or are
+    fine enough. Complexity: O(nodes) per attempt to add a node, at most 50,000 attempts.
     """
     needed = {place: values.needed(place) for place in range(len(values.nodes))}
     before = max(needed.values(), default=0)
@@ -74,8 +73,6 @@ def choose_regions(values: MainValues, fineness: Fineness = COARSE) -> list[Chos
 
 
 class _AroundNodes:
-    """Searches the region around a node with the least need."""
-
     def __init__(self, values: MainValues, taken: frozenset[int], fineness: Fineness, tries: int) -> None:
         self.tries = tries
         self._fineness = fineness
@@ -83,7 +80,7 @@ class _AroundNodes:
         self._taken = taken
 
     def around(self, seed: int, needed: int) -> ChunkedRegion | None:
-        """Return the region with the least need, the smallest of equals; None if there is none."""
+        """Return the region around a node with the least need, or None."""
         found = list(self._regions(seed, needed))
         return min(found, key=lambda region: (_least(region, self._fineness), len(region.nodes)), default=None)
 
@@ -111,7 +108,7 @@ def _least(region: ChunkedRegion, fineness: Fineness) -> int:
 
 
 def _numbers_of_chunks(region: ChunkedRegion, room: int, fineness: Fineness) -> list[int]:
-    """Return numbers of chunks to try: the fewest that suffice, then fewer, then more."""
+    """Return the fewest chunks that suffice, then fewer, then more."""
     divisors = _divisors(region, fineness)
     room = max(room, region.fixed_bytes + region.fixed_bytes // 8)
     best = next((number for number in divisors if region.needed(number) <= room), divisors[-1])

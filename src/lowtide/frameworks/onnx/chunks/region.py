@@ -1,4 +1,4 @@
-"""Regions: nodes computed chunk by chunk, grown around one node and ordered as units."""
+"""Regions: nodes computed chunk by chunk, grown around one node."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,31 +11,31 @@ from lowtide.frameworks.onnx.chunks.values import MainValues
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkedRegion:
-    """Nodes that run chunk by chunk, on matching chunks of their values."""
+    """Nodes that run chunk by chunk."""
 
     nodes: Sequence[int]
-    """Positions in graph order, closed under paths between them."""
+    """Positions in order, closed under paths between nodes."""
     axes: dict[str, int]
     """Cut axis by value."""
     sliced: Sequence[str]
-    """Values read from outside in chunks; axes before the cut one have size 1."""
+    """Values read from outside in chunks; earlier axes have size 1."""
     results: Sequence[str]
-    """Values read outside or returned, joined from chunks along an axis as in `sliced`."""
+    """Values read outside or returned; earlier axes have size 1."""
     length: int
-    """Numbers of chunks divide this."""
+    """A multiple of every possible number of chunks."""
     fixed_bytes: int
-    """Bytes held throughout, for any number of chunks."""
+    """Held throughout."""
     inner_bytes: int
     """Peak of other bytes with one chunk."""
 
     def needed(self, chunks: int) -> int:
-        """Return the bytes that the region needs at once."""
+        """Return the region's peak bytes."""
         return self.fixed_bytes + -(-self.inner_bytes // chunks)
 
 
 @dataclass(slots=True)
 class Growing:
-    """A region under construction: nodes join if they agree about the axes of values."""
+    """A region under construction: nodes join if they agree about cut axes."""
 
     values: MainValues
     taken: frozenset[int]
@@ -43,11 +43,11 @@ class Growing:
     nodes: set[int] = field(default_factory=set[int])
     axes: dict[str, int] = field(default_factory=dict[str, int])
     whole: set[str] = field(default_factory=set[str])
-    """Values read as a whole; none is also read in chunks."""
+    """Values that must not be cut."""
     tries: int = 0
 
     def join(self, place: int, axis: int | None = None) -> bool:
-        """Add a node cut along `axis` of its results, by default any that fits; return whether it joined."""
+        """Add a node, cut along `axis` or any that fits; return whether it joined."""
         if place in self.taken:
             return False
         shape = self.values.shape(next(filter(None, self.values.nodes[place].output), ""))
@@ -80,7 +80,7 @@ class Growing:
         return True
 
     def grow(self, least: int) -> None:
-        """Add neighbors across edge values that exceed `least` bytes or cannot be an edge."""
+        """Add neighbors across edge values above `least` bytes or not possible as edge."""
         refused: set[str] = set()
         while True:
             edge = [name for name in self._edge() if name not in refused and self._is_to_go(name, least)]
@@ -115,7 +115,7 @@ class Growing:
         ]
 
     def results(self) -> list[str]:
-        """Return values written here that are read elsewhere, returned, or unread."""
+        """Return values written here and needed elsewhere, or unread."""
         names = (name for place in sorted(self.nodes) for name in self.values.nodes[place].output if name)
         return [name for name in names if self._is_needed_elsewhere(name)]
 
@@ -124,7 +124,7 @@ class Growing:
         return name in self.values.outputs or not readers or any(place not in self.nodes for place in readers)
 
     def close(self) -> bool:
-        """Add all nodes on paths between members; return whether all joined."""
+        """Add nodes on paths between members; return whether all joined."""
         while between := self._between():
             if not all(self.join(place) for place in between):
                 return False
@@ -146,7 +146,7 @@ class Growing:
         return sorted((after & before) - self.nodes)
 
     def finish(self) -> ChunkedRegion | None:
-        """Return the region; None if an edge value cannot be cut or nodes cannot run as a unit."""
+        """Return the region, or None if it cannot run as a unit."""
         sliced, results = self.sliced(), self.results()
         if not self.close() or not sliced or not all(map(self._may_be_edge, (*sliced, *results))):
             return None
@@ -171,7 +171,7 @@ class Growing:
 
 
 def _most_inside(values: MainValues, nodes: Sequence[int], edge: set[int]) -> int:
-    """Return the peak bytes of nodes in their order, without the buffers at the edge."""
+    """Return the peak bytes of nodes in order, without edge buffers."""
     touched: list[set[int]] = []
     names_of: dict[int, str] = {}
     for place in nodes:
@@ -190,7 +190,7 @@ def _most_inside(values: MainValues, nodes: Sequence[int], edge: set[int]) -> in
 
 
 def order_in_one_go(values: MainValues, regions: Sequence[ChunkedRegion]) -> list[int | ChunkedRegion] | None:
-    """Return node positions and regions in an order that respects all reads.
+    """Return node positions and regions in a valid order.
 
     None if regions depend on one another cyclically. Complexity: O((nodes + reads) log nodes).
     """

@@ -1,7 +1,6 @@
 """Write regions as Scan nodes, between views that cut and join.
 
-A Scan reads and writes slices in place: cutting along the first axis is a view. Only results that the graph returns are
-copied.
+Cutting along the first axis is a view, so only results that the graph returns are copied.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +21,7 @@ Naming = Callable[[str], str]
 def scan_of(
     values: MainValues, region: ChunkedRegion, chunks: int, new_name: Naming, results: Sequence[str]
 ) -> list[NodeProto]:
-    """Return the nodes that compute a region in chunks and write `results`.
-
-    `new_name` returns an unused name with its argument as prefix.
-    """
+    """Return the nodes that compute a region in chunks and write `results`."""
     inside = {name: new_name(f"{name}/chunk") for name in region.axes}
     joined = [new_name(f"{name}/chunks") for name in region.results]
     nodes: list[NodeProto] = []
@@ -49,7 +45,6 @@ def scan_of(
 def _chunk_of(
     values: MainValues, region: ChunkedRegion, place: int, chunks: int, inside: dict[str, str], new_name: Naming
 ) -> list[NodeProto]:
-    """Return the nodes for a chunk of a node's results."""
     node = values.nodes[place]
     outputs = {name: inside[name] for name in node.output if name}
     if operator_of(node) in VIEWS and len(node.output) == 1 and node.op_type != "Identity":
@@ -86,11 +81,11 @@ def _value(values: MainValues, region: ChunkedRegion, name: str, chunks: int, in
 
 
 Pairs = Sequence[tuple[str, str]]
-"""Pairs of outputs that must agree."""
+"""Outputs to compare."""
 
 
 def in_chunks(content: Content, graph: GraphProto, values: MainValues, chosen: Mapping[ChunkedRegion, int]) -> Pieces:
-    """Return a model's bytes, with each chosen region in its number of chunks."""
+    """Return a model's bytes with regions in chunks."""
     names = NewNames(graph)
     nodes: list[int | NodeProto] = []
     for each in order_in_one_go(values, list(chosen)) or ():
@@ -102,9 +97,9 @@ def in_chunks(content: Content, graph: GraphProto, values: MainValues, chosen: M
 def both_ways(
     content: Content, graph: GraphProto, values: MainValues, chosen: Sequence[Chosen]
 ) -> tuple[Pieces, list[list[Pairs]]]:
-    """Return the bytes of a model that computes all regions as a whole and in chunks, and returns only both results.
+    """Return a model's bytes with outputs of all regions, computed as a whole and in chunks.
 
-    Also by region and number of chunks, the pairs of outputs to compare.
+    Also by region and number of chunks, the outputs to compare.
     """
     names = NewNames(graph)
     nodes: list[int | NodeProto] = list(range(len(graph.node)))

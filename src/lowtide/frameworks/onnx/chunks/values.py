@@ -1,4 +1,4 @@
-"""Values of a model's main graph for the search of regions."""
+"""Values of a model's main graph, for the search of regions."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ from lowtide.frameworks.onnx.shapes.tensors import array_of, short_constants, st
 
 
 class MainValues:
-    """Shapes, bytes, writers and readers of values, by name; nodes by position."""
+    """Values by name, nodes by position."""
 
     def __init__(self, model: ModelProto, translation: Translation) -> None:
-        """Take a model and its translation."""
+        """Index a model."""
         self.nodes: Sequence[NodeProto] = model.graph.node
         self.reads = [tuple(dict.fromkeys(input_names(node))) for node in self.nodes]
         self.writer = {name: place for place, node in enumerate(self.nodes) for name in node.output if name}
@@ -33,22 +33,22 @@ class MainValues:
         }
 
     def shape(self, name: str) -> Sequence[int] | None:
-        """Return the shape of a value, None if unknown."""
+        """Return a shape, or None."""
         value = self._values.get(name)
         return None if value is None else static_shape(value.type)
 
     def element_type(self, name: str) -> int:
-        """Return a value's element type."""
+        """Return an element type."""
         return self._values[name].type.tensor_type.elem_type
 
     def numbers(self, name: str) -> list[int] | None:
-        """Return the integers of a short constant, else None."""
+        """Return a constant's integers."""
         tensor = self._constants.get(name)
         array = None if tensor is None else array_of(tensor)
         return None if array is None or array.dtype.kind not in "iu" else array.reshape(-1).tolist()
 
     def buffer_of(self, name: str) -> int:
-        """Return the buffer of a value; a view's is that of its base."""
+        """Return a value's buffer."""
         return self._values[name].buffer
 
     def is_weight(self, name: str) -> bool:
@@ -56,14 +56,14 @@ class MainValues:
         return self._persistent[self.buffer_of(name)]
 
     def bytes_of(self, names: Sequence[str]) -> int:
-        """Return the bytes of the values' buffers, each counted once, without weights."""
+        """Return the bytes of values, each buffer once, without weights."""
         buffers = {self.buffer_of(name) for name in names if name in self._values}
         return sum(self._sizes[buffer] for buffer in buffers if not self._persistent[buffer])
 
     def scratch(self, place: int) -> int:
-        """Return a node's scratch bytes."""
+        """Return scratch bytes."""
         return self._scratch.get(place, 0)
 
     def needed(self, place: int) -> int:
-        """Return the bytes a node needs at once in any order: reads, writes and scratch."""
+        """Return the bytes that a node reads, writes and uses as scratch."""
         return self.bytes_of([*self.reads[place], *filter(None, self.nodes[place].output)]) + self.scratch(place)

@@ -1,4 +1,4 @@
-"""Write a model in chunks: choose regions, test their bits, write a file; and the forms of a model in chunks."""
+"""Forms of a model in chunks: choose regions, compare bits, write a file."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from functools import cached_property
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from onnx import ModelProto
 
 from lowtide.core.errors import UnsupportedError
 from lowtide.core.files import write_pieces
-from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
+from lowtide.frameworks.model import Model
 from lowtide.frameworks.onnx.chunks.choose import COARSE, FINE, Chosen, Fineness, choose_regions
 from lowtide.frameworks.onnx.chunks.region import ChunkedRegion
 from lowtide.frameworks.onnx.chunks.scans import both_ways, in_chunks
@@ -30,23 +30,23 @@ _FIRST_SCAN_WITHOUT_BATCH = 9
 
 @dataclass(frozen=True, slots=True)
 class WrittenChunks:
-    """Outcome of writing a model in chunks."""
+    """A chunked model."""
 
     left_whole: tuple[str, ...]
-    """Reasons why a region is not in chunks, a sentence each."""
+    """Why regions are not in chunks, a sentence each."""
     path: Path | None = None
-    """The file, in a folder that the caller deletes; None if nothing was written."""
+    """The file, in a folder that the caller deletes, or None."""
     done: str = ""
-    """A phrase that describes the chunks."""
+    """A description."""
 
 
 def write_in_chunks(
     content: Content, model: ModelProto, translation: Translation, folder: Path | None, fineness: Fineness
 ) -> WrittenChunks:
-    """Write a model of fixed sizes with the regions of `choose_regions` that are bit-equal in chunks.
+    """Write a model of fixed sizes, with the regions of `choose_regions` that are bit-equal in chunks.
 
-    A child process runs the model once on random inputs and computes all regions both ways. `folder` holds external
-    weights. A model that cannot run is not cut.
+    A child process runs the model once on random inputs and computes regions both ways. `folder` holds external
+    weights.
     """
     values = MainValues(model, translation)
     chosen = choose_regions(values, fineness) if values.opset >= _FIRST_SCAN_WITHOUT_BATCH else []
@@ -85,7 +85,7 @@ def _write_equal(
 def _tried(
     content: Content, model: ModelProto, values: MainValues, chosen: Sequence[Chosen], path: Path
 ) -> dict[ChunkedRegion, int]:
-    """Return by region the first number of chunks with equal bits, if any."""
+    """Return by region the first number of chunks with equal bits."""
     pieces, pairs = both_ways(content, model.graph, values, chosen)
     write_pieces(path, drained(pieces))
     equal = iter(equal_in_child(path, [pair for of_region in pairs for of_chunks in of_region for pair in of_chunks]))
@@ -104,23 +104,14 @@ def _name(values: MainValues, region: ChunkedRegion) -> str:
     return describe_node(values.nodes[neediest], neediest)
 
 
-class HasGraph(Protocol):
-    """An object with a graph."""
-
-    @property
-    def graph(self) -> Graph:
-        """The graph."""
-        ...
-
-
-Version = TypeVar("Version", bound=HasGraph)
+Version = TypeVar("Version", bound=Model)
 
 
 class ChunkedVersions(Generic[Version]):
-    """The forms of a model in chunks, each made on first use."""
+    """The forms of a model in chunks, made on first use by `cut`."""
 
     def __init__(self, cut: Callable[[Fineness], Version | None]) -> None:
-        """Take a function that makes a form, or None if chunks do not help."""
+        """Make nothing yet."""
         self._cut = cut
 
     @cached_property
@@ -130,13 +121,13 @@ class ChunkedVersions(Generic[Version]):
 
     @cached_property
     def fine(self) -> Version | None:
-        """In as many chunks as help; None if `coarse` has as many."""
+        """In as many chunks as help, or None if no more than `coarse`."""
         found = None if self.coarse is None else self._cut(FINE)
         same = found is None or self.coarse is None or found.graph.fingerprint == self.coarse.graph.fingerprint
         return None if same else found
 
     def planned_by(self, plan: Plan) -> Version | None:
-        """Return the form that a plan is for, or None."""
+        """Return the form of a plan, or None."""
         if self.coarse is not None and plan.graph_fingerprint == self.coarse.graph.fingerprint:
             return self.coarse
         if self.fine is not None and plan.graph_fingerprint == self.fine.graph.fingerprint:

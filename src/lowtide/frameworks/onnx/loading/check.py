@@ -18,7 +18,7 @@ from lowtide.frameworks.onnx.operators.nodes import (
 
 
 def check_model(model: ModelProto, where: str) -> None:
-    """Check a model's texts, names, functions and operators, in this order; `where` names it in messages.
+    """Check texts, names, functions and operators, in this order; `where` names the model in messages.
 
     Raises MalformedInputError for the first error, UnsupportedError for functions that expand too far.
     """
@@ -29,7 +29,7 @@ def check_model(model: ModelProto, where: str) -> None:
 
 
 def _check_names(model: ModelProto) -> None:
-    """Check that every name is written once, and before it is read."""
+    """Check that every name is written once, before it is read."""
     _check_graph(model.graph, frozenset(), "the graph")
     seen: set[tuple[str, str, str]] = set()
     for function in model.functions:
@@ -96,7 +96,7 @@ def _first_repeated(names: Iterable[str]) -> str | None:
 
 
 def check_text(model: ModelProto, where: str) -> None:
-    """Raise MalformedInputError for a name that is not UTF-8: protobuf returns it as bytes."""
+    """Raise MalformedInputError for a name that is not UTF-8, which protobuf returns as bytes."""
     for text in _texts(model):
         if isinstance(text, bytes):
             raise MalformedInputError(f"{where}: name {text!r} is not UTF-8; the file is damaged")
@@ -139,15 +139,15 @@ def _type_texts(value_type: TypeProto) -> Iterator[str | bytes]:
 
 
 MOST_NODES = 10_000_000
-"""Limit on expanded nodes; a few dozen functions that call each other twice exceed it."""
+"""Limit on expanded nodes."""
 MOST_DEPTH = 200
-"""Limit on nested calls; expansion is recursive."""
+"""Limit on nested calls, since expansion is recursive."""
 
 _Key = tuple[str, str]
 
 
 def check_functions(model: ModelProto) -> None:
-    """Raise MalformedInputError for recursive functions, UnsupportedError for those that expand too far. O(n)."""
+    """Raise MalformedInputError for recursive functions, UnsupportedError if they expand too far. O(n)."""
     bodies = {(f.domain, f.name): _calls(all_nodes(f)) for f in model.functions}
     nodes: dict[_Key, int] = {}
     depth: dict[_Key, int] = {}
@@ -182,10 +182,10 @@ def _calls(nodes: Iterable[NodeProto]) -> Mapping[_Key, int]:
 
 
 def check_operators(model: ModelProto) -> None:
-    """Raise MalformedInputError for the first node that does not fit its operator's definition.
+    """Raise MalformedInputError for nodes with wrong numbers of inputs or outputs, or missing attributes.
 
-    The numbers of inputs and outputs and the required attributes are checked, except for operators unknown to ONNX and
-    the model's own functions. Raises UnsupportedError for an unknown operator set.
+    Operators unknown to ONNX and the model's functions are not checked. Raises UnsupportedError for a newer operator
+    set.
     """
     versions = {domain_of(entry.domain): entry.version for entry in model.opset_import}
     newest = defs.onnx_opset_version()

@@ -1,4 +1,4 @@
-"""External data: the files that hold a model's weights."""
+"""External data: files with weights."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ from lowtide.frameworks.onnx.operators.nodes import subgraphs_of
 
 
 def external_locations(model: ModelProto) -> list[str]:
-    """Return the files of a model's tensors, relative to the model's folder, without repeats."""
+    """Return the files of a model's tensors, relative to its folder."""
     tensors = chain(
         _graph_tensors(model.graph),
         (tensor for function in model.functions for tensor in _node_tensors(function.node)),
@@ -33,7 +33,7 @@ def check_weights_present(model: ModelProto, folder: Path | None) -> None:
 
 
 def check_weights_reachable(model: ModelProto, source: Path | None, target: Path) -> None:
-    """Raise UnsupportedError unless a copy of the model in folder `target` finds the weights of `source`."""
+    """Raise UnsupportedError unless a copy of the model in `target` finds the weights of `source`."""
     for location in external_locations(model):
         if source is not None and _same_file(source / location, target / location):
             continue
@@ -47,15 +47,15 @@ def check_weights_reachable(model: ModelProto, source: Path | None, target: Path
 
 
 def place_for_copies(model: ModelProto, source: Path | None) -> Path | None:
-    """Return a folder for temporary copies that works with `link_weights`; None for any.
+    """Return a folder for temporary copies, None for any.
 
-    Hard links must stay in one file system, and the runtime follows no others.
+    Hard links work within a file system, and the runtime follows no others.
     """
     return source if source is not None and external_locations(model) and os.access(source, os.W_OK) else None
 
 
 def link_weights(model: ModelProto, source: Path, target: Path) -> None:
-    """Let a copy of the model in folder `target` find the weight files of `source`."""
+    """Link the weight files of `source` into `target`."""
     for location in external_locations(model):
         place = target / location
         place.parent.mkdir(parents=True, exist_ok=True)

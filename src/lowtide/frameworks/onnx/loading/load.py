@@ -1,4 +1,4 @@
-"""Load ONNX models from paths or objects, without weights, and the metadata of written ones."""
+"""Load ONNX models without weights, and metadata of written ones."""
 
 import mmap
 import os
@@ -22,10 +22,10 @@ ModelSource = str | os.PathLike[str] | ModelProto
 
 
 def load_model(source: ModelSource) -> ModelProto:
-    """Return the model at a path without the elements of its weights, or the object itself.
+    """Return the model at a path without weights, or the object itself.
 
-    Raises MalformedInputError for a file that is no ONNX model, InputError for an unreadable one, UsageError for
-    another kind of object.
+    Raises MalformedInputError for another kind of file, InputError for an unreadable one, UsageError for another
+    object.
     """
     if isinstance(source, ModelProto):
         model, where = source, "the model"
@@ -39,7 +39,7 @@ def load_model(source: ModelSource) -> ModelProto:
 
 
 def whole_content(source: ModelSource) -> Content:
-    """Return the bytes of a model with weights; a file's pages are loaded on access.
+    """Return a model's bytes with weights; a file is mapped.
 
     Raises what `load_model` raises, and UnsupportedError for an object too large for a file.
     """
@@ -51,24 +51,24 @@ def whole_content(source: ModelSource) -> Content:
 
 
 def load_whole_model(source: ModelSource) -> ModelProto:
-    """Return the model at a path with weights, or the object itself; raise what `load_model` raises."""
+    """Return the model at a path with weights, or the object itself."""
     if isinstance(source, ModelProto):
         return source
     return ModelProto.FromString(cast("bytes", whole_content(source)))
 
 
 def source_folder(source: ModelSource) -> Path | None:
-    """Return the folder of external data; None for a model without a file."""
+    """Return the folder of external data, or None."""
     return None if isinstance(source, ModelProto) else Path(source).parent
 
 
 def describe_source(source: ModelSource) -> str:
-    """Name a model in messages: its path, or its graph's name."""
+    """Name a model in messages."""
     return f"model {source.graph.name!r}" if isinstance(source, ModelProto) else plain(str(source))
 
 
 def serialize(model: ModelProto, name: str) -> bytes:
-    """Return a model's bytes; raise UnsupportedError if it is too large for one file."""
+    """Return a model's bytes; raise UnsupportedError above 2 GiB."""
     try:
         return model.SerializeToString()
     except (EncodeError, ValueError):
@@ -100,10 +100,7 @@ _PART_BYTES = 2**22
 
 
 def mapped(path: Path) -> memoryview:
-    """Return a file's bytes; pages are loaded on access, and the system may drop them.
-
-    The file stays open as long as the result or a slice exists. Raises InputError for a path that cannot be read.
-    """
+    """Return a file's bytes, loaded on access, as long as the result exists; raise InputError if unreadable."""
     with open_regular(path) as file:
         try:
             if os.fstat(file.fileno()).st_size == 0:
@@ -114,7 +111,7 @@ def mapped(path: Path) -> memoryview:
 
 
 def drained(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """Yield the same bytes in bounded parts, and release pages of mapped files once written."""
+    """Yield bytes in bounded parts; release pages of mapped files once written."""
     for piece in pieces:
         pages = piece.obj if isinstance(piece, memoryview) else None
         for start in range(0, max(len(piece), 1), _PART_BYTES):
@@ -124,17 +121,17 @@ def drained(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview
 
 
 PLANNED = "lowtide.planned"
-"""Key for a planned order; the value is the runtime's optimization level, or "file"."""
+"""Key for a planned order: the optimization level, or "file"."""
 
 BY_DEFAULT = ", in the default order"
-"""Suffix of that value if the runtime's default order, not the file order, is the planned one."""
+"""Suffix if the runtime's default order is the planned one."""
 
 ADDRESSES = "lowtide.addresses"
-"""Key for the address of every allocation of a run, for the planned input shapes."""
+"""Key for the addresses of a run's allocations, for the planned shapes."""
 
 
 def read_metadata(model: str | bytes | os.PathLike[str]) -> dict[str, str]:
-    """Return the metadata of a model without reading the rest; empty if there is no such model."""
+    """Return a model's metadata; empty for an unreadable file."""
     try:
         return _metadata(model if isinstance(model, bytes) else mapped(Path(model)))
     except LowtideError:

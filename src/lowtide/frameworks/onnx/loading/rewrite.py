@@ -1,6 +1,6 @@
-"""Edit models as bytes: reorder, replace and rename nodes, and copy everything else."""
+"""Edit models as bytes: reorder, replace and rename nodes, copy the rest."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onnx import GraphProto, NodeProto, ValueInfoProto
@@ -14,33 +14,45 @@ Pieces = list[bytes | memoryview]
 
 @dataclass(frozen=True, slots=True)
 class NodeOrder:
-    """The order of a graph's nodes, by position in the file, and of the graphs in their attributes."""
+    """The order of a graph's nodes, by position, and of the graphs in them."""
 
     nodes: Sequence[int]
-    """Positions; a node that runs several times appears as often."""
+    """A recomputed node appears once per run."""
     names: Mapping[int, Mapping[str, str]]
-    """New names that a node reads and writes, by its place in this order."""
+    """New names of values by place in this order."""
     inner: Mapping[tuple[int, str], "NodeOrder"] = field(default_factory=dict[tuple[int, str], "NodeOrder"])
-    """By position of the node and label of the graph, as in `subgraphs_of`."""
+    """By position of the node and label as in `subgraphs_of`."""
 
 
 def reordered_model(content: Content, order: NodeOrder, metadata: Mapping[str, str]) -> Pieces:
-    """Return a model's bytes in pieces, with reordered nodes and entries added to its metadata.
+    """Return a model's bytes in pieces, with reordered nodes and new metadata.
 
-    Pieces refer to `content` where nothing is renamed. Entries replace those of the same key. Raises WireError for
-    damaged data.
+    Pieces refer to `content` where nothing changes. Raises WireError for damaged data.
     """
+    return edited_model(content, lambda view, at, end: _reordered_graph(view, at, end, order), metadata)
+
+
+def edited_model(
+    content: Content, edit: Callable[[memoryview, int, int], Pieces], metadata: Mapping[str, str] | None = None
+) -> Pieces:
+    """Return a model's bytes with the graph that `edit` makes of a range of bytes, and new metadata."""
     view = memoryview(content)
+    metadata = metadata or {}
     pieces: Pieces = []
     for number, wire, begin, at, end in fields(view, 0, len(view)):
         if number == of.GRAPH and wire == BYTES:
-            pieces += _with_size(number, _reordered_graph(view, at, end, order))
+            pieces += _with_size(number, edit(view, at, end))
         elif number != of.METADATA_PROPS or _key(view, at, end) not in metadata:
             pieces.append(view[begin:end])
-    for key, value in metadata.items():
-        entry = encode_bytes(of.KEY, key.encode()) + encode_bytes(of.VALUE, value.encode())
-        pieces.append(encode_bytes(of.METADATA_PROPS, entry))
-    return pieces
+    return [*pieces, encoded_metadata(of.METADATA_PROPS, metadata)]
+
+
+def encoded_metadata(number: int, entries: Mapping[str, str]) -> bytes:
+    """Return metadata entries as fields."""
+    encoded = (
+        encode_bytes(of.KEY, key.encode()) + encode_bytes(of.VALUE, value.encode()) for key, value in entries.items()
+    )
+    return b"".join(encode_bytes(number, entry) for entry in encoded)
 
 
 def _key(view: memoryview, start: int, stop: int) -> str:
@@ -55,7 +67,6 @@ def _with_size(number: int, content: Pieces) -> Pieces:
 
 
 def _reordered_graph(view: memoryview, start: int, stop: int, order: NodeOrder) -> Pieces:
-    """Write the nodes in their order, at the first node's place."""
     found = list(fields(view, start, stop))
     nodes = [place for place in found if place[0] == of.NODE]
     pieces: Pieces = []
@@ -115,50 +126,35 @@ def rewritten_model(
     gone: Collection[str] = (),
     outputs: Sequence[ValueInfoProto] | None = None,
 ) -> Pieces:
-    """Return a model's bytes in pieces, with `nodes`: positions of existing ones, and new ones.
+    """Return a model's bytes in pieces, with `nodes`: positions of existing ones and new ones.
 
-    Values in `gone` lose their descriptions. `outputs`, if given, replace the graph's. Pieces refer to `content`.
-    Raises WireError for damaged data.
+    Values in `gone` lose their descriptions; `outputs` replace the graph's. Pieces refer to `content`. Raises WireError
+    for damaged data.
     """
-    view = memoryview(content)
-    pieces: Pieces = []
-    for number, wire, begin, at, end in fields(view, 0, len(view)):
-        if number == of.GRAPH and wire == BYTES:
-            graph = _rewritten_graph(view, at, end, nodes, frozenset(gone), outputs)
-            pieces += [encode_size(number, sum(map(len, graph))), *graph]
-        else:
-            pieces.append(view[begin:end])
-    return pieces
 
+    def edit(view: memoryview, start: int, stop: int) -> Pieces:
+        given: Pieces = []
+        pieces: Pieces = []
+        for number, _, begin, at, end in fields(view, start, stop):
+            if number == of.NODE:
+                given.append(view[begin:end])
+            elif number == of.OUTPUT and outputs is not None:
+                continue
+            elif number != of.VALUE_INFO or ValueInfoProto.FromString(bytes(view[at:end])).name not in gone:
+                pieces.append(view[begin:end])
+        placed = (
+            given[node] if isinstance(node, int) else encode_bytes(of.NODE, node.SerializeToString()) for node in nodes
+        )
+        described = (encode_bytes(of.OUTPUT, value.SerializeToString()) for value in outputs or ())
+        return [*placed, *pieces, *described]
 
-def _rewritten_graph(
-    view: memoryview,
-    start: int,
-    stop: int,
-    nodes: Sequence[int | NodeProto],
-    gone: frozenset[str],
-    outputs: Sequence[ValueInfoProto] | None,
-) -> Pieces:
-    given: Pieces = []
-    pieces: Pieces = []
-    for number, _, begin, at, end in fields(view, start, stop):
-        if number == of.NODE:
-            given.append(view[begin:end])
-        elif number == of.OUTPUT and outputs is not None:
-            continue
-        elif number != of.VALUE_INFO or ValueInfoProto.FromString(bytes(view[at:end])).name not in gone:
-            pieces.append(view[begin:end])
-    placed = (
-        given[node] if isinstance(node, int) else encode_bytes(of.NODE, node.SerializeToString()) for node in nodes
-    )
-    described = (encode_bytes(of.OUTPUT, value.SerializeToString()) for value in outputs or ())
-    return [*placed, *pieces, *described]
+    return edited_model(content, edit)
 
 
 def renamed(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
-    """Rename what a node reads and writes, in place, captured names included; return the node.
+    """Rename a node's values in place, captured names included; return the node.
 
-    Its own name is extended by the first new output name, so that profiles distinguish its runs.
+    Its own name gets the first new output as suffix, so that profiles distinguish runs.
     """
     written = [names[name] for name in node.output if name in names]
     if node.name and written:

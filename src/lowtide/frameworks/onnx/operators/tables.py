@@ -1,7 +1,7 @@
 """Memory behavior of ONNX operators, as data.
 
-Keys are (domain, operator); the default domain is "". Views, in-place pairs and workspaces were measured by counting
-allocations in ONNX Runtime 1.31 on the CPU; a test repeats the measurement.
+Keys are (domain, operator). Views, in-place pairs and workspaces were measured by counting allocations in ONNX Runtime
+1.31 on the CPU; a test repeats it.
 """
 
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ Operator = tuple[str, str]
 VIEWS: frozenset[Operator] = frozenset(
     ("", name) for name in ("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
 )
-"""Output 0 shares the storage of input 0; only an output of the graph is copied."""
+"""Output 0 shares input 0's storage; only graph outputs are copied."""
 
 METADATA: frozenset[Operator] = frozenset({("", "Shape"), ("", "Size")})
-"""Read a shape and no data; ONNX Runtime runs them first among ready nodes."""
+"""Read shapes, not data; ONNX Runtime runs them first among ready nodes."""
 
 CONSTANTS: frozenset[Operator] = frozenset({("", "Constant")})
-"""Become weights on loading and never run."""
+"""Become weights on loading."""
 
 IN_PLACE: Mapping[Operator, tuple[tuple[int, int], ...]] = {
     **{
@@ -33,10 +33,10 @@ IN_PLACE: Mapping[Operator, tuple[tuple[int, int], ...]] = {
     ("com.microsoft", "FusedConv"): ((3, 0),),
     ("com.microsoft.nchwc", "Conv"): ((3, 0),),
 }
-"""Pairs (input, output): the output may use the storage of a dying input of the same size."""
+"""Pairs (input, output): the output may use a dying input's storage if sizes match."""
 
 FROM_BLOCKED: Operator = ("com.microsoft.nchwc", "ReorderOutput")
-"""Converts from the blocked layout of convolutions."""
+"""Leaves the blocked layout of convolutions."""
 
 RANDOM: frozenset[Operator] = frozenset(
     {
@@ -45,12 +45,12 @@ RANDOM: frozenset[Operator] = frozenset(
         *(("com.microsoft", name) for name in ("BiasDropout", "BitmaskDropout", "BitmaskBiasDropout", "Sampling")),
     }
 )
-"""Draw random numbers. Dropout does too, but only in training mode."""
+"""Draw random numbers, as does Dropout in training mode."""
 
 KNOWN_DOMAINS: frozenset[str] = frozenset(
     {"", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft", "com.microsoft.nchwc"}
 )
-"""Operators of other domains are opaque: they may have any effect, so they keep their order."""
+"""Operators of other domains are opaque: they may have any effect."""
 
 EXPANDED: frozenset[Operator] = frozenset(
     {
@@ -63,28 +63,17 @@ EXPANDED: frozenset[Operator] = frozenset(
         ("ai.onnx.preview", "FlexAttention"),
     }
 )
-"""Operators without a kernel: ONNX Runtime expands them on loading and runs the new nodes last, so measuring expands
-them first.
-"""
+"""Have no kernel. ONNX Runtime expands them on loading and runs the new nodes last, so measuring expands them first."""
 
 WORKSPACE_NOT_MODELED: frozenset[Operator] = frozenset(
     {
         *(("", name) for name in ("DeformConv", "Einsum")),
-        *(
-            ("", name)
-            for name in (
-                "Resize",
-                "DFT",
-                "QLinearConv",
-                "ConvInteger",
-                "MeanVarianceNormalization",
-            )
-        ),
+        *(("", name) for name in ("Resize", "DFT", "QLinearConv", "ConvInteger", "MeanVarianceNormalization")),
         *(("", name) for name in ("GroupNormalization", "CenterCropPad", "LinearAttention", "CausalConvWithState")),
         *(("", name) for name in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")),
     }
 )
-"""Kernels whose workspace depends on algorithm, threads and instruction set."""
+"""Kernels whose workspace depends on algorithm, threads or instruction set."""
 
 WORKSPACE_KNOWN: frozenset[Operator] = frozenset(
     ("com.microsoft", name)
@@ -96,7 +85,7 @@ WORKSPACE_KNOWN: frozenset[Operator] = frozenset(
         *("RotaryEmbedding", "Trilu", "SampleOp", "GatherND", "Pad", "ExpandDims", "Inverse", "CDist"),
     )
 )
-"""Operators of ONNX Runtime without a workspace, or with a modeled one."""
+"""Operators of ONNX Runtime with no or a modeled workspace."""
 
 SAME_SHAPE: frozenset[Operator] = frozenset(
     {
@@ -105,7 +94,7 @@ SAME_SHAPE: frozenset[Operator] = frozenset(
         *(("com.microsoft", name) for name in ("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax")),
     }
 )
-"""Operators of ONNX Runtime: output 0 has the shape and type of input 0."""
+"""Output 0 has the type of input 0."""
 
 STAND_INS: Mapping[Operator, tuple[str, int]] = {
     ("com.microsoft", "FusedConv"): ("Conv", 3),
@@ -116,4 +105,4 @@ STAND_INS: Mapping[Operator, tuple[str, int]] = {
     ("com.microsoft.nchwc", "GlobalMaxPool"): ("GlobalMaxPool", 1),
     ("com.microsoft.nchwc", "GlobalAveragePool"): ("GlobalAveragePool", 1),
 }
-"""Operators of ONNX Runtime: a standard one with the same output shape, and its number of inputs."""
+"""A standard operator with the same output shape, and its number of inputs."""

@@ -1,8 +1,8 @@
 """Callees of a node: branches, loop bodies and functions become graphs.
 
-ONNX Runtime writes a branch of an If, and results of a Scan, directly into the node's outputs; states of a Scan use two
-buffers in turn. A Loop passes values from run to run and copies them at the end; its collected results are kept in
-pieces until then. Functions are expanded in place.
+ONNX Runtime writes results of an If or Scan directly into the node's outputs and gives each state of a Scan two
+buffers. A Loop copies carried values at its end and keeps collected results in pieces until then. Functions are
+expanded in place.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,37 +21,37 @@ from lowtide.frameworks.onnx.shapes.tensors import static_shape, type_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callee:
-    """A graph that a node calls, and the storage of its inputs and outputs."""
+    """A graph that a node calls."""
 
     label: str
     graph: GraphProto
     typed: GraphProto
-    """The graph after shape inference."""
+    """After shape inference."""
     input_lifetimes: Sequence[Lifetime] = ()
-    """INPUT if the call holds the value itself, PERSISTENT if the caller counts it."""
+    """INPUT if the call holds the value, PERSISTENT if the caller does."""
     outputs_in_caller: Sequence[str] = ()
-    """Outputs written into storage that the caller counts."""
+    """Outputs in storage that the caller counts."""
     in_file: bool = True
-    """Whether the nodes are in an attribute of the node, and so can be reordered."""
+    """Whether its nodes are in the file and can be reordered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """The effect of calling on the op that calls."""
+    """How an op calls."""
 
     callees: list[Callee] = field(default_factory=list[Callee])
     kind: str
-    """The op's kind. For "while" and "call", results of the op are those of the body, counted once."""
+    """The op's kind; "while" and "call" results are the body's, counted once."""
     collected: Sequence[str] = ()
-    """Outputs held a second time, in pieces, while the op runs."""
+    """Outputs held a second time, in pieces."""
     carried: Sequence[str] = ()
-    """Outputs copied, after the last run of the body, from values of its last two runs."""
+    """Outputs copied after the last run, from values of the last two runs."""
     scratch_bytes: int = 0
-    """Bytes held while the op runs."""
+    """Held throughout."""
 
 
 def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> Call | None:
-    """Return the call of a node, or None; raise MalformedInputError if a body does not fit its node."""
+    """Return a node's call, or None; raise MalformedInputError if a body does not fit."""
     if (node.domain, node.op_type) in scope.context.functions:
         return _call_function(node, position, scope)
     bodies = [
@@ -70,7 +70,7 @@ def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> C
 
 _Bodies = Sequence[tuple[str, GraphProto, GraphProto]]
 _STATE_BUFFERS = 2
-"""Buffers per state of a Scan: runs alternate between reading and writing them; the last writes the result."""
+"""Per state of a Scan: runs read one and write the other, the last writes the result."""
 _FIRST_WITHOUT_BATCH = 9
 
 
@@ -113,7 +113,7 @@ def _call_scan(node: NodeProto, bodies: _Bodies, scope: Scope) -> Call:
 
 
 def _runs_of_scan(node: NodeProto, n_states: int, scope: Scope) -> int | None:
-    """Return the number of slices of a Scan. Before opset 9, inputs have a batch axis and lengths come first."""
+    """Return the number of slices; before opset 9 a batch axis and lengths come first."""
     has_batch = scope.context.opset < _FIRST_WITHOUT_BATCH
     name = node.input[n_states + has_batch] if len(node.input) > n_states + has_batch else ""
     shape = static_shape(scope.types[name]) if name in scope.types else None
@@ -137,7 +137,7 @@ _CALLS: dict[tuple[str, str], Callable[[NodeProto, _Bodies, Scope], Call]] = {
 
 
 def _call_function(node: NodeProto, position: int, scope: Scope) -> Call:
-    """Expand one call, whose argument types determine its sizes."""
+    """Expand a call, whose argument types determine its sizes."""
     model, where = scope.context.model, describe_node(node, position)
     single = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
     single.graph.name = node.op_type

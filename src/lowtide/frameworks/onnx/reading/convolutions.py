@@ -1,4 +1,4 @@
-"""Workspaces of convolutions: copied windows, pointers to windows, and sums of integers."""
+"""Workspaces of convolutions: copied windows, pointers to them, integer sums."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,20 +12,18 @@ from lowtide.frameworks.onnx.shapes.tensors import BITS, static_shape
 Types = Mapping[str, TypeProto]
 
 _SEGMENT_BYTES = 2**16
-"""Size of a segment of copied windows, one per thread; one thread is counted."""
+"""Copied windows per thread; one thread is counted."""
 _POINTER = 8
 _SUM = 4
-"""Bytes of a sum of products of one-byte integers."""
+"""Bytes of an integer sum."""
 _PACKED_INPUTS, _LEAST_PACKED_FILTERS, _PACKED_GROUPS = 4, 16, 16
-"""Channels per block of the kernels for symmetric weights."""
+"""Channels per block of kernels for symmetric weights."""
 _PACKED_FILTERS_EVERYWHERE = 8
-"""Filters per block with any instruction set; with some sets it is half."""
+"""Filters per block with any instruction set; some have half."""
 
 
 def _of_floats(node: NodeProto, types: Types) -> int:
-    """Return all windows if there are fewer positions than filters, else one segment; 0 for pointwise filters without
-    stride and padding.
-    """
+    """Return all windows if there are fewer positions than filters, else a segment; 0 for plain pointwise filters."""
     result, filters = _shape(node.output[0], types), _shape(node.input[1], types)
     if result is None or filters is None or types[node.output[0]].tensor_type.elem_type != TensorProto.FLOAT:
         return 0
@@ -40,7 +38,7 @@ def _of_floats(node: NodeProto, types: Types) -> int:
 
 
 def _transposed(node: NodeProto, types: Types) -> int:
-    """Return the products of a group for one image, before they are added up."""
+    """Return a group's products for one image."""
     image, filters = _shape(node.input[0], types), _shape(node.input[1], types)
     if image is None or filters is None:
         return 0
@@ -49,10 +47,9 @@ def _transposed(node: NodeProto, types: Types) -> int:
 
 
 def _of_integers(node: NodeProto, types: Types) -> int:
-    """Return the workspace of channels-last x86 kernels: windows of an image, or pointers to them, and 32-bit sums.
+    """Return the workspace of channels-last x86 kernels: windows of an image or pointers to them, and 32-bit sums.
 
-    Unsigned inputs with signed weights in whole blocks of channels need no sums, but pointers for all images. Such
-    weights are symmetric, as the runtime's quantization makes them.
+    Symmetric kernels have no sums, but pointers for all images.
     """
     result, filters = _shape(node.output[0], types), _shape(node.input[3], types)
     if result is None or filters is None or len(result) < 3 or len(filters) < 3 or not int_of(node, "channels_last"):
@@ -67,7 +64,7 @@ def _of_integers(node: NodeProto, types: Types) -> int:
 
 
 def has_sums_by_processor(node: NodeProto, types: Types) -> bool:
-    """Return whether the processor decides if an integer convolution has sums."""
+    """Return whether sums depend on the processor."""
     filters = _shape(node.input[3], types)
     if filters is None or len(filters) < 3 or _is_depthwise(node, filters) or not _is_symmetric(node, filters, types):
         return False
@@ -79,7 +76,7 @@ def _is_depthwise(node: NodeProto, filters: Sequence[int]) -> bool:
 
 
 def _is_symmetric(node: NodeProto, filters: Sequence[int], types: Types) -> bool:
-    """Return whether the kernels for signed weights in whole blocks of channels apply."""
+    """Return whether kernels for unsigned inputs and signed weights in whole blocks apply."""
     kinds = types[node.input[0]].tensor_type.elem_type, types[node.input[3]].tensor_type.elem_type
     if kinds != (TensorProto.UINT8, TensorProto.INT8):
         return False
@@ -104,4 +101,4 @@ CONVOLUTIONS: Mapping[Operator, Callable[[NodeProto, Types], int]] = {
     ("", "ConvTranspose"): _transposed,
     ("com.microsoft", "QLinearConv"): _of_integers,
 }
-"""Workspace bytes of a node, 0 if a shape is unknown; counted in ONNX Runtime 1.31."""
+"""Workspace bytes, 0 if a shape is unknown; counted in ONNX Runtime 1.31."""

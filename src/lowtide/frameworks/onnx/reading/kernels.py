@@ -1,4 +1,4 @@
-"""Properties of a node's kernel: opaque, random, and its workspace."""
+"""Kernels of nodes: opaque, random, workspaces."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,25 +12,25 @@ from lowtide.frameworks.onnx.reading.convolutions import CONVOLUTIONS, has_sums_
 from lowtide.frameworks.onnx.shapes.tensors import BITS, array_of, short_constants, static_shape
 
 _ONE_MORE_OUTPUT = frozenset({("", "HardSwish"), ("", "Mish"), ("", "Swish")})
-"""Run in several steps, with one intermediate as large as the output."""
+"""With an intermediate as large as the output."""
 _ACCUMULATING = frozenset({("", "Sum"), ("", "Mean"), ("", "Max"), ("", "Min")})
-"""With more than two inputs: all but the last are combined into an extra value."""
+"""All inputs but the last are combined, if more than two."""
 _TRANSPOSING = frozenset({("", "Softmax"), ("", "LogSoftmax"), ("", "Hardmax")})
-"""Along an axis other than the last, input and output are transposed into extra values (since opset 13)."""
+"""Transposed copies of input and output, unless along the last axis (since opset 13)."""
 
 _ADDING_A_BIAS = frozenset({("com.microsoft", "BiasGelu"), ("com.microsoft", "FastGelu")})
-"""With two inputs: the sum is an extra value."""
+"""With two inputs, their sum is an intermediate."""
 _SUM_BYTES = 4
-"""Bytes of a sum of products of one-byte integers."""
+"""Of integer sums."""
 
 
 def is_opaque(node: NodeProto) -> bool:
-    """Return whether a node's operator is unknown, so that it may have any effect."""
+    """Return whether a node may have any effect."""
     return operator_of(node)[0] not in KNOWN_DOMAINS
 
 
 def draws_random(node: NodeProto, graph: GraphProto) -> bool:
-    """Return whether a node draws random numbers; Dropout does in training mode or if the mode is unknown."""
+    """Return whether a node draws random numbers; Dropout does unless its mode is known to be inference."""
     operator = operator_of(node)
     if operator != ("", "Dropout"):
         return operator in RANDOM
@@ -41,7 +41,7 @@ def draws_random(node: NodeProto, graph: GraphProto) -> bool:
 
 
 def has_unknown_workspace(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
-    """Return whether a node may have a workspace that `workspace_bytes` does not count."""
+    """Return whether a workspace is not counted by `workspace_bytes`."""
     operator = operator_of(node)
     if operator == ("com.microsoft", "QLinearConv"):
         return has_sums_by_processor(node, types)
@@ -49,10 +49,7 @@ def has_unknown_workspace(node: NodeProto, types: Mapping[str, TypeProto]) -> bo
 
 
 def workspace_bytes(node: NodeProto, types: Mapping[str, TypeProto], opset: int) -> int:
-    """Return the workspace of a node in bytes; 0 if there is none or a shape is unknown.
-
-    `types` holds the types of the node's values, `opset` the version of the default domain.
-    """
+    """Return a node's workspace, 0 if a shape is unknown; `types` holds its values, `opset` is the default domain's."""
     operator = operator_of(node)
     if operator == ("", "Where") and len(node.input) == 3:
         condition, one, other = node.input
@@ -81,7 +78,7 @@ def workspace_bytes(node: NodeProto, types: Mapping[str, TypeProto], opset: int)
 
 
 def _neighbors_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
-    """Return the workspace of LRN: a scale per element, and the squares of an image."""
+    """Return LRN's workspace: a scale per element, and squares of an image."""
     shape = static_shape(types.get(node.input[0], TypeProto()))
     if shape is None or len(shape) < 2:
         return 0
@@ -90,25 +87,25 @@ def _neighbors_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
 
 
 def _product_of_integers_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
-    """Return the sums of a QGemm with one-byte results, and its left matrix if transposed."""
+    """Return the sums behind one-byte results, and a transposed left matrix."""
     sums = _SUM_BYTES * _quantized_bytes(node.output[0], types) if len(node.input) > 8 and node.input[8] else 0
     return sums + (_quantized_bytes(node.input[0], types) if int_of(node, "transA") else 0)
 
 
 def _quantized_bytes(name: str, types: Mapping[str, TypeProto]) -> int:
-    """Return the bytes of a value in one-byte integers."""
+    """Return a value's bytes in one-byte integers."""
     return math.prod(static_shape(types.get(name, TypeProto())) or [0])
 
 
 def _broadcast_bytes(names: Sequence[str], element: str, types: Mapping[str, TypeProto]) -> int:
-    """Return the bytes of values broadcast together, with elements of the type of `element`."""
+    """Return the bytes of `names` broadcast together, in elements like `element`."""
     shapes = [static_shape(types[name]) if name in types else None for name in names]
     known = [shape for shape in shapes if shape is not None]
     if len(known) < len(shapes) or element not in types:
         return 0
     try:
         elements = math.prod(np.broadcast_shapes(*known))
-    except ValueError:  # shapes do not broadcast: an error of the runtime
+    except ValueError:  # the runtime reports it
         return 0
     return elements * BITS.get(types[element].tensor_type.elem_type, 0) // 8
 
@@ -123,10 +120,9 @@ _MASK, _PAST_KEY = 3, 4
 
 
 def attention_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
-    """Return the workspace of an Attention node: scores of all heads, and a mask; 0 if a shape is unknown.
+    """Return an Attention's workspace: scores of all heads, and a mask if causal or boolean; 0 if a shape is unknown.
 
-    Source: allocations of ONNX Runtime 1.31, over layouts, masks and earlier keys. Keys and values shared by heads are
-    not repeated. A mask is made if a causal one is requested or the given one is boolean.
+    Source: allocations of ONNX Runtime 1.31, over layouts, masks and past keys.
     """
     query, key = (static_shape(types.get(name, TypeProto())) for name in node.input[:2])
     if query is None or key is None or len(query) not in (3, 4) or len(query) != len(key):
@@ -151,12 +147,11 @@ def _input(node: NodeProto, place: int) -> str:
 RECURRENT = frozenset({("", "LSTM"), ("", "GRU"), ("", "RNN")})
 _LAST_STATES = {"LSTM": 2, "GRU": 1}
 _BYTES = 4
-"""Of a float and of a step count."""
+"""Per float."""
 
 
 def recurrent_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
-    """Return the workspace of a float LSTM, GRU or RNN on one thread: gates of all steps, and vectors; 0 if a shape is
-    unknown.
+    """Return the workspace of a float LSTM, GRU or RNN on one thread; 0 if a shape is unknown.
 
     Source: allocations of ONNX Runtime 1.31, over shapes, directions and biases.
     """

@@ -1,4 +1,4 @@
-"""Values of one ONNX graph: their buffers, and how often each is read."""
+"""Values of one ONNX graph: buffers, and reads of each."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,31 +18,28 @@ from lowtide.frameworks.onnx.shapes.tensors import dense_twin, initializer_bytes
 
 @dataclass(slots=True)
 class Context:
-    """State shared by all graphs of one model."""
+    """Shared by all graphs of a model."""
 
     model: ModelProto
     functions: Mapping[tuple[str, str], FunctionProto]
     short_weights: Mapping[str, TensorProto]
-    """Short weights of the main graph, which may decide shapes."""
+    """Weights that may decide shapes."""
     opset: int
-    """Version of the default operator set."""
+    """Of the default domain."""
     notes: list[str] = field(default_factory=list[str])
     weights: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """Weights inside subgraphs, by full name and bytes."""
     workspaces: Counter[str] = field(default_factory=Counter[str])
-    """Number of ops with an unmodeled workspace, by operator."""
+    """Unmodeled workspaces, counted by operator."""
 
 
 class Scope:
-    """Names to buffers in one graph; unknown names are captured from the outer graph as persistent buffers."""
+    """Buffers by name in one graph; unknown names are captured from `outer` as persistent buffers."""
 
     def __init__(
         self, context: Context, name: str, typed: GraphProto, known: Forms, outer: "Scope | None" = None
     ) -> None:
-        """Start without values. `typed` is the graph after shape inference; `name` is its path, "" for the main graph.
-
-        `known` holds the forms that the runtime infers.
-        """
+        """Take a graph with inferred types and its path, "" for the main graph; `known` as the runtime infers."""
         self.context = context
         self.name = name
         self.builder = GraphBuilder(name or typed.name or "onnx")
@@ -55,14 +52,14 @@ class Scope:
         self._lifetimes: list[Lifetime] = []
 
     def add_weights(self, graph: GraphProto) -> None:
-        """Add the graph's dense and sparse weights as persistent buffers."""
+        """Add dense and sparse weights."""
         for tensor in graph.initializer:
             self._add_weight(tensor.name, initializer_bytes(tensor))
         for sparse in graph.sparse_initializer:
             self._add_weight(sparse.values.name, initializer_bytes(dense_twin(sparse)))
 
     def add_constant(self, name: str) -> None:
-        """Add the result of a Constant node as a weight."""
+        """Add a Constant's result."""
         self._add_weight(name, self.bytes_of(name, "a constant"))
 
     def _add_weight(self, name: str, size: int) -> None:
@@ -71,17 +68,17 @@ class Scope:
             self.context.weights.append((f"{self.name}/{name}", size))
 
     def add_buffer(self, name: str, size: int, lifetime: Lifetime) -> int:
-        """Add a buffer and return its id."""
+        """Return a new buffer."""
         self._sizes.append(size)
         self._lifetimes.append(lifetime)
         return self.builder.add_buffer(name, size, lifetime)
 
     def define(self, name: str, buffer: int, keeps: tuple[int, ...] = ()) -> None:
-        """Record the buffer of a value."""
+        """Record a value's buffer."""
         self._values[name] = Value(buffer, self.types.get(name, TypeProto()), keeps)
 
     def value(self, name: str) -> Value:
-        """Return a value by name, captured from the outer graph if needed."""
+        """Return a value, captured from the outer graph if needed."""
         if name not in self._values:
             if self._outer is None:
                 raise MalformedInputError(f"nothing provides value {name!r}, which is read; the model is incomplete")
@@ -92,7 +89,7 @@ class Scope:
         return self._values[name]
 
     def size_of(self, buffer: int) -> int:
-        """Return a buffer's bytes."""
+        """Return bytes."""
         return self._sizes[buffer]
 
     def is_intermediate(self, buffer: int) -> bool:
@@ -100,12 +97,12 @@ class Scope:
         return self._lifetimes[buffer] == Lifetime.INTERMEDIATE
 
     def is_tensor(self, name: str) -> bool:
-        """Return whether a value is a dense tensor, or of unknown type."""
+        """Return whether a value may be a dense tensor."""
         value_type = self.types.get(name)
         return value_type is None or value_type.WhichOneof("value") in (None, "tensor_type")
 
     def bytes_of(self, name: str, origin: str) -> int:
-        """Return the bytes of a value; if its type does not determine them, add a note and return 0."""
+        """Return a value's bytes; if its type does not determine them, add a note and return 0."""
         value_type = self.types.get(name, TypeProto())
         size = type_bytes(value_type, name)
         if size is None:
@@ -117,22 +114,22 @@ class Scope:
 
     @property
     def values(self) -> Mapping[str, Value]:
-        """All values by name."""
+        """By name."""
         return self._values
 
     def forms(self) -> tuple[Form | None, ...]:
-        """Return by buffer the form of its first value, or None if the runtime does not know it."""
+        """Return by buffer the form of its first value, None if unknown to the runtime."""
         found: dict[int, Form | None] = {}
         for name, value in self._values.items():
             found.setdefault(value.buffer, self.known.get(name))
         return tuple(found.get(buffer) for buffer in range(len(self._sizes)))
 
     def same_form(self, one: str, other: str) -> bool:
-        """Return whether the runtime knows that two values have the same form."""
+        """Return whether the runtime knows that two forms are equal."""
         return one in self.known and self.known[one] == self.known.get(other)
 
     def add_inner_weights(self) -> None:
-        """Add the weights of all subgraphs, which are loaded with the main graph."""
+        """Add the weights of all subgraphs."""
         for name, size in self.context.weights:
             self.add_buffer(name, size, Lifetime.PERSISTENT)
 
@@ -147,14 +144,14 @@ class Scope:
 
 
 class ReadCounts:
-    """Number of reads per value: a read through a view counts for its base, a read of a shape does not count.
+    """Reads per value; reads through a view count for its base, reads of shapes do not count.
 
-    ONNX Runtime computes a result in the storage of an input without other readers left. If the node is the only reader
-    ever, this happens in every order: the runtime overwrites the value.
+    A kernel may overwrite an input without other readers left. It does so in every order if its node is the only
+    reader.
     """
 
     def __init__(self, graph: GraphProto, inputs: Sequence[Sequence[str]]) -> None:
-        """Count reads. `inputs` holds what each node reads, captured values included."""
+        """Count; `inputs` includes captured values."""
         outputs = {value.name for value in graph.output}
         consumed = outputs.union(*inputs)
         computed = {name for node in graph.node if operator_of(node) not in CONSTANTS for name in node.output}
@@ -175,7 +172,7 @@ class ReadCounts:
                 self._counts.update(map(self._base, names))
 
     def __getitem__(self, name: str) -> int:
-        """Return the number of reads of a value's storage."""
+        """Return the reads of a value's storage."""
         return self._counts[self._base(name)]
 
     def _base(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Translate the nodes of an ONNX graph into ops."""
+"""Translate ONNX nodes into ops."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -17,10 +17,10 @@ from lowtide.frameworks.onnx.shapes.known_forms import forms_in
 
 
 class Translator:
-    """Translates the nodes of one graph into drafts of ops, in order."""
+    """Translates the nodes of one graph, in order."""
 
     def __init__(self, scope: Scope, graph: GraphProto, typed: GraphProto, in_caller: Collection[str] = ()) -> None:
-        """Take a scope with the graph's weights and inputs; `typed` is the graph after shape inference.
+        """Take a scope with weights and inputs, and the graph before and after inference.
 
         `in_caller` holds outputs in storage that the caller counts.
         """
@@ -38,14 +38,14 @@ class Translator:
         self._writers: dict[int, OpDraft] = {}
 
     def collect(self) -> None:
-        """Turn the nodes into drafts."""
+        """Draft all ops."""
         for position, node in enumerate(self.graph.node):
             self._add_node(position, node)
 
     def finish(self, *, keep_order: bool = False) -> Translation:
         """Build the graph; raise GraphError for impossible sizes.
 
-        With `keep_order`, ops are ordered, for graphs that cannot be rewritten in another order.
+        With `keep_order` all ops are ordered, since the nodes cannot be reordered.
         """
         for draft in self.drafts:
             self.scope.builder.add_op(
@@ -66,7 +66,7 @@ class Translator:
 
     @property
     def fixed(self) -> bool:
-        """Whether an op must neither run twice nor change places with other fixed ops."""
+        """Whether some op must not run twice or change places."""
         return any(draft.fixed for draft in self.drafts)
 
     def _add_node(self, position: int, node: NodeProto) -> None:
@@ -88,7 +88,7 @@ class Translator:
             self._writers[base.buffer].nodes.append(position)
 
     def _add_metadata(self, position: int, node: NodeProto) -> None:
-        """Add a shape node to the op that writes its input, since it runs right after it."""
+        """Add a shape node to the op that writes its input, which it follows immediately."""
         value = self.scope.value(node.input[0])
         if value.keeps:
             self._add_op(position, node)
@@ -119,7 +119,7 @@ class Translator:
         ):
             self.scope.context.workspaces[node.op_type] += 1
         self._add_results(draft, node)
-        # The runtime frees after a last reader, so unread results of a recomputed run would never be freed.
+        # Unread results are never freed.
         draft.may_rerun = len(draft.writes) == 1 and self._consumed.issuperset(filter(None, node.output))
         draft.scratch_bytes = workspace_bytes(node, self.scope.types, self.scope.context.opset)
         self._call(draft, position, node)
@@ -142,7 +142,7 @@ class Translator:
                 self.bodies[name] = Body(position, callee.label, inner)
         draft.scratch_bytes += call.scratch_bytes + self._bytes_of(call.collected)
         if call.carried:
-            # At the end, results and carried values of the last two runs coexist, which may exceed a run's peak.
+            # At the end, results coexist with carried values of the last two runs.
             inside = peak - self._bytes_of([*call.carried, *call.collected])
             draft.scratch_bytes += max(0, 2 * self._bytes_of(call.carried) - max(0, inside))
 
@@ -156,7 +156,7 @@ class Translator:
             size = self.scope.bytes_of(name, f"{node.op_type} {draft.name!r}")
             source = self._source(node, position, size)
             if source is not None and self._reads[source] == 1:
-                # The only reader: ONNX Runtime overwrites the input in every order.
+                # The only reader overwrites the input.
                 buffer = self.scope.value(source).buffer
                 draft.mutates.append(buffer)
             elif name in self._in_caller:
@@ -173,7 +173,7 @@ class Translator:
             self._writers[buffer] = draft
 
     def _source(self, node: NodeProto, position: int, size: int) -> str | None:
-        """Return the input whose storage a result may use, or None."""
+        """Return the input whose storage a result may use."""
         for source, target in IN_PLACE.get(operator_of(node), ()):
             if target == position and source < len(node.input) and node.output[position] not in self._outputs:
                 name = node.input[source]
@@ -187,7 +187,7 @@ class Translator:
 
 
 def translate_callee(callee: Callee, name: str, outer: Scope) -> tuple[Translation, bool]:
-    """Translate a callee; the flag is `Translator.fixed`."""
+    """Return a callee's translation and `Translator.fixed`."""
     known = outer.known if callee.in_file else forms_in(callee.typed)
     scope = Scope(outer.context, name, callee.typed, known, outer)
     scope.add_weights(callee.graph)
@@ -210,7 +210,7 @@ def _kind_of(node: NodeProto) -> str:
 
 
 def _unique_names(nodes: Sequence[NodeProto]) -> list[str]:
-    """Return an op name per node: its own if unique, else from its first output or position."""
+    """Return op names: the node's if unique, else from its first output or position."""
     given = Counter(node.name for node in nodes)
     taken = set(given)
     names: list[str] = []

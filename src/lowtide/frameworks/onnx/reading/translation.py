@@ -1,4 +1,4 @@
-"""The result of reading a model: its graph, and the nodes behind every op."""
+"""The result of reading a model: a graph, and the nodes behind its ops."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,23 +11,23 @@ from lowtide.frameworks.onnx.shapes.known_forms import Form
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One named value of an ONNX graph."""
+    """A named value."""
 
     buffer: int
-    """Its buffer; a view's is that of its base."""
+    """A view has its base's."""
     type: TypeProto
     keeps: tuple[int, ...] = ()
-    """Buffers needed until the value can be made, such as the target shape of a view."""
+    """Buffers needed to make a view, such as its shape."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OpDraft:
-    """An op under construction, with ids of the graph builder."""
+    """An op under construction."""
 
     name: str
     kind: str
     nodes: list[int]
-    """Positions of its nodes: the op's own, then nodes that only read shapes of its results."""
+    """Positions: the op's node, then nodes that read shapes of results."""
     reads: list[int]
     writes: list[int] = field(default_factory=list[int])
     mutates: list[int] = field(default_factory=list[int])
@@ -35,14 +35,14 @@ class OpDraft:
     scratch_bytes: int = 0
     callees: list[str] = field(default_factory=list[str])
     may_rerun: bool = True
-    """Whether the runtime would free results of a recomputed run."""
+    """Whether recomputed results would be freed."""
     fixed: bool = False
-    """Whether it is random, opaque, or calls such an op: it runs once and keeps its place among fixed ops."""
+    """Random, opaque, or calling such an op: runs once, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A subgraph in a node's attribute, and its translation."""
+    """A translated subgraph of a node."""
 
     node: int
     label: str
@@ -51,14 +51,14 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A graph and the ONNX nodes behind it."""
+    """A graph and its nodes."""
 
     graph: Graph
     nodes_of_ops: tuple[tuple[int, ...], ...]
-    """Positions of nodes by op; all other nodes are views and constants."""
+    """Node positions by op, without views and constants."""
     bodies: Mapping[str, Body]
-    """Subgraphs of this graph's nodes by callee name, without functions, whose nodes are elsewhere."""
+    """Subgraphs of nodes by callee name, without functions."""
     values: Mapping[str, Value]
-    """Values of this graph by name, without those of callees."""
+    """Values of this graph by name."""
     forms: tuple[Form | None, ...]
-    """By buffer, the form of its first value; None if unknown."""
+    """By buffer, the form of its first value."""

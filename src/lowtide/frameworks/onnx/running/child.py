@@ -1,4 +1,4 @@
-"""The program of a child process: one JSON request on stdin, one JSON answer on stdout."""
+"""The child process: a JSON request on stdin, a JSON answer on stdout."""
 
 import hashlib
 import json
@@ -15,13 +15,13 @@ import numpy as np
 from lowtide.core.errors import LowtideError
 from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.running.inputs import random_inputs
-from lowtide.frameworks.onnx.running.levels import LEVELS, write_optimized
+from lowtide.frameworks.onnx.running.levels import LEVELS, open_on_cpu, quiet_options, write_optimized
 from lowtide.frameworks.onnx.running.planned_session import Session
 from lowtide.frameworks.resident import ResidentGrowth
 
 
 def _optimize(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the model optimized at a level, by default the highest with the same bits as "none"."""
+    """Write the optimized model, by default at the highest level with the same bits as "none"."""
     model, output = Path(request["model"]), Path(request["output"])
     if request["level"] is not None:
         write_optimized(model, request["level"], output)
@@ -37,7 +37,7 @@ def _optimize(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compare(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a model once and return which pairs of its outputs are bit-equal."""
+    """Run a model and return which pairs of outputs are bit-equal."""
     model = Path(request["model"])
     inputs = random_inputs(load_model(model), {}, otherwise="plan without chunks")
     pairs = [tuple(pair) for pair in request["pairs"]]
@@ -51,24 +51,17 @@ def _results(model: Path, inputs: Mapping[str, Any]) -> str:
 
 
 def _outputs(model: Path, inputs: Mapping[str, Any], names: Sequence[str] | None) -> Sequence[Any]:
-    onnxruntime: Any = import_module("onnxruntime")
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    onnxruntime.set_seed(0)
-    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    return session.run(names, inputs)
+    import_module("onnxruntime").set_seed(0)
+    return open_on_cpu(model, quiet_options("none")).run(names, inputs)
 
 
 def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a model in the stock runtime or a planned session; return its figures."""
+    """Run a model in the stock runtime or a planned session; return figures."""
     onnxruntime: Any = import_module("onnxruntime")
     model = Path(request["model"])
     inputs = random_inputs(load_model(model), request["dims"])
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
+    options = quiet_options(request["level"])
     options.intra_op_num_threads = request["threads"]
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[request["level"]])
     for name, value in request["options"].items():
         setattr(options, name, value)
     onnxruntime.set_seed(0)
@@ -78,13 +71,11 @@ def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
         )
         onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(0, 1, -1, -1))
         options.add_session_config_entry("session.use_env_allocators", "1")
-    if request["session"] == "stock":
-        session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        return measure_runs(session, inputs, request["runs"], as_it_comes=request["as_it_comes"])
-    session = Session(model, options)
+    session = Session(model, options) if request["planned"] else open_on_cpu(model, options)
     measured = measure_runs(session, inputs, request["runs"], as_it_comes=request["as_it_comes"])
-    return {
-        **measured,
+    if not request["planned"]:
+        return measured
+    return measured | {
         "arena_bytes": session.arena.size_bytes,
         "reserved_bytes": session.reserved_bytes,
         "fallbacks": session.use.fallbacks.total(),
@@ -93,11 +84,11 @@ def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def measure_runs(session: Any, inputs: Mapping[str, Any], runs: int, *, as_it_comes: bool = False) -> dict[str, Any]:
-    """Run a session `runs` times; return its growth of resident memory, seconds per run, and a digest of results.
+    """Run a session `runs` times; return memory and seconds per run, and a digest of results.
 
-    `growth_bytes` is the highest resident memory of any run, minus the memory before the first; inputs, weights and
-    code are excluded, code only if not `as_it_comes`. `resident_bytes` is the process's total. Both are None if the
-    system does not report them. `seconds` is the median without the first two runs.
+    `growth_bytes` is the highest resident memory minus that before the first run, without inputs, weights and, unless
+    `as_it_comes`, code; `resident_bytes` is the process's. Both may be None. `seconds` is the median without the first
+    two runs.
     """
     growth = ResidentGrowth(load_files=not as_it_comes)
     seconds: list[float] = []
@@ -116,7 +107,7 @@ def measure_runs(session: Any, inputs: Mapping[str, Any], runs: int, *, as_it_co
 
 
 def digest(results: Sequence[Any]) -> str:
-    """Return a hash of results: all bits, types and shapes."""
+    """Return a hash of all bits, types and shapes."""
     found = hashlib.sha256()
     for result in results:
         _add(found, result)

@@ -1,4 +1,4 @@
-"""Reproducible runs of a model: random inputs, and seeds for random nodes."""
+"""Reproducible runs: random inputs, and seeds for random nodes."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -17,17 +17,17 @@ from lowtide.frameworks.onnx.shapes.tensors import static_shape
 Array = NDArray[Any]
 
 _SIZED_BY = {("", "Reshape"): 1, ("", "Expand"): 1, ("", "ConstantOfShape"): 0, ("", "AffineGrid"): 1}
-"""Operators with an input that is the shape of the result, and its position."""
+"""Input that holds the result's shape."""
 _INTEGER_SEEDS = frozenset({"Dropout", "BiasDropout", "BitmaskDropout", "BitmaskBiasDropout", "Sampling"})
 
 
 def random_inputs(
     model: ModelProto, dims: Mapping[str, int], seed: int = 0, *, otherwise: str = "leave out --measure"
 ) -> dict[str, Array]:
-    """Return inputs by name: normal floats, integers 0 and 1 (safe as indices), random booleans.
+    """Return inputs by name: normal floats, integers 0 and 1 (safe as indices), booleans, and shapes that the file
+    states.
 
-    An input that is the shape of a result gets the shape that the file states. `otherwise` is a message's advice.
-    Raises UnsupportedError for inputs that are no dense numeric tensors, or exceed this machine's memory.
+    `otherwise` is advice for messages. Raises UnsupportedError for inputs that are not dense and numeric, or too large.
     """
     generator = np.random.default_rng(seed)
     inputs: dict[str, Array] = {}
@@ -54,7 +54,7 @@ def random_inputs(
 
 
 def _targets(model: ModelProto) -> Mapping[str, Sequence[int]]:
-    """Return stated result shapes by name of the input that holds them."""
+    """Return stated shapes by the input that holds them."""
     stated = value_types(model.graph)
     found: dict[str, Sequence[int]] = {}
     for node in model.graph.node:
@@ -82,9 +82,9 @@ def _random_tensor(generator: np.random.Generator, element_type: int, shape: Seq
 
 
 def with_seeds(model: ModelProto) -> ModelProto:
-    """Return the model with a seed on every random node without one, made from the name of its result.
+    """Return the model with a seed on every random node, from its result's name.
 
-    By default ONNX Runtime seeds such nodes by position and clock.
+    By default ONNX Runtime seeds by position and clock.
     """
     if not any(_lacks_seed(node) for node in all_nodes(model.graph)):
         return model

@@ -1,4 +1,4 @@
-"""Offline optimization by ONNX Runtime: the graph that runs becomes a file that can be planned."""
+"""Offline optimization by ONNX Runtime, so that the graph that runs can be planned."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ LEVELS: Mapping[str, str] = {
     "basic": "ORT_ENABLE_BASIC",
     "none": "ORT_DISABLE_ALL",
 }
-"""Levels by name, highest first. Files of "all" depend on the processor family. Even "none" inserts casts for missing
-kernels, copies quantization nodes and expands functions.
+"""Highest first. "all" is specific to the processor family; even "none" inserts casts, copies quantization nodes and
+expands functions.
 """
 
 
@@ -30,16 +30,15 @@ _MOST_PASSES = 3
 
 
 def write_optimized(model: Path, level: str, output: Path) -> None:
-    """Let ONNX Runtime optimize a model at a level and write it; its own exceptions pass through.
+    """Write a model as ONNX Runtime optimizes it, and let its exceptions pass.
 
-    Weights in other files stay there unless the runtime changes them; `output` must be in a folder that reaches the
-    same files. If one pass is not enough, the first pass's graph stays at `first_pass(output)`. Raises UnsupportedError
-    if more than 1 GiB of such weights change.
+    External weights stay unless they change, so `output` must be able to reach them. If several passes are needed, the
+    first one's graph is at `first_pass(output)`. Raises UnsupportedError if more than 1 GiB of them change.
     """
     first = first_pass(output)
     first.unlink(missing_ok=True)
     _write(model, level, output)
-    # An optimized DequantizeLinear may have several readers. The runtime copies it on loading, and copies run late.
+    # A DequantizeLinear with several readers is copied on loading; copies run late.
     nodes = load_model(output).graph.node
     for _ in range(_MOST_PASSES):
         if not any(node.op_type == "DequantizeLinear" for node in nodes):
@@ -55,36 +54,47 @@ def write_optimized(model: Path, level: str, output: Path) -> None:
 
 
 def first_pass(output: Path) -> Path:
-    """Return the path of the graph that the runtime runs itself, if it differs from `output`."""
+    """Return the path of the graph that the runtime itself runs, if not `output`."""
     return output.with_name(f"{output.stem}.first.onnx")
 
 
-def _write(model: Path, level: str, output: Path) -> None:
+def quiet_options(level: str) -> Any:
+    """Return SessionOptions for a level, without log messages."""
     onnxruntime: Any = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[level])
+    return options
+
+
+def open_on_cpu(model: Path, options: Any) -> Any:
+    """Return a stock session on the CPU."""
+    onnxruntime: Any = import_module("onnxruntime")
+    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+
+def _write(model: Path, level: str, output: Path) -> None:
+    options = quiet_options(level)
     options.optimized_model_filepath = str(output)
     weights = output.with_name(f"{output.name}.weights")
     has_other_files = bool(external_locations(load_model(model)))
     if has_other_files:
         options.add_session_config_entry("session.optimized_model_external_initializers_file_name", weights.name)
         options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
-    onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    open_on_cpu(model, options)
     if has_other_files:
         refer_to_given_weights(model, output, weights)
 
 
 _MOST_EMBEDDED_BYTES = 2**30
-"""Limit on embedded weights: a file holds at most 2 GiB."""
+"""A file holds 2 GiB."""
 _PART_BYTES = 2**22
 
 
 def refer_to_given_weights(given: Path, optimized: Path, weights: Path) -> None:
-    """Let an optimized model, whose weights are in a file of its own, refer to unchanged weights where they were.
+    """Let an optimized model refer to unchanged external weights, embed the others, and remove `weights`.
 
-    Other weights are embedded, and `weights` is removed. Paths are relative to the folder of each model. Raises
-    UnsupportedError for more than 1 GiB of new weights.
+    Raises UnsupportedError for more than 1 GiB of new weights.
     """
     before = {tensor.name: tensor for tensor in load_model(given).graph.initializer}
     model = load_whole_model(optimized)
@@ -112,13 +122,13 @@ def refer_to_given_weights(given: Path, optimized: Path, weights: Path) -> None:
 
 
 def _may_be_same(old: TensorProto, new: TensorProto) -> bool:
-    alike = old.data_type == new.data_type and list(old.dims) == list(new.dims)
-    return alike and old.data_location == TensorProto.EXTERNAL
+    same_type = old.data_type == new.data_type and list(old.dims) == list(new.dims)
+    return same_type and old.data_location == TensorProto.EXTERNAL
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The bytes of a tensor in a file, read in parts to bound resident memory."""
+    """A tensor's bytes in a file."""
 
     path: Path
     start: int
@@ -126,9 +136,9 @@ class _Place:
 
     @staticmethod
     def of(tensor: TensorProto, folder: Path) -> "_Place":
-        said = {entry.key: entry.value for entry in tensor.external_data}
-        path, start = folder / said["location"], int(said.get("offset", 0))
-        return _Place(path, start, int(said["length"]) if "length" in said else path.stat().st_size - start)
+        data = {entry.key: entry.value for entry in tensor.external_data}
+        path, start = folder / data["location"], int(data.get("offset", 0))
+        return _Place(path, start, int(data["length"]) if "length" in data else path.stat().st_size - start)
 
     def parts(self) -> Iterator[bytes]:
         with self.path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""ONNX Runtime sessions with values at planned addresses, alone or in a pool."""
+"""ONNX Runtime sessions with values at planned addresses."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,9 @@ onnxruntime: Any = import_module("onnxruntime")  # it has no types
 class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBaseClass]
     """An `onnxruntime.InferenceSession` on the CPU with all values of a run at planned addresses in one arena.
 
-    The first run with given input shapes is recorded and packed, unless the file has addresses for them; later runs use
-    the addresses. A run that allocates differently (data-dependent sizes, another thread) falls back to ordinary
-    allocation and counts in `use`. Results are never in the arena. Files written by lowtide run in file order; others
-    as ONNX Runtime orders and optimizes them.
+    The first run per input shapes is recorded and packed, unless the file has addresses. A run that allocates
+    differently (data-dependent sizes, another thread) uses ordinary allocation and counts in `use`. Results are outside
+    the arena. Files by lowtide run in file order, others as ONNX Runtime orders and optimizes them.
     """
 
     def __init__(
@@ -34,10 +33,10 @@ class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[rep
         arena: Arena | None = None,
         **more: Any,
     ) -> None:
-        """Open a model; arguments are those of InferenceSession, and `arena` is one shared with other sessions.
+        """Open a model like InferenceSession, optionally in a shared `arena`.
 
-        The options are changed: the runtime's arena, pattern and reuse are off. Raises UsageError for parallel
-        execution, whose order of allocations varies.
+        The options lose the runtime's arena, pattern and reuse. Raises UsageError for parallel execution, whose
+        allocations vary in order.
         """
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         if options.execution_mode != onnxruntime.ExecutionMode.ORT_SEQUENTIAL:
@@ -54,7 +53,7 @@ class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[rep
         stock.__init__(path_or_bytes, options, providers or ["CPUExecutionProvider"], provider_options, **more)
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> Any:
-        """Compute the outputs as InferenceSession does."""
+        """Compute like InferenceSession."""
         key = ("run", self._threads, *(output_names or ()), *_shapes(input_feed))
         stock: Any = super()
         return self._runs.within(key, lambda: stock.run(output_names, input_feed, run_options))
@@ -62,7 +61,7 @@ class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[rep
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
     ) -> Any:
-        """Compute the outputs from and to OrtValues as InferenceSession does."""
+        """Compute with OrtValues."""
         key = ("values", self._threads, *(output_names or ()), *_shapes(input_dict_ort_values))
         stock: Any = super()
         return self._runs.within(
@@ -70,12 +69,12 @@ class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[rep
         )
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
-        """Compute bound outputs as InferenceSession does; runs of all bindings count as one kind."""
+        """Compute bound outputs; all bindings count as one kind of run."""
         stock: Any = super()
         self._runs.within(("bound", self._threads), lambda: stock.run_with_iobinding(iobinding, run_options))
 
     def noted_addresses(self) -> str | None:
-        """Return the addresses learned last, as metadata text; None if none were."""
+        """Return the latest addresses as metadata text, if any."""
         return self._runs.noted_addresses()
 
 
@@ -95,7 +94,7 @@ def _shape(value: Any) -> Key:
 class Pool:
     """Sessions that run one at a time in one arena, as large as the largest needs.
 
-    If two run at once, the second falls back to ordinary allocation; its `use` counts it as "arena in use".
+    A second concurrent run uses ordinary allocation, counted in `use` as "arena in use".
     """
 
     def __init__(self) -> None:
@@ -103,7 +102,7 @@ class Pool:
         self._sessions: list[Session] = []
 
     def open(self, path_or_bytes: str | bytes | os.PathLike[str], *arguments: Any, **more: Any) -> Session:
-        """Open a model in the pool; arguments are those of `Session`."""
+        """Open a model with arguments of `Session`."""
         session = Session(path_or_bytes, *arguments, arena=self._arena, **more)
         self._sessions.append(session)
         return session
@@ -115,9 +114,9 @@ class Pool:
 
     @property
     def arena_bytes(self) -> int:
-        """Bytes of the arena: the largest run so far."""
+        """Of the largest run so far."""
         return self._arena.size_bytes
 
     def trim(self) -> bool:
-        """Release the arena's pages until the next run; return False if a run uses them."""
+        """Release the arena's pages; return False if a run uses them."""
         return self._arena.trim()

@@ -1,4 +1,4 @@
-"""ONNX Runtime sessions that run a model as its file orders it and free values at their last use."""
+"""ONNX Runtime sessions that run a model in file order and free values at their last use."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 
 class RuntimeSession(Protocol):
-    """The used part of InferenceSession."""
+    """Part of InferenceSession."""
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Array]) -> list[Any]:
         """Run the model."""
@@ -24,8 +24,7 @@ class RuntimeSession(Protocol):
 def follow_file(options: Any, allocator: NativeAllocator, *, planned: bool, by_default: bool = False) -> None:
     """Set options so that values live from writer to last reader, allocated through `allocator`.
 
-    The runtime's reuse, patterns and arenas blur lifetimes and are off. A `planned` file runs in its order, or in the
-    default order if `by_default`, without optimization, which would append fused nodes.
+    A `planned` file runs unoptimized, in its order or, if `by_default`, in the default order.
     """
     if planned:
         onnxruntime: Any = import_module("onnxruntime")
@@ -42,9 +41,9 @@ def follow_file(options: Any, allocator: NativeAllocator, *, planned: bool, by_d
 def open_session(
     model: bytes, *, dims: Mapping[str, int], folder: Path | None, allocator: NativeAllocator
 ) -> RuntimeSession:
-    """Open a session as `follow_file` sets it, on one thread: small workspaces, reproducible results.
+    """Open a session as `follow_file` sets it, on one thread for reproducible results and small workspaces.
 
-    `folder` holds external data. Raises UnsupportedError for a model that ONNX Runtime does not load.
+    `folder` holds external data. Raises UnsupportedError if ONNX Runtime does not load the model.
     """
     try:
         onnxruntime: Any = import_module("onnxruntime")

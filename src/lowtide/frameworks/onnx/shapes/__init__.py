@@ -1,6 +1,6 @@
-"""Infer the type, shape and bytes of every value without running anything and without reading weights.
+"""Infer the type, shape and bytes of every value without running anything or reading weights.
 
-A skeleton of the model without weights (`skeleton`) goes through ONNX's shape inference (`infer`), in rounds: each
-round adds folded shape computations (`fold`), shapes of loops, or types that the file states. `known_forms` repeats the
-inference as the runtime does it on loading, which knows less.
+A copy without weights (`skeleton`) goes through ONNX's inference in rounds (`infer`). Each round adds folded shape
+computations (`fold`), shapes of loops, or types that the file states. `known_forms` infers what the runtime knows on
+loading.
 """

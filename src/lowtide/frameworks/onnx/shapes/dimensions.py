@@ -1,4 +1,4 @@
-"""Dynamic dimensions: list them, and bind sizes to them."""
+"""Dynamic dimensions and their sizes."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,19 +9,18 @@ from lowtide.frameworks.onnx.operators.nodes import fed_inputs, plain, subgraphs
 
 
 def dynamic_dimensions(graph: GraphProto) -> list[str]:
-    """Return the names of the inputs' dynamic dimensions, in order of first appearance.
-
-    A dimension without a name is called after its input and axis: "tokens.1".
+    """Return the names of the inputs' dynamic dimensions in order; one without a name is called "tokens.1", by input
+    and axis.
     """
     names = (name for value in fed_inputs(graph) for name, _ in _open_dimensions(value))
     return list(dict.fromkeys(names))
 
 
 def bind_inputs(graph: GraphProto, dims: Mapping[str, int], where: str) -> None:
-    """Write sizes into the types of the graph's inputs, in place.
+    """Write sizes into the types of inputs, in place.
 
-    Raises UnsupportedError listing dimensions without a size, UsageError for an unknown name or a negative size,
-    MalformedInputError for an input without a type.
+    Raises UnsupportedError listing missing sizes, UsageError for unknown names and negative sizes, MalformedInputError
+    for inputs without a type.
     """
     names = dynamic_dimensions(graph)
     for name, size in dims.items():
@@ -44,7 +43,7 @@ def bind_inputs(graph: GraphProto, dims: Mapping[str, int], where: str) -> None:
 
 
 def bind_rest(graph: GraphProto, dims: Mapping[str, int]) -> None:
-    """Bind the types of outputs and of all subgraphs, in place; see `bind_type`."""
+    """Apply `bind_type` to outputs and all subgraphs."""
     for value in graph.output:
         bind_type(value.type, dims)
     for node in graph.node:
@@ -55,7 +54,7 @@ def bind_rest(graph: GraphProto, dims: Mapping[str, int]) -> None:
 
 
 def bind_type(value_type: TypeProto, dims: Mapping[str, int]) -> None:
-    """Write sizes into a type for the names in `dims`, and remove other names, in place."""
+    """Write the sizes in `dims` into a type and remove other names, in place."""
     for dim in value_type.tensor_type.shape.dim if value_type.HasField("tensor_type") else ():
         name = dim.dim_param
         if name:

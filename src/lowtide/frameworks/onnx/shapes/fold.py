@@ -1,7 +1,4 @@
-"""Evaluate short integer computations on shapes, node by node.
-
-Shape inference propagates data through few operators; exporters compute target shapes with more.
-"""
+"""Evaluate short integer computations on shapes, more than inference propagates."""
 
 import math
 from collections.abc import Mapping
@@ -26,14 +23,11 @@ _NEVER_GROWS = frozenset(
     )
 )
 _GROWS = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
-"""Evaluated only if inference proves the result short."""
+"""Evaluated if inference proves the result short."""
 
 
 def fold_shape_computations(model: ModelProto, types: Mapping[str, TypeProto]) -> bool:
-    """Turn nodes with known short results into Constant nodes, in place; return whether there were any.
-
-    `model` is a skeleton. Nodes that fail to evaluate stay.
-    """
+    """Turn a skeleton's nodes with known short results into constants; return whether there were any."""
     opsets = list(model.opset_import)
     known = {name: array_of(tensor) for name, tensor in short_constants(model.graph).items()}
     folded = False
@@ -68,7 +62,7 @@ def _evaluate(
         with np.errstate(all="ignore"):
             evaluator: Any = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets))
             result: Array = evaluator.run(None, inputs)[0]
-    except Exception:  # operators raise any type; the result stays unknown
+    except Exception:  # operators raise any type
         return None
     return result if result.size <= MOST_ELEMENTS else None
 

@@ -13,17 +13,16 @@ from lowtide.frameworks.onnx.shapes.skeleton import skeleton_of
 from lowtide.frameworks.onnx.shapes.tensors import array_of, short_constants, static_shape
 
 _MOST_ROUNDS = 32
-"""Limit on rounds of inference."""
 
 _CONTRADICTION = "Incompatible dimensions"
-"""Text of inference errors about operands with incompatible shapes."""
+"""In inference errors about incompatible operands."""
 
 
 def infer_types(model: ModelProto, skeleton: ModelProto, dims: Mapping[str, int], where: str) -> ModelProto:
-    """Return a copy of a model's skeleton that states the types of its values.
+    """Return a copy of a model's skeleton with the types of its values.
 
-    Raises UnsupportedError for dynamic dimensions without a size in `dims`, UsageError for sizes that do not fit,
-    MalformedInputError for a model that shape inference refuses.
+    Raises UnsupportedError for dimensions missing in `dims`, UsageError for wrong sizes, MalformedInputError if
+    inference refuses the model.
     """
     light = ModelProto()
     light.CopyFrom(skeleton)
@@ -33,12 +32,12 @@ def infer_types(model: ModelProto, skeleton: ModelProto, dims: Mapping[str, int]
 
 
 def infer_bound_types(model: ModelProto, where: str) -> ModelProto:
-    """Infer types as `infer_types` does, but leave dynamic dimensions unknown."""
+    """Infer types, with dynamic dimensions unknown."""
     return _complete(skeleton_of(model), model.graph, {}, where)
 
 
 def value_types(graph: GraphProto) -> dict[str, TypeProto]:
-    """Return the types that a graph states, by value name, without captured values."""
+    """Return the types that a graph states, by name."""
     types = {value.name: value.type for value in [*graph.value_info, *graph.output, *graph.input]}
     for tensor in graph.initializer:
         types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
@@ -46,7 +45,7 @@ def value_types(graph: GraphProto) -> dict[str, TypeProto]:
 
 
 def unknown_values(graph: GraphProto) -> list[str]:
-    """Return the node outputs of unknown shape, in graph order."""
+    """Return node outputs of unknown shape, in order."""
     types = value_types(graph)
     return [
         name for node in graph.node for name in node.output if name and (name not in types or not _known(types[name]))
@@ -63,7 +62,7 @@ def _complete(light: ModelProto, stated: GraphProto, dims: Mapping[str, int], wh
 
 
 def _add_knowledge(light: ModelProto, stated: GraphProto, dims: Mapping[str, int]) -> bool:
-    """Add one kind of missing information; return whether anything was added."""
+    """State more types or constants; return whether there were any."""
     if _give_loops_their_shapes(light.graph):
         return True
     if not unknown_values(light.graph):
@@ -76,7 +75,7 @@ def _known(value_type: TypeProto) -> bool:
 
 
 def _infer(light: ModelProto, where: str, *, strict: bool = False) -> ModelProto:
-    """Infer once; if `strict`, refuse contradicting shapes but retry on other doubts."""
+    """Infer once; if `strict`, refuse contradictions but retry on other doubts."""
     try:
         return infer_shapes(light, data_prop=True, strict_mode=strict)
     except Exception as error:  # the C++ code raises several types
@@ -86,7 +85,7 @@ def _infer(light: ModelProto, where: str, *, strict: bool = False) -> ModelProto
 
 
 def _use_stated_types(light: GraphProto, stated: GraphProto, dims: Mapping[str, int]) -> bool:
-    """Use the file's types for values of unknown shape; return whether it helped."""
+    """Use the file's types for unknown values; return whether any helped."""
     unknown = set(unknown_values(light))
     types = value_types(light)
     changed = False
@@ -108,7 +107,7 @@ def _state(light: GraphProto, name: str, value_type: TypeProto) -> None:
 
 
 def _give_loops_their_shapes(graph: GraphProto) -> bool:
-    """Assume that values carried by loops keep their initial shape; return whether it helped."""
+    """Assume that carried values keep their shapes; return whether it helped."""
     changed = False
     types = value_types(graph)
     for node in graph.node:
@@ -145,7 +144,7 @@ def _give_loop_its_shapes(graph: GraphProto, node: NodeProto, body: GraphProto, 
 
 
 def runs_of_loop(graph: GraphProto, node: NodeProto, body: GraphProto) -> int | None:
-    """Return the number of runs of a Loop; None if it depends on the data."""
+    """Return the number of runs, None if data-dependent."""
     if len(body.input) < 2 or not body.output or not _goes_on(body):
         return None
     first = _constant(graph, node.input[1]) if len(node.input) > 1 and node.input[1] else True
@@ -154,7 +153,7 @@ def runs_of_loop(graph: GraphProto, node: NodeProto, body: GraphProto) -> int | 
 
 
 def _goes_on(body: GraphProto) -> bool:
-    """Return whether a body passes its condition on unchanged."""
+    """Return whether a body keeps its condition."""
     condition, given = body.output[0].name, body.input[1].name
     makers = {name: inner for inner in body.node for name in inner.output}
     while condition in makers and operator_of(makers[condition]) == ("", "Identity"):

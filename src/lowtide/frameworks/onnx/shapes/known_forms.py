@@ -1,4 +1,4 @@
-"""Shapes known to the runtime on loading: dimensions may be names, and shape computations are not evaluated."""
+"""Shapes that the runtime knows on loading: dimensions may be names."""
 
 from collections.abc import Collection, Hashable, Iterator, Mapping
 
@@ -9,34 +9,33 @@ from lowtide.frameworks.onnx.operators.nodes import subgraphs_of
 from lowtide.frameworks.onnx.shapes.tensors import BITS
 
 Form = tuple[Hashable, ...]
-"""Bits of an element, then the shape."""
+"""Bits per element, then shape."""
 
 Forms = Mapping[str, Form]
-"""Forms by value, without values of unknown shape."""
+"""Known forms by value."""
 
 
 def known_forms(model: ModelProto, skeleton: ModelProto) -> Forms:
-    """Return the forms that the runtime knows on loading, of a model's values and those of its subgraphs.
+    """Return the runtime's forms of values, subgraphs included.
 
-    This is a second inference, since the runtime infers less than `infer_types`. Source: Graph::InferAndVerifyTypeMatch
-    of ONNX Runtime 1.31: shapes that the file states, and those that follow from inputs and weights. The content of a
-    computed value is never known, even if it is a shape.
+    It infers less than `infer_types`, so inference runs a second time. Source: Graph::InferAndVerifyTypeMatch of ONNX
+    Runtime 1.31: stated shapes, and shapes that follow from inputs and weights, never from computed values.
     """
     light = ModelProto()
     light.CopyFrom(skeleton)
     light.graph.value_info.extend(model.graph.value_info)
-    # Inference invents names for dimensions; equal ones do not mean equal sizes.
+    # Inference invents further names, which mean nothing.
     values = [*model.graph.input, *model.graph.value_info]
     names = {dim.dim_param for value in values for dim in value.type.tensor_type.shape.dim}
     try:
         return forms_in(infer_shapes(light).graph, names)
-    except Exception:  # the file contradicts itself; then the runtime uses its own inference, too
+    except Exception:  # the file contradicts itself; the runtime then ignores it, too
         del light.graph.value_info[:]
         return forms_in(infer_shapes(light).graph, names)
 
 
 def forms_in(graph: GraphProto, names: Collection[str] = ()) -> dict[str, Form]:
-    """Return the forms that a graph and its subgraphs state; dimensions may have one of `names`."""
+    """Return the forms that a graph and its subgraphs state; dimensions may be in `names`."""
     found = dict(_forms([*graph.value_info, *graph.input], names))
     for node in graph.node:
         for _, inner in subgraphs_of(node):

@@ -1,7 +1,7 @@
-"""A copy of a model for shape inference: the same nodes at the same positions, without weights.
+"""A copy of a model for shape inference: the same nodes, without weights.
 
-Operators of ONNX Runtime, which inference does not know, become standard ones of the same output shape. Files optimized
-offline consist largely of such operators and state no shapes.
+Operators of ONNX Runtime, common in optimized files and unknown to inference, become standard ones of the same output
+shape.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,14 +21,11 @@ from lowtide.frameworks.onnx.shapes.tensors import dense_twin, is_short
 
 
 def skeleton_of(model: ModelProto) -> ModelProto:
-    """Return a copy of a model without weights and with no shapes except those of inputs.
-
-    Shapes that the file states for other values may be stale; inference recomputes them.
-    """
+    """Return a copy of a model without weights and, since they may be stale, without shapes except those of inputs."""
     light = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
     imported = {domain_of(entry.domain) for entry in model.opset_import}
     for domain in sorted({domain_of(node.domain) for node in all_nodes(model.graph)} - imported):
-        light.opset_import.add(domain=domain, version=1)  # inference requires an import, but skips the operators
+        light.opset_import.add(domain=domain, version=1)  # inference skips its operators
     graph = light.graph
     graph.name = model.graph.name
     graph.node.extend(model.graph.node)
@@ -71,7 +68,7 @@ def _without_data(tensor: TensorProto) -> TensorProto:
 
 
 def use_stand_in(node: NodeProto, graph: GraphProto) -> None:
-    """Turn a skeleton's node into a standard one with the same first output shape, if there is one."""
+    """Turn a node into a standard one with the same first output shape, if there is one."""
     operator = operator_of(node)
     if operator in SAME_SHAPE:
         _become(node, "Identity", 1)
@@ -92,7 +89,7 @@ def _become(node: NodeProto, name: str, n_inputs: int) -> None:
 
 
 def _fused_matmul(node: NodeProto, graph: GraphProto) -> None:
-    """Multiply matrices that may be transposed or have rows before the batch."""
+    """Operands may be transposed, or have rows before the batch."""
     left, right = _matrix(node, "A", "ij"), _matrix(node, "B", "jk")
     _become(node, "Einsum", 2)
     node.attribute.append(helper.make_attribute("equation", f"{left},{right}->...ik"))
@@ -104,14 +101,14 @@ def _matrix(node: NodeProto, operand: str, axes: str) -> str:
 
 
 def _reorder_output(node: NodeProto, graph: GraphProto) -> None:
-    """Convert from the blocked layout, which pads channels: keep the first `channels`."""
+    """Remove channels that pad the blocked layout."""
     channels = int_of(node, "channels")
     if channels >= 1 and not int_of(node, "channels_last"):
         _take_channels(node, graph, channels)
 
 
 def _reorder_input(node: NodeProto, graph: GraphProto) -> None:
-    """Convert to the blocked layout, which pads channels to the number that the reading filter expects."""
+    """Pad channels to the number that the reading filter expects."""
     found = next(
         (reader for reader in graph.node if operator_of(reader) == _BLOCKED and reader.input[0] == node.output[0]), None
     )
@@ -149,7 +146,7 @@ def _pooling_of_integers(node: NodeProto, graph: GraphProto) -> None:
 
 
 def _operands(name: str, *places: int) -> Callable[[NodeProto, GraphProto], None]:
-    """Return a function that turns a node into `name` of the inputs at `places`, without scales and zero points."""
+    """Make a node `name` of its inputs at `places`, without scales and zero points."""
 
     def become(node: NodeProto, graph: GraphProto) -> None:
         if len(node.input) > max(places):
@@ -161,13 +158,13 @@ def _operands(name: str, *places: int) -> Callable[[NodeProto, GraphProto], None
 
 
 def _product_of_integers(node: NodeProto, graph: GraphProto) -> None:
-    """Multiply; without a zero point the result is a float, which stays unknown."""
+    """Without a zero point, the result is a float and stays unknown."""
     if len(node.input) > 8 and node.input[8]:
         _operands("Gemm", 0, 3)(node, graph)
 
 
 def _concatenation_of_integers(node: NodeProto, graph: GraphProto) -> None:
-    """Concatenate inputs that come with a scale and a zero point each, after those of the result."""
+    """Each input comes with a scale and a zero point, after those of the result."""
     operands = list(node.input[2::3])
     _become(node, "Concat", 0)
     node.input.extend(operands)
@@ -177,7 +174,7 @@ _LAYOUT_ATTRIBUTES = ("auto_pad", "dilations", "group", "kernel_shape", "pads", 
 
 
 def _channels_last() -> FunctionProto:
-    """Return a function that convolves channels-last images by standard operators."""
+    """Return a function that convolves channels-last images."""
     inputs = ["x", "x_scale", "x_zero", "w", "w_scale", "w_zero", "y_scale", "y_zero", "b"]
     middle = helper.make_node("QLinearConv", ["x_first", *inputs[1:]], ["y_first"])
     for name in _LAYOUT_ATTRIBUTES:
@@ -194,11 +191,11 @@ def _channels_last() -> FunctionProto:
 
 
 CHANNELS_LAST = _channels_last()
-"""A stand-in of several operators: skeletons that use it need it among their functions."""
+"""A stand-in of several operators, added to skeletons that use it."""
 
 
 def _upsample(node: NodeProto, graph: GraphProto) -> None:
-    """Enlarge by integers in the blocked layout."""
+    """Enlarge in the blocked layout."""
     scales = attribute_of(node, "scales")
     if scales is None:
         return

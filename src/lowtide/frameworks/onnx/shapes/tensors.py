@@ -1,4 +1,4 @@
-"""Bytes of tensors, and the content of short ones, which may decide a shape or a mode."""
+"""Bytes of tensors, and content of short ones, which may decide shapes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -34,16 +34,16 @@ BITS: Mapping[int, int] = {
     TensorProto.FLOAT8E5M2FNUZ: 8,
     TensorProto.UINT4: 4,
     TensorProto.INT4: 4,
-    23: 4,  # FLOAT4E2M1; onnx 1.17 has no name for this and the next three
+    23: 4,  # FLOAT4E2M1; onnx 1.17 lacks these four
     24: 8,  # FLOAT8E8M0
     25: 2,  # UINT2
     26: 2,  # INT2
 }
-"""Bits per element. Types below a byte are packed; a string counts as its 32-byte handle, without text."""
+"""Per element; small types are packed, a string counts as its 32-byte handle."""
 
 
 def tensor_bytes(element_type: int, shape: Sequence[int], name: str) -> int:
-    """Return the bytes of a tensor; raise MalformedInputError for an unknown type or a negative dimension."""
+    """Return a tensor's bytes; raise MalformedInputError for unknown types and negative dimensions."""
     bits = BITS.get(element_type)
     if bits is None:
         raise MalformedInputError(f"value {name!r} has element type {element_type}, which ONNX does not define")
@@ -53,10 +53,7 @@ def tensor_bytes(element_type: int, shape: Sequence[int], name: str) -> int:
 
 
 def static_shape(value_type: TypeProto) -> list[int] | None:
-    """Return a dense tensor type's shape, or None if any size is unknown.
-
-    Negative sizes, which inference gives to branches never taken, are unknown too.
-    """
+    """Return a dense tensor's shape, None if unknown or, in branches never taken, negative."""
     if not value_type.HasField("tensor_type") or not value_type.tensor_type.HasField("shape"):
         return None
     dims = value_type.tensor_type.shape.dim
@@ -65,7 +62,7 @@ def static_shape(value_type: TypeProto) -> list[int] | None:
 
 
 def type_bytes(value_type: TypeProto, name: str) -> int | None:
-    """Return the bytes of a dense tensor; None for other types and unknown shapes."""
+    """Return a dense tensor's bytes, None if unknown."""
     shape = static_shape(value_type)
     element_type = value_type.tensor_type.elem_type
     if shape is None or element_type == TensorProto.UNDEFINED:
@@ -74,17 +71,14 @@ def type_bytes(value_type: TypeProto, name: str) -> int | None:
 
 
 def initializer_bytes(tensor: TensorProto) -> int:
-    """Return the bytes of a weight, from its type and shape."""
+    """Return a weight's bytes."""
     return tensor_bytes(tensor.data_type, tensor.dims, tensor.name)
 
 
 def dense_twin(tensor: SparseTensorProto) -> TensorProto:
     """Return the dense tensor that the runtime makes of a sparse weight, without elements."""
     return TensorProto(
-        name=tensor.values.name,
-        data_type=tensor.values.data_type,
-        dims=tensor.dims,
-        data_location=TensorProto.EXTERNAL,
+        name=tensor.values.name, data_type=tensor.values.data_type, dims=tensor.dims, data_location=TensorProto.EXTERNAL
     )
 
 
@@ -93,12 +87,12 @@ MOST_ELEMENTS = 1024
 
 
 def is_short(tensor: TensorProto) -> bool:
-    """Return whether a tensor's data is in the model and short enough to decide shapes."""
+    """Return whether a tensor is in the model and short."""
     return tensor.data_location != TensorProto.EXTERNAL and math.prod(tensor.dims) <= MOST_ELEMENTS
 
 
 def array_of(tensor: TensorProto) -> NDArray[Any]:
-    """Return the content of a short tensor; raise MalformedInputError if data and dimensions disagree."""
+    """Return a short tensor's content; raise MalformedInputError if data and dimensions disagree."""
     try:
         return numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
@@ -106,7 +100,7 @@ def array_of(tensor: TensorProto) -> NDArray[Any]:
 
 
 def short_constants(graph: GraphProto) -> Mapping[str, TensorProto]:
-    """Return a graph's short weights and results of Constant nodes, by name."""
+    """Return short weights and results of Constant nodes, by name."""
     given = {tensor.name: tensor for tensor in graph.initializer}
     for node in graph.node:
         content = _content(node) if operator_of(node) in CONSTANTS else None
@@ -116,7 +110,7 @@ def short_constants(graph: GraphProto) -> Mapping[str, TensorProto]:
 
 
 def _content(constant: NodeProto) -> TensorProto | None:
-    """Return a Constant node's tensor or integers, None for other kinds."""
+    """Return a tensor or integers, None otherwise."""
     for attribute in constant.attribute:
         if attribute.name == "value":
             return attribute.t

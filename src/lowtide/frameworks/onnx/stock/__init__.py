@@ -1,5 +1,5 @@
-"""Predict what the stock runtime, ONNX Runtime with default settings, allocates for a model.
+"""Predict the allocations of the stock runtime: ONNX Runtime with default settings.
 
-It ignores the file's order and walks the graph itself (`default_order`), reuses storage by its own rules (`reuse`),
-runs bodies in frames (`frames`), and from the second run on places all values in one block of an arena (`arena`).
+It walks the graph in an order of its own (`default_order`), reuses storage (`reuse`), runs bodies in frames (`frames`),
+and from the second run on places all values in one block of an arena (`arena`).
 """

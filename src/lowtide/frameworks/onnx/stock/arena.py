@@ -1,4 +1,4 @@
-"""Where the stock runtime places blocks: the memory pattern and the arena."""
+"""Placement of blocks by the stock runtime: memory pattern and arena."""
 
 from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ _LARGEST_GROWTH = 2**30
 _MOST_SPARE = 128 * 2**20
 _PAGE = 4096
 _TABLE_ENTRY = 8
-"""Bytes of the chunk table per possible chunk."""
+"""Per possible chunk."""
 
 
 @dataclass(slots=True, eq=False)
@@ -20,47 +20,47 @@ class _StockChunk:
     offset: int
     size: int
     place: int
-    """Rank of the region's address among all regions."""
+    """Its region's rank by address."""
     free: bool = True
     before: "_StockChunk | None" = None
     after: "_StockChunk | None" = None
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """Smaller chunks first, then lower addresses."""
+        """By size, then address."""
         return self.size, self.place, self.offset
 
 
 @dataclass(slots=True)
 class StockArena:
-    """An arena of chunks in doubling regions; covered pages stay resident.
+    """Chunks in doubling regions; covered pages stay resident.
 
-    Source: BFCArena of ONNX Runtime 1.31 with default settings: best fit with coalescing, lowest address first. A new
-    region is placed below the last, or above if `ascends`. Complexity: O(log chunks) to find a chunk, O(free chunks) to
-    keep them sorted.
+    Source: BFCArena of ONNX Runtime 1.31 with default settings: best fit with coalescing, lowest address first; a new
+    region is below the last, or above if `ascends`. Complexity: O(log chunks) to find a chunk, O(free chunks) to keep
+    them sorted.
     """
 
     ascends: bool = False
     _next_region: int = _FIRST_REGION
     _regions: list[int] = field(default_factory=list[int])
-    """Bytes of each region."""
+    """Their bytes."""
     _touched: list[list[tuple[int, int]]] = field(default_factory=list[list[tuple[int, int]]])
-    """By region, the covered pages as disjoint ranges in order."""
+    """Covered pages by region, as sorted disjoint ranges."""
     _free: list[_StockChunk] = field(default_factory=list[_StockChunk])
 
     @property
     def resident_bytes(self) -> int:
-        """Bytes of covered pages and of the chunk table."""
+        """Covered pages and the chunk table."""
         pages = sum(end - first for ranges in self._touched for first, end in ranges)
         return _PAGE * pages + self.reserved_bytes * _TABLE_ENTRY // _ROUNDING
 
     @property
     def reserved_bytes(self) -> int:
-        """Bytes of all regions."""
+        """Of all regions."""
         return sum(self._regions)
 
     def allocate(self, size: int) -> _StockChunk:
-        """Return a chunk of at least `size` bytes, if needed in a new region."""
+        """Return a chunk of at least `size` bytes."""
         rounded = max(1, -(-size // _ROUNDING)) * _ROUNDING
         chunk = self._find(rounded) or self._new_region(rounded)
         if chunk.size >= 2 * rounded or chunk.size - rounded >= _MOST_SPARE:
@@ -70,7 +70,7 @@ class StockArena:
         return chunk
 
     def release(self, chunk: _StockChunk) -> None:
-        """Free a chunk and join free neighbors."""
+        """Free a chunk and join neighbors."""
         chunk.free = True
         after, before = chunk.after, chunk.before
         if after is not None and after.free:
@@ -116,7 +116,7 @@ class StockArena:
 
 
 def _add_range(ranges: list[tuple[int, int]], first: int, end: int) -> None:
-    """Add a range to disjoint sorted ranges, joined with those it touches."""
+    """Add a range to sorted disjoint ones."""
     start = bisect_left(ranges, first, key=lambda entry: entry[1])
     stop = bisect_right(ranges, end, key=lambda entry: entry[0])
     met = ranges[start:stop]

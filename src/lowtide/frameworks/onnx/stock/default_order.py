@@ -36,7 +36,7 @@ def default_order(inputs: Sequence[Collection[str]], outputs: Sequence[Collectio
 
 
 def default_order_of(graph: GraphProto) -> list[int]:
-    """Return the positions of a graph's nodes in the default order, without constants."""
+    """Return node positions in the default order, without constants."""
     inputs = [input_names(node) for node in graph.node]
     constant = [operator_of(node) in CONSTANTS for node in graph.node]
     outputs = [
@@ -47,7 +47,7 @@ def default_order_of(graph: GraphProto) -> list[int]:
 
 
 def default_order_among(graph: GraphProto, places: Sequence[int]) -> list[int]:
-    """Return positions in the default order of a file with these nodes in this order."""
+    """Return positions in the default order of a file with these nodes."""
     walked = default_order_of(GraphProto(node=[graph.node[place] for place in places]))
     return [places[position] for position in walked]
 

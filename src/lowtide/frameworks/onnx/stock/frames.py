@@ -15,17 +15,17 @@ from lowtide.frameworks.onnx.stock.default_order import default_order_of
 from lowtide.frameworks.onnx.stock.reuse import Allocations, CalledRuns, StockRole, StockStep, stock_allocations
 
 _SOME_RUNS = 3
-"""Runs assumed for loops of unknown length; more need no more memory."""
+"""Runs assumed for loops of unknown length."""
 _MOST_EVENTS = 10**5
-"""Limit on simulated events of repeated bodies."""
+"""Limit for repeated bodies."""
 
 
 @dataclass(frozen=True)
-class Frame:
+class StockFrame:
     """A graph as the stock runtime runs it once.
 
-    Source: If, Loop and Scan of ONNX Runtime 1.31. Bodies run in the default order, each in a frame of its own, without
-    a pattern. An If counts its larger branch, a Loop as many runs as its collected results imply.
+    Source: If, Loop and Scan of ONNX Runtime 1.31. Bodies run in the default order, in frames without a pattern. An If
+    counts its larger branch, a Loop the runs that its collected results imply.
     """
 
     translation: Translation
@@ -33,19 +33,16 @@ class Frame:
 
     @cached_property
     def problem(self) -> Problem:
-        """The graph's planning problem."""
+        """Its planning problem."""
         return Problem(self.translation.graph)
 
     @cached_property
     def calls(self) -> Mapping[int, CalledRuns]:
-        """By op, the runs of its callees, independent of the order of nodes."""
+        """Runs of callees by op, in any order of nodes."""
         return dict(_calls(self.translation, self.graph))
 
     def allocations(self, nodes: Sequence[int]) -> Allocations:
-        """Return the allocations of a run in this order of nodes.
-
-        Complexity: that of `stock_allocations` for every run of every body.
-        """
+        """Return the allocations of a run in this order; complexity as `stock_allocations`, per run of every body."""
         steps = list(_steps(self.translation, self.graph, nodes))
         workspaces = self.problem.transient.sum(1)
         return stock_allocations(self.translation.graph, self.translation.forms, steps, workspaces, self.calls)
@@ -71,7 +68,7 @@ def _steps(translation: Translation, nodes_of: GraphProto, nodes: Sequence[int])
 
 
 def has_frames(translation: Translation) -> bool:
-    """Return whether all callees run in frames; functions and bodies of unknown operators do not."""
+    """Return whether all callees have frames: neither functions nor unknown operators."""
     bodies = translation.bodies
     return all(name in bodies and has_frames(bodies[name].translation) for name in translation.graph.called)
 
@@ -94,11 +91,11 @@ def _calls(translation: Translation, graph: GraphProto) -> Iterator[tuple[int, C
 
 
 def _one_run(translation: Translation, graph: GraphProto) -> Allocations:
-    return Frame(translation, graph).allocations(default_order_of(graph))
+    return StockFrame(translation, graph).allocations(default_order_of(graph))
 
 
 def _loop(outer: Graph, node: NodeProto, body: GraphProto, graph: Graph, run: Allocations) -> CalledRuns:
-    """Return the runs of a Loop; collected pieces live until its end."""
+    """Return a Loop's runs; collected pieces live until its end."""
     n_carried = len(body.input) - 2
     whole: Mapping[str, int] = dict(zip(outer.buffer_names, outer.sizes.tolist(), strict=True))
     piece: Mapping[str, int] = dict(zip(graph.buffer_names, graph.sizes.tolist(), strict=True))
@@ -111,7 +108,7 @@ def _loop(outer: Graph, node: NodeProto, body: GraphProto, graph: Graph, run: Al
 
 
 def _scan(node: NodeProto, body: GraphProto, graph: Graph, run: Allocations, held: int) -> CalledRuns:
-    """Return the runs of a Scan; states have buffers throughout."""
+    """Return a Scan's runs; states have buffers throughout."""
     sizes: Mapping[str, int] = dict(zip(graph.buffer_names, graph.sizes.tolist(), strict=True))
     states = [sizes[value.name] for value in body.input[: len(body.input) - int_of(node, "num_scan_inputs")]]
     made = Allocations()

@@ -11,7 +11,6 @@ from lowtide.engine.graph import Graph, Lifetime
 from lowtide.frameworks.onnx.shapes.known_forms import Form
 
 _OF_A_SCALAR = 1
-"""Length of a scalar's form."""
 
 
 class StockRole(Enum):
@@ -25,23 +24,23 @@ class StockRole(Enum):
 
 @dataclass(slots=True)
 class Allocations:
-    """The blocks of a run, in order of allocation and freeing."""
+    """Blocks of a run, with their allocation and freeing in order."""
 
     sizes: list[int] = field(default_factory=list[int])
     roles: list[StockRole] = field(default_factory=list[StockRole])
     events: list[tuple[int, bool]] = field(default_factory=list[tuple[int, bool]])
-    """Block, and whether it is allocated or freed; results are never freed."""
+    """Block, and whether allocated or freed; results stay."""
     results: dict[int, int] = field(default_factory=dict[int, int])
     """Block by buffer."""
 
     def add(self, size: int, role: StockRole) -> int:
-        """Add a block and return its number."""
+        """Return a new block."""
         self.sizes.append(size)
         self.roles.append(role)
         return len(self.sizes) - 1
 
     def splice(self, run: "Allocations") -> Mapping[int, int]:
-        """Append a callee's run; return the blocks of its results by buffer."""
+        """Append a callee's run; return its results' blocks by buffer."""
         first = len(self.sizes)
         self.sizes += run.sizes
         self.roles += [StockRole.WORKSPACE] * len(run.sizes)
@@ -50,14 +49,14 @@ class Allocations:
 
     @property
     def peak_bytes(self) -> int:
-        """Most bytes allocated at once."""
+        """Peak of allocated bytes."""
         changes = [self.sizes[block] if made else -self.sizes[block] for block, made in self.events]
         return int(np.cumsum(changes).max(initial=0)) if changes else 0
 
 
 @dataclass(frozen=True, slots=True)
 class StockStep:
-    """A node that runs: an op's, or a shape node, which the graph counts to its input's writer."""
+    """An op's node, or a shape node, which the graph counts to its input's writer."""
 
     op: int
     reads: Sequence[int]
@@ -68,12 +67,12 @@ class StockStep:
 
 @dataclass(frozen=True, slots=True)
 class CalledRuns:
-    """The runs of an op's callees."""
+    """Runs of callees."""
 
     run: Allocations
-    """Blocks not freed in it are freed when the op ends."""
+    """Remaining blocks are freed when the op ends."""
     results_last: bool = False
-    """Whether the op allocates its results last."""
+    """Whether the op's own results come last."""
 
 
 def stock_allocations(
@@ -83,12 +82,12 @@ def stock_allocations(
     workspaces: NDArray[np.int64],
     calls: Mapping[int, CalledRuns],
 ) -> Allocations:
-    """Return the runtime's allocations for the steps of a graph, with memory reuse.
+    """Return the allocations of a graph's steps, with memory reuse.
 
-    `forms` holds the form of each buffer or None, `workspaces` the scratch bytes of each op, `calls` the runs inside
-    ops that call bodies. Source: the allocation planner of ONNX Runtime 1.31. Outputs of the model get new storage.
-    Other values reuse a dying input of an in-place kernel, else, unless scalar, the last freed block of the same form.
-    Storage of inputs and weights is never reused. Complexity: O(reads + dead blocks), for each value.
+    `forms` holds each buffer's form or None, `workspaces` scratch bytes by op, `calls` the runs of ops with bodies.
+    Source: the allocation planner of ONNX Runtime 1.31. Graph outputs get new storage. Other values reuse a dying input
+    of an in-place kernel, else, unless scalar, the last freed block of the same form, but never storage of inputs and
+    weights. Complexity: O(reads + dead blocks) per value.
     """
     made = Allocations()
     planner = _Planner(graph, forms, made, steps)
@@ -134,15 +133,15 @@ class _Planner:
         self._form_of: dict[int, Form | None] = {}
         """Form by block."""
         self._left: dict[int, int] = {}
-        """Remaining reads by block."""
+        """Reads by block."""
         self._dead: list[int] = []
-        """Reusable blocks, last freed first."""
+        """Last freed first."""
         self._uses = np.zeros(graph.n_buffers, np.int64)
         for step in steps:
             self._uses[list(dict.fromkeys(step.reads))] += 1
 
     def plan(self, step: StockStep) -> list[int]:
-        """Place a step's outputs; return new blocks."""
+        """Return a step's new blocks."""
         new: list[int] = []
         for buffer in step.writes:
             block = self._in_place(step.op, buffer) if step.is_op else None
@@ -166,7 +165,7 @@ class _Planner:
         return new
 
     def blocks_of(self, step: StockStep) -> Iterator[int]:
-        """Yield the blocks of a step, once all are placed."""
+        """Yield a placed step's blocks."""
         yield from self._blocks_read(step)
         yield from (self._block_of[buffer] for buffer in step.writes)
 

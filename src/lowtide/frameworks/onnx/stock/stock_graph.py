@@ -13,7 +13,7 @@ from lowtide.frameworks.onnx.operators.tables import CONSTANTS, FROM_BLOCKED
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.frameworks.onnx.stock.arena import StockArena, pattern_bytes
 from lowtide.frameworks.onnx.stock.default_order import default_order_among, default_order_of, order_of_ops
-from lowtide.frameworks.onnx.stock.frames import Frame, has_frames
+from lowtide.frameworks.onnx.stock.frames import StockFrame, has_frames
 from lowtide.frameworks.onnx.stock.reuse import Allocations, StockRole
 
 _RUNS = 3
@@ -25,18 +25,18 @@ _UNKNOWN = "values with data-dependent sizes, which count as 0 bytes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StockBytes:
-    """Memory of the same runs; each figure includes one more mechanism."""
+    """Memory of the same runs, with one more mechanism per figure."""
 
     order_bytes: int
-    """Peak of live bytes in the order, inputs included."""
+    """Peak of live bytes, inputs included."""
     reuse_bytes: int
-    """Most bytes allocated at once, with reuse of storage."""
+    """Peak with reuse of storage."""
     pattern_bytes: int
-    """The block of all values from the second run on, without results and workspaces."""
+    """The block of all values from the second run on."""
     resident_bytes: int
-    """Pages of the arena that runs touch."""
+    """Touched arena pages."""
     otherwise_resident_bytes: int
-    """The same with arena regions in ascending order."""
+    """With regions in ascending order."""
 
 
 @dataclass(frozen=True)
@@ -49,21 +49,18 @@ class StockGraph:
     graph: GraphProto
     translation: Translation
     in_running_order: bool = False
-    """Whether the nodes are in running order: true for a file that the runtime optimized."""
+    """Whether nodes are in running order, as in optimized files."""
 
     def as_it_stands(self) -> StockBytes:
         """Return the memory of the graph in the runtime's order."""
         return self.predict(self._running_order)
 
     def reordered(self, positions: Sequence[int]) -> StockBytes:
-        """Return the memory of a file with the nodes in this order.
-
-        Of a repeated node the first counts: the runtime removes duplicates unless its optimizations are off.
-        """
+        """Return the memory of a file with the nodes in this order; of repeated nodes the first counts."""
         return self.predict(self._default_order(positions))
 
     def predict(self, nodes: Sequence[int]) -> StockBytes:
-        """Return the memory of runs in this order, each op at its first node; results are freed between runs."""
+        """Return the memory of runs in this order, each op at its first node."""
         key = tuple(nodes)
         if key not in self._predictions:
             run = self._frame.allocations(key)
@@ -83,14 +80,14 @@ class StockGraph:
         return self._peak(self._running_order)
 
     def peak_of(self, positions: Sequence[int]) -> int:
-        """Return the peak of live bytes of a file with the nodes in this order."""
+        """Return the peak of live bytes of a file in this order."""
         return self._peak(self._default_order(positions))
 
     def numbered(self, order: NodeOrder) -> NodeOrder | None:
         """Return a file order that makes the runtime run the ops as in `order`, or None.
 
-        The default order mirrors a file, so the default order of `order` is tried. It can fail if values have several
-        readers. None if nodes run twice or bodies are planned.
+        The default order mirrors a file, so the default order of `order` is tried; it fails for some values with
+        several readers. None if nodes run twice or bodies are planned.
         """
         if order.names or order.inner:
             return None
@@ -104,12 +101,12 @@ class StockGraph:
 
     @property
     def is_ordered_at_random(self) -> bool:
-        """Whether the runtime converts from its blocked layout in several places, which it orders at random."""
+        """Whether several nodes leave the blocked layout: the runtime orders them at random."""
         return sum(operator_of(node) == FROM_BLOCKED for node in self.graph.node) > 1
 
     @property
     def unmodeled(self) -> tuple[str, ...]:
-        """Parts that the prediction leaves out, one phrase each."""
+        """Limits of the prediction, one phrase each."""
         calls = () if has_frames(self.translation) else (_CALLS,)
         unknown = any("counts as 0 bytes" in note for note in self.translation.graph.unmodeled)
         return (*calls, *((_UNKNOWN,) if unknown else ()), *((_ORDER,) if self.is_ordered_at_random else ()))
@@ -119,8 +116,8 @@ class StockGraph:
         return range(len(self.graph.node)) if self.in_running_order else default_order_of(self.graph)
 
     @cached_property
-    def _frame(self) -> Frame:
-        return Frame(self.translation, self.graph)
+    def _frame(self) -> StockFrame:
+        return StockFrame(self.translation, self.graph)
 
     @cached_property
     def _walks(self) -> dict[tuple[int, ...], list[int]]:
@@ -146,12 +143,12 @@ def numbered_for_default_order(graph: GraphProto, translation: Translation, orde
 
 
 def running_nodes(graph: GraphProto) -> list[tuple[str, ...]]:
-    """Return the outputs of each node that runs: all but constants."""
+    """Return each node's outputs, without constants."""
     return [tuple(node.output) for node in graph.node if operator_of(node) not in CONSTANTS]
 
 
 def _resident_bytes(run: Allocations, pattern: int, arena: StockArena) -> int:
-    """Return the touched pages after a run without a pattern and runs with it."""
+    """Return touched pages after a run without a pattern and runs with it."""
     _replay(run, arena, run.events)
     others = [(block, made) for block, made in run.events if run.roles[block] is not StockRole.VALUE]
     for _ in range(_RUNS - 1):
