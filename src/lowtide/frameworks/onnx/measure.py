@@ -25,12 +25,12 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """One run."""
+    """The result of one run."""
 
     peak_bytes: int
     """Inputs, and the most allocated at once: values, outputs, workspaces."""
     outputs: Sequence[Any]
-    """In order."""
+    """The model's outputs, in order."""
 
 
 def measure_peak(

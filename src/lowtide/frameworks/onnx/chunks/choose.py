@@ -7,11 +7,11 @@ from lowtide.frameworks.onnx.chunks.region import ChunkedRegion, Growing, order_
 from lowtide.frameworks.onnx.chunks.values import MainValues
 
 _MOST_TRIES = 50_000
-"""Added nodes, over all regions."""
+"""Limit on nodes tried, over all regions."""
 _TRIED_CHUNKS = 4
 """Limit per region."""
 _LEAST_SAVED = 2**20
-"""In bytes."""
+"""Bytes that chunks must save."""
 _WORTH = 3 / 4
 """Largest share of the seed's need that a region in chunks may have."""
 _SHARES = (2, 4, 8, 16, 64)
@@ -50,14 +50,13 @@ def choose_regions(values: MainValues, fineness: Fineness = COARSE) -> list[Chos
     needed = {place: values.needed(place) for place in range(len(values.nodes))}
     before = max(needed.values(), default=0)
     regions: list[ChunkedRegion] = []
-    tries = 0
+    search = _RegionSearch(values, fineness)
     while needed:
         seed = max(needed, key=lambda place: (needed[place], -place))
         if needed[seed] < max((_least(region, fineness) for region in regions), default=0):
             break
-        found = _AroundNodes(values, frozenset(place for region in regions for place in region.nodes), fineness, tries)
-        region = found.around(seed, needed[seed])
-        tries = found.tries
+        taken = frozenset(place for region in regions for place in region.nodes)
+        region = search.around(seed, needed[seed], taken)
         if region is None or _least(region, fineness) > needed[seed] * _WORTH:
             break
         if order_in_one_go(values, [*regions, region]) is None:
@@ -72,31 +71,30 @@ def choose_regions(values: MainValues, fineness: Fineness = COARSE) -> list[Chos
     return chosen if before - after >= _LEAST_SAVED else []
 
 
-class _AroundNodes:
-    def __init__(self, values: MainValues, taken: frozenset[int], fineness: Fineness, tries: int) -> None:
-        self.tries = tries
-        self._fineness = fineness
+class _RegionSearch:
+    def __init__(self, values: MainValues, fineness: Fineness) -> None:
         self._values = values
-        self._taken = taken
+        self._fineness = fineness
+        self._tries = 0
 
-    def around(self, seed: int, needed: int) -> ChunkedRegion | None:
-        """Return the region around a node with the least need, or None."""
-        found = list(self._regions(seed, needed))
+    def around(self, seed: int, needed: int, taken: frozenset[int]) -> ChunkedRegion | None:
+        """Return the region around a node with the least need, without nodes in `taken`, or None."""
+        found = self._regions(seed, needed, taken)
         return min(found, key=lambda region: (_least(region, self._fineness), len(region.nodes)), default=None)
 
-    def _regions(self, seed: int, needed: int) -> Iterator[ChunkedRegion]:
+    def _regions(self, seed: int, needed: int, taken: frozenset[int]) -> Iterator[ChunkedRegion]:
         name = next(filter(None, self._values.nodes[seed].output), "")
         for axis in range(len(self._values.shape(name) or ())):
             for share in _SHARES:
-                if self.tries > _MOST_TRIES:
+                if self._tries > _MOST_TRIES:
                     return
-                growing = Growing(self._values, self._taken)
+                growing = Growing(self._values, taken)
                 if growing.join(seed, axis):
                     growing.grow(needed // share)
                     region = growing.finish()
                     if region is not None and _divisors(region, self._fineness):
                         yield region
-                self.tries += growing.tries
+                self._tries += growing.tries
 
 
 def _divisors(region: ChunkedRegion, fineness: Fineness) -> list[int]:

@@ -33,7 +33,7 @@ class MainValues:
         }
 
     def shape(self, name: str) -> Sequence[int] | None:
-        """Return a shape, or None."""
+        """Return the shape of a value, None if unknown."""
         value = self._values.get(name)
         return None if value is None else static_shape(value.type)
 
@@ -42,7 +42,7 @@ class MainValues:
         return self._values[name].type.tensor_type.elem_type
 
     def numbers(self, name: str) -> list[int] | None:
-        """Return a constant's integers."""
+        """Return the integers of a short constant, None for other values."""
         tensor = self._constants.get(name)
         array = None if tensor is None else array_of(tensor)
         return None if array is None or array.dtype.kind not in "iu" else array.reshape(-1).tolist()
@@ -61,7 +61,7 @@ class MainValues:
         return sum(self._sizes[buffer] for buffer in buffers if not self._persistent[buffer])
 
     def scratch(self, place: int) -> int:
-        """Return scratch bytes."""
+        """Return a node's scratch bytes."""
         return self._scratch.get(place, 0)
 
     def needed(self, place: int) -> int:

@@ -37,7 +37,7 @@ class WrittenChunks:
     path: Path | None = None
     """The file, in a folder that the caller deletes, or None."""
     done: str = ""
-    """A description."""
+    """A phrase for the graph's name."""
 
 
 def write_in_chunks(
@@ -111,7 +111,7 @@ class ChunkedVersions(Generic[Version]):
     """The forms of a model in chunks, made on first use by `cut`."""
 
     def __init__(self, cut: Callable[[Fineness], Version | None]) -> None:
-        """Make nothing yet."""
+        """Take a function that makes a form."""
         self._cut = cut
 
     @cached_property

@@ -1,9 +1,10 @@
 """Check that a model is a valid program, as far as planning depends on it."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, defs
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, defs
 
 from lowtide.core.errors import MalformedInputError, UnsupportedError
 from lowtide.frameworks.onnx.operators.nodes import (
@@ -63,36 +64,22 @@ def _check_nodes(nodes: Sequence[NodeProto], known: set[str], outer: frozenset[s
     for position, node in enumerate(nodes):
         for name in input_names(node):
             if name not in known and name not in outer:
-                raise MalformedInputError(_missing_input(node, position, name, name in later, where))
+                early = "before it is written; the nodes are in no valid order or form a cycle"
+                reason = early if name in later else "but nothing provides it; the model is incomplete"
+                raise MalformedInputError(f"{where}: {describe_node(node, position)} reads {name!r}, {reason}")
         for label, graph in subgraphs_of(node):
             _check_graph(graph, outer | known, f"{label} of {describe_node(node, position)}")
         for name in node.output:
             if name in known:
-                raise MalformedInputError(
-                    f"{where}: {describe_node(node, position)} writes {name!r}, which exists already; names are "
-                    "written once"
-                )
+                node_name = describe_node(node, position)
+                raise MalformedInputError(f"{where}: {node_name} writes {name!r}, which exists already; rename it")
             if name:
                 known.add(name)
     return known
 
 
-def _missing_input(node: NodeProto, position: int, name: str, written_later: bool, where: str) -> str:
-    if written_later:
-        return (
-            f"{where}: {describe_node(node, position)} reads {name!r} before it is written; the nodes are in no "
-            "valid order or form a cycle"
-        )
-    return f"{where}: {describe_node(node, position)} reads {name!r}, which nothing provides; the model is incomplete"
-
-
 def _first_repeated(names: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def check_text(model: ModelProto, where: str) -> None:
@@ -117,7 +104,7 @@ def _graph_texts(graph: GraphProto) -> Iterator[str | bytes]:
     yield graph.name
     for value in (*graph.input, *graph.output, *graph.value_info):
         yield value.name
-        yield from _type_texts(value.type)
+        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
     yield from (tensor.name for tensor in graph.initializer)
     yield from (tensor.values.name for tensor in graph.sparse_initializer)
     yield from _node_texts(graph)
@@ -131,11 +118,6 @@ def _node_texts(graph: GraphProto | FunctionProto) -> Iterator[str | bytes]:
             yield from (attribute.name, attribute.ref_attr_name)
         for _, inner in subgraphs_of(node):
             yield from _graph_texts(inner)
-
-
-def _type_texts(value_type: TypeProto) -> Iterator[str | bytes]:
-    for dim in value_type.tensor_type.shape.dim:
-        yield dim.dim_param
 
 
 MOST_NODES = 10_000_000
@@ -174,11 +156,7 @@ def check_functions(model: ModelProto) -> None:
 
 
 def _calls(nodes: Iterable[NodeProto]) -> Mapping[_Key, int]:
-    counts: dict[_Key, int] = {}
-    for node in nodes:
-        key = (node.domain, node.op_type)
-        counts[key] = counts.get(key, 0) + 1
-    return counts
+    return Counter((node.domain, node.op_type) for node in nodes)
 
 
 def check_operators(model: ModelProto) -> None:

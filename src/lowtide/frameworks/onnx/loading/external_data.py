@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
+from onnx import GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
 
 from lowtide.core.errors import InputError, MalformedInputError, UnsupportedError
 from lowtide.frameworks.onnx.operators.nodes import subgraphs_of
@@ -19,7 +19,8 @@ def external_locations(model: ModelProto) -> list[str]:
         (tensor for info in model.training_info for tensor in _graph_tensors(info.initialization)),
         (tensor for info in model.training_info for tensor in _graph_tensors(info.algorithm)),
     )
-    return list(dict.fromkeys(_location(tensor) for tensor in tensors if _is_external(tensor)))
+    external = (tensor for tensor in tensors if tensor.data_location == TensorProto.EXTERNAL)
+    return list(dict.fromkeys(map(_location, external)))
 
 
 def check_weights_present(model: ModelProto, folder: Path | None) -> None:
@@ -35,9 +36,8 @@ def check_weights_present(model: ModelProto, folder: Path | None) -> None:
 def check_weights_reachable(model: ModelProto, source: Path | None, target: Path) -> None:
     """Raise UnsupportedError unless a copy of the model in `target` finds the weights of `source`."""
     for location in external_locations(model):
-        if source is not None and _same_file(source / location, target / location):
-            continue
-        if source is None and (target / location).is_file():
+        there = target / location
+        if there.is_file() if source is None else _same_file(source / location, there):
             continue
         where = f"{source} has" if source is not None else "the model refers to"
         raise UnsupportedError(
@@ -69,10 +69,6 @@ def _same_file(one: Path, other: Path) -> bool:
     return one.absolute() == other.absolute() or (one.exists() and other.exists() and one.samefile(other))
 
 
-def _is_external(tensor: TensorProto) -> bool:
-    return tensor.data_location == TensorProto.EXTERNAL
-
-
 def _location(tensor: TensorProto) -> str:
     location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
     if not location or Path(location).is_absolute() or ".." in Path(location).parts:
@@ -90,19 +86,11 @@ def _graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
 
 def _node_tensors(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
     for node in nodes:
-        for attribute in node.attribute:
-            yield from _attribute_tensors(attribute)
+        for attribute in node.attribute:  # an absent tensor reads as an empty one
+            yield from (attribute.t, *attribute.tensors)
+            yield from _sparse_tensors((attribute.sparse_tensor, *attribute.sparse_tensors))
         for _, graph in subgraphs_of(node):
             yield from _graph_tensors(graph)
-
-
-def _attribute_tensors(attribute: AttributeProto) -> Iterator[TensorProto]:
-    if attribute.HasField("t"):
-        yield attribute.t
-    yield from attribute.tensors
-    if attribute.HasField("sparse_tensor"):
-        yield from _sparse_tensors([attribute.sparse_tensor])
-    yield from _sparse_tensors(attribute.sparse_tensors)
 
 
 def _sparse_tensors(tensors: Iterable[SparseTensorProto]) -> Iterator[TensorProto]:

@@ -8,7 +8,7 @@ from lowtide.frameworks.onnx.shapes.tensors import MOST_ELEMENTS
 from lowtide.frameworks.wire import BYTES, Content, encode_bytes, fields, read_varint
 
 _SURELY_SHORT = 1024
-"""In bytes."""
+"""Bytes below which fields are copied unchanged."""
 
 _LONG_FIELDS: Mapping[str, Mapping[int, str]] = {
     "model": {of.GRAPH: "graph"},

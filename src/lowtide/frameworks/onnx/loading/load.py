@@ -41,7 +41,7 @@ def load_model(source: ModelSource) -> ModelProto:
 def whole_content(source: ModelSource) -> Content:
     """Return a model's bytes with weights; a file is mapped.
 
-    Raises what `load_model` raises, and UnsupportedError for an object too large for a file.
+    Raises as `load_model` does, and UnsupportedError for an object too large for a file.
     """
     if isinstance(source, ModelProto):
         return serialize(source, describe_source(source))

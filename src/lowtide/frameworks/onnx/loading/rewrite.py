@@ -17,7 +17,7 @@ class NodeOrder:
     """The order of a graph's nodes, by position, and of the graphs in them."""
 
     nodes: Sequence[int]
-    """A recomputed node appears once per run."""
+    """Positions; a recomputed node appears once per run."""
     names: Mapping[int, Mapping[str, str]]
     """New names of values by place in this order."""
     inner: Mapping[tuple[int, str], "NodeOrder"] = field(default_factory=dict[tuple[int, str], "NodeOrder"])
@@ -27,7 +27,8 @@ class NodeOrder:
 def reordered_model(content: Content, order: NodeOrder, metadata: Mapping[str, str]) -> Pieces:
     """Return a model's bytes in pieces, with reordered nodes and new metadata.
 
-    Pieces refer to `content` where nothing changes. Raises WireError for damaged data.
+    Pieces refer to `content` where nothing changes. Entries replace those with the same key. Raises WireError for
+    damaged data.
     """
     return edited_model(content, lambda view, at, end: _reordered_graph(view, at, end, order), metadata)
 

@@ -45,7 +45,7 @@ RANDOM: frozenset[Operator] = frozenset(
         *(("com.microsoft", name) for name in ("BiasDropout", "BitmaskDropout", "BitmaskBiasDropout", "Sampling")),
     }
 )
-"""Draw random numbers, as does Dropout in training mode."""
+"""Draw random numbers; Dropout does in training mode."""
 
 KNOWN_DOMAINS: frozenset[str] = frozenset(
     {"", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft", "com.microsoft.nchwc"}
@@ -73,7 +73,7 @@ WORKSPACE_NOT_MODELED: frozenset[Operator] = frozenset(
         *(("", name) for name in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")),
     }
 )
-"""Kernels whose workspace depends on algorithm, threads or instruction set."""
+"""Workspaces that depend on algorithm, threads or instruction set."""
 
 WORKSPACE_KNOWN: frozenset[Operator] = frozenset(
     ("com.microsoft", name)
@@ -94,7 +94,7 @@ SAME_SHAPE: frozenset[Operator] = frozenset(
         *(("com.microsoft", name) for name in ("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax")),
     }
 )
-"""Output 0 has the type of input 0."""
+"""Operators of ONNX Runtime whose output 0 has the type of input 0."""
 
 STAND_INS: Mapping[Operator, tuple[str, int]] = {
     ("com.microsoft", "FusedConv"): ("Conv", 3),
@@ -105,4 +105,4 @@ STAND_INS: Mapping[Operator, tuple[str, int]] = {
     ("com.microsoft.nchwc", "GlobalMaxPool"): ("GlobalMaxPool", 1),
     ("com.microsoft.nchwc", "GlobalAveragePool"): ("GlobalAveragePool", 1),
 }
-"""A standard operator with the same output shape, and its number of inputs."""
+"""Operators of ONNX Runtime: a standard one with the same output shape, and its number of inputs."""

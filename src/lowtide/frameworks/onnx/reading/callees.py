@@ -6,7 +6,7 @@ expanded in place.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 from onnx.inliner import inline_local_functions
@@ -16,7 +16,7 @@ from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.onnx.operators.nodes import all_nodes, describe_node, int_of, ints_of, operator_of, subgraphs_of
 from lowtide.frameworks.onnx.reading.scope import Scope
 from lowtide.frameworks.onnx.shapes.infer import infer_bound_types
-from lowtide.frameworks.onnx.shapes.tensors import static_shape, type_bytes
+from lowtide.frameworks.onnx.shapes.tensors import shape_in, type_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Callee:
     label: str
     graph: GraphProto
     typed: GraphProto
-    """After shape inference."""
+    """The graph after shape inference."""
     input_lifetimes: Sequence[Lifetime] = ()
     """INPUT if the call holds the value, PERSISTENT if the caller does."""
     outputs_in_caller: Sequence[str] = ()
@@ -37,7 +37,7 @@ class Callee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """How an op calls."""
+    """The effect of calling on the op that calls."""
 
     callees: list[Callee] = field(default_factory=list[Callee])
     kind: str
@@ -47,7 +47,7 @@ class Call:
     carried: Sequence[str] = ()
     """Outputs copied after the last run, from values of the last two runs."""
     scratch_bytes: int = 0
-    """Held throughout."""
+    """Bytes held throughout."""
 
 
 def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> Call | None:
@@ -55,7 +55,7 @@ def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> C
     if (node.domain, node.op_type) in scope.context.functions:
         return _call_function(node, position, scope)
     bodies = [
-        (label, graph, other)
+        Callee(label=label, graph=graph, typed=other)
         for (label, graph), (_, other) in zip(subgraphs_of(node), subgraphs_of(typed), strict=True)
     ]
     if not bodies:
@@ -68,45 +68,39 @@ def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> C
     return call
 
 
-_Bodies = Sequence[tuple[str, GraphProto, GraphProto]]
 _STATE_BUFFERS = 2
 """Per state of a Scan: runs read one and write the other, the last writes the result."""
 _FIRST_WITHOUT_BATCH = 9
 
 
-def _call_if(node: NodeProto, bodies: _Bodies, scope: Scope) -> Call:
-    callees = [
-        Callee(label=label, graph=graph, typed=typed, outputs_in_caller=[value.name for value in graph.output])
-        for label, graph, typed in bodies
-    ]
-    return Call(kind=node.op_type, callees=callees)
+def _call_if(node: NodeProto, bodies: Sequence[Callee], scope: Scope) -> Call:
+    return Call(
+        kind=node.op_type,
+        callees=[replace(body, outputs_in_caller=[value.name for value in body.graph.output]) for body in bodies],
+    )
 
 
-def _call_loop(node: NodeProto, bodies: _Bodies, scope: Scope) -> Call:
-    ((label, graph, typed),) = bodies
-    n_carried = len(graph.input) - 2
+def _call_loop(node: NodeProto, bodies: Sequence[Callee], scope: Scope) -> Call:
+    (body,) = bodies
+    n_carried = len(body.graph.input) - 2
     return Call(
         kind="while",
-        callees=[Callee(label=label, graph=graph, typed=typed, input_lifetimes=[Lifetime.INPUT] * len(graph.input))],
+        callees=[_with_inputs(body, Lifetime.INPUT)],
         collected=[name for name in node.output[n_carried:] if name],
         carried=[name for name in node.output[:n_carried] if name],
     )
 
 
-def _call_scan(node: NodeProto, bodies: _Bodies, scope: Scope) -> Call:
-    ((label, graph, typed),) = bodies
+def _call_scan(node: NodeProto, bodies: Sequence[Callee], scope: Scope) -> Call:
+    (body,) = bodies
+    graph = body.graph
     n_slices = int_of(node, "num_scan_inputs")
     n_states = len(graph.input) - n_slices
     if not 0 < n_slices <= len(graph.input):
         raise MalformedInputError(f"a Scan names {n_slices} scan inputs, but its body has {len(graph.input)} inputs")
-    callee = Callee(
-        label=label,
-        graph=graph,
-        typed=typed,
-        input_lifetimes=[Lifetime.PERSISTENT] * len(graph.input),
-        outputs_in_caller=[value.name for value in graph.output],
-    )
-    states = sum(type_bytes(value.type, value.name) or 0 for value in typed.input[:n_states])
+    outputs = [value.name for value in graph.output]
+    callee = replace(_with_inputs(body, Lifetime.PERSISTENT), outputs_in_caller=outputs)
+    states = sum(type_bytes(value.type, value.name) or 0 for value in body.typed.input[:n_states])
     runs = _runs_of_scan(node, n_states, scope)
     buffers = _STATE_BUFFERS if runs is None else min(_STATE_BUFFERS, max(runs - 1, 0))
     return Call(kind="Scan", callees=[callee], scratch_bytes=buffers * states)
@@ -116,20 +110,20 @@ def _runs_of_scan(node: NodeProto, n_states: int, scope: Scope) -> int | None:
     """Return the number of slices; before opset 9 a batch axis and lengths come first."""
     has_batch = scope.context.opset < _FIRST_WITHOUT_BATCH
     name = node.input[n_states + has_batch] if len(node.input) > n_states + has_batch else ""
-    shape = static_shape(scope.types[name]) if name in scope.types else None
+    shape = shape_in(scope.types, name)
     axis = 1 if has_batch else next(iter(ints_of(node, "scan_input_axes")), 0)
     return shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
 
 
-def _call_unknown(node: NodeProto, bodies: _Bodies, scope: Scope) -> Call:
-    callees = [
-        Callee(label=label, graph=graph, typed=typed, input_lifetimes=[Lifetime.PERSISTENT] * len(graph.input))
-        for label, graph, typed in bodies
-    ]
-    return Call(kind=node.op_type, callees=callees)
+def _call_unknown(node: NodeProto, bodies: Sequence[Callee], scope: Scope) -> Call:
+    return Call(kind=node.op_type, callees=[_with_inputs(body, Lifetime.PERSISTENT) for body in bodies])
 
 
-_CALLS: dict[tuple[str, str], Callable[[NodeProto, _Bodies, Scope], Call]] = {
+def _with_inputs(callee: Callee, lifetime: Lifetime) -> Callee:
+    return replace(callee, input_lifetimes=[lifetime] * len(callee.graph.input))
+
+
+_CALLS: dict[tuple[str, str], Callable[[NodeProto, Sequence[Callee], Scope], Call]] = {
     ("", "If"): _call_if,
     ("", "Loop"): _call_loop,
     ("", "Scan"): _call_scan,
@@ -137,7 +131,7 @@ _CALLS: dict[tuple[str, str], Callable[[NodeProto, _Bodies, Scope], Call]] = {
 
 
 def _call_function(node: NodeProto, position: int, scope: Scope) -> Call:
-    """Expand a call, whose argument types determine its sizes."""
+    """Expand a call; argument types determine its sizes."""
     model, where = scope.context.model, describe_node(node, position)
     single = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
     single.graph.name = node.op_type

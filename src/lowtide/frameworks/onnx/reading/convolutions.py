@@ -7,7 +7,7 @@ from onnx import NodeProto, TensorProto, TypeProto
 
 from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, ints_of
 from lowtide.frameworks.onnx.operators.tables import Operator
-from lowtide.frameworks.onnx.shapes.tensors import BITS, static_shape
+from lowtide.frameworks.onnx.shapes.tensors import bytes_like, shape_in
 
 Types = Mapping[str, TypeProto]
 
@@ -24,7 +24,7 @@ _PACKED_FILTERS_EVERYWHERE = 8
 
 def _of_floats(node: NodeProto, types: Types) -> int:
     """Return all windows if there are fewer positions than filters, else a segment; 0 for plain pointwise filters."""
-    result, filters = _shape(node.output[0], types), _shape(node.input[1], types)
+    result, filters = shape_in(types, node.output[0]), shape_in(types, node.input[1])
     if result is None or filters is None or types[node.output[0]].tensor_type.elem_type != TensorProto.FLOAT:
         return 0
     window, places = math.prod(filters[2:]), math.prod(result[2:])
@@ -39,11 +39,10 @@ def _of_floats(node: NodeProto, types: Types) -> int:
 
 def _transposed(node: NodeProto, types: Types) -> int:
     """Return a group's products for one image."""
-    image, filters = _shape(node.input[0], types), _shape(node.input[1], types)
+    image, filters = shape_in(types, node.input[0]), shape_in(types, node.input[1])
     if image is None or filters is None:
         return 0
-    elements = math.prod(filters[1:]) * math.prod(image[2:])
-    return elements * BITS.get(types[node.input[0]].tensor_type.elem_type, 0) // 8
+    return bytes_like(types, node.input[0], math.prod(filters[1:]) * math.prod(image[2:]))
 
 
 def _of_integers(node: NodeProto, types: Types) -> int:
@@ -51,7 +50,7 @@ def _of_integers(node: NodeProto, types: Types) -> int:
 
     Symmetric kernels have no sums, but pointers for all images.
     """
-    result, filters = _shape(node.output[0], types), _shape(node.input[3], types)
+    result, filters = shape_in(types, node.output[0]), shape_in(types, node.input[3])
     if result is None or filters is None or len(result) < 3 or len(filters) < 3 or not int_of(node, "channels_last"):
         return 0
     window, is_depthwise = math.prod(filters[2:]), _is_depthwise(node, filters)
@@ -65,7 +64,7 @@ def _of_integers(node: NodeProto, types: Types) -> int:
 
 def has_sums_by_processor(node: NodeProto, types: Types) -> bool:
     """Return whether sums depend on the processor."""
-    filters = _shape(node.input[3], types)
+    filters = shape_in(types, node.input[3])
     if filters is None or len(filters) < 3 or _is_depthwise(node, filters) or not _is_symmetric(node, filters, types):
         return False
     return filters[0] % _PACKED_FILTERS_EVERYWHERE > 0
@@ -85,10 +84,6 @@ def _is_symmetric(node: NodeProto, filters: Sequence[int], types: Types) -> bool
         return group % _PACKED_GROUPS == 0
     packs = filters[0] % _PACKED_INPUTS == 0 and filters[0] >= _LEAST_PACKED_FILTERS
     return group == 1 and filters[1] % _PACKED_INPUTS == 0 and packs
-
-
-def _shape(name: str, types: Types) -> list[int] | None:
-    return static_shape(types.get(name, TypeProto()))
 
 
 def _strides(node: NodeProto) -> bool:

@@ -1,27 +1,27 @@
-"""Kernels of nodes: opaque, random, workspaces."""
+"""Facts about a node's kernel: opaque, random, workspace."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, TypeProto
+from onnx import NodeProto, TensorProto, TypeProto
 
 from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, operator_of
 from lowtide.frameworks.onnx.operators.tables import KNOWN_DOMAINS, RANDOM, WORKSPACE_KNOWN, WORKSPACE_NOT_MODELED
 from lowtide.frameworks.onnx.reading.convolutions import CONVOLUTIONS, has_sums_by_processor
-from lowtide.frameworks.onnx.shapes.tensors import BITS, array_of, short_constants, static_shape
+from lowtide.frameworks.onnx.shapes.tensors import array_of, bytes_like, shape_in, static_shape
 
 _ONE_MORE_OUTPUT = frozenset({("", "HardSwish"), ("", "Mish"), ("", "Swish")})
-"""With an intermediate as large as the output."""
+"""Kernels with an intermediate as large as the output."""
 _ACCUMULATING = frozenset({("", "Sum"), ("", "Mean"), ("", "Max"), ("", "Min")})
-"""All inputs but the last are combined, if more than two."""
+"""Kernels that combine all inputs but the last, if there are more than two."""
 _TRANSPOSING = frozenset({("", "Softmax"), ("", "LogSoftmax"), ("", "Hardmax")})
-"""Transposed copies of input and output, unless along the last axis (since opset 13)."""
+"""Kernels with transposed copies of input and output, unless along the last axis (since opset 13)."""
 
 _ADDING_A_BIAS = frozenset({("com.microsoft", "BiasGelu"), ("com.microsoft", "FastGelu")})
-"""With two inputs, their sum is an intermediate."""
+"""Kernels with the sum of two inputs as an intermediate."""
 _SUM_BYTES = 4
-"""Of integer sums."""
+"""Bytes of an integer sum."""
 
 
 def is_opaque(node: NodeProto) -> bool:
@@ -29,14 +29,14 @@ def is_opaque(node: NodeProto) -> bool:
     return operator_of(node)[0] not in KNOWN_DOMAINS
 
 
-def draws_random(node: NodeProto, graph: GraphProto) -> bool:
+def draws_random(node: NodeProto, constants: Mapping[str, TensorProto]) -> bool:
     """Return whether a node draws random numbers; Dropout does unless its mode is known to be inference."""
     operator = operator_of(node)
     if operator != ("", "Dropout"):
         return operator in RANDOM
     if len(node.input) < 3 or not node.input[2]:
         return False
-    mode = short_constants(graph).get(node.input[2])
+    mode = constants.get(node.input[2])
     return mode is None or bool(array_of(mode).any())
 
 
@@ -79,11 +79,11 @@ def workspace_bytes(node: NodeProto, types: Mapping[str, TypeProto], opset: int)
 
 def _neighbors_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
     """Return LRN's workspace: a scale per element, and squares of an image."""
-    shape = static_shape(types.get(node.input[0], TypeProto()))
+    shape = shape_in(types, node.input[0])
     if shape is None or len(shape) < 2:
         return 0
     squares = (shape[1] + int_of(node, "size") - 1) * math.prod(shape[2:])
-    return (math.prod(shape) + squares) * BITS.get(types[node.input[0]].tensor_type.elem_type, 0) // 8
+    return bytes_like(types, node.input[0], math.prod(shape) + squares)
 
 
 def _product_of_integers_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
@@ -94,24 +94,23 @@ def _product_of_integers_bytes(node: NodeProto, types: Mapping[str, TypeProto]) 
 
 def _quantized_bytes(name: str, types: Mapping[str, TypeProto]) -> int:
     """Return a value's bytes in one-byte integers."""
-    return math.prod(static_shape(types.get(name, TypeProto())) or [0])
+    return math.prod(shape_in(types, name) or [0])
 
 
 def _broadcast_bytes(names: Sequence[str], element: str, types: Mapping[str, TypeProto]) -> int:
     """Return the bytes of `names` broadcast together, in elements like `element`."""
-    shapes = [static_shape(types[name]) if name in types else None for name in names]
+    shapes = [shape_in(types, name) for name in names]
     known = [shape for shape in shapes if shape is not None]
     if len(known) < len(shapes) or element not in types:
         return 0
     try:
-        elements = math.prod(np.broadcast_shapes(*known))
+        return bytes_like(types, element, math.prod(np.broadcast_shapes(*known)))
     except ValueError:  # the runtime reports it
         return 0
-    return elements * BITS.get(types[element].tensor_type.elem_type, 0) // 8
 
 
 def _along_last_axis(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
-    shape = static_shape(types[node.output[0]]) if node.output[0] in types else None
+    shape = shape_in(types, node.output[0])
     return shape is None or int_of(node, "axis", -1) in (-1, len(shape) - 1)
 
 
@@ -124,11 +123,11 @@ def attention_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
 
     Source: allocations of ONNX Runtime 1.31, over layouts, masks and past keys.
     """
-    query, key = (static_shape(types.get(name, TypeProto())) for name in node.input[:2])
+    query, key = (shape_in(types, name) for name in node.input[:2])
     if query is None or key is None or len(query) not in (3, 4) or len(query) != len(key):
         return 0
     heads = query[1] if len(query) == 4 else int_of(node, "q_num_heads")
-    past = static_shape(types.get(_input(node, _PAST_KEY), TypeProto()))
+    past = shape_in(types, _input(node, _PAST_KEY))
     rows, columns = query[-2], key[-2] + (past[-2] if past is not None and len(past) == 4 else 0)
     mask, given = 0, types.get(_input(node, _MASK))
     if given is not None:
@@ -136,8 +135,7 @@ def attention_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
         mask = math.prod(static_shape(given) or (rows, columns)) if is_made else 0
     elif int_of(node, "is_causal"):
         mask = rows * columns
-    elements = query[0] * heads * rows * columns + mask
-    return elements * BITS.get(types[node.input[0]].tensor_type.elem_type, 0) // 8
+    return bytes_like(types, node.input[0], query[0] * heads * rows * columns + mask)
 
 
 def _input(node: NodeProto, place: int) -> str:
@@ -147,7 +145,7 @@ def _input(node: NodeProto, place: int) -> str:
 RECURRENT = frozenset({("", "LSTM"), ("", "GRU"), ("", "RNN")})
 _LAST_STATES = {"LSTM": 2, "GRU": 1}
 _BYTES = 4
-"""Per float."""
+"""Bytes of a float."""
 
 
 def recurrent_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
@@ -155,7 +153,7 @@ def recurrent_bytes(node: NodeProto, types: Mapping[str, TypeProto]) -> int:
 
     Source: allocations of ONNX Runtime 1.31, over shapes, directions and biases.
     """
-    inputs, weights = (static_shape(types.get(name, TypeProto())) for name in (node.input[0], node.input[2]))
+    inputs, weights = (shape_in(types, name) for name in (node.input[0], node.input[2]))
     if inputs is None or weights is None or len(inputs) != 3 or len(weights) != 3:
         return 0
     steps, batch, features = inputs

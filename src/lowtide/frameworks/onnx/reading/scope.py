@@ -25,7 +25,7 @@ class Context:
     short_weights: Mapping[str, TensorProto]
     """Weights that may decide shapes."""
     opset: int
-    """Of the default domain."""
+    """Version of the default operator set."""
     notes: list[str] = field(default_factory=list[str])
     weights: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """Weights inside subgraphs, by full name and bytes."""
@@ -39,7 +39,7 @@ class Scope:
     def __init__(
         self, context: Context, name: str, typed: GraphProto, known: Forms, outer: "Scope | None" = None
     ) -> None:
-        """Take a graph with inferred types and its path, "" for the main graph; `known` as the runtime infers."""
+        """Take a graph with inferred types, its path ("" for the main graph), and the runtime's forms."""
         self.context = context
         self.name = name
         self.builder = GraphBuilder(name or typed.name or "onnx")
@@ -68,7 +68,7 @@ class Scope:
             self.context.weights.append((f"{self.name}/{name}", size))
 
     def add_buffer(self, name: str, size: int, lifetime: Lifetime) -> int:
-        """Return a new buffer."""
+        """Add a buffer and return its id."""
         self._sizes.append(size)
         self._lifetimes.append(lifetime)
         return self.builder.add_buffer(name, size, lifetime)
@@ -89,7 +89,7 @@ class Scope:
         return self._values[name]
 
     def size_of(self, buffer: int) -> int:
-        """Return bytes."""
+        """Return a buffer's bytes."""
         return self._sizes[buffer]
 
     def is_intermediate(self, buffer: int) -> bool:
@@ -114,7 +114,7 @@ class Scope:
 
     @property
     def values(self) -> Mapping[str, Value]:
-        """By name."""
+        """All values by name."""
         return self._values
 
     def forms(self) -> tuple[Form | None, ...]:
@@ -151,7 +151,7 @@ class ReadCounts:
     """
 
     def __init__(self, graph: GraphProto, inputs: Sequence[Sequence[str]]) -> None:
-        """Count; `inputs` includes captured values."""
+        """Count reads; `inputs` holds what each node reads, captured values included."""
         outputs = {value.name for value in graph.output}
         consumed = outputs.union(*inputs)
         computed = {name for node in graph.node if operator_of(node) not in CONSTANTS for name in node.output}

@@ -14,13 +14,14 @@ from lowtide.frameworks.onnx.reading.kernels import draws_random, has_unknown_wo
 from lowtide.frameworks.onnx.reading.scope import ReadCounts, Scope
 from lowtide.frameworks.onnx.reading.translation import Body, OpDraft, Translation
 from lowtide.frameworks.onnx.shapes.known_forms import forms_in
+from lowtide.frameworks.onnx.shapes.tensors import short_constants
 
 
 class Translator:
     """Translates the nodes of one graph, in order."""
 
     def __init__(self, scope: Scope, graph: GraphProto, typed: GraphProto, in_caller: Collection[str] = ()) -> None:
-        """Take a scope with weights and inputs, and the graph before and after inference.
+        """Take a scope that holds weights and inputs, and the graph before and after shape inference.
 
         `in_caller` holds outputs in storage that the caller counts.
         """
@@ -34,6 +35,7 @@ class Translator:
         self._inputs = [input_names(node) for node in graph.node]
         self._consumed = self._outputs.union(*self._inputs)
         self._reads = ReadCounts(graph, self._inputs)
+        self._constants = short_constants(graph)
         self._op_names = _unique_names(graph.node)
         self._writers: dict[int, OpDraft] = {}
 
@@ -107,7 +109,7 @@ class Translator:
         reads = dict.fromkeys([*bases, *(buffer for value in values for buffer in value.keeps)])
         draft = OpDraft(name=self._op_names[position], kind=_kind_of(node), nodes=[position], reads=list(reads))
         opaque = is_opaque(node) and (node.domain, node.op_type) not in self.scope.context.functions
-        draft.fixed = opaque or draws_random(node, self.graph)
+        draft.fixed = opaque or draws_random(node, self._constants)
         if opaque:
             self.scope.context.notes.append(
                 f"{describe_node(node, position)} of domain {node.domain!r} is unknown: it keeps its order and its "
@@ -173,7 +175,7 @@ class Translator:
             self._writers[buffer] = draft
 
     def _source(self, node: NodeProto, position: int, size: int) -> str | None:
-        """Return the input whose storage a result may use."""
+        """Return the input with storage that a result may use."""
         for source, target in IN_PLACE.get(operator_of(node), ()):
             if target == position and source < len(node.input) and node.output[position] not in self._outputs:
                 name = node.input[source]

@@ -14,7 +14,7 @@ class Value:
     """A named value."""
 
     buffer: int
-    """A view has its base's."""
+    """Its buffer; a view has its base's."""
     type: TypeProto
     keeps: tuple[int, ...] = ()
     """Buffers needed to make a view, such as its shape."""

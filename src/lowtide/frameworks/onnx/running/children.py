@@ -32,17 +32,17 @@ class RuntimeFigures:
     seconds: float
     """Median of a run."""
     resident_bytes: int | None
-    """Of the process; None if unknown."""
+    """Resident memory of the process; None if unknown."""
     digest: str
     """Of results."""
     arena_bytes: int | None = None
-    """Of a planned session."""
+    """Arena of a planned session."""
     reserved_bytes: int | None = None
     """Arena and results outside it."""
     fallbacks: int = 0
     """Runs by ordinary allocation."""
     addresses: str | None = None
-    """For the file's metadata."""
+    """Learned addresses, for the file's metadata."""
 
     def as_run(self, by: str, **more: int | None) -> RuntimeRun:
         """Return figures for a report; `by` names the runner, `more` are fields of RuntimeRun."""

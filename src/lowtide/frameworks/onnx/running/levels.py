@@ -32,8 +32,8 @@ _MOST_PASSES = 3
 def write_optimized(model: Path, level: str, output: Path) -> None:
     """Write a model as ONNX Runtime optimizes it, and let its exceptions pass.
 
-    External weights stay unless they change, so `output` must be able to reach them. If several passes are needed, the
-    first one's graph is at `first_pass(output)`. Raises UnsupportedError if more than 1 GiB of them change.
+    Unchanged external weights stay, so `output` must be able to reach them. If several passes are needed, the first
+    one's graph is at `first_pass(output)`. Raises UnsupportedError for more than 1 GiB of changed weights.
     """
     first = first_pass(output)
     first.unlink(missing_ok=True)

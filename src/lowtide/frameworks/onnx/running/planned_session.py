@@ -35,8 +35,7 @@ class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[rep
     ) -> None:
         """Open a model like InferenceSession, optionally in a shared `arena`.
 
-        The options lose the runtime's arena, pattern and reuse. Raises UsageError for parallel execution, whose
-        allocations vary in order.
+        The options lose the runtime's arena, pattern and reuse. Raises UsageError for parallel execution.
         """
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         if options.execution_mode != onnxruntime.ExecutionMode.ORT_SEQUENTIAL:
@@ -53,7 +52,7 @@ class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[rep
         stock.__init__(path_or_bytes, options, providers or ["CPUExecutionProvider"], provider_options, **more)
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> Any:
-        """Compute like InferenceSession."""
+        """Compute the outputs like InferenceSession."""
         key = ("run", self._threads, *(output_names or ()), *_shapes(input_feed))
         stock: Any = super()
         return self._runs.within(key, lambda: stock.run(output_names, input_feed, run_options))
@@ -114,7 +113,7 @@ class Pool:
 
     @property
     def arena_bytes(self) -> int:
-        """Of the largest run so far."""
+        """Bytes of the arena, as large as the largest run."""
         return self._arena.size_bytes
 
     def trim(self) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from onnx import GraphProto, ModelProto, NodeProto, TypeProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 from onnx.shape_inference import infer_shapes
 
 from lowtide.core.errors import MalformedInputError, one_line
@@ -44,14 +44,6 @@ def value_types(graph: GraphProto) -> dict[str, TypeProto]:
     return types
 
 
-def unknown_values(graph: GraphProto) -> list[str]:
-    """Return node outputs of unknown shape, in order."""
-    types = value_types(graph)
-    return [
-        name for node in graph.node for name in node.output if name and (name not in types or not _known(types[name]))
-    ]
-
-
 def _complete(light: ModelProto, stated: GraphProto, dims: Mapping[str, int], where: str) -> ModelProto:
     light = _infer(light, where, strict=True)
     for _ in range(_MOST_ROUNDS):
@@ -62,12 +54,26 @@ def _complete(light: ModelProto, stated: GraphProto, dims: Mapping[str, int], wh
 
 
 def _add_knowledge(light: ModelProto, stated: GraphProto, dims: Mapping[str, int]) -> bool:
-    """State more types or constants; return whether there were any."""
+    """Add shapes of loops, else computed shapes, else stated types; return whether there were any."""
     if _give_loops_their_shapes(light.graph):
         return True
-    if not unknown_values(light.graph):
+    types = value_types(light.graph)
+    outputs = {name for node in light.graph.node for name in node.output if name}
+    unknown = {name for name in outputs if name not in types or not _known(types[name])}
+    if not unknown:
         return False
-    return fold_shape_computations(light, value_types(light.graph)) or _use_stated_types(light.graph, stated, dims)
+    if fold_shape_computations(light, types):
+        return True
+    changed = False
+    for value in (*stated.value_info, *stated.output):
+        if value.name in unknown:
+            value_type = TypeProto()
+            value_type.CopyFrom(value.type)
+            bind_type(value_type, dims)
+            if types.get(value.name) != value_type:
+                _state(light.graph, value.name, value_type)
+                changed = True
+    return changed
 
 
 def _known(value_type: TypeProto) -> bool:
@@ -82,22 +88,6 @@ def _infer(light: ModelProto, where: str, *, strict: bool = False) -> ModelProto
         if strict and _CONTRADICTION not in str(error):
             return _infer(light, where)
         raise MalformedInputError(f"{where}: shape inference refuses the model: {one_line(error)}") from None
-
-
-def _use_stated_types(light: GraphProto, stated: GraphProto, dims: Mapping[str, int]) -> bool:
-    """Use the file's types for unknown values; return whether any helped."""
-    unknown = set(unknown_values(light))
-    types = value_types(light)
-    changed = False
-    for value in [*stated.value_info, *stated.output]:
-        if value.name in unknown:
-            value_type = TypeProto()
-            value_type.CopyFrom(value.type)
-            bind_type(value_type, dims)
-            if types.get(value.name) != value_type:
-                _state(light, value.name, value_type)
-                changed = True
-    return changed
 
 
 def _state(light: GraphProto, name: str, value_type: TypeProto) -> None:
@@ -147,8 +137,9 @@ def runs_of_loop(graph: GraphProto, node: NodeProto, body: GraphProto) -> int | 
     """Return the number of runs, None if data-dependent."""
     if len(body.input) < 2 or not body.output or not _goes_on(body):
         return None
-    first = _constant(graph, node.input[1]) if len(node.input) > 1 and node.input[1] else True
-    count = _constant(graph, node.input[0]) if node.input and node.input[0] else None
+    constants = short_constants(graph)
+    first = _integer(constants, node.input[1]) if len(node.input) > 1 and node.input[1] else True
+    count = _integer(constants, node.input[0]) if node.input and node.input[0] else None
     return None if first is None or count is None else max(count, 0) if first else 0
 
 
@@ -161,9 +152,6 @@ def _goes_on(body: GraphProto) -> bool:
     return condition == given
 
 
-def _constant(graph: GraphProto, name: str) -> int | None:
-    tensor = short_constants(graph).get(name)
-    if tensor is None:
-        return None
-    array = array_of(tensor)
-    return int(array.item()) if array.size == 1 and array.dtype.kind in "iub" else None
+def _integer(constants: Mapping[str, TensorProto], name: str) -> int | None:
+    array = array_of(constants[name]) if name in constants else None
+    return int(array.item()) if array is not None and array.size == 1 and array.dtype.kind in "iub" else None

@@ -61,6 +61,16 @@ def static_shape(value_type: TypeProto) -> list[int] | None:
     return sizes if len(sizes) == len(dims) and all(size >= 0 for size in sizes) else None
 
 
+def shape_in(types: Mapping[str, TypeProto], name: str) -> list[int] | None:
+    """Return the shape of a named value, None if unknown."""
+    return static_shape(types[name]) if name in types else None
+
+
+def bytes_like(types: Mapping[str, TypeProto], name: str, elements: int) -> int:
+    """Return the bytes of so many elements, of the element type of a named value."""
+    return elements * BITS.get(types[name].tensor_type.elem_type, 0) // 8
+
+
 def type_bytes(value_type: TypeProto, name: str) -> int | None:
     """Return a dense tensor's bytes, None if unknown."""
     shape = static_shape(value_type)

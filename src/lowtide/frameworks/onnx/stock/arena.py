@@ -11,7 +11,7 @@ _LARGEST_GROWTH = 2**30
 _MOST_SPARE = 128 * 2**20
 _PAGE = 4096
 _TABLE_ENTRY = 8
-"""Per possible chunk."""
+"""Bytes of the chunk table, per possible chunk."""
 
 
 @dataclass(slots=True, eq=False)
@@ -43,20 +43,20 @@ class StockArena:
     ascends: bool = False
     _next_region: int = _FIRST_REGION
     _regions: list[int] = field(default_factory=list[int])
-    """Their bytes."""
+    """Bytes by region."""
     _touched: list[list[tuple[int, int]]] = field(default_factory=list[list[tuple[int, int]]])
     """Covered pages by region, as sorted disjoint ranges."""
     _free: list[_StockChunk] = field(default_factory=list[_StockChunk])
 
     @property
     def resident_bytes(self) -> int:
-        """Covered pages and the chunk table."""
+        """Bytes of covered pages and of the chunk table."""
         pages = sum(end - first for ranges in self._touched for first, end in ranges)
         return _PAGE * pages + self.reserved_bytes * _TABLE_ENTRY // _ROUNDING
 
     @property
     def reserved_bytes(self) -> int:
-        """Of all regions."""
+        """Bytes of all regions."""
         return sum(self._regions)
 
     def allocate(self, size: int) -> _StockChunk:
