@@ -1,4 +1,4 @@
-"""The public ONNX names: `OnnxModel`, `Session`, `Pool`, `read`, `apply`, `save`, `measure` and so on."""
+"""The public ONNX names: `OnnxModel`, `Session`, `Pool`, `read`, `apply`, `save`, `measure` and more."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +11,7 @@ from lowtide.frameworks.arena.runs import ArenaUse
 from lowtide.frameworks.onnx.loading.load import ModelSource
 from lowtide.frameworks.onnx.measure import MeasuredRun, measure_peak
 from lowtide.frameworks.onnx.model import OnnxModel
-from lowtide.frameworks.onnx.running.planned_session import Session
-from lowtide.frameworks.onnx.running.pool import Pool
+from lowtide.frameworks.onnx.running.planned_session import Pool, Session
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -33,12 +32,12 @@ __all__ = [
 
 
 def read(model: ModelSource, dims: Mapping[str, int] | None = None) -> Graph:
-    """Read an ONNX model into a graph; `dims` and the errors are those of `OnnxModel`."""
+    """Read an ONNX model into a graph; see `OnnxModel` for `dims` and errors."""
     return OnnxModel(model, dims).graph
 
 
 def apply(plan: Plan, model: ModelSource, dims: Mapping[str, int] | None = None) -> "ModelProto":
-    """Return the model with its nodes in the plan's order and nothing else changed; see `OnnxModel.apply`."""
+    """Return the model with its nodes in the plan's order; see `OnnxModel.apply`."""
     return OnnxModel(model, dims).apply(plan)
 
 
@@ -50,14 +49,14 @@ def save(
     *,
     annotate: bool = False,
 ) -> None:
-    """Write the model with its nodes in the plan's order to a file; see `OnnxModel.save`.
+    """Write the model with its nodes in the plan's order; see `OnnxModel.save`.
 
-    With `annotate`, the metadata of each node says what the plan says of it, for viewers such as Netron.
+    With `annotate`, node metadata describes the plan, for viewers such as Netron.
     """
     opened = OnnxModel(model, dims)
     (opened.save_annotated if annotate else opened.save)(plan, Path(path))
 
 
 def measure(plan: Plan, model: ModelSource, dims: Mapping[str, int] | None = None) -> Measurement:
-    """Run the model as it stands and under the plan in ONNX Runtime; see `OnnxModel.measure`."""
+    """Run the unmodified and the planned model in ONNX Runtime; see `OnnxModel.measure`."""
     return OnnxModel(model, dims).measure(plan)

@@ -1,6 +1,8 @@
 """The graph that runs is the graph that is planned: what ONNX Runtime makes of a model, offline and in what order."""
 
 import json
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,10 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantiz
 import lowtide
 from lowtide.core.errors import UnsupportedError, UsageError
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.running.inputs import random_inputs
+from lowtide.frameworks.onnx.running.levels import refer_to_given_weights
+from lowtide.frameworks.onnx.stock.default_order import default_order_of
+from lowtide.frameworks.resident import ResidentGrowth
 from lowtide.onnx import OnnxModel, Session
 from tests.frameworks.onnx.stock.recorded import recorded, resident_of
 
@@ -282,3 +286,32 @@ def test_weights_in_other_files_stay_there(cases: dict[str, Any], tmp_path: Path
     stock = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, inputs)
     for one, other in zip(Session(tmp_path / "planned.onnx").run(None, inputs), stock, strict=True):
         assert np.allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+EXTERNAL_BYTES = 2**26
+
+
+def _write_external(path: Path, weights: Path) -> None:
+    weight = numpy_helper.from_array(np.arange(EXTERNAL_BYTES // 4, dtype=np.float32).reshape(1, -1), "w")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, EXTERNAL_BYTES // 4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "large", [x], [y], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path, save_as_external_data=True, location=weights.name, size_threshold=0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read as Linux tells it")
+def test_weights_are_compared_without_becoming_resident(tmp_path: Path) -> None:
+    """The optimized model refers to the given file again, and a fraction of the weights was in memory for that."""
+    given, kept = tmp_path / "given.onnx", tmp_path / "given.weights"
+    optimized, written = tmp_path / "optimized.onnx", tmp_path / "optimized.weights"
+    _write_external(given, kept)
+    _write_external(optimized, written)
+    shutil.copy(kept, written)
+    growth = ResidentGrowth()
+    refer_to_given_weights(given, optimized, written)
+    added = growth.highest_bytes()
+    assert added is not None
+    assert added < EXTERNAL_BYTES // 2
+    (tensor,) = onnx.load(optimized, load_external_data=False).graph.initializer
+    assert {entry.key: entry.value for entry in tensor.external_data}["location"] == kept.name
+    assert not written.exists()

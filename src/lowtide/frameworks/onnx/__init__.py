@@ -1,7 +1,6 @@
-"""ONNX: models in, reordered models out, measured in ONNX Runtime.
+"""ONNX models: read, plan, reorder, and run in ONNX Runtime.
 
-The public names are in `lowtide.onnx`. Importing modules of this package loads onnx; `lowtide` itself does so only when
-it is given an ONNX model.
+`lowtide.onnx` has the public names. Importing a module of this package loads onnx.
 """
 
 from lowtide.frameworks.table import require

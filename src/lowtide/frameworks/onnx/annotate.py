@@ -1,4 +1,4 @@
-"""What a plan says of each node, noted in the metadata of nodes, which viewers such as Netron show."""
+"""Write facts about a plan into the metadata of nodes, for viewers such as Netron."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -8,24 +8,23 @@ import numpy as np
 from lowtide.engine.analysis import simulate
 from lowtide.engine.plan import Plan, StepKind
 from lowtide.frameworks.onnx.loading import fields as of
-from lowtide.frameworks.onnx.loading.reordered import NodeOrder, Pieces
+from lowtide.frameworks.onnx.loading.rewrite import NodeOrder, Pieces, edited_model, encoded_metadata
 from lowtide.frameworks.onnx.reading.translation import Translation
-from lowtide.frameworks.wire import Content, encode_bytes, encode_size, fields
+from lowtide.frameworks.wire import Content, encode_size, fields
 
 Notes = Mapping[str, str]
 
 
 def notes_of_model(plan: Plan) -> Notes:
-    """Return what a plan says of a model as a whole, each figure the sum over memory spaces."""
+    """Return a plan's peak, lower bound and arena, summed over memory spaces."""
     figures = {"peak": plan.peak_bytes, "lower_bound": plan.lower_bound_bytes, "arena": plan.arena_bytes}
     return {f"lowtide.{name}_bytes": str(sum(bytes_.values())) for name, bytes_ in figures.items() if bytes_}
 
 
 def notes_of_nodes(translation: Translation, plan: Plan, order: NodeOrder) -> list[Notes]:
-    """Return what a plan says of every node, in the order of the file that follows it. O(steps + e).
+    """Return notes by node, in the order of the planned file. O(steps + e).
 
-    A node that runs as an op has the number of its run, the bytes alive in it, where what it writes lies and what it
-    writes over, and, where it runs again, for which time; views and constants have nothing.
+    An op's node gets its run number, live bytes, addresses, in-place pairs and recompute count.
     """
     graph = translation.graph
     live = simulate(graph, plan).live.sum(axis=1)
@@ -45,13 +44,13 @@ def notes_of_nodes(translation: Translation, plan: Plan, order: NodeOrder) -> li
         place, step = steps_of[op][seen[node]]
         seen[node] += 1
         found = {"lowtide.step": str(place), "lowtide.live_bytes": str(live[step + 1])}
-        lies = [
+        addresses = [
             f"{graph.buffer_names[buffer]} at {offsets[buffer, step]}, {graph.sizes[buffer]} bytes"
             for buffer in graph.writes[op].tolist()
             if (buffer, step) in offsets
         ]
         over = [f"{graph.buffer_names[new]} over {graph.buffer_names[old]}" for old, new in pairs.get(place, ())]
-        found |= {"lowtide.addresses": "; ".join(lies)} if lies else {}
+        found |= {"lowtide.addresses": "; ".join(addresses)} if addresses else {}
         found |= {"lowtide.in_place": "; ".join(over)} if over else {}
         return found | ({"lowtide.run_again": str(seen[node] - 1)} if seen[node] > 1 else {})
 
@@ -59,28 +58,17 @@ def notes_of_nodes(translation: Translation, plan: Plan, order: NodeOrder) -> li
 
 
 def with_notes(content: Content, notes: Sequence[Notes]) -> Pieces:
-    """Return a model's bytes in pieces, with notes of its nodes, one each; nodes of inner graphs get none."""
-    view = memoryview(content)
-    pieces: Pieces = []
-    for number, _, begin, at, end in fields(view, 0, len(view)):
-        if number == of.GRAPH:
-            graph = _graph(view, at, end, notes)
-            pieces += [encode_size(number, sum(map(len, graph))), *graph]
-        else:
-            pieces.append(view[begin:end])
-    return pieces
-
-
-def _graph(view: memoryview, start: int, stop: int, notes: Sequence[Notes]) -> Pieces:
+    """Return a model's bytes in pieces, with `notes` on the nodes of the main graph."""
     left = iter(notes)
-    pieces: Pieces = []
-    for number, _, begin, at, end in fields(view, start, stop):
-        if number != of.NODE:
-            pieces.append(view[begin:end])
-            continue
-        entries = b"".join(
-            encode_bytes(of.NODE_METADATA, encode_bytes(of.KEY, key.encode()) + encode_bytes(of.VALUE, value.encode()))
-            for key, value in next(left).items()
-        )
-        pieces += [encode_size(number, end - at + len(entries)), view[at:end], entries]
-    return pieces
+
+    def edit(view: memoryview, start: int, stop: int) -> Pieces:
+        pieces: Pieces = []
+        for number, _, begin, at, end in fields(view, start, stop):
+            if number == of.NODE:
+                entries = encoded_metadata(of.NODE_METADATA, next(left))
+                pieces += [encode_size(number, end - at + len(entries)), view[at:end], entries]
+            else:
+                pieces.append(view[begin:end])
+        return pieces
+
+    return edited_model(content, edit)

@@ -1,4 +1,4 @@
-"""Plans back into ONNX models: the nodes in another order, some of them twice, and nothing else changed."""
+"""Apply plans to ONNX models: reorder nodes, repeat those that are recomputed, change nothing else."""
 
 from collections.abc import Sequence
 
@@ -7,18 +7,16 @@ from onnx import GraphProto, ModelProto
 from lowtide.core.errors import FingerprintError, UnsupportedError
 from lowtide.core.index_spaces import OpId
 from lowtide.engine.plan import Plan, StepKind, verify
-from lowtide.frameworks.onnx.loading.reordered import NodeOrder
-from lowtide.frameworks.onnx.operators.names import NewNames
-from lowtide.frameworks.onnx.operators.nodes import input_names, subgraphs_of
+from lowtide.frameworks.onnx.loading.rewrite import NodeOrder
+from lowtide.frameworks.onnx.operators.nodes import NewNames, input_names, subgraphs_of
 from lowtide.frameworks.onnx.reading.translation import Translation
 
 
 def planned_order(model: ModelProto, translation: Translation, plan: Plan) -> NodeOrder:
-    """Return the order of a model's nodes, and of those of planned subgraphs, that a plan asks for.
+    """Return the order of nodes, subgraphs included, that follows a plan.
 
-    Views and constants stand right before their first reader, nodes that run again once for each run. Raises
-    FingerprintError for a plan of another graph, UnsupportedError for one that copies, VerificationError for one that
-    breaks the program.
+    Views and constants precede their first reader. Raises FingerprintError for a plan of another graph,
+    UnsupportedError for one that copies, VerificationError for an invalid one.
     """
     _check_plan(translation, plan)
     verify(translation.graph, plan, check_capacity=False)
@@ -30,7 +28,7 @@ def _check_plan(translation: Translation, plan: Plan) -> None:
         raise FingerprintError("the plan was made for another graph; plan this model with the same --dim sizes")
     if (plan.kinds > StepKind.FREE).any():
         raise UnsupportedError(
-            "the plan copies buffers between memories, which an ONNX file cannot say; plan without offload"
+            "the plan copies buffers between memories, which ONNX cannot express; plan without offload"
         )
 
 
@@ -43,7 +41,7 @@ def _order(graph: GraphProto, translation: Translation, plan: Plan) -> NodeOrder
             called = dict(subgraphs_of(graph.node[body.node]))[body.label]
             bodies[body.node, body.label] = _order(called, body.translation, inner)
     ops: list[OpId] = plan.order().tolist()
-    if ops == list(range(translation.graph.n_ops)):  # nothing moves, not even a view
+    if ops == list(range(translation.graph.n_ops)):  # program order: views stay, too
         return NodeOrder(range(len(graph.node)), {}, bodies)
     placing = _Placing(graph, translation.nodes_of_ops)
     last = {op: place for place, op in enumerate(ops)}
@@ -53,10 +51,10 @@ def _order(graph: GraphProto, translation: Translation, plan: Plan) -> NodeOrder
 
 
 class _Placing:
-    """Nodes one after the other: those of the ops as a plan runs them, views and constants before their readers.
+    """Places ops in the plan's order, views and constants before their readers.
 
-    What a rerun computes has a new name, which all later readers use, through views of their own: so the runtime frees
-    the earlier value after its last reader, as the plan does. Of an output of the graph the last value has its name.
+    Recomputed values get new names, used by later readers and their views, so the runtime frees the earlier value. The
+    last value of a graph output keeps its name.
     """
 
     def __init__(self, graph: GraphProto, nodes_of_ops: Sequence[tuple[int, ...]]) -> None:
@@ -69,16 +67,16 @@ class _Placing:
         self._has_run: set[int] = set()
         self._reruns = 0
         self._made_from: dict[int, tuple[str, ...]] = {}
-        """By view or constant, the names that its inputs had when it was placed last."""
+        """By view, input names at its last placement."""
         self._checked_at: dict[int, int] = {}
-        """By view or constant, the number of reruns before which it was found up to date."""
+        """By view, recomputed runs before its last check."""
         self._now: dict[str, str] = {}
-        """By name in the given graph, what the value is called now; itself where it is not there."""
+        """New name by original name."""
         self._order: list[int] = []
         self._names: dict[int, dict[str, str]] = {}
 
     def run(self, op: OpId, *, last: bool) -> None:
-        """Place the nodes of an op, which may be its last run; those that only look at its results stand once."""
+        """Place the nodes of an op; shape nodes run only once."""
         again = op in self._has_run
         self._reruns += again
         self._has_run.add(op)
@@ -87,16 +85,15 @@ class _Placing:
             self._place(position, again=again, last=last)
 
     def finish(self) -> tuple[list[int], dict[int, dict[str, str]]]:
-        """Return the positions of all nodes in order, and the new names that some have, by place."""
+        """Return node positions in order, and new names by place."""
         self._bring([position for position in self._lazy if position not in self._made_from])
         return self._order, self._names
 
     def _views_of(self, reader: int) -> list[int]:
-        """Return the views and constants that a node reads."""
         return [self._makers[name] for name in input_names(self._nodes[reader]) if name in self._makers]
 
     def _bring(self, views: Sequence[int]) -> None:
-        """Place what is missing or out of date of some views and constants, and of those that they read."""
+        """Place missing or outdated views and constants."""
         stack = [(view, False) for view in reversed(views)]
         while stack:
             position, inputs_done = stack.pop()

@@ -1,4 +1,4 @@
-"""What a model really needs: the peak of live tensor bytes while ONNX Runtime runs it in the file's order."""
+"""Measure a model: the peak of live tensor bytes in file order."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -25,27 +25,22 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """One run."""
+    """The result of one run."""
 
     peak_bytes: int
-    """Inputs, and the most that was allocated at once while running: values, outputs and kernels' workspaces."""
+    """Inputs, and the most allocated at once: values, outputs, workspaces."""
     outputs: Sequence[Any]
-    """What the model returned, in the order of its outputs."""
+    """The model's outputs, in order."""
 
 
 def measure_peak(
-    model: ModelProto,
-    inputs: Mapping[str, Array],
-    *,
-    dims: Mapping[str, int] | None = None,
-    folder: Path | None = None,
+    model: ModelProto, inputs: Mapping[str, Array], *, dims: Mapping[str, int] | None = None, folder: Path | None = None
 ) -> MeasuredRun:
-    """Run a model once on one thread of the CPU and read the real peak from ONNX Runtime's allocator.
+    """Run a model once on one CPU thread and return the peak seen by ONNX Runtime's allocator, without weights.
 
-    Weights are not counted. `folder` is where external data lies. Functions, and operators without a kernel of their
-    own, are expanded first: ONNX Runtime would run their nodes after all others that are ready. Random nodes without
-    a seed get one. Raises InputError for missing weights, UnsupportedError for a model that ONNX Runtime does not load
-    or run.
+    `folder` holds external data. Functions, and operators without a kernel, are expanded first, since ONNX Runtime
+    would run their nodes last. Random nodes get seeds. Raises InputError for missing weights, UnsupportedError for a
+    model that ONNX Runtime does not run.
     """
     check_weights_present(model, folder)
     model = _expand(with_seeds(model))
@@ -56,15 +51,15 @@ def measure_peak(
     before = allocator.live_bytes
     try:
         outputs = session.run(None, inputs)
-    except Exception as error:  # ONNX Runtime has an exception type per kind of failure and no common one
+    except Exception as error:  # its exception types have no common base
         raise UnsupportedError(f"ONNX Runtime cannot run the model: {one_line(error)}") from None
     fed = sum(array.nbytes for array in inputs.values())
     return MeasuredRun(fed + allocator.peak_bytes - before, outputs)
 
 
 def _expand(model: ModelProto) -> ModelProto:
-    """Expand functions where they are called; what onnx cannot expand is left to the runtime."""
-    with suppress(RuntimeError):  # onnx fails over values of which a function does not tell the type
+    """Expand functions in place, as far as onnx can."""
+    with suppress(RuntimeError):  # onnx fails on values of unknown type in functions
         if model.functions:
             model = inline_local_functions(model)
         used = {operator_of(node) for node in all_nodes(model.graph)}
@@ -74,7 +69,7 @@ def _expand(model: ModelProto) -> ModelProto:
 
 
 def equal_outputs(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Return whether two lists of outputs agree bit for bit, in types and shapes too."""
+    """Return whether outputs are bit-equal, with equal types and shapes."""
     return [_comparable(value) for value in one] == [_comparable(value) for value in other]
 
 

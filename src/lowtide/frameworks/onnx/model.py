@@ -1,4 +1,4 @@
-"""An ONNX model as lowtide sees it: read once, planned, written back, measured."""
+"""An ONNX model: read once, planned, written back and measured."""
 
 import os
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
-from weakref import finalize
+from weakref import WeakKeyDictionary, finalize
 
 from onnx import ModelProto
 
@@ -23,7 +23,6 @@ from lowtide.frameworks.onnx.annotate import notes_of_model, notes_of_nodes, wit
 from lowtide.frameworks.onnx.apply import planned_order
 from lowtide.frameworks.onnx.chunks.choose import COARSE, FINE, Fineness
 from lowtide.frameworks.onnx.chunks.write import write_in_chunks
-from lowtide.frameworks.onnx.loading.content import drained
 from lowtide.frameworks.onnx.loading.external_data import (
     check_weights_reachable,
     link_weights,
@@ -31,22 +30,24 @@ from lowtide.frameworks.onnx.loading.external_data import (
 )
 from lowtide.frameworks.onnx.loading.light import light_model
 from lowtide.frameworks.onnx.loading.load import (
+    ADDRESSES,
+    BY_DEFAULT,
+    PLANNED,
     ModelSource,
     describe_source,
+    drained,
     load_model,
     load_whole_model,
     serialize,
     source_folder,
     whole_content,
 )
-from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, BY_DEFAULT, PLANNED
-from lowtide.frameworks.onnx.loading.reordered import NodeOrder, reordered_model
+from lowtide.frameworks.onnx.loading.rewrite import NodeOrder, reordered_model
 from lowtide.frameworks.onnx.measure import equal_outputs, measure_peak
 from lowtide.frameworks.onnx.read import read_model
 from lowtide.frameworks.onnx.running.children import measure_in_child, optimize_offline
 from lowtide.frameworks.onnx.running.inputs import random_inputs
 from lowtide.frameworks.onnx.running.levels import first_pass
-from lowtide.frameworks.onnx.stock.numbering import numbered_for_default_order
 from lowtide.frameworks.onnx.stock.stock_graph import StockGraph, running_nodes
 from lowtide.frameworks.wire import Content
 
@@ -62,11 +63,12 @@ class OnnxModel(Model):
     """An ONNX model and its graph, read once."""
 
     def __init__(self, source: ModelSource, dims: Mapping[str, int] | None = None) -> None:
-        """Read a model from a path or an object; its weights are never loaded.
+        """Read a model from a path or an object, without its weights.
 
-        `dims` gives sizes to dynamic dimensions by name. One without a name is called after its input and place: "x.0".
-        Raises MalformedInputError for a broken model, UnsupportedError for dynamic dimensions without a size (it lists
-        all of them), UsageError for sizes that do not fit the model, GraphError for sizes no machine can hold.
+        `dims` are sizes of dynamic dimensions by name. A dimension without a name is called after its input and its
+        position: "x.0". Raises MalformedInputError for a broken model, UnsupportedError for dynamic dimensions without
+        a size (it lists all of them), UsageError for sizes that do not fit the model, GraphError for sizes that are
+        too large for any machine.
         """
         self._source = self._given = source
         self._model = load_model(source)
@@ -76,12 +78,13 @@ class OnnxModel(Model):
         self._level: str | None = None
         self._skipped: tuple[str, ...] = ()
         self._translation = read_model(self._model, self._dims, self._name)
-        self._runs = StockGraph(self._model.graph, self._translation)
-        """What the stock runtime runs; where a file is made for lowtide's session, that may be another graph."""
+        self._stock = self._runs = StockGraph(self._model.graph, self._translation)
+        """The graph that the stock runtime runs; `_runs` differs for a model that its runtime has optimized."""
+        self._file_orders: WeakKeyDictionary[Plan, tuple[NodeOrder, str]] = WeakKeyDictionary()
 
     @property
     def file_endings(self) -> tuple[str, ...]:
-        """How names of ONNX files end."""
+        """The ending of ONNX files."""
         return (".onnx",)
 
     @property
@@ -138,27 +141,26 @@ class OnnxModel(Model):
         return form.model if isinstance(form, OnnxForm) else self
 
     def apply(self, plan: Plan) -> ModelProto:
-        """Return the model with its nodes in the plan's order and nothing else changed; the original stays.
+        """Return a copy of the model with its nodes in the order of the plan.
 
-        Nodes that the plan runs again stand there again, with new names for what they write. Raises FingerprintError
-        for a plan of another graph, UnsupportedError for one that copies, VerificationError for one that breaks the
-        program.
+        Recomputed nodes appear again, with new names for their outputs. Raises FingerprintError
+        for a plan of another graph, UnsupportedError for one that copies, VerificationError for a wrong one.
         """
         planned = self._planned_by(plan)
         order = planned_order(planned._model, planned._translation, plan)
         return ModelProto.FromString(b"".join(reordered_model(planned._content(), order, {})))
 
     def save(self, plan: Plan, path: Path) -> None:
-        """Write the reordered model, whole or not at all; weights in other files stay where they are.
+        """Write the reordered model completely or not at all; weights in other files stay where they are.
 
-        Its metadata says that its order is planned; nothing else changes. Raises UnsupportedError when the new place
-        cannot reach those files, UsageError when it cannot be written.
+        Its metadata records the plan. Raises UnsupportedError if the weights cannot be reached from the new folder,
+        UsageError if the file cannot be written.
         """
         check_weights_reachable(self._model, self._folder, path.parent)
         write_pieces(path, drained(self._planned_by(plan)._planned(plan)))
 
     def save_annotated(self, plan: Plan, path: Path) -> None:
-        """Write what `save` does, with what the plan says of each node in its metadata, which viewers show."""
+        """Write the same as `save`, with notes on the plan in the metadata of each node, for viewers."""
         check_weights_reachable(self._model, self._folder, path.parent)
         model = self._planned_by(plan)
         order, _ = model._file_order(plan)
@@ -166,7 +168,7 @@ class OnnxModel(Model):
         write_pieces(path, with_notes(content, notes_of_nodes(model._translation, plan, order)))
 
     def _planned(self, plan: Plan, notes: Mapping[str, str] | None = None) -> list[bytes | memoryview]:
-        """Return the reordered model; its metadata says how it is planned."""
+        """Return the reordered model; its metadata records the plan."""
         order, by = self._file_order(plan)
         metadata = {PLANNED: (self._level or "file") + by}
         if self._level is not None:
@@ -174,24 +176,24 @@ class OnnxModel(Model):
         return reordered_model(self._content(), order, {**metadata, **(notes or {})})
 
     def _file_order(self, plan: Plan) -> tuple[NodeOrder, str]:
-        """Return how the nodes stand in a file that follows a plan, and what its metadata says of that.
+        """Return the order of the nodes in a file that follows a plan, and its mark in the metadata.
 
-        Where the stock runtime would need more for the file than it does now, one is tried whose default order is the
-        plan's.
+        If the stock runtime would need more memory for that file than for the unmodified one, an order is tried that
+        makes the runtime's default order equal to the plan's.
         """
-        order = planned_order(self._model, self._translation, plan)
-        stock = StockGraph(self._model.graph, self._translation)
-        if self._level is None or stock.peak_of(order.nodes) <= self._runs.peak_bytes:
-            return order, ""
-        numbered = numbered_for_default_order(self._model.graph, self._translation, order)
-        return (order, "") if numbered is None else (numbered, BY_DEFAULT)
+        if plan not in self._file_orders:
+            order = planned_order(self._model, self._translation, plan)
+            fits = self._level is None or self._stock.peak_of(order.nodes) <= self._runs.peak_bytes
+            numbered = None if fits else self._stock.numbered(order)
+            self._file_orders[plan] = (order, "") if numbered is None else (numbered, BY_DEFAULT)
+        return self._file_orders[plan]
 
     def optimized(self, level: str | None) -> "OnnxModel":
         """Return the model as ONNX Runtime would run it at a level, by default the highest that keeps all bits.
 
-        The runtime writes it in a process of its own: casts and copies that it inserts, fused operators and folded
-        constants are then nodes like all others. Raises UsageError for an unknown level, UnsupportedError for a model
-        that the runtime does not load.
+        The runtime writes it in its own process, so inserted casts and copies, fused operators and folded constants
+        are ordinary nodes of the result. Raises UsageError for an unknown level, UnsupportedError for a model that the
+        runtime does not load.
         """
         folder = Path(mkdtemp(prefix="lowtide.", dir=place_for_copies(self._model, self._folder)))
         try:
@@ -200,7 +202,7 @@ class OnnxModel(Model):
                 write_bytes(path, serialize(self._source, self._name))
             else:
                 path = Path(self._source)
-                link_weights(self._model, path.parent, folder)  # what the runtime leaves as it is stays there
+                link_weights(self._model, path.parent, folder)
             found = optimize_offline(path, level, output, self._dims)
             model = OnnxModel(output, self._dims)
         except BaseException:
@@ -226,13 +228,13 @@ class OnnxModel(Model):
 
     @property
     def level(self) -> str | None:
-        """The level at which ONNX Runtime optimized the model, None for one as it was given."""
+        """The level at which ONNX Runtime optimized the model; None for a model as given."""
         return self._level
 
     def _addresses(self, order: NodeOrder, metadata: Mapping[str, str]) -> Mapping[str, str]:
-        """Run the planned model in processes of their own and return the addresses they learned, if it runs at all.
+        """Run the planned model in child processes and return the addresses that they record; empty if it does not run.
 
-        Kernels' workspaces depend on the number of threads: addresses are noted for one, and for all of this machine.
+        Workspaces of kernels depend on the number of threads, so addresses are recorded for one thread and for all.
         """
         with TemporaryDirectory(prefix="lowtide.", dir=place_for_copies(self._model, self._folder)) as folder:
             planned = Path(folder, "planned.onnx")
@@ -249,21 +251,20 @@ class OnnxModel(Model):
         return {ADDRESSES: joined_texts(filter(None, learned))} if any(learned) else {}
 
     def _content(self) -> Content:
-        """Return the bytes of what was read; raises InputError where they have changed since."""
+        """Return the bytes of the model; raises InputError if the file has changed since it was read."""
         content = whole_content(self._source)
         if not isinstance(self._source, ModelProto) and _differ(self._model, light_model(content)):
             raise InputError(f"{self._name} has changed since it was read; plan it again")
         return content
 
     def runtime_peaks(self, plan: Plan) -> RuntimePeaks:
-        """Return what the file and the planned one take as the stock runtime would run them, on one thread.
+        """Return the memory of the unmodified and the planned file in the stock runtime, on one thread.
 
-        A model of which the runtime's optimizations changed anything was written in the order in which it runs; one
-        that they left alone stands as it was.
+        If the runtime's optimizations changed the model, the unmodified file is the optimized one.
         """
         planned = self._planned_by(plan)
         order, _ = planned._file_order(plan)
-        after = StockGraph(planned._model.graph, planned._translation).reordered(order.nodes)
+        after = planned._stock.reordered(order.nodes)
         before = self._runs.as_it_stands()
         return RuntimePeaks(
             by="ONNX Runtime's default order",
@@ -275,7 +276,7 @@ class OnnxModel(Model):
         )
 
     def runtime_runs(self, plan: Plan) -> list[RuntimeRun]:
-        """Run the given file in the stock runtime, and the planned one in a session, each in a process of its own."""
+        """Run the given file in the stock runtime and the planned one in a session, each in its own process."""
         with TemporaryDirectory(prefix="lowtide.", dir=place_for_copies(self._model, self._folder)) as folder:
             given, planned = Path(folder, "given.onnx"), Path(folder, "planned.onnx")
             if isinstance(self._given, ModelProto):
@@ -304,7 +305,7 @@ class OnnxModel(Model):
         return figures.as_run(by, resident_bytes=whole.resident_bytes, predicted_bytes=figures.reserved_bytes)
 
     def measure(self, plan: Plan) -> Measurement:
-        """Run the model as it stands and under the plan in ONNX Runtime, on random inputs; see `measure_peak`."""
+        """Run the unmodified and the planned model in ONNX Runtime on random inputs; see `measure_peak`."""
         inputs = random_inputs(self._model, self._dims)
         before = measure_peak(load_whole_model(self._source), inputs, dims=self._dims, folder=self._folder)
         after = measure_peak(self.apply(plan), inputs, dims=self._dims, folder=self._folder)
@@ -315,7 +316,7 @@ class OnnxModel(Model):
         )
 
     def measure_costs(self) -> Prices:
-        """Raise UnsupportedError: ONNX Runtime runs models, not single ops."""
+        """Raise UnsupportedError, because ONNX Runtime runs models and not single ops."""
         raise UnsupportedError("ops of ONNX models cannot be timed one by one; price them by --costs eager or fused")
 
 

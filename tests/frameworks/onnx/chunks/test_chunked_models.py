@@ -162,7 +162,7 @@ def test_what_gives_other_bits_is_left_whole_and_named() -> None:
     )
     graph = plan_best_form(model, PlanSettings(budget=TIGHT)).graph
     assert graph is model.graph
-    assert model.left_whole() == ("node 'end' (Slice): no number of chunks that was tried gives equal bits",)
+    assert model.left_whole() == ("node 'end' (Slice): no number of chunks tried gives equal bits",)
 
 
 def test_a_model_of_dynamic_sizes_is_left_whole_and_says_so() -> None:

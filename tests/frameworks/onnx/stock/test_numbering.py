@@ -9,9 +9,8 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 import lowtide
 from lowtide.api.optimize import Job, check_order
 from lowtide.core.errors import UsageError
-from lowtide.frameworks.onnx.loading.load import load_model
-from lowtide.frameworks.onnx.loading.metadata import PLANNED, read_metadata
-from lowtide.frameworks.onnx.reading.default_order import default_order_of
+from lowtide.frameworks.onnx.loading.load import PLANNED, load_model, read_metadata
+from lowtide.frameworks.onnx.stock.default_order import default_order_of
 from lowtide.onnx import OnnxModel, Session
 
 ROWS = 64

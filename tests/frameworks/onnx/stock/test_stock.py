@@ -17,18 +17,18 @@ from lowtide.engine.analysis import Problem
 from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.model import OnnxModel
 from lowtide.frameworks.onnx.read import read_model
-from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.running.children import measure_in_child
 from lowtide.frameworks.onnx.running.levels import write_optimized
 from lowtide.frameworks.onnx.stock.arena import StockArena
-from lowtide.frameworks.onnx.stock.frames import frame_allocations
-from lowtide.frameworks.onnx.stock.predict import StockBytes, predict_stock
+from lowtide.frameworks.onnx.stock.default_order import default_order_of
+from lowtide.frameworks.onnx.stock.frames import StockFrame
+from lowtide.frameworks.onnx.stock.stock_graph import StockBytes, StockGraph
 from tests.frameworks.onnx.stock.recorded import recorded
 
 
 def _predicted(path: Path) -> StockBytes:
     model = load_model(path)
-    return predict_stock(read_model(model, {}, path.name), model.graph, default_order_of(model.graph))
+    return StockGraph(model.graph, read_model(model, {}, path.name)).as_it_stands()
 
 
 def _peak(rows: Any) -> int:
@@ -135,7 +135,7 @@ def test_the_pattern_and_the_arena_cost_more_than_the_order(tmp_path: Path) -> N
     onnx.save(_net(), tmp_path / "net.onnx")
     model = load_model(tmp_path / "net.onnx")
     translation = read_model(model, {}, "net")
-    predicted = predict_stock(translation, model.graph, range(len(model.graph.node)))
+    predicted = StockGraph(model.graph, translation, in_running_order=True).as_it_stands()
     inputs = 2048 * 256 * 4
     given = Problem(translation.graph)
     assert predicted.order_bytes == given.evaluate(given.given_order()).peaks.sum()
@@ -215,7 +215,7 @@ def test_shapes_are_taken_where_they_stand_and_scalars_take_over_nothing(tmp_pat
     onnx.save(_net_of_scalars(), path)
     model = load_model(path)
     translation = read_model(model, {}, path.name)
-    run = frame_allocations(translation, model.graph, default_order_of(model.graph))
+    run = StockFrame(translation, model.graph).allocations(default_order_of(model.graph))
     predicted = [run.sizes[block] for block, made in run.events if made]
     rows = recorded(path, pattern=False)[-1].tolist()
     assert predicted == [size for size, _, _ in sorted(rows, key=lambda row: row[1])]

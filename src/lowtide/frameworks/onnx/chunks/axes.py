@@ -1,45 +1,24 @@
-"""Which operators leave an axis alone: what a part of their result along it is computed from.
+"""Rules: the input axes along which a chunk of an operator's result is computed.
 
-In real numbers, that is: whether the bits agree is tried, so the rules need not know kernels. An operator that is not
-here mixes all axes.
+Rules hold in real numbers; a trial run compares bits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from onnx import NodeProto
 
+from lowtide.frameworks.onnx.chunks.values import MainValues
 from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, ints_of, operator_of
 from lowtide.frameworks.onnx.operators.tables import VIEWS, Operator
 
 _SINCE_SOFTMAX_ALONG_ONE_AXIS = 13
 
 Axes = Sequence[int | None]
-"""By input, the axis along which a part of it does; None where all of it is read."""
+"""By input, the cut axis, or None if all is read."""
 
 
-class KnownValues(Protocol):
-    """What is known of the values that nodes read and write."""
-
-    @property
-    def opset(self) -> int:
-        """The version of the default operator set."""
-        ...
-
-    def shape(self, name: str) -> Sequence[int] | None:
-        """Return the sizes of a value, None where they are not known."""
-        ...
-
-    def numbers(self, name: str) -> list[int] | None:
-        """Return the whole numbers of a short constant, None for any other value."""
-        ...
-
-
-def axes_read(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
-    """Return along which axes of its inputs a node may be cut where all its results are cut along `axis`.
-
-    None where a part of a result is not made of parts of the inputs, or where that is not known.
-    """
+def axes_read(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
+    """Return the axes along which inputs are cut if results are cut along `axis`; None if impossible or unknown."""
     rule = _RULES.get(operator_of(node))
     if rule is None or any(attribute.HasField("t") or attribute.HasField("g") for attribute in node.attribute):
         return None
@@ -49,16 +28,15 @@ def axes_read(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     return rule(node, axis, known)
 
 
-def _shape(known: KnownValues, name: str) -> Sequence[int]:
+def _shape(known: MainValues, name: str) -> Sequence[int]:
     return known.shape(name) or ()
 
 
-def _result(node: NodeProto, known: KnownValues) -> Sequence[int]:
+def _result(node: NodeProto, known: MainValues) -> Sequence[int]:
     return _shape(known, node.output[0])
 
 
-def _operand(name: str, axis: int, result: Sequence[int], known: KnownValues) -> int | None:
-    """Return the axis of an operand that is broadcast to a result."""
+def _operand(name: str, axis: int, result: Sequence[int], known: MainValues) -> int | None:
     if not name:
         return None
     shape = _shape(known, name)
@@ -66,13 +44,13 @@ def _operand(name: str, axis: int, result: Sequence[int], known: KnownValues) ->
     return own if own >= 0 and shape[own] != 1 else None
 
 
-def _broadcast(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+def _broadcast(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
     result = _result(node, known)
     return [_operand(name, axis, result, known) for name in node.input]
 
 
-def _quantized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
-    """Scales and zero points stand for the tensor, or for an axis which is none that is cut."""
+def _quantized(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
+    """Scales and zero points must not vary along the cut axis."""
     rank = len(_result(node, known))
     per_axis = any(_shape(known, name) not in ([], [1]) for name in node.input[1:] if name)
     if per_axis and (int_of(node, "axis", 1) % rank == axis or int_of(node, "block_size")):
@@ -80,30 +58,30 @@ def _quantized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     return [axis, *[None] * (len(node.input) - 1)]
 
 
-def _softmax(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+def _softmax(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
     rank = len(_result(node, known))
     if known.opset < _SINCE_SOFTMAX_ALONG_ONE_AXIS:
         return [axis] if axis < int_of(node, "axis", 1) % rank else None
     return [axis] if axis != int_of(node, "axis", -1) % rank else None
 
 
-def _normalized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
-    """Axes from one on are normalized together; what scales and shifts them has those alone."""
+def _normalized(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
+    """Axes from "axis" on are normalized together."""
     rank = len(_shape(known, node.input[0]))
     if axis >= int_of(node, "axis", -1) % rank:
         return None
     return [axis, *[None] * (len(node.input) - 1)]
 
 
-def _added_and_normalized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
-    """The last axis is normalized, after two values were added; all results but the first are of that form, too."""
+def _added_and_normalized(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
+    """The last axis is normalized; all results have the input's shape."""
     shape = _shape(known, node.input[0])
     if axis >= len(shape) - 1 or _shape(known, node.input[1]) != shape or any(node.output[1:3]):
         return None
     return [axis, axis, *[None] * (len(node.input) - 2)]
 
 
-def _reduced(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+def _reduced(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
     rank = len(_shape(known, node.input[0]))
     if node.op_type in ("ArgMax", "ArgMin"):
         given: list[int] | None = [int_of(node, "axis", 0)]
@@ -120,9 +98,8 @@ def _reduced(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
 
 
 def _along_one_axis(default: int) -> "Rule":
-    """Operators that work along one axis; what says how is read whole."""
 
-    def rule(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    def rule(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
         rank = len(_shape(known, node.input[0]))
         if axis == int_of(node, "axis", default) % rank:
             return None
@@ -131,12 +108,12 @@ def _along_one_axis(default: int) -> "Rule":
     return rule
 
 
-def _joined(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+def _joined(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
     rank = len(_result(node, known))
     return None if axis == int_of(node, "axis", 0) % rank else [axis] * len(node.input)
 
 
-def _sliced(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+def _sliced(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
     rank = len(_result(node, known))
     named = known.numbers(node.input[3]) if len(node.input) > 3 and node.input[3] else None
     if named is None or axis in {number % rank for number in named}:
@@ -144,7 +121,7 @@ def _sliced(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     return [axis, *[None] * (len(node.input) - 1)]
 
 
-def _gathered(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+def _gathered(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
     data, indices = (len(_shape(known, name)) for name in node.input)
     along = int_of(node, "axis", 0) % data
     if axis < along:
@@ -152,13 +129,13 @@ def _gathered(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     return [None, axis - along] if axis < along + indices else [axis - indices + 1, None]
 
 
-def _transposed(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+def _transposed(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
     order = ints_of(node, "perm") or range(len(_result(node, known)))[::-1]
     return [order[axis]]
 
 
-def _viewed(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
-    """What lies before an axis must be as much before and after, so that parts are the same stretches of storage."""
+def _viewed(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
+    """The product of earlier sizes must stay, so that chunks are ranges of storage."""
     before, after = _shape(known, node.input[0]), _result(node, known)
     wanted = _product(after[:axis])
     found = [own for own, size in enumerate(before) if _product(before[:own]) == wanted and size > 1]
@@ -172,8 +149,8 @@ def _product(sizes: Sequence[int]) -> int:
     return made
 
 
-def _multiplied(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
-    """Rows of a product are of rows of the left operand; in a batch every product is alone."""
+def _multiplied(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
+    """Rows depend on rows of the left operand only."""
     one, other = (_shape(known, name) for name in node.input[:2])
     result = _result(node, known)
     rank = len(result)
@@ -184,7 +161,7 @@ def _multiplied(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
     return [_operand(name, axis, result, known) for name in node.input[:2]]
 
 
-def _affine(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+def _affine(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
     if axis != 0:
         return None
     result = _result(node, known)
@@ -193,12 +170,9 @@ def _affine(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
 
 
 def _per_image(*images: int) -> "Rule":
-    """Operators on a batch of images or signals, which are at some places among the inputs; all else is read whole.
+    """Operators on a batch in inputs `images`; further results depend on the whole batch."""
 
-    What they tell beside their result counts through the batch, or is of all of it.
-    """
-
-    def rule(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
+    def rule(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
         if axis or any(node.output[1:]) or int_of(node, "training_mode"):
             return None
         return [0 if place in images and name else None for place, name in enumerate(node.input)]
@@ -206,13 +180,13 @@ def _per_image(*images: int) -> "Rule":
     return rule
 
 
-def _resized(node: NodeProto, axis: int, known: KnownValues) -> Axes | None:
-    """A result of given sizes has the size of the batch among them."""
+def _resized(node: NodeProto, axis: int, known: MainValues) -> Axes | None:
+    """Sizes, unlike scales, include the batch."""
     has_sizes = len(node.input) > 3 and bool(node.input[3])
     return None if axis or has_sizes or attribute_of(node, "axes") else [0, *[None] * (len(node.input) - 1)]
 
 
-Rule = Callable[[NodeProto, int, KnownValues], Axes | None]
+Rule = Callable[[NodeProto, int, MainValues], Axes | None]
 
 
 def _all(rule: Rule, names: str, domain: str = "") -> Mapping[Operator, Rule]:

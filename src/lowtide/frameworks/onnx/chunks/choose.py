@@ -1,65 +1,62 @@
-"""Which parts of a graph are worth computing in chunks, and in how many."""
+"""Choose regions to compute in chunks, and numbers of chunks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lowtide.frameworks.onnx.chunks.order import order_in_one_go
-from lowtide.frameworks.onnx.chunks.region import ChunkedRegion, Growing
+from lowtide.frameworks.onnx.chunks.region import ChunkedRegion, Growing, order_in_one_go
 from lowtide.frameworks.onnx.chunks.values import MainValues
 
 _MOST_TRIES = 50_000
-"""Of adding a node to a region, over all regions."""
+"""Limit on nodes tried, over all regions."""
 _TRIED_CHUNKS = 4
-"""So many numbers of chunks are tried for equal bits at most."""
+"""Limit per region."""
 _LEAST_SAVED = 2**20
-"""Bytes; a Scan holds some for itself, and starts its body for every chunk."""
+"""Bytes that chunks must save."""
 _WORTH = 3 / 4
-"""A region in chunks needs at most so much of what its neediest node did."""
+"""Largest share of the seed's need that a region in chunks may have."""
 _SHARES = (2, 4, 8, 16, 64)
-"""What is at the edge of a region may be such shares of what a node needs."""
+"""Divisors of the seed's need that limit edge values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fineness:
-    """How far regions are cut: small products take longer."""
+    """Limits on cutting."""
 
     most_chunks: int
     enough: int
-    """A region is small enough that needs such a part of what the neediest node did, or as much as nodes outside."""
+    """Fraction of the largest need at which a region is small enough."""
 
 
 COARSE = Fineness(most_chunks=64, enough=8)
 FINE = Fineness(most_chunks=1024, enough=1024)
-"""For budgets that coarse chunks do not meet."""
+"""For budgets that coarse chunks miss."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A region, and the numbers of chunks with which it does, best first."""
+    """A region, and numbers of chunks in order of preference."""
 
     region: ChunkedRegion
     chunks: Sequence[int]
 
 
 def choose_regions(values: MainValues, fineness: Fineness = COARSE) -> list[Chosen]:
-    """Return the regions to compute in chunks, those of the neediest nodes first; none where that lowers no peak.
+    """Return the regions to compute in chunks; empty if the peak would not fall.
 
-    What counts is what a node needs for itself: all that it reads, writes and works in, weights apart. Around the
-    neediest node a region grows until what is at its edge is small; then comes the neediest of the others, until one
-    cannot be cut. Regions are cut into as few chunks as need no more than any node outside, or as is fine enough.
-    Complexity: O(nodes) for each of at most 50,000 tries to add one to a region.
+    A node needs what it reads, writes and uses as scratch, without weights. Regions grow around the neediest nodes, one
+    after the other, until one cannot be cut. Each gets the fewest chunks that bring it below the nodes outside, or are
+    fine enough. Complexity: O(nodes) per attempt to add a node, at most 50,000 attempts.
     """
     needed = {place: values.needed(place) for place in range(len(values.nodes))}
     before = max(needed.values(), default=0)
     regions: list[ChunkedRegion] = []
-    tries = 0
+    search = _RegionSearch(values, fineness)
     while needed:
         seed = max(needed, key=lambda place: (needed[place], -place))
         if needed[seed] < max((_least(region, fineness) for region in regions), default=0):
             break
-        found = _AroundNodes(values, frozenset(place for region in regions for place in region.nodes), fineness, tries)
-        region = found.around(seed, needed[seed])
-        tries = found.tries
+        taken = frozenset(place for region in regions for place in region.nodes)
+        region = search.around(seed, needed[seed], taken)
         if region is None or _least(region, fineness) > needed[seed] * _WORTH:
             break
         if order_in_one_go(values, [*regions, region]) is None:
@@ -74,33 +71,30 @@ def choose_regions(values: MainValues, fineness: Fineness = COARSE) -> list[Chos
     return chosen if before - after >= _LEAST_SAVED else []
 
 
-class _AroundNodes:
-    """The search for the region around a node that needs least."""
-
-    def __init__(self, values: MainValues, taken: frozenset[int], fineness: Fineness, tries: int) -> None:
-        self.tries = tries
-        self._fineness = fineness
+class _RegionSearch:
+    def __init__(self, values: MainValues, fineness: Fineness) -> None:
         self._values = values
-        self._taken = taken
+        self._fineness = fineness
+        self._tries = 0
 
-    def around(self, seed: int, needed: int) -> ChunkedRegion | None:
-        """Return the region around a node that needs least, the smallest of those; None where there is none."""
-        found = list(self._regions(seed, needed))
+    def around(self, seed: int, needed: int, taken: frozenset[int]) -> ChunkedRegion | None:
+        """Return the region around a node with the least need, without nodes in `taken`, or None."""
+        found = self._regions(seed, needed, taken)
         return min(found, key=lambda region: (_least(region, self._fineness), len(region.nodes)), default=None)
 
-    def _regions(self, seed: int, needed: int) -> Iterator[ChunkedRegion]:
+    def _regions(self, seed: int, needed: int, taken: frozenset[int]) -> Iterator[ChunkedRegion]:
         name = next(filter(None, self._values.nodes[seed].output), "")
         for axis in range(len(self._values.shape(name) or ())):
             for share in _SHARES:
-                if self.tries > _MOST_TRIES:
+                if self._tries > _MOST_TRIES:
                     return
-                growing = Growing(self._values, self._taken)
+                growing = Growing(self._values, taken)
                 if growing.join(seed, axis):
                     growing.grow(needed // share)
                     region = growing.finish()
                     if region is not None and _divisors(region, self._fineness):
                         yield region
-                self.tries += growing.tries
+                self._tries += growing.tries
 
 
 def _divisors(region: ChunkedRegion, fineness: Fineness) -> list[int]:
@@ -112,7 +106,7 @@ def _least(region: ChunkedRegion, fineness: Fineness) -> int:
 
 
 def _numbers_of_chunks(region: ChunkedRegion, room: int, fineness: Fineness) -> list[int]:
-    """Return how many chunks to try: the fewest that need little enough, then fewer, then more."""
+    """Return the fewest chunks that suffice, then fewer, then more."""
     divisors = _divisors(region, fineness)
     room = max(room, region.fixed_bytes + region.fixed_bytes // 8)
     best = next((number for number in divisors if region.needed(number) <= room), divisors[-1])

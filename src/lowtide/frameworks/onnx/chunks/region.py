@@ -1,8 +1,9 @@
-"""Parts of a graph that can be computed chunk by chunk, grown around a node."""
+"""Regions: nodes computed chunk by chunk, grown around one node."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 
 from lowtide.frameworks.onnx.chunks.axes import axes_read
 from lowtide.frameworks.onnx.chunks.values import MainValues
@@ -10,31 +11,31 @@ from lowtide.frameworks.onnx.chunks.values import MainValues
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkedRegion:
-    """Nodes that run chunk by chunk, all on the same part of what they read and write."""
+    """Nodes that run chunk by chunk."""
 
     nodes: Sequence[int]
-    """Their places, in the order of the graph; what lies on a way between two of them is among them."""
+    """Positions in order, closed under paths between nodes."""
     axes: dict[str, int]
-    """By value that is cut, the axis along which."""
+    """Cut axis by value."""
     sliced: Sequence[str]
-    """What is read from outside chunk by chunk; no axis before its own has more than one element."""
+    """Values read from outside in chunks; earlier axes have size 1."""
     results: Sequence[str]
-    """What is read outside, or returned; it is put together of chunks along an axis as those of `sliced`."""
+    """Values read outside or returned; earlier axes have size 1."""
     length: int
-    """A number of chunks must divide this."""
+    """A multiple of every possible number of chunks."""
     fixed_bytes: int
-    """What is there from beginning to end, however many chunks there are."""
+    """Held throughout."""
     inner_bytes: int
-    """The most that is there beside it where there is one chunk."""
+    """Peak of other bytes with one chunk."""
 
     def needed(self, chunks: int) -> int:
-        """Return what the nodes need at once, in bytes."""
+        """Return the region's peak bytes."""
         return self.fixed_bytes + -(-self.inner_bytes // chunks)
 
 
 @dataclass(slots=True)
 class Growing:
-    """A region in the making: nodes join where they agree with those that are there about the axes of values."""
+    """A region under construction: nodes join if they agree about cut axes."""
 
     values: MainValues
     taken: frozenset[int]
@@ -42,11 +43,11 @@ class Growing:
     nodes: set[int] = field(default_factory=set[int])
     axes: dict[str, int] = field(default_factory=dict[str, int])
     whole: set[str] = field(default_factory=set[str])
-    """What nodes of the region read as a whole; nothing is read both ways."""
+    """Values that must not be cut."""
     tries: int = 0
 
     def join(self, place: int, axis: int | None = None) -> bool:
-        """Add a node, cut along an axis of its results, by default any that agrees; return whether it joined."""
+        """Add a node, cut along `axis` or any that fits; return whether it joined."""
         if place in self.taken:
             return False
         shape = self.values.shape(next(filter(None, self.values.nodes[place].output), ""))
@@ -79,7 +80,7 @@ class Growing:
         return True
 
     def grow(self, least: int) -> None:
-        """Take in what reads or writes values at the edge of more than `least` bytes, or that cannot be an edge."""
+        """Add neighbors across edge values above `least` bytes or not possible as edge."""
         refused: set[str] = set()
         while True:
             edge = [name for name in self._edge() if name not in refused and self._is_to_go(name, least)]
@@ -105,7 +106,7 @@ class Growing:
         return math.prod(shape[: self.axes[name]]) == 1
 
     def sliced(self) -> list[str]:
-        """Return what is read chunk by chunk and written elsewhere."""
+        """Return values read in chunks and written elsewhere."""
         names = (name for place in sorted(self.nodes) for name in self.values.reads[place])
         return [
             name
@@ -114,7 +115,7 @@ class Growing:
         ]
 
     def results(self) -> list[str]:
-        """Return what is written here and read elsewhere, or returned, or read by nobody."""
+        """Return values written here and needed elsewhere, or unread."""
         names = (name for place in sorted(self.nodes) for name in self.values.nodes[place].output if name)
         return [name for name in names if self._is_needed_elsewhere(name)]
 
@@ -123,7 +124,7 @@ class Growing:
         return name in self.values.outputs or not readers or any(place not in self.nodes for place in readers)
 
     def close(self) -> bool:
-        """Take in what lies between the nodes; return whether that was possible."""
+        """Add nodes on paths between members; return whether all joined."""
         while between := self._between():
             if not all(self.join(place) for place in between):
                 return False
@@ -145,7 +146,7 @@ class Growing:
         return sorted((after & before) - self.nodes)
 
     def finish(self) -> ChunkedRegion | None:
-        """Return the region, None where some value at its edge cannot be cut or two nodes cannot run in one go."""
+        """Return the region, or None if it cannot run as a unit."""
         sliced, results = self.sliced(), self.results()
         if not self.close() or not sliced or not all(map(self._may_be_edge, (*sliced, *results))):
             return None
@@ -155,7 +156,7 @@ class Growing:
         values, nodes = self.values, sorted(self.nodes)
         lengths = [shape[self.axes[name]] for name in self.axes if (shape := values.shape(name)) is not None]
         read = {name for place in nodes for name in values.reads[place] if values.writer.get(name) not in self.nodes}
-        # What is returned is copied once more: its storage has another shape until then.
+        # Returned results are copied: until then their storage has another shape.
         returned = values.bytes_of([name for name in results if name in values.outputs])
         edge = {values.buffer_of(name) for name in (*read, *results)}
         return ChunkedRegion(
@@ -170,7 +171,7 @@ class Growing:
 
 
 def _most_inside(values: MainValues, nodes: Sequence[int], edge: set[int]) -> int:
-    """Return the most bytes that nodes hold at once, in their order, without the buffers at the edge."""
+    """Return the peak bytes of nodes in order, without edge buffers."""
     touched: list[set[int]] = []
     names_of: dict[int, str] = {}
     for place in nodes:
@@ -186,3 +187,33 @@ def _most_inside(values: MainValues, nodes: Sequence[int], edge: set[int]) -> in
         most = max(most, values.bytes_of([names_of[buffer] for buffer in live]) + values.scratch(nodes[step]))
         live = {buffer for buffer in live if last[buffer] > step}
     return most
+
+
+def order_in_one_go(values: MainValues, regions: Sequence[ChunkedRegion]) -> list[int | ChunkedRegion] | None:
+    """Return node positions and regions in a valid order.
+
+    None if regions depend on one another cyclically. Complexity: O((nodes + reads) log nodes).
+    """
+    nodes = range(len(values.nodes))
+    region_of = {place: region for region in regions for place in region.nodes}
+    group_of = {place: region_of[place].nodes[0] if place in region_of else place for place in nodes}
+    waits: dict[int, set[int]] = {group: set() for group in group_of.values()}
+    for place in nodes:
+        read = {group_of[values.writer[name]] for name in values.reads[place] if name in values.writer}
+        waits[group_of[place]] |= read - {group_of[place]}
+    readers: dict[int, list[int]] = {}
+    for group, others in waits.items():
+        for other in others:
+            readers.setdefault(other, []).append(group)
+    left = {group: len(others) for group, others in waits.items()}
+    ready = [group for group, count in left.items() if not count]
+    heapify(ready)
+    order: list[int | ChunkedRegion] = []
+    while ready:
+        group = heappop(ready)
+        order.append(region_of.get(group, group))
+        for reader in readers.get(group, ()):
+            left[reader] -= 1
+            if not left[reader]:
+                heappush(ready, reader)
+    return order if len(order) == len(left) else None

@@ -1,4 +1,4 @@
-"""What finding parts of a graph to compute in chunks asks of its values: shapes, bytes, who writes and who reads."""
+"""Values of a model's main graph, for the search of regions."""
 
 from collections.abc import Sequence
 
@@ -6,15 +6,14 @@ from onnx import ModelProto, NodeProto
 
 from lowtide.frameworks.onnx.operators.nodes import domain_of, input_names
 from lowtide.frameworks.onnx.reading.translation import Translation
-from lowtide.frameworks.onnx.shapes.short_tensors import array_of, short_constants
-from lowtide.frameworks.onnx.shapes.sizes import static_shape
+from lowtide.frameworks.onnx.shapes.tensors import array_of, short_constants, static_shape
 
 
 class MainValues:
-    """The values of a model's main graph by name, and the nodes around them by place."""
+    """Values by name, nodes by position."""
 
     def __init__(self, model: ModelProto, translation: Translation) -> None:
-        """Take a model and its reading."""
+        """Index a model."""
         self.nodes: Sequence[NodeProto] = model.graph.node
         self.reads = [tuple(dict.fromkeys(input_names(node))) for node in self.nodes]
         self.writer = {name: place for place, node in enumerate(self.nodes) for name in node.output if name}
@@ -34,37 +33,37 @@ class MainValues:
         }
 
     def shape(self, name: str) -> Sequence[int] | None:
-        """Return the sizes of a value, None where they are not known."""
+        """Return the shape of a value, None if unknown."""
         value = self._values.get(name)
         return None if value is None else static_shape(value.type)
 
     def element_type(self, name: str) -> int:
-        """Return the type of a value's elements."""
+        """Return an element type."""
         return self._values[name].type.tensor_type.elem_type
 
     def numbers(self, name: str) -> list[int] | None:
-        """Return the whole numbers of a short constant, None for any other value."""
+        """Return the integers of a short constant, None for other values."""
         tensor = self._constants.get(name)
         array = None if tensor is None else array_of(tensor)
         return None if array is None or array.dtype.kind not in "iu" else array.reshape(-1).tolist()
 
     def buffer_of(self, name: str) -> int:
-        """Return the buffer that a value lies in; that of a view is its base's."""
+        """Return a value's buffer."""
         return self._values[name].buffer
 
     def is_weight(self, name: str) -> bool:
-        """Return whether a value is there before a run begins and after it ends."""
+        """Return whether a value is persistent."""
         return self._persistent[self.buffer_of(name)]
 
     def bytes_of(self, names: Sequence[str]) -> int:
-        """Return the bytes of what values lie in, each counted once; weights count nothing."""
+        """Return the bytes of values, each buffer once, without weights."""
         buffers = {self.buffer_of(name) for name in names if name in self._values}
         return sum(self._sizes[buffer] for buffer in buffers if not self._persistent[buffer])
 
     def scratch(self, place: int) -> int:
-        """Return the workspace of a node in bytes."""
+        """Return a node's scratch bytes."""
         return self._scratch.get(place, 0)
 
     def needed(self, place: int) -> int:
-        """Return what a node needs at once in any order, in bytes: what it reads, writes and works in."""
+        """Return the bytes that a node reads, writes and uses as scratch."""
         return self.bytes_of([*self.reads[place], *filter(None, self.nodes[place].output)]) + self.scratch(place)

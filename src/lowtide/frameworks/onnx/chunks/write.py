@@ -1,4 +1,4 @@
-"""A model with its largest values computed in chunks, as a file: regions are chosen, tried, and written."""
+"""Forms of a model in chunks: choose regions, compare bits, write a file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from lowtide.core.errors import UnsupportedError
 from lowtide.core.files import write_pieces
 from lowtide.frameworks.onnx.chunks.choose import Chosen, Fineness, choose_regions
 from lowtide.frameworks.onnx.chunks.region import ChunkedRegion
-from lowtide.frameworks.onnx.chunks.rewrite import both_ways, in_chunks
+from lowtide.frameworks.onnx.chunks.scans import both_ways, in_chunks
 from lowtide.frameworks.onnx.chunks.values import MainValues
-from lowtide.frameworks.onnx.loading.content import drained
 from lowtide.frameworks.onnx.loading.external_data import link_weights, place_for_copies
+from lowtide.frameworks.onnx.loading.load import drained
 from lowtide.frameworks.onnx.operators.nodes import describe_node
 from lowtide.frameworks.onnx.reading.translation import Translation
 from lowtide.frameworks.onnx.running.children import equal_in_child
@@ -26,23 +26,23 @@ _FIRST_SCAN_WITHOUT_BATCH = 9
 
 @dataclass(frozen=True, slots=True)
 class WrittenChunks:
-    """What came of writing a model in chunks."""
+    """A chunked model."""
 
     left_whole: tuple[str, ...]
-    """What could have been computed in chunks, and why it is not, a sentence each."""
+    """Why regions are not in chunks, a sentence each."""
     path: Path | None = None
-    """The file, alone in a folder that is the caller's to delete; None where nothing was written."""
+    """The file, in a folder that the caller deletes, or None."""
     done: str = ""
-    """What is computed in chunks, in words."""
+    """A phrase for the graph's name."""
 
 
 def write_in_chunks(
     content: Content, model: ModelProto, translation: Translation, folder: Path | None, fineness: Fineness
 ) -> WrittenChunks:
-    """Write a model of fixed sizes with regions in chunks that `choose_regions` finds and that give the same bits.
+    """Write a model of fixed sizes, with the regions of `choose_regions` that are bit-equal in chunks.
 
-    They are tried in a process of its own: the model runs once on random inputs and computes all regions both ways.
-    `folder` is where weights in other files lie; one that cannot run stays whole.
+    A child process runs the model once on random inputs and computes regions both ways. `folder` holds external
+    weights.
     """
     values = MainValues(model, translation)
     chosen = choose_regions(values, fineness) if values.opset >= _FIRST_SCAN_WITHOUT_BATCH else []
@@ -67,7 +67,7 @@ def _write_equal(
 ) -> WrittenChunks:
     equal = _tried(content, model, values, chosen, path.with_name("trial.onnx"))
     left_whole = tuple(
-        f"{_name(values, each.region)}: no number of chunks that was tried gives equal bits"
+        f"{_name(values, each.region)}: no number of chunks tried gives equal bits"
         for each in chosen
         if each.region not in equal
     )
@@ -81,7 +81,7 @@ def _write_equal(
 def _tried(
     content: Content, model: ModelProto, values: MainValues, chosen: Sequence[Chosen], path: Path
 ) -> dict[ChunkedRegion, int]:
-    """Return the first number of chunks with which a region gives the bits that it gives as a whole, if any does."""
+    """Return by region the first number of chunks with equal bits."""
     pieces, pairs = both_ways(content, model.graph, values, chosen)
     write_pieces(path, drained(pieces))
     equal = iter(equal_in_child(path, [pair for of_region in pairs for of_chunks in of_region for pair in of_chunks]))

@@ -1,69 +1,67 @@
-"""External data: which files hold a model's weights, and whether they are where the model says."""
+"""External data: files with weights."""
 
 import os
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
+from onnx import GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
 
 from lowtide.core.errors import InputError, MalformedInputError, UnsupportedError
 from lowtide.frameworks.onnx.operators.nodes import subgraphs_of
 
 
 def external_locations(model: ModelProto) -> list[str]:
-    """Return the files a model's tensors lie in, relative to the model's own, without repeats."""
+    """Return the files of a model's tensors, relative to its folder."""
     tensors = chain(
         _graph_tensors(model.graph),
         (tensor for function in model.functions for tensor in _node_tensors(function.node)),
         (tensor for info in model.training_info for tensor in _graph_tensors(info.initialization)),
         (tensor for info in model.training_info for tensor in _graph_tensors(info.algorithm)),
     )
-    return list(dict.fromkeys(_location(tensor) for tensor in tensors if _is_external(tensor)))
+    external = (tensor for tensor in tensors if tensor.data_location == TensorProto.EXTERNAL)
+    return list(dict.fromkeys(map(_location, external)))
 
 
 def check_weights_present(model: ModelProto, folder: Path | None) -> None:
-    """Raise InputError that names the weight files which are missing beside the model."""
+    """Raise InputError naming weight files that are missing."""
     locations = external_locations(model)
     if locations and folder is None:
-        raise UnsupportedError(
-            f"the model keeps weights in {', '.join(locations)}, but has no folder to look in; give its path instead"
-        )
+        raise UnsupportedError(f"the model has weights in {', '.join(locations)}, but no folder; give its path instead")
     missing = [location for location in locations if folder is not None and not (folder / location).is_file()]
     if missing:
-        raise InputError(f"weights are missing: {', '.join(missing)} should lie in {folder}; put them there")
+        raise InputError(f"weights are missing: {', '.join(missing)}; put them in {folder}")
 
 
 def check_weights_reachable(model: ModelProto, source: Path | None, target: Path) -> None:
-    """Raise UnsupportedError unless a copy of the model in folder `target` finds the same weights as in `source`."""
+    """Raise UnsupportedError unless a copy of the model in `target` finds the weights of `source`."""
     for location in external_locations(model):
-        if source is not None and _same_file(source / location, target / location):
+        there = target / location
+        if there.is_file() if source is None else _same_file(source / location, there):
             continue
-        if source is None and (target / location).is_file():
-            continue
-        where = f"{source} holds" if source is not None else "the model refers to"
+        where = f"{source} has" if source is not None else "the model refers to"
         raise UnsupportedError(
-            f"{where} weights in {location!r}, which {target} does not; write the model beside its weights, or link "
-            "them into the other folder first"
+            f"{where} weights in {location!r}, but {target} does not; write the model beside its weights, or link "
+            "them first"
         )
 
 
 def place_for_copies(model: ModelProto, source: Path | None) -> Path | None:
-    """Return where temporary copies of a model may lie so that `link_weights` works; None for anywhere.
+    """Return a folder for temporary copies, None for any.
 
-    Links must not leave a file system, and the runtime follows no others.
+    Hard links work within a file system, and the runtime follows no others.
     """
     return source if source is not None and external_locations(model) and os.access(source, os.W_OK) else None
 
 
 def link_weights(model: ModelProto, source: Path, target: Path) -> None:
-    """Let a copy of the model in folder `target` find the weight files that are in `source`."""
+    """Link the weight files of `source` into `target`."""
     for location in external_locations(model):
         place = target / location
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(source / location, place)
-        except OSError:  # another file system, or none there; the runtime says what is missing
+        except OSError:  # another file system, or the file is missing, which the runtime reports
             place.symlink_to((source / location).absolute())
 
 
@@ -71,15 +69,11 @@ def _same_file(one: Path, other: Path) -> bool:
     return one.absolute() == other.absolute() or (one.exists() and other.exists() and one.samefile(other))
 
 
-def _is_external(tensor: TensorProto) -> bool:
-    return tensor.data_location == TensorProto.EXTERNAL
-
-
 def _location(tensor: TensorProto) -> str:
     location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
     if not location or Path(location).is_absolute() or ".." in Path(location).parts:
         raise MalformedInputError(
-            f"tensor {tensor.name!r} keeps its data in {location!r}; the place must be a file in the model's folder"
+            f"tensor {tensor.name!r} has its data in {location!r}; it must be a file in the model's folder"
         )
     return location
 
@@ -92,19 +86,11 @@ def _graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
 
 def _node_tensors(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
     for node in nodes:
-        for attribute in node.attribute:
-            yield from _attribute_tensors(attribute)
+        for attribute in node.attribute:  # an absent tensor reads as an empty one
+            yield from (attribute.t, *attribute.tensors)
+            yield from _sparse_tensors((attribute.sparse_tensor, *attribute.sparse_tensors))
         for _, graph in subgraphs_of(node):
             yield from _graph_tensors(graph)
-
-
-def _attribute_tensors(attribute: AttributeProto) -> Iterator[TensorProto]:
-    if attribute.HasField("t"):
-        yield attribute.t
-    yield from attribute.tensors
-    if attribute.HasField("sparse_tensor"):
-        yield from _sparse_tensors([attribute.sparse_tensor])
-    yield from _sparse_tensors(attribute.sparse_tensors)
 
 
 def _sparse_tensors(tensors: Iterable[SparseTensorProto]) -> Iterator[TensorProto]:

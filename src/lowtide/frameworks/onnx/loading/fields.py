@@ -1,4 +1,4 @@
-"""The numbers of fields in ONNX's messages, where bytes are handled without protocol buffers."""
+"""Field numbers of ONNX messages, for code that handles bytes without protobuf."""
 
 GRAPH, METADATA_PROPS = 7, 14
 """Of ModelProto."""
@@ -13,6 +13,6 @@ ATTRIBUTE_NAME, TENSOR, SUBGRAPH, TENSORS, SUBGRAPHS, SPARSE_TENSOR, SPARSE_TENS
 DIMS = 1
 """Of TensorProto."""
 TENSOR_DATA = frozenset({4, 5, 6, 7, 9, 10, 11})
-"""Of TensorProto: what the elements of a tensor may be written in."""
+"""Of TensorProto: fields for elements."""
 SPARSE_VALUES, SPARSE_INDICES = 1, 2
 """Of SparseTensorProto."""

@@ -1,42 +1,52 @@
-"""The bytes of a model without its weights: the small part of a file that planning needs."""
+"""Parse the small part of a model file that planning needs."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from lowtide.frameworks.onnx.loading import fields as of
-from lowtide.frameworks.onnx.shapes.short_tensors import MOST_ELEMENTS
+from lowtide.frameworks.onnx.shapes.tensors import MOST_ELEMENTS
 from lowtide.frameworks.wire import BYTES, Content, encode_bytes, fields, read_varint
 
 _SURELY_SHORT = 1024
-"""Nodes and tensors of so few bytes are taken as they are."""
+"""Bytes below which fields are copied unchanged."""
 
-Light = Callable[[Content, int, int], bytes]
+_LONG_FIELDS: Mapping[str, Mapping[int, str]] = {
+    "model": {of.GRAPH: "graph"},
+    "graph": {of.NODE: "node", of.INITIALIZER: "tensor", of.SPARSE_INITIALIZER: "sparse"},
+    "node": {of.ATTRIBUTE: "attribute"},
+    "attribute": {
+        of.TENSOR: "tensor",
+        of.TENSORS: "tensor",
+        of.SUBGRAPH: "graph",
+        of.SUBGRAPHS: "graph",
+        of.SPARSE_TENSOR: "sparse",
+        of.SPARSE_TENSORS: "sparse",
+    },
+    "sparse": {of.SPARSE_VALUES: "tensor", of.SPARSE_INDICES: "tensor"},
+}
+"""By kind of message, the fields that may hold tensors, and their kinds."""
 
 
 def light_model(content: Content) -> bytes:
-    """Return a model's bytes without the elements of tensors that are too long to decide a shape.
+    """Return a model's bytes without elements of long tensors, which decide no shapes.
 
-    Only what is kept is ever looked at, so that weights in a mapped file are not loaded. Raises WireError for what is
-    no message.
-    Complexity: O(bytes that are kept).
+    Weights of a mapped file are not loaded. Raises WireError for damaged data. Complexity: O(bytes kept).
     """
-    return _without(content, 0, len(content), {of.GRAPH: _graph})
+    return _light("model", content, 0, len(content))
 
 
-def _graph(content: Content, start: int, stop: int) -> bytes:
-    return _without(content, start, stop, _IN_GRAPH)
-
-
-def _node(content: Content, start: int, stop: int) -> bytes:
-    return _without(content, start, stop, {of.ATTRIBUTE: _attribute})
-
-
-def _attribute(content: Content, start: int, stop: int) -> bytes:
-    return _without(content, start, stop, _IN_ATTRIBUTE)
-
-
-def _sparse(content: Content, start: int, stop: int) -> bytes:
-    return _without(content, start, stop, {of.SPARSE_VALUES: _tensor, of.SPARSE_INDICES: _tensor})
+def _light(kind: str, content: Content, start: int, stop: int) -> bytes:
+    if kind == "tensor":
+        return _tensor(content, start, stop)
+    long_fields = _LONG_FIELDS[kind]
+    pieces: list[bytes] = []
+    for number, wire, begin, at, end in fields(content, start, stop):
+        inner = long_fields.get(number) if wire == BYTES and end - at > _SURELY_SHORT else None
+        if inner is None:
+            pieces.append(bytes(content[begin:end]))
+        else:
+            pieces.append(encode_bytes(number, _light(inner, content, at, end)))
+    return b"".join(pieces)
 
 
 def _tensor(content: Content, start: int, stop: int) -> bytes:
@@ -52,23 +62,3 @@ def _tensor(content: Content, start: int, stop: int) -> bytes:
     long = math.prod(dims) > MOST_ELEMENTS
     kept = (field for field in found if not (long and field[0] in of.TENSOR_DATA))
     return b"".join(bytes(content[begin:end]) for _, _, begin, _, end in kept)
-
-
-_IN_GRAPH: Mapping[int, Light] = {of.NODE: _node, of.INITIALIZER: _tensor, of.SPARSE_INITIALIZER: _sparse}
-_IN_ATTRIBUTE: Mapping[int, Light] = {
-    of.TENSOR: _tensor,
-    of.TENSORS: _tensor,
-    of.SUBGRAPH: _graph,
-    of.SUBGRAPHS: _graph,
-    of.SPARSE_TENSOR: _sparse,
-    of.SPARSE_TENSORS: _sparse,
-}
-
-
-def _without(content: Content, start: int, stop: int, lighter: Mapping[int, Light]) -> bytes:
-    """Copy a message; fields that `lighter` names, and that are not surely short, become light themselves."""
-    pieces: list[bytes] = []
-    for number, wire, begin, at, end in fields(content, start, stop):
-        make = lighter.get(number) if wire == BYTES and end - at > _SURELY_SHORT else None
-        pieces.append(bytes(content[begin:end]) if make is None else encode_bytes(number, make(content, at, end)))
-    return b"".join(pieces)

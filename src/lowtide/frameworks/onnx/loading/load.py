@@ -1,19 +1,20 @@
-"""ONNX models into memory: from a path or an object, weights left where they are."""
+"""Load ONNX models without weights, and metadata of written ones."""
 
+import mmap
 import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import cast
 
 from google.protobuf.message import DecodeError, EncodeError
 from onnx import ModelProto
 
-from lowtide.core.errors import MalformedInputError, UnsupportedError, UsageError
-from lowtide.core.files import read_bytes
-from lowtide.frameworks.onnx.loading.content import mapped
-from lowtide.frameworks.onnx.loading.fields import GRAPH
+from lowtide.core.errors import InputError, LowtideError, MalformedInputError, UnsupportedError, UsageError, one_line
+from lowtide.core.files import open_regular, read_bytes
+from lowtide.frameworks.onnx.loading import fields as of
 from lowtide.frameworks.onnx.loading.light import light_model
 from lowtide.frameworks.onnx.operators.nodes import plain
-from lowtide.frameworks.wire import Content, WireError, fields
+from lowtide.frameworks.wire import BYTES, Content, WireError, fields
 
 _GZIP = b"\x1f\x8b"
 
@@ -21,26 +22,26 @@ ModelSource = str | os.PathLike[str] | ModelProto
 
 
 def load_model(source: ModelSource) -> ModelProto:
-    """Return the model behind a path without the elements of its weights, or the object itself.
+    """Return the model at a path without weights, or the object itself.
 
-    Raises MalformedInputError for a file that is no ONNX model, InputError for one that cannot be read, UsageError for
-    an object of another kind.
+    Raises MalformedInputError for another kind of file, InputError for an unreadable one, UsageError for another
+    object.
     """
     if isinstance(source, ModelProto):
         model, where = source, "the model"
     else:
         model, where = _parse(whole_content(source), _path_of(source)), str(source)
     if not model.HasField("graph"):
-        raise MalformedInputError(f"{where} holds no graph; it is no ONNX model, or its export was cut short")
+        raise MalformedInputError(f"{where} has no graph; it is no ONNX model, or its export was cut short")
     if model.ir_version >= 3 and not model.opset_import:
         raise MalformedInputError(f"{where} names no operator set (opset_import); export it again")
     return model
 
 
 def whole_content(source: ModelSource) -> Content:
-    """Return the bytes of a model, weights included; those of a file are only loaded where somebody looks.
+    """Return a model's bytes with weights; a file is mapped.
 
-    Raises what `load_model` raises, and UnsupportedError for an object that is too large for a file.
+    Raises as `load_model` does, and UnsupportedError for an object too large for a file.
     """
     if isinstance(source, ModelProto):
         return serialize(source, describe_source(source))
@@ -50,24 +51,24 @@ def whole_content(source: ModelSource) -> Content:
 
 
 def load_whole_model(source: ModelSource) -> ModelProto:
-    """Return the model behind a path with all the file holds, or the object itself; raises what `load_model` raises."""
+    """Return the model at a path with weights, or the object itself."""
     if isinstance(source, ModelProto):
         return source
     return ModelProto.FromString(cast("bytes", whole_content(source)))
 
 
 def source_folder(source: ModelSource) -> Path | None:
-    """Return the folder that external data is relative to; None for a model without a file."""
+    """Return the folder of external data, or None."""
     return None if isinstance(source, ModelProto) else Path(source).parent
 
 
 def describe_source(source: ModelSource) -> str:
-    """Name a model in messages: its path, or its graph's name."""
+    """Name a model in messages."""
     return f"model {source.graph.name!r}" if isinstance(source, ModelProto) else plain(str(source))
 
 
 def serialize(model: ModelProto, name: str) -> bytes:
-    """Return a model's bytes; raises UnsupportedError for one that is too large for a single file."""
+    """Return a model's bytes; raise UnsupportedError above 2 GiB."""
     try:
         return model.SerializeToString()
     except (EncodeError, ValueError):
@@ -86,10 +87,65 @@ def _parse(content: Content, path: Path) -> ModelProto:
     if not content:
         raise MalformedInputError(f"{path} is empty; it is no ONNX model")
     try:
-        if sum(number == GRAPH for number, *_ in fields(content, 0, len(content))) > 1:
+        if sum(number == of.GRAPH for number, *_ in fields(content, 0, len(content))) > 1:
             raise MalformedInputError(f"{path} holds several graphs, which no exporter writes; export it again")
         return ModelProto.FromString(light_model(content))
     except (DecodeError, WireError):
         raise MalformedInputError(
-            f"{path} is no ONNX model, or is damaged or cut short: its protobuf data cannot be decoded"
+            f"{path} is no ONNX model, or is damaged or cut short: protobuf cannot decode it"
         ) from None
+
+
+_PART_BYTES = 2**22
+
+
+def mapped(path: Path) -> memoryview:
+    """Return a file's bytes, loaded on access, as long as the result exists; raise InputError if unreadable."""
+    with open_regular(path) as file:
+        try:
+            if os.fstat(file.fileno()).st_size == 0:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot read {path}: {one_line(error)}") from None
+
+
+def drained(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """Yield bytes in bounded parts; release pages of mapped files once written."""
+    for piece in pieces:
+        pages = piece.obj if isinstance(piece, memoryview) else None
+        for start in range(0, max(len(piece), 1), _PART_BYTES):
+            yield piece[start : start + _PART_BYTES]
+            if isinstance(pages, mmap.mmap) and len(piece) > _PART_BYTES and hasattr(mmap, "MADV_DONTNEED"):
+                pages.madvise(mmap.MADV_DONTNEED)
+
+
+PLANNED = "lowtide.planned"
+"""Key for a planned order: the optimization level, or "file"."""
+
+BY_DEFAULT = ", in the default order"
+"""Suffix if the runtime's default order is the planned one."""
+
+ADDRESSES = "lowtide.addresses"
+"""Key for the addresses of a run's allocations, for the planned shapes."""
+
+
+def read_metadata(model: str | bytes | os.PathLike[str]) -> dict[str, str]:
+    """Return a model's metadata; empty for an unreadable file."""
+    try:
+        return _metadata(model if isinstance(model, bytes) else mapped(Path(model)))
+    except LowtideError:
+        return {}  # opening the model raises the error
+
+
+def _metadata(content: Content) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for number, wire, _, at, end in fields(content, 0, len(content)):
+        if number == of.METADATA_PROPS and wire == BYTES:
+            entry = {
+                field: bytes(content[begin:stop]).decode(errors="replace")
+                for field, kind, _, begin, stop in fields(content, at, end)
+                if kind == BYTES
+            }
+            found[entry.get(of.KEY, "")] = entry.get(of.VALUE, "")
+    return found

@@ -1,1 +1,1 @@
-"""What nodes and operators are: the small facts that everything else asks for, as data and as short functions."""
+"""Facts about ONNX nodes and operators, as tables and short functions."""

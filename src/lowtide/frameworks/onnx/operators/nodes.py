@@ -1,4 +1,4 @@
-"""Which operator a node is, and the small facts about nodes that several parts ask for."""
+"""Facts about nodes: operator, attributes, subgraphs, names."""
 
 from collections.abc import Iterator
 
@@ -8,34 +8,34 @@ from lowtide.frameworks.onnx.operators.tables import Operator
 
 
 def operator_of(node: NodeProto) -> Operator:
-    """Return (domain, operator) with the default domain spelled ""."""
+    """Return (domain, operator), with "" for the default domain."""
     return (domain_of(node.domain), node.op_type)
 
 
 def domain_of(domain: str) -> str:
-    """Return a domain, the default one always as ""."""
+    """Return a domain, with "" for the default."""
     return "" if domain == "ai.onnx" else domain
 
 
 def attribute_of(node: NodeProto, name: str) -> AttributeProto | None:
-    """Return a node's attribute by name, or None."""
+    """Return an attribute, or None."""
     return next((attribute for attribute in node.attribute if attribute.name == name), None)
 
 
 def int_of(node: NodeProto, name: str, default: int = 0) -> int:
-    """Return a whole number that a node's attribute gives, or the default where the node has none of that name."""
+    """Return an integer attribute, or the default."""
     attribute = attribute_of(node, name)
     return default if attribute is None else attribute.i
 
 
 def ints_of(node: NodeProto, name: str) -> list[int]:
-    """Return the whole numbers that a node's attribute gives, none where the node has none of that name."""
+    """Return an attribute's integers."""
     attribute = attribute_of(node, name)
     return [] if attribute is None else list(attribute.ints)
 
 
 def subgraphs_of(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
-    """Iterate the graphs in a node's attributes with their labels: the attribute's name, numbered in a list."""
+    """Yield the graphs in a node's attributes with labels: attribute names, numbered in lists."""
     for attribute in node.attribute:
         if attribute.type == AttributeProto.GRAPH:
             yield attribute.name, attribute.g
@@ -45,7 +45,7 @@ def subgraphs_of(node: NodeProto) -> Iterator[tuple[str, GraphProto]]:
 
 
 def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
-    """Iterate the nodes of a graph or a function and of everything inside it."""
+    """Yield all nodes of a graph or function, nested ones included."""
     for node in graph.node:
         yield node
         for _, inner in subgraphs_of(node):
@@ -53,31 +53,31 @@ def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
 
 
 def describe_node(node: NodeProto, position: int) -> str:
-    """Name a node in messages: its own name, or its operator and place."""
+    """Name a node in messages."""
     operator = plain(node.op_type)
     return f"node {node.name!r} ({operator})" if node.name else f"node {position} ({operator})"
 
 
 def plain(text: str) -> str:
-    """Return text that is safe inside a one-line message: as it is, or quoted where it holds control characters."""
+    """Return text for a one-line message, quoted if not printable."""
     return text if text.isprintable() else repr(text)
 
 
 def weight_names(graph: GraphProto) -> list[str]:
-    """Return the names of a graph's initializers, dense and sparse, in order."""
+    """Return the names of initializers, dense then sparse."""
     names = [tensor.name for tensor in graph.initializer]
     names.extend(tensor.values.name for tensor in graph.sparse_initializer)
     return names
 
 
 def fed_inputs(graph: GraphProto) -> list[ValueInfoProto]:
-    """Return the inputs that a caller feeds: those that are no initializers, which old files list as inputs too."""
+    """Return the inputs without an initializer; old files list weights as inputs too."""
     weights = set(weight_names(graph))
     return [value for value in graph.input if value.name not in weights]
 
 
 def outer_names(graph: GraphProto) -> list[str]:
-    """Return the names a subgraph takes from the graphs around it, in order of first use."""
+    """Return the names that a subgraph captures, in order of use."""
     own = {value.name for value in graph.input}.union(weight_names(graph))
     own.update(name for node in graph.node for name in node.output)
     used = [name for node in graph.node for name in input_names(node)]
@@ -86,8 +86,25 @@ def outer_names(graph: GraphProto) -> list[str]:
 
 
 def input_names(node: NodeProto) -> list[str]:
-    """Return everything a node reads, in order and with repeats: its inputs, then what its subgraphs capture."""
+    """Return all that a node reads, with repeats: inputs, then captures of its subgraphs."""
     names = [name for name in node.input if name]
     for _, graph in subgraphs_of(node):
         names.extend(outer_names(graph))
     return names
+
+
+class NewNames:
+    """Unused names for values and nodes of a graph."""
+
+    def __init__(self, graph: GraphProto) -> None:
+        """Collect existing names."""
+        self._taken = {name for node in all_nodes(graph) for name in (node.name, *node.input, *node.output)}
+        self._taken |= {value.name for value in (*graph.input, *graph.output)} | set(weight_names(graph))
+
+    def new(self, wanted: str) -> str:
+        """Return and reserve `wanted`, numbered if it exists."""
+        name, number = wanted, 2
+        while name in self._taken:
+            name, number = f"{wanted}/{number}", number + 1
+        self._taken.add(name)
+        return name

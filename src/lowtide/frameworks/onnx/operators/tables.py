@@ -1,7 +1,7 @@
-"""What ONNX operators do to memory, as data.
+"""Memory behavior of ONNX operators, as data.
 
-Keys are (domain, operator); the default domain is "". The aliases, the in-place pairs and the workspaces were measured
-by counting allocations in ONNX Runtime 1.31 on the CPU, operator by operator; a test repeats the measurement.
+Keys are (domain, operator). Views, in-place pairs and workspaces were measured by counting allocations in ONNX Runtime
+1.31 on the CPU; a test repeats it.
 """
 
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ Operator = tuple[str, str]
 VIEWS: frozenset[Operator] = frozenset(
     ("", name) for name in ("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
 )
-"""Output 0 is input 0's storage under another shape; only an output of the graph itself is copied."""
+"""Output 0 shares input 0's storage; only graph outputs are copied."""
 
 METADATA: frozenset[Operator] = frozenset({("", "Shape"), ("", "Size")})
-"""Read a shape and no data; ONNX Runtime runs them before anything else that is ready."""
+"""Read shapes, not data; ONNX Runtime runs them first among ready nodes."""
 
 CONSTANTS: frozenset[Operator] = frozenset({("", "Constant")})
-"""Become weights when the model is loaded; nothing runs."""
+"""Become weights on loading."""
 
 IN_PLACE: Mapping[Operator, tuple[tuple[int, int], ...]] = {
     **{
@@ -33,10 +33,10 @@ IN_PLACE: Mapping[Operator, tuple[tuple[int, int], ...]] = {
     ("com.microsoft", "FusedConv"): ((3, 0),),
     ("com.microsoft.nchwc", "Conv"): ((3, 0),),
 }
-"""Pairs (input, output): the output may take over the storage of an input that dies and has the same size."""
+"""Pairs (input, output): the output may use a dying input's storage if sizes match."""
 
 FROM_BLOCKED: Operator = ("com.microsoft.nchwc", "ReorderOutput")
-"""Goes back from the blocked layout of convolutions."""
+"""Leaves the blocked layout of convolutions."""
 
 RANDOM: frozenset[Operator] = frozenset(
     {
@@ -45,12 +45,12 @@ RANDOM: frozenset[Operator] = frozenset(
         *(("com.microsoft", name) for name in ("BiasDropout", "BitmaskDropout", "BitmaskBiasDropout", "Sampling")),
     }
 )
-"""Draw random numbers; Dropout does too, but only in training mode."""
+"""Draw random numbers; Dropout does in training mode."""
 
 KNOWN_DOMAINS: frozenset[str] = frozenset(
     {"", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft", "com.microsoft.nchwc"}
 )
-"""Operators elsewhere are opaque: they may do anything, so they keep their order."""
+"""Operators of other domains are opaque: they may have any effect."""
 
 EXPANDED: frozenset[Operator] = frozenset(
     {
@@ -63,27 +63,17 @@ EXPANDED: frozenset[Operator] = frozenset(
         ("ai.onnx.preview", "FlexAttention"),
     }
 )
-"""Have no kernel of their own: ONNX Runtime expands them into several nodes when it loads a model. It runs those after
-all others that are ready, so measuring expands them first, in place."""
+"""Have no kernel. ONNX Runtime expands them on loading and runs the new nodes last, so measuring expands them first."""
 
 WORKSPACE_NOT_MODELED: frozenset[Operator] = frozenset(
     {
         *(("", name) for name in ("DeformConv", "Einsum")),
-        *(
-            ("", name)
-            for name in (
-                "Resize",
-                "DFT",
-                "QLinearConv",
-                "ConvInteger",
-                "MeanVarianceNormalization",
-            )
-        ),
+        *(("", name) for name in ("Resize", "DFT", "QLinearConv", "ConvInteger", "MeanVarianceNormalization")),
         *(("", name) for name in ("GroupNormalization", "CenterCropPad", "LinearAttention", "CausalConvWithState")),
         *(("", name) for name in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")),
     }
 )
-"""Kernels that allocate a workspace whose size depends on their algorithm, the threads and the instruction set."""
+"""Workspaces that depend on algorithm, threads or instruction set."""
 
 WORKSPACE_KNOWN: frozenset[Operator] = frozenset(
     ("com.microsoft", name)
@@ -95,7 +85,7 @@ WORKSPACE_KNOWN: frozenset[Operator] = frozenset(
         *("RotaryEmbedding", "Trilu", "SampleOp", "GatherND", "Pad", "ExpandDims", "Inverse", "CDist"),
     )
 )
-"""Operators of ONNX Runtime's own whose kernels have no workspace, or one that is counted; of others none is known."""
+"""Operators of ONNX Runtime with no or a modeled workspace."""
 
 SAME_SHAPE: frozenset[Operator] = frozenset(
     {
@@ -104,7 +94,7 @@ SAME_SHAPE: frozenset[Operator] = frozenset(
         *(("com.microsoft", name) for name in ("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax")),
     }
 )
-"""Operators of ONNX Runtime's own whose first output has the shape and type of the first input."""
+"""Operators of ONNX Runtime whose output 0 has the type of input 0."""
 
 STAND_INS: Mapping[Operator, tuple[str, int]] = {
     ("com.microsoft", "FusedConv"): ("Conv", 3),
@@ -115,4 +105,4 @@ STAND_INS: Mapping[Operator, tuple[str, int]] = {
     ("com.microsoft.nchwc", "GlobalMaxPool"): ("GlobalMaxPool", 1),
     ("com.microsoft.nchwc", "GlobalAveragePool"): ("GlobalAveragePool", 1),
 }
-"""Operators of ONNX Runtime's own: a standard one whose first output has the same shape, and its number of inputs."""
+"""Operators of ONNX Runtime: a standard one with the same output shape, and its number of inputs."""

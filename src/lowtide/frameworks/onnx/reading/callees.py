@@ -1,12 +1,12 @@
-"""What a node calls: branches, loop bodies and functions become graphs of their own.
+"""Callees of a node: branches, loop bodies and functions become graphs.
 
-How ONNX Runtime runs them decides what counts where. A branch of an If, and what a Scan collects, is written straight
-into the node's outputs, and the states of a Scan into two buffers in turn. A loop carries its values from body run to
-body run and copies them out at the end; what it collects is kept in pieces until then. A function is expanded in place.
+ONNX Runtime writes results of an If or Scan directly into the node's outputs and gives each state of a Scan two
+buffers. A Loop copies carried values at its end and keeps collected results in pieces until then. Functions are
+expanded in place.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 from onnx.inliner import inline_local_functions
@@ -16,46 +16,46 @@ from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.onnx.operators.nodes import all_nodes, describe_node, int_of, ints_of, operator_of, subgraphs_of
 from lowtide.frameworks.onnx.reading.scope import Scope
 from lowtide.frameworks.onnx.shapes.infer import infer_bound_types
-from lowtide.frameworks.onnx.shapes.sizes import static_shape, type_bytes
+from lowtide.frameworks.onnx.shapes.tensors import shape_in, type_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callee:
-    """One graph a node calls, and how its inputs and outputs are held."""
+    """A graph that a node calls."""
 
     label: str
     graph: GraphProto
     typed: GraphProto
-    """The same graph after shape inference."""
+    """The graph after shape inference."""
     input_lifetimes: Sequence[Lifetime] = ()
-    """INPUT where the call holds the value itself, PERSISTENT where the caller counts it already."""
+    """INPUT if the call holds the value, PERSISTENT if the caller does."""
     outputs_in_caller: Sequence[str] = ()
-    """Outputs that are written into storage the caller counts already."""
+    """Outputs in storage that the caller counts."""
     in_file: bool = True
-    """Whether the nodes stand in an attribute of the node, where they can be put into another order."""
+    """Whether its nodes are in the file and can be reordered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What calling means for the op that calls."""
+    """The effect of calling on the op that calls."""
 
     callees: list[Callee] = field(default_factory=list[Callee])
     kind: str
-    """The op's kind; "while" and "call" mean that its results are the roots of the body, counted once."""
+    """The op's kind; "while" and "call" results are the body's, counted once."""
     collected: Sequence[str] = ()
-    """Outputs of which a second copy is held in pieces while the op runs."""
+    """Outputs held a second time, in pieces."""
     carried: Sequence[str] = ()
-    """Outputs that are copied, when the body has run for the last time, from what its last two runs hold."""
+    """Outputs copied after the last run, from values of the last two runs."""
     scratch_bytes: int = 0
-    """What the op holds from its beginning to its end."""
+    """Bytes held throughout."""
 
 
 def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> Call | None:
-    """Return what a node calls, or None; raises MalformedInputError where a body does not fit its node."""
+    """Return a node's call, or None; raise MalformedInputError if a body does not fit."""
     if (node.domain, node.op_type) in scope.context.functions:
         return _call_function(node, position, scope)
     bodies = [
-        (label, graph, other)
+        Callee(label=label, graph=graph, typed=other)
         for (label, graph), (_, other) in zip(subgraphs_of(node), subgraphs_of(typed), strict=True)
     ]
     if not bodies:
@@ -68,68 +68,62 @@ def call_of(node: NodeProto, typed: NodeProto, position: int, scope: Scope) -> C
     return call
 
 
-_Bodies = Sequence[tuple[str, GraphProto, GraphProto]]
 _STATE_BUFFERS = 2
-"""Of each state of a Scan: its runs take turns to read the one and write the other; the last writes the result."""
+"""Per state of a Scan: runs read one and write the other, the last writes the result."""
 _FIRST_WITHOUT_BATCH = 9
 
 
-def _call_if(node: NodeProto, bodies: _Bodies, scope: Scope) -> Call:
-    callees = [
-        Callee(label=label, graph=graph, typed=typed, outputs_in_caller=[value.name for value in graph.output])
-        for label, graph, typed in bodies
-    ]
-    return Call(kind=node.op_type, callees=callees)
+def _call_if(node: NodeProto, bodies: Sequence[Callee], scope: Scope) -> Call:
+    return Call(
+        kind=node.op_type,
+        callees=[replace(body, outputs_in_caller=[value.name for value in body.graph.output]) for body in bodies],
+    )
 
 
-def _call_loop(node: NodeProto, bodies: _Bodies, scope: Scope) -> Call:
-    ((label, graph, typed),) = bodies
-    n_carried = len(graph.input) - 2
+def _call_loop(node: NodeProto, bodies: Sequence[Callee], scope: Scope) -> Call:
+    (body,) = bodies
+    n_carried = len(body.graph.input) - 2
     return Call(
         kind="while",
-        callees=[Callee(label=label, graph=graph, typed=typed, input_lifetimes=[Lifetime.INPUT] * len(graph.input))],
+        callees=[_with_inputs(body, Lifetime.INPUT)],
         collected=[name for name in node.output[n_carried:] if name],
         carried=[name for name in node.output[:n_carried] if name],
     )
 
 
-def _call_scan(node: NodeProto, bodies: _Bodies, scope: Scope) -> Call:
-    ((label, graph, typed),) = bodies
+def _call_scan(node: NodeProto, bodies: Sequence[Callee], scope: Scope) -> Call:
+    (body,) = bodies
+    graph = body.graph
     n_slices = int_of(node, "num_scan_inputs")
     n_states = len(graph.input) - n_slices
     if not 0 < n_slices <= len(graph.input):
         raise MalformedInputError(f"a Scan names {n_slices} scan inputs, but its body has {len(graph.input)} inputs")
-    callee = Callee(
-        label=label,
-        graph=graph,
-        typed=typed,
-        input_lifetimes=[Lifetime.PERSISTENT] * len(graph.input),
-        outputs_in_caller=[value.name for value in graph.output],
-    )
-    states = sum(type_bytes(value.type, value.name) or 0 for value in typed.input[:n_states])
+    outputs = [value.name for value in graph.output]
+    callee = replace(_with_inputs(body, Lifetime.PERSISTENT), outputs_in_caller=outputs)
+    states = sum(type_bytes(value.type, value.name) or 0 for value in body.typed.input[:n_states])
     runs = _runs_of_scan(node, n_states, scope)
     buffers = _STATE_BUFFERS if runs is None else min(_STATE_BUFFERS, max(runs - 1, 0))
     return Call(kind="Scan", callees=[callee], scratch_bytes=buffers * states)
 
 
 def _runs_of_scan(node: NodeProto, n_states: int, scope: Scope) -> int | None:
-    """Return how many slices a Scan runs over; before opset 9 a batch and its lengths came first."""
+    """Return the number of slices; before opset 9 a batch axis and lengths come first."""
     has_batch = scope.context.opset < _FIRST_WITHOUT_BATCH
     name = node.input[n_states + has_batch] if len(node.input) > n_states + has_batch else ""
-    shape = static_shape(scope.types[name]) if name in scope.types else None
+    shape = shape_in(scope.types, name)
     axis = 1 if has_batch else next(iter(ints_of(node, "scan_input_axes")), 0)
     return shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
 
 
-def _call_unknown(node: NodeProto, bodies: _Bodies, scope: Scope) -> Call:
-    callees = [
-        Callee(label=label, graph=graph, typed=typed, input_lifetimes=[Lifetime.PERSISTENT] * len(graph.input))
-        for label, graph, typed in bodies
-    ]
-    return Call(kind=node.op_type, callees=callees)
+def _call_unknown(node: NodeProto, bodies: Sequence[Callee], scope: Scope) -> Call:
+    return Call(kind=node.op_type, callees=[_with_inputs(body, Lifetime.PERSISTENT) for body in bodies])
 
 
-_CALLS: dict[tuple[str, str], Callable[[NodeProto, _Bodies, Scope], Call]] = {
+def _with_inputs(callee: Callee, lifetime: Lifetime) -> Callee:
+    return replace(callee, input_lifetimes=[lifetime] * len(callee.graph.input))
+
+
+_CALLS: dict[tuple[str, str], Callable[[NodeProto, Sequence[Callee], Scope], Call]] = {
     ("", "If"): _call_if,
     ("", "Loop"): _call_loop,
     ("", "Scan"): _call_scan,
@@ -137,7 +131,7 @@ _CALLS: dict[tuple[str, str], Callable[[NodeProto, _Bodies, Scope], Call]] = {
 
 
 def _call_function(node: NodeProto, position: int, scope: Scope) -> Call:
-    """Expand one call to learn its sizes: the types of the arguments decide them."""
+    """Expand a call; argument types determine its sizes."""
     model, where = scope.context.model, describe_node(node, position)
     single = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
     single.graph.name = node.op_type
@@ -151,12 +145,12 @@ def _call_function(node: NodeProto, position: int, scope: Scope) -> Call:
     single.graph.output.extend(ValueInfoProto(name=name, type=scope.types.get(name)) for name in node.output if name)
     try:
         expanded = inline_local_functions(single)
-    except Exception as error:  # the C++ side raises several types of its own
+    except Exception as error:  # the C++ code raises several types
         raise MalformedInputError(f"{where}: its function cannot be expanded: {one_line(error)}") from None
     if any((inner.domain, inner.op_type) in scope.context.functions for inner in all_nodes(expanded.graph)):
         raise MalformedInputError(f"{where}: its function cannot be expanded; the definition does not fit the call")
     typed = infer_bound_types(expanded, where)
-    del expanded.graph.initializer[:]  # arguments, which the caller counts
+    del expanded.graph.initializer[:]  # arguments, counted by the caller
     callee = Callee(
         label="function",
         graph=expanded.graph,

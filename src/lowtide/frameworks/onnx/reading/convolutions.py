@@ -1,4 +1,4 @@
-"""The workspaces of convolutions: windows copied out, pointers to them, and sums of integers."""
+"""Workspaces of convolutions: copied windows, pointers to them, integer sums."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -7,25 +7,24 @@ from onnx import NodeProto, TensorProto, TypeProto
 
 from lowtide.frameworks.onnx.operators.nodes import attribute_of, int_of, ints_of
 from lowtide.frameworks.onnx.operators.tables import Operator
-from lowtide.frameworks.onnx.shapes.sizes import BITS, static_shape
+from lowtide.frameworks.onnx.shapes.tensors import bytes_like, shape_in
 
 Types = Mapping[str, TypeProto]
 
 _SEGMENT_BYTES = 2**16
-"""What a convolution copies its windows to, segment by segment; each thread has one, and one thread is counted."""
+"""Copied windows per thread; one thread is counted."""
 _POINTER = 8
 _SUM = 4
-"""Bytes of an integer that adds up products of integers of one byte."""
+"""Bytes of an integer sum."""
 _PACKED_INPUTS, _LEAST_PACKED_FILTERS, _PACKED_GROUPS = 4, 16, 16
-"""Channels that the kernels for symmetric weights take at once."""
+"""Channels per block of kernels for symmetric weights."""
 _PACKED_FILTERS_EVERYWHERE = 8
-"""Filters that they take at once with whatever instructions a processor has; with some it is half of these."""
+"""Filters per block with any instruction set; some have half."""
 
 
 def _of_floats(node: NodeProto, types: Types) -> int:
-    """Return all windows where there are fewer places than filters, else a segment of them; nothing for points without
-    stride and padding."""
-    result, filters = _shape(node.output[0], types), _shape(node.input[1], types)
+    """Return all windows if there are fewer positions than filters, else a segment; 0 for plain pointwise filters."""
+    result, filters = shape_in(types, node.output[0]), shape_in(types, node.input[1])
     if result is None or filters is None or types[node.output[0]].tensor_type.elem_type != TensorProto.FLOAT:
         return 0
     window, places = math.prod(filters[2:]), math.prod(result[2:])
@@ -39,22 +38,19 @@ def _of_floats(node: NodeProto, types: Types) -> int:
 
 
 def _transposed(node: NodeProto, types: Types) -> int:
-    """Return what a group makes of an image, window by window, before they are added up."""
-    image, filters = _shape(node.input[0], types), _shape(node.input[1], types)
+    """Return a group's products for one image."""
+    image, filters = shape_in(types, node.input[0]), shape_in(types, node.input[1])
     if image is None or filters is None:
         return 0
-    elements = math.prod(filters[1:]) * math.prod(image[2:])
-    return elements * BITS.get(types[node.input[0]].tensor_type.elem_type, 0) // 8
+    return bytes_like(types, node.input[0], math.prod(filters[1:]) * math.prod(image[2:]))
 
 
 def _of_integers(node: NodeProto, types: Types) -> int:
-    """Return what kernels on x86 take for channels last: for each place of an image the window, or pointers to it, and
-    sums of 32 bits.
+    """Return the workspace of channels-last x86 kernels: windows of an image or pointers to them, and 32-bit sums.
 
-    There are no sums, but pointers for all images, where the input has no sign and weights have one: those are
-    symmetric, as the runtime's quantization makes them, and whole blocks of their channels go through registers.
+    Symmetric kernels have no sums, but pointers for all images.
     """
-    result, filters = _shape(node.output[0], types), _shape(node.input[3], types)
+    result, filters = shape_in(types, node.output[0]), shape_in(types, node.input[3])
     if result is None or filters is None or len(result) < 3 or len(filters) < 3 or not int_of(node, "channels_last"):
         return 0
     window, is_depthwise = math.prod(filters[2:]), _is_depthwise(node, filters)
@@ -67,8 +63,8 @@ def _of_integers(node: NodeProto, types: Types) -> int:
 
 
 def has_sums_by_processor(node: NodeProto, types: Types) -> bool:
-    """Return whether it hangs on the processor if a convolution of integers has sums beside its windows."""
-    filters = _shape(node.input[3], types)
+    """Return whether sums depend on the processor."""
+    filters = shape_in(types, node.input[3])
     if filters is None or len(filters) < 3 or _is_depthwise(node, filters) or not _is_symmetric(node, filters, types):
         return False
     return filters[0] % _PACKED_FILTERS_EVERYWHERE > 0
@@ -79,7 +75,7 @@ def _is_depthwise(node: NodeProto, filters: Sequence[int]) -> bool:
 
 
 def _is_symmetric(node: NodeProto, filters: Sequence[int], types: Types) -> bool:
-    """Return whether kernels for weights with a sign, in whole blocks of channels, take a convolution."""
+    """Return whether kernels for unsigned inputs and signed weights in whole blocks apply."""
     kinds = types[node.input[0]].tensor_type.elem_type, types[node.input[3]].tensor_type.elem_type
     if kinds != (TensorProto.UINT8, TensorProto.INT8):
         return False
@@ -88,10 +84,6 @@ def _is_symmetric(node: NodeProto, filters: Sequence[int], types: Types) -> bool
         return group % _PACKED_GROUPS == 0
     packs = filters[0] % _PACKED_INPUTS == 0 and filters[0] >= _LEAST_PACKED_FILTERS
     return group == 1 and filters[1] % _PACKED_INPUTS == 0 and packs
-
-
-def _shape(name: str, types: Types) -> list[int] | None:
-    return static_shape(types.get(name, TypeProto()))
 
 
 def _strides(node: NodeProto) -> bool:
@@ -104,4 +96,4 @@ CONVOLUTIONS: Mapping[Operator, Callable[[NodeProto, Types], int]] = {
     ("", "ConvTranspose"): _transposed,
     ("com.microsoft", "QLinearConv"): _of_integers,
 }
-"""What returns the bytes of a node's workspace, 0 where a shape is not known; counted in ONNX Runtime 1.31."""
+"""Workspace bytes, 0 if a shape is unknown; counted in ONNX Runtime 1.31."""

@@ -1,46 +1,45 @@
-"""The values of one ONNX graph and the buffers they lie in."""
+"""Values of one ONNX graph: buffers, and reads of each."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, TypeProto
 
 from lowtide.core.errors import MalformedInputError
 from lowtide.engine.graph import GraphBuilder, Lifetime
+from lowtide.frameworks.onnx.operators.nodes import operator_of
+from lowtide.frameworks.onnx.operators.tables import CONSTANTS, METADATA, VIEWS
 from lowtide.frameworks.onnx.reading.translation import Value
 from lowtide.frameworks.onnx.shapes.infer import value_types
 from lowtide.frameworks.onnx.shapes.known_forms import Form, Forms
-from lowtide.frameworks.onnx.shapes.sizes import dense_twin, initializer_bytes, type_bytes
+from lowtide.frameworks.onnx.shapes.tensors import dense_twin, initializer_bytes, type_bytes
 
 
 @dataclass(slots=True)
 class Context:
-    """What one reading of a model shares between all its graphs."""
+    """Shared by all graphs of a model."""
 
     model: ModelProto
     functions: Mapping[tuple[str, str], FunctionProto]
     short_weights: Mapping[str, TensorProto]
-    """Weights of the main graph whose data is at hand and may decide shapes."""
+    """Weights that may decide shapes."""
     opset: int
     """Version of the default operator set."""
     notes: list[str] = field(default_factory=list[str])
     weights: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    """Weights inside subgraphs, by full name and bytes: persistent like all others."""
+    """Weights inside subgraphs, by full name and bytes."""
     workspaces: Counter[str] = field(default_factory=Counter[str])
-    """How many ops of an operator have a workspace that is not modeled."""
+    """Unmodeled workspaces, counted by operator."""
 
 
 class Scope:
-    """Names to buffers, in one graph; unknown names are captured from the graph around it as persistent buffers."""
+    """Buffers by name in one graph; unknown names are captured from `outer` as persistent buffers."""
 
     def __init__(
         self, context: Context, name: str, typed: GraphProto, known: Forms, outer: "Scope | None" = None
     ) -> None:
-        """`typed` is the graph after shape inference, `name` its place in the model: "" for the main graph.
-
-        `known` is what the runtime itself infers.
-        """
+        """Take a graph with inferred types, its path ("" for the main graph), and the runtime's forms."""
         self.context = context
         self.name = name
         self.builder = GraphBuilder(name or typed.name or "onnx")
@@ -53,14 +52,14 @@ class Scope:
         self._lifetimes: list[Lifetime] = []
 
     def add_weights(self, graph: GraphProto) -> None:
-        """Add the graph's weights as persistent buffers, dense and sparse ones."""
+        """Add dense and sparse weights."""
         for tensor in graph.initializer:
             self._add_weight(tensor.name, initializer_bytes(tensor))
         for sparse in graph.sparse_initializer:
             self._add_weight(sparse.values.name, initializer_bytes(dense_twin(sparse)))
 
     def add_constant(self, name: str) -> None:
-        """Add the result of a Constant node, which is a weight to the runtime."""
+        """Add a Constant's result."""
         self._add_weight(name, self.bytes_of(name, "a constant"))
 
     def _add_weight(self, name: str, size: int) -> None:
@@ -75,14 +74,14 @@ class Scope:
         return self.builder.add_buffer(name, size, lifetime)
 
     def define(self, name: str, buffer: int, keeps: tuple[int, ...] = ()) -> None:
-        """Say which buffer a value lies in."""
+        """Record a value's buffer."""
         self._values[name] = Value(buffer, self.types.get(name, TypeProto()), keeps)
 
     def value(self, name: str) -> Value:
-        """Return a value by name, capturing it from the graph around where this one does not have it."""
+        """Return a value, captured from the outer graph if needed."""
         if name not in self._values:
             if self._outer is None:
-                raise MalformedInputError(f"value {name!r} is read but nothing provides it; the model is incomplete")
+                raise MalformedInputError(f"nothing provides value {name!r}, which is read; the model is incomplete")
             value = self._outer.value(name)
             self.types[name] = value.type
             self.define(name, self.add_buffer(name, self._outer.size_of(value.buffer), Lifetime.PERSISTENT))
@@ -90,20 +89,20 @@ class Scope:
         return self._values[name]
 
     def size_of(self, buffer: int) -> int:
-        """Return the bytes of a buffer."""
+        """Return a buffer's bytes."""
         return self._sizes[buffer]
 
     def is_intermediate(self, buffer: int) -> bool:
-        """Return whether a buffer lives from its writer to its last reader."""
+        """Return whether a buffer is freed after its last reader."""
         return self._lifetimes[buffer] == Lifetime.INTERMEDIATE
 
     def is_tensor(self, name: str) -> bool:
-        """Return whether a value is a dense tensor, as far as its type is known."""
+        """Return whether a value may be a dense tensor."""
         value_type = self.types.get(name)
         return value_type is None or value_type.WhichOneof("value") in (None, "tensor_type")
 
     def bytes_of(self, name: str, origin: str) -> int:
-        """Return the bytes of a value; where its type does not tell them, note that and return 0."""
+        """Return a value's bytes; if its type does not determine them, add a note and return 0."""
         value_type = self.types.get(name, TypeProto())
         size = type_bytes(value_type, name)
         if size is None:
@@ -115,30 +114,66 @@ class Scope:
 
     @property
     def values(self) -> Mapping[str, Value]:
-        """All values that were defined so far, by name."""
+        """All values by name."""
         return self._values
 
     def forms(self) -> tuple[Form | None, ...]:
-        """Return by buffer what the runtime knows of the first value in it: its form, None where it knows none."""
+        """Return by buffer the form of its first value, None if unknown to the runtime."""
         found: dict[int, Form | None] = {}
         for name, value in self._values.items():
             found.setdefault(value.buffer, self.known.get(name))
         return tuple(found.get(buffer) for buffer in range(len(self._sizes)))
 
     def same_form(self, one: str, other: str) -> bool:
-        """Return whether the runtime knows that two values are of the same shape and of elements of the same size."""
+        """Return whether the runtime knows that two forms are equal."""
         return one in self.known and self.known[one] == self.known.get(other)
 
     def add_inner_weights(self) -> None:
-        """Add the weights of all subgraphs to the main graph: they are loaded with it."""
+        """Add the weights of all subgraphs."""
         for name, size in self.context.weights:
             self.add_buffer(name, size, Lifetime.PERSISTENT)
 
     def note_unmodeled(self) -> None:
-        """Hand everything that could not be modeled to the main graph."""
+        """Add notes on everything not modeled."""
         for note in dict.fromkeys(self.context.notes):
             self.builder.note(note)
         for operator, count in sorted(self.context.workspaces.items()):
             self.builder.note(
                 f"the workspace of {operator} kernels ({count}) depends on the machine and is not modeled"
             )
+
+
+class ReadCounts:
+    """Reads per value; reads through a view count for its base, reads of shapes do not count.
+
+    A kernel may overwrite an input without other readers left. It does so in every order if its node is the only
+    reader.
+    """
+
+    def __init__(self, graph: GraphProto, inputs: Sequence[Sequence[str]]) -> None:
+        """Count reads; `inputs` holds what each node reads, captured values included."""
+        outputs = {value.name for value in graph.output}
+        consumed = outputs.union(*inputs)
+        computed = {name for node in graph.node if operator_of(node) not in CONSTANTS for name in node.output}
+        self._bases: dict[str, str] = {}
+        self._counts: Counter[str] = Counter()
+        late: set[str] = set()
+        for node, names in zip(graph.node, inputs, strict=True):
+            operator = operator_of(node)
+            if operator in VIEWS and node.output[0] not in outputs:
+                base, *operands = names
+                self._bases[node.output[0]] = self._base(base)
+                if base in late or computed.intersection(operands):
+                    late.add(node.output[0])
+                self._counts.update(operands)
+                if node.output[0] not in consumed:
+                    self._counts[self._base(base)] += 1
+            elif operator not in METADATA or names[0] in late:
+                self._counts.update(map(self._base, names))
+
+    def __getitem__(self, name: str) -> int:
+        """Return the reads of a value's storage."""
+        return self._counts[self._base(name)]
+
+    def _base(self, name: str) -> str:
+        return self._bases.get(name, name)

@@ -1,4 +1,4 @@
-"""The nodes of an ONNX graph become ops, one after the other."""
+"""Translate ONNX nodes into ops."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -11,19 +11,19 @@ from lowtide.frameworks.onnx.operators.nodes import describe_node, domain_of, in
 from lowtide.frameworks.onnx.operators.tables import CONSTANTS, IN_PLACE, METADATA, VIEWS
 from lowtide.frameworks.onnx.reading.callees import Callee, call_of
 from lowtide.frameworks.onnx.reading.kernels import draws_random, has_unknown_workspace, is_opaque, workspace_bytes
-from lowtide.frameworks.onnx.reading.read_counts import ReadCounts
-from lowtide.frameworks.onnx.reading.scope import Scope
+from lowtide.frameworks.onnx.reading.scope import ReadCounts, Scope
 from lowtide.frameworks.onnx.reading.translation import Body, OpDraft, Translation
 from lowtide.frameworks.onnx.shapes.known_forms import forms_in
+from lowtide.frameworks.onnx.shapes.tensors import short_constants
 
 
 class Translator:
-    """Translates the nodes of one graph into drafts, in order."""
+    """Translates the nodes of one graph, in order."""
 
     def __init__(self, scope: Scope, graph: GraphProto, typed: GraphProto, in_caller: Collection[str] = ()) -> None:
-        """The scope holds the graph's weights and inputs already; `typed` is the graph after shape inference.
+        """Take a scope that holds weights and inputs, and the graph before and after shape inference.
 
-        `in_caller` are outputs written into storage that the caller counts.
+        `in_caller` holds outputs in storage that the caller counts.
         """
         self.scope = scope
         self.graph = graph
@@ -35,18 +35,19 @@ class Translator:
         self._inputs = [input_names(node) for node in graph.node]
         self._consumed = self._outputs.union(*self._inputs)
         self._reads = ReadCounts(graph, self._inputs)
+        self._constants = short_constants(graph)
         self._op_names = _unique_names(graph.node)
         self._writers: dict[int, OpDraft] = {}
 
     def collect(self) -> None:
-        """Turn the nodes into drafts, in order."""
+        """Draft all ops."""
         for position, node in enumerate(self.graph.node):
             self._add_node(position, node)
 
     def finish(self, *, keep_order: bool = False) -> Translation:
-        """Build the graph; raises GraphError for sizes no machine can hold.
+        """Build the graph; raise GraphError for impossible sizes.
 
-        With `keep_order` the ops stay in the given order, because nobody could apply another one.
+        With `keep_order` all ops are ordered, since the nodes cannot be reordered.
         """
         for draft in self.drafts:
             self.scope.builder.add_op(
@@ -67,7 +68,7 @@ class Translator:
 
     @property
     def fixed(self) -> bool:
-        """Whether something in here must neither run twice nor change places with its like."""
+        """Whether some op must not run twice or change places."""
         return any(draft.fixed for draft in self.drafts)
 
     def _add_node(self, position: int, node: NodeProto) -> None:
@@ -89,7 +90,7 @@ class Translator:
             self._writers[base.buffer].nodes.append(position)
 
     def _add_metadata(self, position: int, node: NodeProto) -> None:
-        """A shape is taken as soon as its value is there, so it belongs to the op that writes the value."""
+        """Add a shape node to the op that writes its input, which it follows immediately."""
         value = self.scope.value(node.input[0])
         if value.keeps:
             self._add_op(position, node)
@@ -108,7 +109,7 @@ class Translator:
         reads = dict.fromkeys([*bases, *(buffer for value in values for buffer in value.keeps)])
         draft = OpDraft(name=self._op_names[position], kind=_kind_of(node), nodes=[position], reads=list(reads))
         opaque = is_opaque(node) and (node.domain, node.op_type) not in self.scope.context.functions
-        draft.fixed = opaque or draws_random(node, self.graph)
+        draft.fixed = opaque or draws_random(node, self._constants)
         if opaque:
             self.scope.context.notes.append(
                 f"{describe_node(node, position)} of domain {node.domain!r} is unknown: it keeps its order and its "
@@ -120,7 +121,7 @@ class Translator:
         ):
             self.scope.context.workspaces[node.op_type] += 1
         self._add_results(draft, node)
-        # A result of a rerun that nobody reads would live to the end: the runtime frees after a last reader.
+        # Unread results are never freed.
         draft.may_rerun = len(draft.writes) == 1 and self._consumed.issuperset(filter(None, node.output))
         draft.scratch_bytes = workspace_bytes(node, self.scope.types, self.scope.context.opset)
         self._call(draft, position, node)
@@ -143,7 +144,7 @@ class Translator:
                 self.bodies[name] = Body(position, callee.label, inner)
         draft.scratch_bytes += call.scratch_bytes + self._bytes_of(call.collected)
         if call.carried:
-            # At the end the results are there beside what the last two runs hand on: that may be more than a run takes.
+            # At the end, results coexist with carried values of the last two runs.
             inside = peak - self._bytes_of([*call.carried, *call.collected])
             draft.scratch_bytes += max(0, 2 * self._bytes_of(call.carried) - max(0, inside))
 
@@ -157,14 +158,14 @@ class Translator:
             size = self.scope.bytes_of(name, f"{node.op_type} {draft.name!r}")
             source = self._source(node, position, size)
             if source is not None and self._reads[source] == 1:
-                # Nobody else ever reads the input, so ONNX Runtime overwrites it in every order.
+                # The only reader overwrites the input.
                 buffer = self.scope.value(source).buffer
                 draft.mutates.append(buffer)
             elif name in self._in_caller:
                 buffer = self.scope.add_buffer(name, size, Lifetime.PERSISTENT)
                 draft.mutates.append(buffer)
             else:
-                # ONNX Runtime never frees a result that nothing reads, so it lives to the end like an output.
+                # ONNX Runtime never frees a result without readers.
                 kept = name in self._outputs or name not in self._consumed
                 buffer = self.scope.add_buffer(name, size, Lifetime.OUTPUT if kept else Lifetime.INTERMEDIATE)
                 draft.writes.append(buffer)
@@ -174,7 +175,7 @@ class Translator:
             self._writers[buffer] = draft
 
     def _source(self, node: NodeProto, position: int, size: int) -> str | None:
-        """Return the input whose storage a result may take over where it dies; None for outputs of the graph."""
+        """Return the input with storage that a result may use."""
         for source, target in IN_PLACE.get(operator_of(node), ()):
             if target == position and source < len(node.input) and node.output[position] not in self._outputs:
                 name = node.input[source]
@@ -188,7 +189,7 @@ class Translator:
 
 
 def translate_callee(callee: Callee, name: str, outer: Scope) -> tuple[Translation, bool]:
-    """Translate a graph that a node calls; the flag says that it must neither run twice nor change places."""
+    """Return a callee's translation and `Translator.fixed`."""
     known = outer.known if callee.in_file else forms_in(callee.typed)
     scope = Scope(outer.context, name, callee.typed, known, outer)
     scope.add_weights(callee.graph)
@@ -211,7 +212,7 @@ def _kind_of(node: NodeProto) -> str:
 
 
 def _unique_names(nodes: Sequence[NodeProto]) -> list[str]:
-    """Name every node's op: its own name where unique, else after its first output or its place."""
+    """Return op names: the node's if unique, else from its first output or position."""
     given = Counter(node.name for node in nodes)
     taken = set(given)
     names: list[str] = []

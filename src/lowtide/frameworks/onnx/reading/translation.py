@@ -1,4 +1,4 @@
-"""What reading a model gives: the graph, and which nodes of the model its ops stand for."""
+"""The result of reading a model: a graph, and the nodes behind its ops."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,23 +11,23 @@ from lowtide.frameworks.onnx.shapes.known_forms import Form
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One named value of an ONNX graph."""
+    """A named value."""
 
     buffer: int
-    """The buffer its data lies in; a view's is its base's."""
+    """Its buffer; a view has its base's."""
     type: TypeProto
     keeps: tuple[int, ...] = ()
-    """Buffers that must stay until the value can be made: the target shape of a view that has not run yet."""
+    """Buffers needed to make a view, such as its shape."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OpDraft:
-    """One op in the making; ids are those of the graph builder."""
+    """An op under construction."""
 
     name: str
     kind: str
     nodes: list[int]
-    """Positions of the nodes that run as this op: the node itself, then those that only look at its results."""
+    """Positions: the op's node, then nodes that read shapes of results."""
     reads: list[int]
     writes: list[int] = field(default_factory=list[int])
     mutates: list[int] = field(default_factory=list[int])
@@ -35,14 +35,14 @@ class OpDraft:
     scratch_bytes: int = 0
     callees: list[str] = field(default_factory=list[str])
     may_rerun: bool = True
-    """Whether the runtime would free what a rerun computes."""
+    """Whether recomputed results would be freed."""
     fixed: bool = False
-    """Random, opaque, or calling something that is: it runs once and keeps its place among its like."""
+    """Random, opaque, or calling such an op: runs once, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A subgraph in the attribute of a node, and its translation."""
+    """A translated subgraph of a node."""
 
     node: int
     label: str
@@ -51,14 +51,14 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A lowtide graph and the ONNX nodes behind it."""
+    """A graph and its nodes."""
 
     graph: Graph
     nodes_of_ops: tuple[tuple[int, ...], ...]
-    """Per op, the positions of its nodes; nodes in none of them are views and constants."""
+    """Node positions by op, without views and constants."""
     bodies: Mapping[str, Body]
-    """Subgraphs of this graph's nodes by callee name; function bodies are left out, their nodes stand elsewhere."""
+    """Subgraphs of nodes by callee name, without functions."""
     values: Mapping[str, Value]
-    """The values of this graph by name; those of functions and subgraphs are not among them."""
+    """Values of this graph by name."""
     forms: tuple[Form | None, ...]
-    """Per buffer, the element type and shape of what it was made for; None where they are not known."""
+    """By buffer, the form of its first value."""

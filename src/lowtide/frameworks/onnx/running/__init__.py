@@ -1,1 +1,5 @@
-"""ONNX Runtime, held to the order of the file and counted by an allocator of its own."""
+"""Run models in ONNX Runtime: planned sessions, and child processes for measurements.
+
+`Session` runs a planned file in its order and serves all allocations from one arena. `children` measures models in
+processes of their own (`child`), so that memory and crashes of the runtime stay separate.
+"""

@@ -1,27 +1,32 @@
-"""What runs in a process of its own, so that its memory is nobody else's: one JSON request in, one JSON answer out."""
+"""The child process: a JSON request on stdin, a JSON answer on stdout."""
 
+import hashlib
 import json
+import statistics
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from lowtide.core.errors import LowtideError
 from lowtide.frameworks.onnx.loading.load import load_model
 from lowtide.frameworks.onnx.running.inputs import random_inputs
-from lowtide.frameworks.onnx.running.levels import LEVELS, write_optimized
+from lowtide.frameworks.onnx.running.levels import LEVELS, open_on_cpu, quiet_options, write_optimized
 from lowtide.frameworks.onnx.running.planned_session import Session
-from lowtide.frameworks.onnx.running.resident import digest, measure_runs
+from lowtide.frameworks.resident import ResidentGrowth
 
 
 def _optimize(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the model as the runtime would run it, at a level, or at the highest that gives the same bits as none."""
+    """Write the optimized model, by default at the highest level with the same bits as "none"."""
     model, output = Path(request["model"]), Path(request["output"])
     if request["level"] is not None:
         write_optimized(model, request["level"], output)
         return {"level": request["level"]}
-    inputs = random_inputs(load_model(model), request["dims"], otherwise="say which --level")
+    inputs = random_inputs(load_model(model), request["dims"], otherwise="give a --level")
     write_optimized(model, "none", output)
     expected = _results(output, inputs)
     for level in LEVELS:
@@ -32,7 +37,7 @@ def _optimize(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compare(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a model once and say of pairs of its outputs which have the same bits."""
+    """Run a model and return which pairs of outputs are bit-equal."""
     model = Path(request["model"])
     inputs = random_inputs(load_model(model), {}, otherwise="plan without chunks")
     pairs = [tuple(pair) for pair in request["pairs"]]
@@ -46,24 +51,17 @@ def _results(model: Path, inputs: Mapping[str, Any]) -> str:
 
 
 def _outputs(model: Path, inputs: Mapping[str, Any], names: Sequence[str] | None) -> Sequence[Any]:
-    onnxruntime: Any = import_module("onnxruntime")
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    onnxruntime.set_seed(0)
-    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-    return session.run(names, inputs)
+    import_module("onnxruntime").set_seed(0)
+    return open_on_cpu(model, quiet_options("none")).run(names, inputs)
 
 
 def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a model in the stock runtime, or in a planned session, and say what that takes."""
+    """Run a model in the stock runtime or a planned session; return figures."""
     onnxruntime: Any = import_module("onnxruntime")
     model = Path(request["model"])
     inputs = random_inputs(load_model(model), request["dims"])
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
+    options = quiet_options(request["level"])
     options.intra_op_num_threads = request["threads"]
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[request["level"]])
     for name, value in request["options"].items():
         setattr(options, name, value)
     onnxruntime.set_seed(0)
@@ -73,18 +71,56 @@ def _measure(request: Mapping[str, Any]) -> dict[str, Any]:
         )
         onnxruntime.create_and_register_allocator(memory, onnxruntime.OrtArenaCfg(0, 1, -1, -1))
         options.add_session_config_entry("session.use_env_allocators", "1")
-    if request["session"] == "stock":
-        session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        return measure_runs(session, inputs, request["runs"], as_it_comes=request["as_it_comes"])
-    session = Session(model, options)
+    session = Session(model, options) if request["planned"] else open_on_cpu(model, options)
     measured = measure_runs(session, inputs, request["runs"], as_it_comes=request["as_it_comes"])
-    return {
-        **measured,
+    if not request["planned"]:
+        return measured
+    return measured | {
         "arena_bytes": session.arena.size_bytes,
         "reserved_bytes": session.reserved_bytes,
         "fallbacks": session.use.fallbacks.total(),
         "addresses": session.noted_addresses(),
     }
+
+
+def measure_runs(session: Any, inputs: Mapping[str, Any], runs: int, *, as_it_comes: bool = False) -> dict[str, Any]:
+    """Run a session `runs` times; return memory and seconds per run, and a digest of results.
+
+    `growth_bytes` is the highest resident memory minus that before the first run, without inputs, weights and, unless
+    `as_it_comes`, code; `resident_bytes` is the process's. Both may be None. `seconds` is the median without the first
+    two runs.
+    """
+    growth = ResidentGrowth(load_files=not as_it_comes)
+    seconds: list[float] = []
+    results: Sequence[Any] = ()
+    for _ in range(runs):
+        results = ()
+        start = time.perf_counter()
+        results = session.run(None, inputs)
+        seconds.append(time.perf_counter() - start)
+    return {
+        "growth_bytes": growth.highest_bytes(),
+        "resident_bytes": growth.resident_bytes(),
+        "seconds": statistics.median(seconds[2:] or seconds),
+        "digest": digest(results),
+    }
+
+
+def digest(results: Sequence[Any]) -> str:
+    """Return a hash of all bits, types and shapes."""
+    found = hashlib.sha256()
+    for result in results:
+        _add(found, result)
+    return found.hexdigest()
+
+
+def _add(found: Any, result: Any) -> None:
+    if isinstance(result, np.ndarray):
+        array = cast("np.ndarray[Any, Any]", result)
+        found.update(f"{array.dtype}{array.shape}".encode())
+        found.update(repr(array.tolist()).encode() if array.dtype == np.object_ else np.ascontiguousarray(array).data)
+    else:
+        found.update(repr(result).encode())
 
 
 _DO = {"optimize": _optimize, "compare": _compare, "measure": _measure}
@@ -95,6 +131,6 @@ if __name__ == "__main__":
         answer = _DO[given["do"]](given)
     except LowtideError as error:
         answer = {"refusal": str(error)}
-    except Exception as error:  # whatever it is, the parent says it in a line
+    except Exception as error:  # the parent reports it
         answer = {"error": str(error) or type(error).__name__}
     json.dump(answer, sys.stdout)

@@ -1,4 +1,4 @@
-"""Processes that load and run models with ONNX Runtime, and their answers."""
+"""Child processes that run models with ONNX Runtime."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from lowtide.core.errors import UnsupportedError, UsageError, one_line
 from lowtide.core.suggestions import unknown
@@ -17,58 +17,43 @@ from lowtide.frameworks.onnx.running.levels import LEVELS
 
 _CHILD = "lowtide.frameworks.onnx.running.child"
 _MOST_SECONDS = 3600
-# After some seconds the runtime's telemetry looks for a host, in threads that add a quarter of a megabyte.
+# Telemetry threads add a quarter of a megabyte.
 _ENVIRONMENT = {"ORT_DISABLE_TELEMETRY": "1"}
-# Blocks of 128 KiB take pages of their own, as they do until the C library has seen a larger one freed.
+# Large blocks always get pages of their own.
 _OWN_PAGES = {"MALLOC_MMAP_THRESHOLD_": str(2**17)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeFigures:
-    """What a model takes in a process of its own."""
+    """Memory and time of a model in a process."""
 
     growth_bytes: int | None
-    """The most that runs added to resident memory, all that was there before and code apart; None where unknown."""
+    """Resident memory that runs add, without code; None if unknown."""
     seconds: float
-    """The median of a run."""
+    """Median of a run."""
     resident_bytes: int | None
-    """The most that the process had resident while they ran; None where unknown."""
+    """Resident memory of the process; None if unknown."""
     digest: str
-    """A hash of the results."""
+    """Of results."""
     arena_bytes: int | None = None
-    """The arena of a planned session."""
+    """Arena of a planned session."""
     reserved_bytes: int | None = None
-    """That, and the results outside of it: what runs of a planned session need."""
+    """Arena and results outside it."""
     fallbacks: int = 0
-    """Runs of a planned session that went on by ordinary allocation."""
+    """Runs by ordinary allocation."""
     addresses: str | None = None
-    """What a planned session learned, for the metadata of its file."""
+    """Learned addresses, for the file's metadata."""
 
-    def as_run(
-        self,
-        by: str,
-        *,
-        resident_bytes: int | None = None,
-        predicted_bytes: int | None = None,
-        otherwise_predicted_bytes: int | None = None,
-    ) -> RuntimeRun:
-        """Return what a report says of it; `by` says what ran it, and how."""
-        return RuntimeRun(
-            by=by,
-            growth_bytes=self.growth_bytes,
-            resident_bytes=resident_bytes,
-            predicted_bytes=predicted_bytes,
-            otherwise_predicted_bytes=otherwise_predicted_bytes,
-            seconds=self.seconds,
-            arena_bytes=self.arena_bytes,
-            fallbacks=self.fallbacks,
-        )
+    def as_run(self, by: str, **more: int | None) -> RuntimeRun:
+        """Return figures for a report; `by` names the runner, `more` are fields of RuntimeRun."""
+        figures = {"growth_bytes": self.growth_bytes, "arena_bytes": self.arena_bytes, **more}
+        return RuntimeRun(by=by, seconds=self.seconds, fallbacks=self.fallbacks, **figures)
 
 
 def optimize_offline(model: Path, level: str | None, output: Path, dims: Mapping[str, int]) -> str:
     """Write a model as ONNX Runtime would run it; return the level, by default the highest that keeps all bits.
 
-    Raises UsageError for an unknown level, UnsupportedError for a model that ONNX Runtime does not load.
+    Raises UsageError for an unknown level, UnsupportedError if ONNX Runtime does not load the model.
     """
     if level is not None and level not in LEVELS:
         raise UsageError(unknown("level of ONNX Runtime", level, LEVELS))
@@ -77,46 +62,49 @@ def optimize_offline(model: Path, level: str | None, output: Path, dims: Mapping
 
 
 def equal_in_child(model: Path, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-    """Run a model on random inputs, nothing of it optimized, and return which pairs of its outputs have equal bits.
+    """Run a model unoptimized on random inputs; return which pairs of outputs are bit-equal.
 
-    Raises UnsupportedError for a model that ONNX Runtime does not load or run.
+    Raises UnsupportedError if ONNX Runtime does not run the model.
     """
     return _ask({"do": "compare", "model": str(model), "pairs": list(pairs)})["equal"]
 
 
-def measure_in_child(
-    model: Path,
-    dims: Mapping[str, int],
-    *,
-    planned: bool,
-    level: str = "all",
-    runs: int = 10,
-    threads: int = 0,
-    options: Mapping[str, Any] | None = None,
-    arena_grows_as_asked: bool = False,
-    as_it_comes: bool = False,
-    own_pages: bool = False,
-) -> RuntimeFigures:
-    """Run a model in a process of its own: in a planned session, or in the stock runtime at a level.
+class RunSettings(TypedDict, total=False):
+    """How a child process runs a model."""
 
-    `threads` of 0 are as many as the machine has, `options` are attributes of the runtime's SessionOptions. With
-    `arena_grows_as_asked` the stock arena is extended by what is asked for and not to the next power of two. With
-    `as_it_comes` pages of code become resident as they run and count like all others. With `own_pages` the C library
-    keeps none of what large blocks leave behind, so that growth is the runtime's own. Raises UnsupportedError for a
-    model that ONNX Runtime does not load or run.
+    level: str
+    """Of the stock runtime, by default "all"."""
+    runs: int
+    """By default 10."""
+    threads: int
+    """By default 0: all cores."""
+    options: Mapping[str, Any]
+    """Attributes of SessionOptions."""
+    arena_grows_as_asked: bool
+    """Whether the stock arena does not grow to powers of two."""
+    as_it_comes: bool
+    """Whether code counts when it becomes resident."""
+
+
+_DEFAULTS: RunSettings = {
+    "level": "all",
+    "runs": 10,
+    "threads": 0,
+    "options": {},
+    "arena_grows_as_asked": False,
+    "as_it_comes": False,
+}
+
+
+def measure_in_child(
+    model: Path, dims: Mapping[str, int], *, planned: bool, own_pages: bool = False, **settings: Unpack[RunSettings]
+) -> RuntimeFigures:
+    """Measure a model in a planned session or in the stock runtime.
+
+    With `own_pages`, the C library keeps no large freed blocks. Raises UnsupportedError if ONNX Runtime does not run
+    the model.
     """
-    request = {
-        "do": "measure",
-        "model": str(model),
-        "dims": dict(dims),
-        "session": "planned" if planned else "stock",
-        "level": level,
-        "runs": runs,
-        "threads": threads,
-        "options": options or {},
-        "arena_grows_as_asked": arena_grows_as_asked,
-        "as_it_comes": as_it_comes,
-    }
+    request = {"do": "measure", "model": str(model), "dims": dict(dims), "planned": planned, **_DEFAULTS, **settings}
     return RuntimeFigures(**_ask(request, _OWN_PAGES if own_pages else {}))
 
 
@@ -132,13 +120,13 @@ def _ask(request: Mapping[str, Any], environment: Mapping[str, str] = MappingPro
             env={**os.environ, **_ENVIRONMENT, **environment},
         )
     except subprocess.TimeoutExpired:
-        raise UnsupportedError("ONNX Runtime did not come to an end within an hour; leave out --level") from None
+        raise UnsupportedError("ONNX Runtime did not finish within an hour; leave out --level") from None
     try:
         answer = json.loads(done.stdout)
     except ValueError:
-        reason = f"it ended with code {done.returncode} and said {one_line(Exception(done.stderr[-300:]))}"
-        raise UnsupportedError(f"ONNX Runtime broke down over the model: {reason}") from None
-    if "refusal" in answer:  # in words of lowtide's own
+        reason = f"exit code {done.returncode}, {one_line(Exception(done.stderr[-300:]))}"
+        raise UnsupportedError(f"ONNX Runtime crashed on the model: {reason}") from None
+    if "refusal" in answer:
         raise UnsupportedError(answer["refusal"])
     if "error" in answer:
         raise UnsupportedError(f"ONNX Runtime cannot load or run the model: {one_line(Exception(answer['error']))}")

@@ -1,4 +1,4 @@
-"""What makes two runs of a model comparable: inputs made up from a seed, and seeds for its random nodes."""
+"""Reproducible runs: random inputs, and seeds for random nodes."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -12,43 +12,41 @@ from lowtide.core.errors import UnsupportedError
 from lowtide.frameworks.onnx.operators.nodes import all_nodes, attribute_of, fed_inputs, operator_of
 from lowtide.frameworks.onnx.operators.tables import RANDOM
 from lowtide.frameworks.onnx.shapes.infer import value_types
-from lowtide.frameworks.onnx.shapes.sizes import static_shape
+from lowtide.frameworks.onnx.shapes.tensors import static_shape
 
 Array = NDArray[Any]
 
 _SIZED_BY = {("", "Reshape"): 1, ("", "Expand"): 1, ("", "ConstantOfShape"): 0, ("", "AffineGrid"): 1}
-"""Operators with an input that says how large the result is, and its place."""
+"""Input that holds the result's shape."""
 _INTEGER_SEEDS = frozenset({"Dropout", "BiasDropout", "BitmaskDropout", "BitmaskBiasDropout", "Sampling"})
 
 
 def random_inputs(
     model: ModelProto, dims: Mapping[str, int], seed: int = 0, *, otherwise: str = "leave out --measure"
 ) -> dict[str, Array]:
-    """Return inputs by name: normal floats, integers 0 and 1 (safe as indices), random booleans.
+    """Return inputs by name: normal floats, integers 0 and 1 (safe as indices), booleans, and shapes that the file
+    states.
 
-    An input that is the shape of a result is what the file says of that result.
-
-    `otherwise` is what a message says to do without inputs. Raises UnsupportedError for inputs that are no dense
-    tensors of numbers numpy knows, or too large for this machine.
+    `otherwise` is advice for messages. Raises UnsupportedError for inputs that are not dense and numeric, or too large.
     """
     generator = np.random.default_rng(seed)
     inputs: dict[str, Array] = {}
     targets = _targets(model)
     for value in fed_inputs(model.graph):
         if not value.type.HasField("tensor_type"):
-            raise UnsupportedError(f"input {value.name!r} is no tensor, so it cannot be made up; {otherwise}")
+            raise UnsupportedError(f"input {value.name!r} is no tensor, so it cannot be random; {otherwise}")
         tensor = value.type.tensor_type
         shape = [_size(dim, f"{value.name}.{axis}", dims) for axis, dim in enumerate(tensor.shape.dim)]
         try:
             made = _random_tensor(generator, tensor.elem_type, shape)
-        except (MemoryError, ValueError):  # NumPy says the one or the other, by how large it is
+        except (MemoryError, ValueError):  # depends on the size
             raise UnsupportedError(
                 f"input {value.name!r} of shape {shape} does not fit in memory; give smaller sizes, or {otherwise}"
             ) from None
         if made is None:
             kind = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
             raise UnsupportedError(
-                f"input {value.name!r} has elements of type {kind}, which cannot be made up; {otherwise}"
+                f"input {value.name!r} has elements of type {kind}, which cannot be random; {otherwise}"
             )
         target = targets.get(value.name, ())
         inputs[value.name] = np.asarray(target, made.dtype) if made.shape == (len(target),) else made
@@ -56,14 +54,14 @@ def random_inputs(
 
 
 def _targets(model: ModelProto) -> Mapping[str, Sequence[int]]:
-    """Return by name of an input the sizes of what nodes make of it, where the file states them."""
+    """Return stated shapes by the input that holds them."""
     stated = value_types(model.graph)
     found: dict[str, Sequence[int]] = {}
     for node in model.graph.node:
         place = _SIZED_BY.get(operator_of(node))
         shape = static_shape(stated[node.output[0]]) if node.output[0] in stated else None
         if place is not None and shape is not None and place < len(node.input):
-            is_grid = node.op_type == "AffineGrid"  # of images, whose channels are the second axis of their size
+            is_grid = node.op_type == "AffineGrid"  # its size input has channels as second entry
             found[node.input[place]] = [shape[0], 1, *shape[1:-1]] if is_grid else shape
     return found
 
@@ -84,9 +82,9 @@ def _random_tensor(generator: np.random.Generator, element_type: int, shape: Seq
 
 
 def with_seeds(model: ModelProto) -> ModelProto:
-    """Return the model with a seed, made from its result's name, on every random node that has none.
+    """Return the model with a seed on every random node, from its result's name.
 
-    ONNX Runtime seeds such a node by its place in the file and, unless told otherwise, by the clock.
+    By default ONNX Runtime seeds by position and clock.
     """
     if not any(_lacks_seed(node) for node in all_nodes(model.graph)):
         return model

@@ -1,13 +1,19 @@
-"""ONNX Runtime's own optimization, offline: the graph that runs becomes a file, which then can be planned."""
+"""Offline optimization by ONNX Runtime, so that the graph that runs can be planned."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
+from operator import eq
 from pathlib import Path
 from typing import Any
 
+from onnx import TensorProto
+
+from lowtide.core.errors import UnsupportedError
+from lowtide.core.files import write_bytes
+from lowtide.core.units import format_bytes
 from lowtide.frameworks.onnx.loading.external_data import external_locations
-from lowtide.frameworks.onnx.loading.load import load_model
-from lowtide.frameworks.onnx.running.kept_weights import refer_to_given_weights
+from lowtide.frameworks.onnx.loading.load import load_model, load_whole_model
 
 LEVELS: Mapping[str, str] = {
     "all": "ORT_ENABLE_ALL",
@@ -15,27 +21,26 @@ LEVELS: Mapping[str, str] = {
     "basic": "ORT_ENABLE_BASIC",
     "none": "ORT_DISABLE_ALL",
 }
-"""By names, the highest first. "all" ties the file to the family of processors that it is made on; even "none" writes
-what always happens: casts of types without kernels, copies of quantization nodes, functions expanded."""
+"""Highest first. "all" is specific to the processor family; even "none" inserts casts, copies quantization nodes and
+expands functions.
+"""
 
 
 _MOST_PASSES = 3
 
 
 def write_optimized(model: Path, level: str, output: Path) -> None:
-    """Let ONNX Runtime load a model at a level and write what it would run; it raises exceptions of its own.
+    """Write a model as ONNX Runtime optimizes it, and let its exceptions pass.
 
-    Weights in other files stay there, except for those that the runtime changes; `output` must lie where the same
-    places lead to the same files. Where one pass is not enough, what the runtime makes of the model in one stays beside
-    it, at `first_pass(output)`. Raises UnsupportedError where more than 1 GiB of such weights are changed.
+    Unchanged external weights stay, so `output` must be able to reach them. If several passes are needed, the first
+    one's graph is at `first_pass(output)`. Raises UnsupportedError for more than 1 GiB of changed weights.
     """
     first = first_pass(output)
     first.unlink(missing_ok=True)
     _write(model, level, output)
-    # What optimization makes of a DequantizeLinear may have several readers again: the runtime copies it when it loads
-    # the result, and the copies would run late.
+    # A DequantizeLinear with several readers is copied on loading; copies run late.
+    nodes = load_model(output).graph.node
     for _ in range(_MOST_PASSES):
-        nodes = load_model(output).graph.node
         if not any(node.op_type == "DequantizeLinear" for node in nodes):
             return
         again = output.with_name(f"{output.name}.again")
@@ -43,26 +48,105 @@ def write_optimized(model: Path, level: str, output: Path) -> None:
         if not first.exists():
             output.replace(first)
         again.replace(output)
-        if len(load_model(output).graph.node) == len(nodes):
+        earlier, nodes = nodes, load_model(output).graph.node
+        if len(nodes) == len(earlier):
             return
 
 
 def first_pass(output: Path) -> Path:
-    """Return where the graph lies that the runtime runs itself, if the one at `output` is not it."""
+    """Return the path of the graph that the runtime itself runs, if not `output`."""
     return output.with_name(f"{output.stem}.first.onnx")
 
 
-def _write(model: Path, level: str, output: Path) -> None:
+def quiet_options(level: str) -> Any:
+    """Return SessionOptions for a level, without log messages."""
     onnxruntime: Any = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVELS[level])
+    return options
+
+
+def open_on_cpu(model: Path, options: Any) -> Any:
+    """Return a stock session on the CPU."""
+    onnxruntime: Any = import_module("onnxruntime")
+    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+
+def _write(model: Path, level: str, output: Path) -> None:
+    options = quiet_options(level)
     options.optimized_model_filepath = str(output)
     weights = output.with_name(f"{output.name}.weights")
     has_other_files = bool(external_locations(load_model(model)))
     if has_other_files:
         options.add_session_config_entry("session.optimized_model_external_initializers_file_name", weights.name)
         options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
-    onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    open_on_cpu(model, options)
     if has_other_files:
         refer_to_given_weights(model, output, weights)
+
+
+_MOST_EMBEDDED_BYTES = 2**30
+"""A file holds 2 GiB."""
+_PART_BYTES = 2**22
+
+
+def refer_to_given_weights(given: Path, optimized: Path, weights: Path) -> None:
+    """Let an optimized model refer to unchanged external weights, embed the others, and remove `weights`.
+
+    Raises UnsupportedError for more than 1 GiB of new weights.
+    """
+    before = {tensor.name: tensor for tensor in load_model(given).graph.initializer}
+    model = load_whole_model(optimized)
+    embedded = 0
+    for tensor in model.graph.initializer:
+        if tensor.data_location != TensorProto.EXTERNAL:
+            continue
+        new = _Place.of(tensor, optimized.parent)
+        old = before.get(tensor.name)
+        if old is not None and _may_be_same(old, tensor) and new.holds_the_same_as(_Place.of(old, given.parent)):
+            del tensor.external_data[:]
+            tensor.external_data.extend(old.external_data)
+            continue
+        embedded += new.size
+        if embedded > _MOST_EMBEDDED_BYTES:
+            raise UnsupportedError(
+                f"the runtime changes more than {format_bytes(_MOST_EMBEDDED_BYTES)} of weights at this level; "
+                "give a lower --level"
+            )
+        tensor.ClearField("external_data")
+        tensor.data_location = TensorProto.DEFAULT
+        tensor.raw_data = b"".join(new.parts())
+    write_bytes(optimized, model.SerializeToString())
+    weights.unlink(missing_ok=True)
+
+
+def _may_be_same(old: TensorProto, new: TensorProto) -> bool:
+    same_type = old.data_type == new.data_type and list(old.dims) == list(new.dims)
+    return same_type and old.data_location == TensorProto.EXTERNAL
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A tensor's bytes in a file."""
+
+    path: Path
+    start: int
+    size: int
+
+    @staticmethod
+    def of(tensor: TensorProto, folder: Path) -> "_Place":
+        data = {entry.key: entry.value for entry in tensor.external_data}
+        path, start = folder / data["location"], int(data.get("offset", 0))
+        return _Place(path, start, int(data["length"]) if "length" in data else path.stat().st_size - start)
+
+    def parts(self) -> Iterator[bytes]:
+        with self.path.open("rb") as file:
+            file.seek(self.start)
+            left = self.size
+            while left > 0 and (part := file.read(min(left, _PART_BYTES))):
+                yield part
+                left -= len(part)
+
+    def holds_the_same_as(self, other: "_Place") -> bool:
+        return self.size == other.size and all(map(eq, self.parts(), other.parts()))

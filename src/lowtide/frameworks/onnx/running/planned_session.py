@@ -1,4 +1,4 @@
-"""ONNX Runtime sessions whose values lie at planned addresses, in the order of the file where that was planned."""
+"""ONNX Runtime sessions with values at planned addresses."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -9,20 +9,18 @@ from lowtide.core.errors import UsageError
 from lowtide.frameworks.arena.addresses import Key, addresses_from_text
 from lowtide.frameworks.arena.allocator import Arena, native_allocator
 from lowtide.frameworks.arena.runs import PlannedRuns, RunsInArena
-from lowtide.frameworks.onnx.loading.metadata import ADDRESSES, BY_DEFAULT, PLANNED, read_metadata
+from lowtide.frameworks.onnx.loading.load import ADDRESSES, BY_DEFAULT, PLANNED, read_metadata
 from lowtide.frameworks.onnx.running.session import follow_file
 
 onnxruntime: Any = import_module("onnxruntime")  # it has no types
 
 
 class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[reportUntypedBaseClass]
-    """An `onnxruntime.InferenceSession` on the CPU that keeps all values of a run in one arena at planned addresses.
+    """An `onnxruntime.InferenceSession` on the CPU with all values of a run at planned addresses in one arena.
 
-    The first run with inputs of given shapes is recorded and its blocks are packed, unless the file notes addresses for
-    them; later ones find every block at its place. A run that allocates otherwise (sizes that depend on data, another
-    thread in the arena) goes on by ordinary allocation: `use` counts that, and nothing else changes. Results that the
-    caller keeps never lie in the arena. A file that lowtide wrote is run as it stands, node after node; any other as
-    ONNX Runtime orders and optimizes it.
+    The first run per input shapes is recorded and packed, unless the file has addresses. A run that allocates
+    differently (data-dependent sizes, another thread) uses ordinary allocation and counts in `use`. Results are outside
+    the arena. Files by lowtide run in file order, others as ONNX Runtime orders and optimizes them.
     """
 
     def __init__(
@@ -35,19 +33,18 @@ class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[rep
         arena: Arena | None = None,
         **more: Any,
     ) -> None:
-        """Open a model; arguments are those of InferenceSession, and `arena` is one to share with other sessions.
+        """Open a model like InferenceSession, optionally in a shared `arena`.
 
-        The options given are changed: no arena, pattern or reuse of the runtime's own. Raises UsageError for parallel
-        execution, whose allocations come in another order every time.
+        The options lose the runtime's arena, pattern and reuse. Raises UsageError for parallel execution.
         """
         options = onnxruntime.SessionOptions() if sess_options is None else sess_options
         if options.execution_mode != onnxruntime.ExecutionMode.ORT_SEQUENTIAL:
-            raise UsageError("planned addresses need sequential execution; leave execution_mode as it is")
+            raise UsageError("planned addresses need sequential execution; leave execution_mode unset")
         allocator = native_allocator()
         metadata = read_metadata(path_or_bytes)
         by_default = metadata.get(PLANNED, "").endswith(BY_DEFAULT)
         follow_file(options, allocator, planned=PLANNED in metadata, by_default=by_default)
-        # Kernels' workspaces have a share for every thread.
+        # Workspaces depend on the number of threads.
         self._threads = options.intra_op_num_threads or os.cpu_count() or 1
         noted = addresses_from_text(allocator, metadata.get(ADDRESSES, ""))
         self._runs = PlannedRuns(Arena(allocator) if arena is None else arena, noted)
@@ -55,7 +52,7 @@ class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[rep
         stock.__init__(path_or_bytes, options, providers or ["CPUExecutionProvider"], provider_options, **more)
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> Any:
-        """Compute the outputs as InferenceSession does."""
+        """Compute the outputs like InferenceSession."""
         key = ("run", self._threads, *(output_names or ()), *_shapes(input_feed))
         stock: Any = super()
         return self._runs.within(key, lambda: stock.run(output_names, input_feed, run_options))
@@ -63,7 +60,7 @@ class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[rep
     def run_with_ort_values(
         self, output_names: Sequence[str] | None, input_dict_ort_values: Mapping[str, Any], run_options: Any = None
     ) -> Any:
-        """Compute the outputs as InferenceSession does, from and to values of the runtime's."""
+        """Compute with OrtValues."""
         key = ("values", self._threads, *(output_names or ()), *_shapes(input_dict_ort_values))
         stock: Any = super()
         return self._runs.within(
@@ -71,12 +68,12 @@ class Session(RunsInArena, onnxruntime.InferenceSession):  # pyright: ignore[rep
         )
 
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
-        """Compute what is bound as InferenceSession does; runs of all bindings count as one kind."""
+        """Compute bound outputs; all bindings count as one kind of run."""
         stock: Any = super()
         self._runs.within(("bound", self._threads), lambda: stock.run_with_iobinding(iobinding, run_options))
 
     def noted_addresses(self) -> str | None:
-        """Return the addresses that were learned last, as a file's metadata notes them; None where none were."""
+        """Return the latest addresses as metadata text, if any."""
         return self._runs.noted_addresses()
 
 
@@ -86,8 +83,39 @@ def _shapes(values: Mapping[str, Any]) -> list[Key]:
 
 def _shape(value: Any) -> Key:
     shape = getattr(value, "shape", None)
-    if callable(shape):  # a value of the runtime's
+    if callable(shape):  # an OrtValue
         return (value.data_type(), *cast("Sequence[int]", shape()))
     dtype = getattr(value, "dtype", None)
-    # A dtype's `str` is an attribute; calling str() takes as long as a small op.
+    # Unlike str(), dtype.str is fast.
     return (type(value).__name__ if dtype is None else dtype.str, *cast("Sequence[int]", shape or ()))
+
+
+class Pool:
+    """Sessions that run one at a time in one arena, as large as the largest needs.
+
+    A second concurrent run uses ordinary allocation, counted in `use` as "arena in use".
+    """
+
+    def __init__(self) -> None:
+        self._arena = Arena(native_allocator())
+        self._sessions: list[Session] = []
+
+    def open(self, path_or_bytes: str | bytes | os.PathLike[str], *arguments: Any, **more: Any) -> Session:
+        """Open a model with arguments of `Session`."""
+        session = Session(path_or_bytes, *arguments, arena=self._arena, **more)
+        self._sessions.append(session)
+        return session
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        """All opened sessions."""
+        return tuple(self._sessions)
+
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes of the arena, as large as the largest run."""
+        return self._arena.size_bytes
+
+    def trim(self) -> bool:
+        """Release the arena's pages; return False if a run uses them."""
+        return self._arena.trim()

@@ -1,4 +1,4 @@
-"""ONNX Runtime sessions that run a model exactly as its file says, with nothing held longer than its last use."""
+"""ONNX Runtime sessions that run a model in file order and free values at their last use."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 
 class RuntimeSession(Protocol):
-    """The part of ONNX Runtime's InferenceSession that is used here."""
+    """Part of InferenceSession."""
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Array]) -> list[Any]:
         """Run the model."""
@@ -22,11 +22,9 @@ class RuntimeSession(Protocol):
 
 
 def follow_file(options: Any, allocator: NativeAllocator, *, planned: bool, by_default: bool = False) -> None:
-    """Set up options so that values live from their writer to their last reader, allocated through `allocator`.
+    """Set options so that values live from writer to last reader, allocated through `allocator`.
 
-    Reuse, patterns and arenas of the runtime's own blur lifetimes: all are off. For a `planned` file nodes run in its
-    order, unless the runtime's default order is the planned one, and nothing is optimized: online optimization would
-    append fused nodes at the end.
+    A `planned` file runs unoptimized, in its order or, if `by_default`, in the default order.
     """
     if planned:
         onnxruntime: Any = import_module("onnxruntime")
@@ -43,11 +41,9 @@ def follow_file(options: Any, allocator: NativeAllocator, *, planned: bool, by_d
 def open_session(
     model: bytes, *, dims: Mapping[str, int], folder: Path | None, allocator: NativeAllocator
 ) -> RuntimeSession:
-    """Open a session that follows the file's order, frees at last use and allocates through `allocator`.
+    """Open a session as `follow_file` sets it, on one thread for reproducible results and small workspaces.
 
-    See `follow_file`. One thread keeps kernels' workspaces small and results the same. `folder` is where external data
-    lies.
-    Raises UnsupportedError for a model that ONNX Runtime cannot run.
+    `folder` holds external data. Raises UnsupportedError if ONNX Runtime does not load the model.
     """
     try:
         onnxruntime: Any = import_module("onnxruntime")
@@ -64,5 +60,5 @@ def open_session(
     onnxruntime.set_seed(0)
     try:
         return cast("RuntimeSession", onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]))
-    except Exception as error:  # ONNX Runtime has an exception type per kind of failure and no common one
+    except Exception as error:  # its exception types have no common base
         raise UnsupportedError(f"ONNX Runtime cannot load the model: {one_line(error)}") from None

@@ -1,1 +1,6 @@
-"""The type, the shape and the bytes of every value, found without running anything and without reading weights."""
+"""Infer the type, shape and bytes of every value without running anything or reading weights.
+
+A copy without weights (`skeleton`) goes through ONNX's inference in rounds (`infer`). Each round adds folded shape
+computations (`fold`), shapes of loops, or types stated in the file. `known_forms` infers the runtime's knowledge on
+loading.
+"""

@@ -1,4 +1,4 @@
-"""Dynamic dimensions: which ones a model has, and putting sizes in their place."""
+"""Dynamic dimensions and their sizes."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,27 +9,26 @@ from lowtide.frameworks.onnx.operators.nodes import fed_inputs, plain, subgraphs
 
 
 def dynamic_dimensions(graph: GraphProto) -> list[str]:
-    """Return the names of the graph inputs' dynamic dimensions, in order of first appearance.
-
-    A dimension without a name is called after its input and place: "tokens.1".
+    """Return the names of the inputs' dynamic dimensions in order; one without a name is called "tokens.1", by input
+    and axis.
     """
     names = (name for value in fed_inputs(graph) for name, _ in _open_dimensions(value))
     return list(dict.fromkeys(names))
 
 
 def bind_inputs(graph: GraphProto, dims: Mapping[str, int], where: str) -> None:
-    """Write the given sizes into the types of the graph's inputs, in place.
+    """Write sizes into the types of inputs, in place.
 
-    Raises UnsupportedError that lists every dimension left without a size, UsageError for a name the model does not
-    have or a negative size, MalformedInputError for an input without a type.
+    Raises UnsupportedError listing missing sizes, UsageError for unknown names and negative sizes, MalformedInputError
+    for inputs without a type.
     """
     names = dynamic_dimensions(graph)
     for name, size in dims.items():
         if name not in names:
             known = ", ".join(map(plain, names)) or "none"
-            raise UsageError(f"{where} has no dynamic dimension {name!r}; those it has: {known}")
+            raise UsageError(f"{where} has no dynamic dimension {name!r}; it has: {known}")
         if size < 0:
-            raise UsageError(f"dimension {name!r} is given as {size}; a size must not be negative")
+            raise UsageError(f"dimension {name!r} is {size}; sizes must not be negative")
     missing = [plain(name) for name in names if name not in dims]
     if missing:
         remedy = " ".join(f"--dim {name}=N" for name in missing)
@@ -44,7 +43,7 @@ def bind_inputs(graph: GraphProto, dims: Mapping[str, int], where: str) -> None:
 
 
 def bind_rest(graph: GraphProto, dims: Mapping[str, int]) -> None:
-    """Bind the types of the graph's outputs and of everything in its subgraphs, in place; see `bind_type`."""
+    """Apply `bind_type` to outputs and all subgraphs."""
     for value in graph.output:
         bind_type(value.type, dims)
     for node in graph.node:
@@ -55,7 +54,7 @@ def bind_rest(graph: GraphProto, dims: Mapping[str, int]) -> None:
 
 
 def bind_type(value_type: TypeProto, dims: Mapping[str, int]) -> None:
-    """Write sizes into a type where `dims` names its dimensions; forget the names of the others, in place."""
+    """Write the sizes in `dims` into a type and remove other names, in place."""
     for dim in value_type.tensor_type.shape.dim if value_type.HasField("tensor_type") else ():
         name = dim.dim_param
         if name:

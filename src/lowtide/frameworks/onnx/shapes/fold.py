@@ -1,7 +1,4 @@
-"""Values that are known before running: short integer computations on shapes, worked out node by node.
-
-Shape inference propagates data through a handful of operators only; exporters compute target shapes with more of them.
-"""
+"""Evaluate short integer computations on shapes, more than inference propagates."""
 
 import math
 from collections.abc import Mapping
@@ -13,8 +10,7 @@ from onnx import ModelProto, NodeProto, TypeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from lowtide.frameworks.onnx.operators.nodes import attribute_of, operator_of
-from lowtide.frameworks.onnx.shapes.short_tensors import MOST_ELEMENTS, array_of, short_constants
-from lowtide.frameworks.onnx.shapes.sizes import static_shape
+from lowtide.frameworks.onnx.shapes.tensors import MOST_ELEMENTS, array_of, short_constants, static_shape
 
 Array = NDArray[Any]
 
@@ -27,14 +23,11 @@ _NEVER_GROWS = frozenset(
     )
 )
 _GROWS = frozenset({"ConstantOfShape", "Expand", "Range", "Tile"})
-"""Evaluated only where inference already knows that the result is short."""
+"""Evaluated if inference proves the result short."""
 
 
 def fold_shape_computations(model: ModelProto, types: Mapping[str, TypeProto]) -> bool:
-    """Turn nodes with known short results into Constant nodes at the same place; return whether there were any.
-
-    Only for skeletons: the model changes in place. Nodes that fail to evaluate stay as they are.
-    """
+    """Turn a skeleton's nodes with known short results into constants; return whether there were any."""
     opsets = list(model.opset_import)
     known = {name: array_of(tensor) for name, tensor in short_constants(model.graph).items()}
     folded = False
@@ -69,7 +62,7 @@ def _evaluate(
         with np.errstate(all="ignore"):
             evaluator: Any = ReferenceEvaluator(helper.make_model(graph, opset_imports=opsets))
             result: Array = evaluator.run(None, inputs)[0]
-    except Exception:  # the evaluator raises whatever its operators raise; what it cannot do stays unknown
+    except Exception:  # operators raise any type
         return None
     return result if result.size <= MOST_ELEMENTS else None
 

@@ -1,56 +1,47 @@
-"""Shapes of every value, without running anything and without reading weights."""
+"""Types of all values, inferred in rounds."""
 
 from collections.abc import Mapping
 
-from onnx import GraphProto, ModelProto, NodeProto, TypeProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 from onnx.shape_inference import infer_shapes
 
 from lowtide.core.errors import MalformedInputError, one_line
 from lowtide.frameworks.onnx.operators.nodes import operator_of, subgraphs_of
 from lowtide.frameworks.onnx.shapes.dimensions import bind_inputs, bind_rest, bind_type
 from lowtide.frameworks.onnx.shapes.fold import fold_shape_computations
-from lowtide.frameworks.onnx.shapes.loops import runs_of_loop
-from lowtide.frameworks.onnx.shapes.sizes import static_shape
 from lowtide.frameworks.onnx.shapes.skeleton import skeleton_of
+from lowtide.frameworks.onnx.shapes.tensors import array_of, short_constants, static_shape
 
 _MOST_ROUNDS = 32
-"""How often inference is run at most; every round follows something new to tell it."""
 
 _CONTRADICTION = "Incompatible dimensions"
-"""What inference says of operands whose shapes do not go together."""
+"""In inference errors about incompatible operands."""
 
 
-def infer_types(model: ModelProto, dims: Mapping[str, int], where: str) -> ModelProto:
-    """Infer the types of a model's values; return a light copy that states them, its nodes at the same places.
+def infer_types(model: ModelProto, skeleton: ModelProto, dims: Mapping[str, int], where: str) -> ModelProto:
+    """Return a copy of a model's skeleton with the types of its values.
 
-    Raises UnsupportedError for dynamic dimensions that `dims` does not bind, UsageError for sizes that do not fit,
-    MalformedInputError for a model that shape inference refuses.
+    Raises UnsupportedError for dimensions missing in `dims`, UsageError for wrong sizes, MalformedInputError if
+    inference refuses the model.
     """
-    light = skeleton_of(model)
+    light = ModelProto()
+    light.CopyFrom(skeleton)
     bind_inputs(light.graph, dims, where)
     bind_rest(light.graph, dims)
     return _complete(light, model.graph, dims, where)
 
 
 def infer_bound_types(model: ModelProto, where: str) -> ModelProto:
-    """Infer types as `infer_types` does, but leave dynamic dimensions unknown instead of asking for their sizes."""
+    """Infer types, with dynamic dimensions unknown."""
     return _complete(skeleton_of(model), model.graph, {}, where)
 
 
 def value_types(graph: GraphProto) -> dict[str, TypeProto]:
-    """Return the types a graph states, by value name; what its subgraphs capture is not among them."""
+    """Return the types that a graph states, by name."""
     types = {value.name: value.type for value in [*graph.value_info, *graph.output, *graph.input]}
     for tensor in graph.initializer:
         types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
     return types
-
-
-def unknown_values(graph: GraphProto) -> list[str]:
-    """Return the node outputs whose shape is not known, in graph order."""
-    types = value_types(graph)
-    return [
-        name for node in graph.node for name in node.output if name and (name not in types or not _known(types[name]))
-    ]
 
 
 def _complete(light: ModelProto, stated: GraphProto, dims: Mapping[str, int], where: str) -> ModelProto:
@@ -63,12 +54,26 @@ def _complete(light: ModelProto, stated: GraphProto, dims: Mapping[str, int], wh
 
 
 def _add_knowledge(light: ModelProto, stated: GraphProto, dims: Mapping[str, int]) -> bool:
-    """Tell inference something it did not find out by itself; return whether there was anything to tell."""
+    """Add shapes of loops, else computed shapes, else stated types; return whether there were any."""
     if _give_loops_their_shapes(light.graph):
         return True
-    if not unknown_values(light.graph):
+    types = value_types(light.graph)
+    outputs = {name for node in light.graph.node for name in node.output if name}
+    unknown = {name for name in outputs if name not in types or not _known(types[name])}
+    if not unknown:
         return False
-    return fold_shape_computations(light, value_types(light.graph)) or _use_stated_types(light.graph, stated, dims)
+    if fold_shape_computations(light, types):
+        return True
+    changed = False
+    for value in (*stated.value_info, *stated.output):
+        if value.name in unknown:
+            value_type = TypeProto()
+            value_type.CopyFrom(value.type)
+            bind_type(value_type, dims)
+            if types.get(value.name) != value_type:
+                _state(light.graph, value.name, value_type)
+                changed = True
+    return changed
 
 
 def _known(value_type: TypeProto) -> bool:
@@ -76,29 +81,13 @@ def _known(value_type: TypeProto) -> bool:
 
 
 def _infer(light: ModelProto, where: str, *, strict: bool = False) -> ModelProto:
-    """Infer once; where `strict`, shapes that contradict one another are refused, and other doubts are let pass."""
+    """Infer once; if `strict`, refuse contradictions but retry on other doubts."""
     try:
         return infer_shapes(light, data_prop=True, strict_mode=strict)
-    except Exception as error:  # the C++ side raises several types of its own
+    except Exception as error:  # the C++ code raises several types
         if strict and _CONTRADICTION not in str(error):
             return _infer(light, where)
         raise MalformedInputError(f"{where}: shape inference refuses the model: {one_line(error)}") from None
-
-
-def _use_stated_types(light: GraphProto, stated: GraphProto, dims: Mapping[str, int]) -> bool:
-    """Fall back on the types the file states, for values that inference knows nothing of; say if it helped."""
-    unknown = set(unknown_values(light))
-    types = value_types(light)
-    changed = False
-    for value in [*stated.value_info, *stated.output]:
-        if value.name in unknown:
-            value_type = TypeProto()
-            value_type.CopyFrom(value.type)
-            bind_type(value_type, dims)
-            if types.get(value.name) != value_type:
-                _state(light, value.name, value_type)
-                changed = True
-    return changed
 
 
 def _state(light: GraphProto, name: str, value_type: TypeProto) -> None:
@@ -108,7 +97,7 @@ def _state(light: GraphProto, name: str, value_type: TypeProto) -> None:
 
 
 def _give_loops_their_shapes(graph: GraphProto) -> bool:
-    """Assume that values a loop carries keep the shape they start with, which inference does not; say if it helped."""
+    """Assume that carried values keep their shapes; return whether it helped."""
     changed = False
     types = value_types(graph)
     for node in graph.node:
@@ -142,3 +131,27 @@ def _give_loop_its_shapes(graph: GraphProto, node: NodeProto, body: GraphProto, 
             _state(graph, name, types[name])
             changed = True
     return changed
+
+
+def runs_of_loop(graph: GraphProto, node: NodeProto, body: GraphProto) -> int | None:
+    """Return the number of runs, None if data-dependent."""
+    if len(body.input) < 2 or not body.output or not _goes_on(body):
+        return None
+    constants = short_constants(graph)
+    first = _integer(constants, node.input[1]) if len(node.input) > 1 and node.input[1] else True
+    count = _integer(constants, node.input[0]) if node.input and node.input[0] else None
+    return None if first is None or count is None else max(count, 0) if first else 0
+
+
+def _goes_on(body: GraphProto) -> bool:
+    """Return whether a body keeps its condition."""
+    condition, given = body.output[0].name, body.input[1].name
+    makers = {name: inner for inner in body.node for name in inner.output}
+    while condition in makers and operator_of(makers[condition]) == ("", "Identity"):
+        condition = makers[condition].input[0]
+    return condition == given
+
+
+def _integer(constants: Mapping[str, TensorProto], name: str) -> int | None:
+    array = array_of(constants[name]) if name in constants else None
+    return int(array.item()) if array is not None and array.size == 1 and array.dtype.kind in "iub" else None

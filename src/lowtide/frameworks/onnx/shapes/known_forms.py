@@ -1,4 +1,4 @@
-"""What the runtime knows of shapes before it runs: dimensions may be names, and nothing is computed with shapes."""
+"""Shapes that the runtime knows on loading: dimensions may be names."""
 
 from collections.abc import Collection, Hashable, Iterator, Mapping
 
@@ -6,36 +6,36 @@ from onnx import GraphProto, ModelProto, ValueInfoProto
 from onnx.shape_inference import infer_shapes
 
 from lowtide.frameworks.onnx.operators.nodes import subgraphs_of
-from lowtide.frameworks.onnx.shapes.sizes import BITS
-from lowtide.frameworks.onnx.shapes.skeleton import skeleton_of
+from lowtide.frameworks.onnx.shapes.tensors import BITS
 
 Form = tuple[Hashable, ...]
-"""The bits of an element, then the shape."""
+"""Bits per element, then shape."""
 
 Forms = Mapping[str, Form]
-"""By value, its form; without those whose shape is not known."""
+"""Known forms by value."""
 
 
-def known_forms(model: ModelProto) -> Forms:
-    """Return what the runtime knows of the values of a model and of its subgraphs when it loads it.
+def known_forms(model: ModelProto, skeleton: ModelProto) -> Forms:
+    """Return the runtime's forms of values, subgraphs included.
 
-    Source: Graph::InferAndVerifyTypeMatch of ONNX Runtime 1.31: shapes that the file states, and those that follow from
-    inputs and weights; the content of a value that only a run computes is never known, even where it is a shape.
+    It infers less than `infer_types`, so inference runs a second time. Source: Graph::InferAndVerifyTypeMatch of ONNX
+    Runtime 1.31: stated shapes, and shapes that follow from inputs and weights, never from computed values.
     """
-    light = skeleton_of(model)
+    light = ModelProto()
+    light.CopyFrom(skeleton)
     light.graph.value_info.extend(model.graph.value_info)
-    # Inference makes up names for dimensions, which say nothing: two of the same name are no more equal than others.
+    # Inference invents further names, which mean nothing.
     values = [*model.graph.input, *model.graph.value_info]
     names = {dim.dim_param for value in values for dim in value.type.tensor_type.shape.dim}
     try:
         return forms_in(infer_shapes(light).graph, names)
-    except Exception:  # what the file states contradicts itself: the runtime believes its own inference then, too
+    except Exception:  # the file contradicts itself; the runtime then ignores it, too
         del light.graph.value_info[:]
         return forms_in(infer_shapes(light).graph, names)
 
 
 def forms_in(graph: GraphProto, names: Collection[str] = ()) -> dict[str, Form]:
-    """Return the forms that a graph and its subgraphs state; dimensions may have one of some names."""
+    """Return the forms that a graph and its subgraphs state; dimensions may be in `names`."""
     found = dict(_forms([*graph.value_info, *graph.input], names))
     for node in graph.node:
         for _, inner in subgraphs_of(node):

@@ -1,1 +1,5 @@
-"""What the stock runtime would take for a model: its reuse of storage, its memory pattern and its arena, as a model."""
+"""Predict the allocations of the stock runtime: ONNX Runtime with default settings.
+
+It walks the graph in an order of its own (`default_order`), reuses storage (`reuse`), runs bodies in frames (`frames`),
+and from the second run on places all values in one block of an arena (`arena`).
+"""

@@ -1,7 +1,9 @@
-"""The arena of the stock runtime: best fit with coalescing, in regions that double, and the pages it has touched."""
+"""Placement of blocks by the stock runtime: memory pattern and arena."""
 
 from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass, field
+
+from lowtide.frameworks.onnx.stock.reuse import Allocations, StockRole
 
 _ROUNDING = 256
 _FIRST_REGION = 2**20
@@ -9,7 +11,7 @@ _LARGEST_GROWTH = 2**30
 _MOST_SPARE = 128 * 2**20
 _PAGE = 4096
 _TABLE_ENTRY = 8
-"""Bytes of the table for each place where a chunk may begin."""
+"""Bytes of the chunk table, per possible chunk."""
 
 
 @dataclass(slots=True, eq=False)
@@ -18,38 +20,37 @@ class _StockChunk:
     offset: int
     size: int
     place: int
-    """Of its region among all of them, by address."""
+    """Its region's rank by address."""
     free: bool = True
     before: "_StockChunk | None" = None
     after: "_StockChunk | None" = None
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """Smaller chunks first, then those at lower addresses."""
+        """By size, then address."""
         return self.size, self.place, self.offset
 
 
 @dataclass(slots=True)
 class StockArena:
-    """Chunks of regions; the pages that any block ever covered stay resident.
+    """Chunks in doubling regions; covered pages stay resident.
 
-    Source: BFCArena of ONNX Runtime 1.31 with its default settings. Complexity: O(log chunks) to find a block's chunk,
-    O(free chunks) to keep them sorted. Of chunks of the same size the one at the lowest address is taken, and regions
-    lie where the system puts them: a new one below the last, unless `ascends`.
+    Source: BFCArena of ONNX Runtime 1.31 with default settings: best fit with coalescing, lowest address first; a new
+    region is below the last, or above if `ascends`. Complexity: O(log chunks) to find a chunk, O(free chunks) to keep
+    them sorted.
     """
 
     ascends: bool = False
-    """Whether new regions lie above earlier ones, as in room that other blocks left behind."""
     _next_region: int = _FIRST_REGION
     _regions: list[int] = field(default_factory=list[int])
-    """Bytes of each."""
+    """Bytes by region."""
     _touched: list[list[tuple[int, int]]] = field(default_factory=list[list[tuple[int, int]]])
-    """Of each region the pages that blocks have covered, as ranges that lie apart, in order."""
+    """Covered pages by region, as sorted disjoint ranges."""
     _free: list[_StockChunk] = field(default_factory=list[_StockChunk])
 
     @property
     def resident_bytes(self) -> int:
-        """Bytes of the pages that blocks have covered so far, and of the table that finds the chunks of all regions."""
+        """Bytes of covered pages and of the chunk table."""
         pages = sum(end - first for ranges in self._touched for first, end in ranges)
         return _PAGE * pages + self.reserved_bytes * _TABLE_ENTRY // _ROUNDING
 
@@ -59,7 +60,7 @@ class StockArena:
         return sum(self._regions)
 
     def allocate(self, size: int) -> _StockChunk:
-        """Return a chunk for so many bytes, of a new region where no free chunk is large enough."""
+        """Return a chunk of at least `size` bytes."""
         rounded = max(1, -(-size // _ROUNDING)) * _ROUNDING
         chunk = self._find(rounded) or self._new_region(rounded)
         if chunk.size >= 2 * rounded or chunk.size - rounded >= _MOST_SPARE:
@@ -69,7 +70,7 @@ class StockArena:
         return chunk
 
     def release(self, chunk: _StockChunk) -> None:
-        """Give a chunk back; it joins free neighbors."""
+        """Free a chunk and join neighbors."""
         chunk.free = True
         after, before = chunk.after, chunk.before
         if after is not None and after.free:
@@ -115,8 +116,45 @@ class StockArena:
 
 
 def _add_range(ranges: list[tuple[int, int]], first: int, end: int) -> None:
-    """Add a range to others that lie apart, in order; those that it meets become one with it."""
+    """Add a range to sorted disjoint ones."""
     start = bisect_left(ranges, first, key=lambda entry: entry[1])
     stop = bisect_right(ranges, end, key=lambda entry: entry[0])
     met = ranges[start:stop]
     ranges[start:stop] = [(min([first, *(entry[0] for entry in met)]), max([end, *(entry[1] for entry in met)]))]
+
+
+_ALIGNMENT = 256
+
+
+def pattern_bytes(run: Allocations) -> int:
+    """Return the size of the block that holds all values of a run.
+
+    Source: MemPatternPlanner of ONNX Runtime 1.31: each value goes into the smallest gap that fits, the first of
+    equals, else behind the last live value. Complexity: O(values * live values).
+    """
+    live: list[tuple[int, int, int]] = []
+    """Offset, size and block, not sorted by offset."""
+    most = 0
+    for block, made in run.events:
+        if run.roles[block] is not StockRole.VALUE:
+            continue
+        if not made:
+            live = [entry for entry in live if entry[2] != block]
+            continue
+        size = -(-run.sizes[block] // _ALIGNMENT) * _ALIGNMENT
+        place, offset = _best_gap(live, size)
+        live.insert(place, (offset, size, block))
+        most = max(most, offset + size)
+    return most
+
+
+def _best_gap(live: list[tuple[int, int, int]], size: int) -> tuple[int, int]:
+    best = (len(live), live[-1][0] + live[-1][1] if live else 0)
+    waste: int | None = None
+    end = 0
+    for place, (offset, taken, _) in enumerate(live):
+        gap = offset - end
+        if gap >= size and (waste is None or gap - size < waste):
+            waste, best = gap - size, (place, end)
+        end = max(end, offset + taken)
+    return best

@@ -1,41 +1,55 @@
-"""What the stock runtime allocates for a model: a frame for its graph, and one for each run of a body."""
+"""Allocations of the stock runtime for a graph and its callees, one frame per run."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-import numpy as np
-from numpy.typing import NDArray
 from onnx import GraphProto, NodeProto
 
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import Graph
 from lowtide.frameworks.onnx.operators.nodes import int_of, operator_of, subgraphs_of
 from lowtide.frameworks.onnx.operators.tables import METADATA
-from lowtide.frameworks.onnx.reading.default_order import default_order_of
 from lowtide.frameworks.onnx.reading.translation import Translation
+from lowtide.frameworks.onnx.stock.default_order import default_order_of
 from lowtide.frameworks.onnx.stock.reuse import Allocations, CalledRuns, StockRole, StockStep, stock_allocations
 
 _SOME_RUNS = 3
-"""Of a loop that does not tell how often it runs: from then on every further run finds what it needs."""
+"""Runs assumed for loops of unknown length."""
 _MOST_EVENTS = 10**5
-"""Further runs of a body that takes more are left out."""
+"""Limit for repeated bodies."""
 
 
-def frame_allocations(translation: Translation, graph: GraphProto, nodes: Sequence[int]) -> Allocations:
-    """Return what the runtime allocates when it runs the nodes of a graph in an order.
+@dataclass(frozen=True)
+class StockFrame:
+    """A graph as the stock runtime runs it once.
 
-    Source: If, Loop and Scan of ONNX Runtime 1.31. Their bodies run in the default order, each time in a frame of its
-    own, which reuses storage and has no pattern: of the branches of an If the one that takes more, a loop as often as
-    what it collects tells. Complexity: that of `stock_allocations` for every run.
+    Source: If, Loop and Scan of ONNX Runtime 1.31. Bodies run in the default order, in frames without a pattern. An If
+    counts its larger branch, a Loop the runs that its collected results imply.
     """
-    calls = dict(_calls(translation, graph))
-    workspaces = Problem(translation.graph).transient.sum(1)
-    steps = list(_steps(translation, graph, nodes))
-    return stock_allocations(translation.graph, translation.forms, steps, workspaces, calls)
+
+    translation: Translation
+    graph: GraphProto
+
+    @cached_property
+    def problem(self) -> Problem:
+        """Its planning problem."""
+        return Problem(self.translation.graph)
+
+    @cached_property
+    def calls(self) -> Mapping[int, CalledRuns]:
+        """Runs of callees by op, in any order of nodes."""
+        return dict(_calls(self.translation, self.graph))
+
+    def allocations(self, nodes: Sequence[int]) -> Allocations:
+        """Return the allocations of a run in this order; complexity as `stock_allocations`, per run of every body."""
+        steps = list(_steps(self.translation, self.graph, nodes))
+        workspaces = self.problem.transient.sum(1)
+        return stock_allocations(self.translation.graph, self.translation.forms, steps, workspaces, self.calls)
 
 
 def _steps(translation: Translation, nodes_of: GraphProto, nodes: Sequence[int]) -> Iterator[StockStep]:
-    """Yield the nodes that run: ops as soon as their first one comes, and each that takes a shape where it stands."""
+    """Yield ops at their first node, and shape nodes where they are."""
     values, ops = translation.values, translation.graph
     op_of = {node: op for op, members in enumerate(translation.nodes_of_ops) for node in members}
     shapes = {node for node in op_of if operator_of(nodes_of.node[node]) in METADATA}
@@ -54,17 +68,9 @@ def _steps(translation: Translation, nodes_of: GraphProto, nodes: Sequence[int])
 
 
 def has_frames(translation: Translation) -> bool:
-    """Return whether all that ops call runs in a frame; functions, and what unknown ops call, count at their peak."""
+    """Return whether all callees have frames: neither functions nor unknown operators."""
     bodies = translation.bodies
     return all(name in bodies and has_frames(bodies[name].translation) for name in translation.graph.called)
-
-
-def order_of_ops(translation: Translation, nodes: Sequence[int]) -> NDArray[np.int32]:
-    """Return the order in which ops run, each as soon as its first node comes."""
-    place = {node: number for number, node in enumerate(nodes)}
-    members = translation.nodes_of_ops
-    first = [min((place[node] for node in nodes if node in place), default=-1) for nodes in members]
-    return np.argsort(np.array(first), kind="stable").astype(np.int32)
 
 
 def _calls(translation: Translation, graph: GraphProto) -> Iterator[tuple[int, CalledRuns]]:
@@ -74,7 +80,7 @@ def _calls(translation: Translation, graph: GraphProto) -> Iterator[tuple[int, C
             continue
         node = graph.node[bodies[0].node]
         inner = dict(subgraphs_of(node))
-        runs = [_frame(body.translation, inner[body.label]) for body in bodies]
+        runs = [_one_run(body.translation, inner[body.label]) for body in bodies]
         if node.op_type == "If":
             yield op, CalledRuns(max(runs, key=lambda run: run.peak_bytes))
         elif node.op_type == "Loop":
@@ -84,12 +90,12 @@ def _calls(translation: Translation, graph: GraphProto) -> Iterator[tuple[int, C
             yield op, _scan(node, body, bodies[0].translation.graph, runs[0], held)
 
 
-def _frame(translation: Translation, graph: GraphProto) -> Allocations:
-    return frame_allocations(translation, graph, default_order_of(graph))
+def _one_run(translation: Translation, graph: GraphProto) -> Allocations:
+    return StockFrame(translation, graph).allocations(default_order_of(graph))
 
 
 def _loop(outer: Graph, node: NodeProto, body: GraphProto, graph: Graph, run: Allocations) -> CalledRuns:
-    """What a loop collects is kept in pieces until the results are made, at its end."""
+    """Return a Loop's runs; collected pieces live until its end."""
     n_carried = len(body.input) - 2
     whole: Mapping[str, int] = dict(zip(outer.buffer_names, outer.sizes.tolist(), strict=True))
     piece: Mapping[str, int] = dict(zip(graph.buffer_names, graph.sizes.tolist(), strict=True))
@@ -102,7 +108,7 @@ def _loop(outer: Graph, node: NodeProto, body: GraphProto, graph: Graph, run: Al
 
 
 def _scan(node: NodeProto, body: GraphProto, graph: Graph, run: Allocations, held: int) -> CalledRuns:
-    """States have buffers of their own from beginning to end."""
+    """Return a Scan's runs; states have buffers throughout."""
     sizes: Mapping[str, int] = dict(zip(graph.buffer_names, graph.sizes.tolist(), strict=True))
     states = [sizes[value.name] for value in body.input[: len(body.input) - int_of(node, "num_scan_inputs")]]
     made = Allocations()
@@ -113,10 +119,7 @@ def _scan(node: NodeProto, body: GraphProto, graph: Graph, run: Allocations, hel
 
 
 def _repeated(run: Allocations, count: int, kept: Collection[int] = ()) -> CalledRuns:
-    """Run a body so often: what it hands on lives until the next run has ended, and what is `kept` to the last.
-
-    What goes into the last run lives until all has ended.
-    """
+    """Run a body `count` times; results live until the next run ends, those in `kept` to the end."""
     made = Allocations()
     handed_on: list[int] = []
     runs = min(count, max(_SOME_RUNS, _MOST_EVENTS // (1 + len(run.events))))

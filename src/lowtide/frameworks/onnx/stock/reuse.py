@@ -1,4 +1,4 @@
-"""What the stock runtime allocates in an order of ops: which values share storage by its own rules, freed when."""
+"""Reuse of storage by the stock runtime: blocks, and when they are freed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,37 +11,36 @@ from lowtide.engine.graph import Graph, Lifetime
 from lowtide.frameworks.onnx.shapes.known_forms import Form
 
 _OF_A_SCALAR = 1
-"""Members of its form."""
 
 
 class StockRole(Enum):
-    """What a block holds."""
+    """The content of a block."""
 
     VALUE = "value"
     RESULT = "result"
-    """It outlives the run."""
+    """Outlives the run."""
     WORKSPACE = "workspace"
 
 
 @dataclass(slots=True)
 class Allocations:
-    """The blocks of a run, and in which order they are made and freed."""
+    """Blocks of a run, with their allocation and freeing in order."""
 
     sizes: list[int] = field(default_factory=list[int])
     roles: list[StockRole] = field(default_factory=list[StockRole])
     events: list[tuple[int, bool]] = field(default_factory=list[tuple[int, bool]])
-    """A block's number, and whether it is made; results are never freed."""
+    """Block, and whether allocated or freed; results stay."""
     results: dict[int, int] = field(default_factory=dict[int, int])
-    """By buffer, the blocks of results."""
+    """Block by buffer."""
 
     def add(self, size: int, role: StockRole) -> int:
-        """Add a block and return its number."""
+        """Return a new block."""
         self.sizes.append(size)
         self.roles.append(role)
         return len(self.sizes) - 1
 
     def splice(self, run: "Allocations") -> Mapping[int, int]:
-        """Add all that happens in a run of something that is called; return the blocks of its results, by buffer."""
+        """Append a callee's run; return its results' blocks by buffer."""
         first = len(self.sizes)
         self.sizes += run.sizes
         self.roles += [StockRole.WORKSPACE] * len(run.sizes)
@@ -50,14 +49,14 @@ class Allocations:
 
     @property
     def peak_bytes(self) -> int:
-        """The most that is allocated at once."""
+        """Peak of allocated bytes."""
         changes = [self.sizes[block] if made else -self.sizes[block] for block, made in self.events]
         return int(np.cumsum(changes).max(initial=0)) if changes else 0
 
 
 @dataclass(frozen=True, slots=True)
 class StockStep:
-    """A node that runs: that of an op, or one that takes the shape of a value, which the graph counts to its writer."""
+    """An op's node, or a shape node, which the graph counts to its input's writer."""
 
     op: int
     reads: Sequence[int]
@@ -68,12 +67,12 @@ class StockStep:
 
 @dataclass(frozen=True, slots=True)
 class CalledRuns:
-    """What happens while an op runs that calls others."""
+    """Runs of callees."""
 
     run: Allocations
-    """Blocks that are not freed in it are when the op has ended."""
+    """Remaining blocks are freed when the op ends."""
     results_last: bool = False
-    """Whether the results of the op are made at its end."""
+    """Whether the op's own results come last."""
 
 
 def stock_allocations(
@@ -83,15 +82,12 @@ def stock_allocations(
     workspaces: NDArray[np.int64],
     calls: Mapping[int, CalledRuns],
 ) -> Allocations:
-    """Return what the runtime allocates when it runs the steps of a graph, with its memory reuse on.
+    """Return the allocations of a graph's steps, with memory reuse.
 
-    `forms` holds the type and shape of each buffer, None where unknown; `workspaces` the bytes each op needs while it
-    runs, `calls` what happens in ops that have none.
-    Source: the allocation planner of ONNX Runtime 1.31. A result of the model has storage of its own. Another
-    value takes over that of an input which dies there, where the kernel can do that; else, unless it is a scalar, the
-    storage that died last among those of the same shape and size of elements; else it has new storage. Inputs and
-    weights are never taken over.
-    Complexity: O(reads + values that are dead at once, for each value).
+    `forms` holds each buffer's form or None, `workspaces` scratch bytes by op, `calls` the runs of ops with bodies.
+    Source: the allocation planner of ONNX Runtime 1.31. Graph outputs get new storage. Other values reuse a dying input
+    of an in-place kernel, else, unless scalar, the last freed block of the same form, but never storage of inputs and
+    weights. Complexity: O(reads + dead blocks) per value.
     """
     made = Allocations()
     planner = _Planner(graph, forms, made, steps)
@@ -127,8 +123,6 @@ def _add_call(made: Allocations, call: CalledRuns, results: Sequence[int]) -> No
 
 
 class _Planner:
-    """Gives every buffer a block, step by step."""
-
     def __init__(
         self, graph: Graph, forms: Sequence[Form | None], made: Allocations, steps: Sequence[StockStep]
     ) -> None:
@@ -137,22 +131,22 @@ class _Planner:
         self._made = made
         self._block_of: dict[int, int] = {}
         self._form_of: dict[int, Form | None] = {}
-        """By block, what it was made for."""
+        """Form by block."""
         self._left: dict[int, int] = {}
-        """By block, how many steps will still read what lies in it."""
+        """Reads by block."""
         self._dead: list[int] = []
-        """Blocks to take over, the one that died last first."""
+        """Last freed first."""
         self._uses = np.zeros(graph.n_buffers, np.int64)
         for step in steps:
             self._uses[list(dict.fromkeys(step.reads))] += 1
 
     def plan(self, step: StockStep) -> list[int]:
-        """Place what a step writes, and return the blocks that are new."""
+        """Return a step's new blocks."""
         new: list[int] = []
         for buffer in step.writes:
             block = self._in_place(step.op, buffer) if step.is_op else None
             if block is None:
-                block = self._taken_over(buffer)
+                block = self._reused(buffer)
             if block is None:
                 is_result = self._graph.lifetimes[buffer] == Lifetime.OUTPUT
                 block = self._made.add(
@@ -171,7 +165,7 @@ class _Planner:
         return new
 
     def blocks_of(self, step: StockStep) -> Iterator[int]:
-        """Iterate the blocks that a step reads or writes, once all are placed."""
+        """Yield a placed step's blocks."""
         yield from self._blocks_read(step)
         yield from (self._block_of[buffer] for buffer in step.writes)
 
@@ -185,7 +179,7 @@ class _Planner:
                 return block
         return None
 
-    def _taken_over(self, buffer: int) -> int | None:
+    def _reused(self, buffer: int) -> int | None:
         form = self._forms[buffer]
         if self._graph.lifetimes[buffer] == Lifetime.OUTPUT or form is None or len(form) == _OF_A_SCALAR:
             return None

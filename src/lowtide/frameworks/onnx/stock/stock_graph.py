@@ -1,75 +1,165 @@
-"""The graph that the stock runtime runs: in which order, what that takes, and what of it is not known."""
+"""A graph as the stock runtime runs it: its order, its memory, and limits of the prediction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from onnx import GraphProto
 
-from lowtide.engine.analysis import Problem
+from lowtide.frameworks.onnx.loading.rewrite import NodeOrder
 from lowtide.frameworks.onnx.operators.nodes import operator_of
 from lowtide.frameworks.onnx.operators.tables import CONSTANTS, FROM_BLOCKED
-from lowtide.frameworks.onnx.reading.default_order import default_order_among, default_order_of
 from lowtide.frameworks.onnx.reading.translation import Translation
-from lowtide.frameworks.onnx.stock.frames import has_frames, order_of_ops
-from lowtide.frameworks.onnx.stock.predict import StockBytes, predict_stock
+from lowtide.frameworks.onnx.stock.arena import StockArena, pattern_bytes
+from lowtide.frameworks.onnx.stock.default_order import default_order_among, default_order_of, order_of_ops
+from lowtide.frameworks.onnx.stock.frames import StockFrame, has_frames
+from lowtide.frameworks.onnx.stock.reuse import Allocations, StockRole
 
-_CALLS = "what runs inside functions and unknown operators, which counts at its peak"
-_ORDER = "the order of the runtime at this level, which is another one in every process"
-_UNKNOWN = "values whose size only a run tells, which count as 0 bytes"
+_RUNS = 3
+"""Runs until memory stops growing: one without a pattern, two with."""
+_CALLS = "functions and unknown operators, which count at their peak"
+_ORDER = "the runtime's order at this level, which differs in every process"
+_UNKNOWN = "values with data-dependent sizes, which count as 0 bytes"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StockBytes:
+    """Memory of the same runs, with one more mechanism per figure."""
+
+    order_bytes: int
+    """Peak of live bytes, inputs included."""
+    reuse_bytes: int
+    """Peak with reuse of storage."""
+    pattern_bytes: int
+    """The block of all values from the second run on."""
+    resident_bytes: int
+    """Touched arena pages."""
+    otherwise_resident_bytes: int
+    """With regions in ascending order."""
+
+
+@dataclass(frozen=True)
 class StockGraph:
-    """A graph and its reading, as the stock runtime runs it on one thread."""
+    """A graph as the stock runtime runs it on one thread.
+
+    Walks and predictions are cached: checking, saving and reporting a plan use the same order.
+    """
 
     graph: GraphProto
     translation: Translation
     in_running_order: bool = False
-    """Whether the nodes stand as they run, which is so where the runtime's optimizations wrote them."""
+    """Whether nodes are in running order, as in optimized files."""
 
     def as_it_stands(self) -> StockBytes:
-        """Return what runs of the graph take."""
-        return predict_stock(self.translation, self.graph, self._running_order())
+        """Return the memory of the graph in the runtime's order."""
+        return self.predict(self._running_order)
 
     def reordered(self, positions: Sequence[int]) -> StockBytes:
-        """Return what runs take of a file with the nodes in this order; of one that stands twice the first counts.
+        """Return the memory of a file with the nodes in this order; of repeated nodes the first counts."""
+        return self.predict(self._default_order(positions))
 
-        The runtime keeps no more of them, unless its optimizations are off.
-        """
-        return predict_stock(self.translation, self.graph, self._default_order(positions))
+    def predict(self, nodes: Sequence[int]) -> StockBytes:
+        """Return the memory of runs in this order, each op at its first node."""
+        key = tuple(nodes)
+        if key not in self._predictions:
+            run = self._frame.allocations(key)
+            pattern = pattern_bytes(run)
+            self._predictions[key] = StockBytes(
+                order_bytes=self._peak(key),
+                reuse_bytes=run.peak_bytes,
+                pattern_bytes=pattern,
+                resident_bytes=_resident_bytes(run, pattern, StockArena()),
+                otherwise_resident_bytes=_resident_bytes(run, pattern, StockArena(ascends=True)),
+            )
+        return self._predictions[key]
 
     @property
     def peak_bytes(self) -> int:
-        """Live bytes at the peak of the graph as it stands."""
-        return self._peak(self._running_order())
+        """Peak of live bytes in the runtime's order."""
+        return self._peak(self._running_order)
 
     def peak_of(self, positions: Sequence[int]) -> int:
-        """Return the live bytes at the peak of a file with the nodes in this order."""
+        """Return the peak of live bytes of a file in this order."""
         return self._peak(self._default_order(positions))
 
-    def _running_order(self) -> Sequence[int]:
-        return range(len(self.graph.node)) if self.in_running_order else default_order_of(self.graph)
+    def numbered(self, order: NodeOrder) -> NodeOrder | None:
+        """Return a file order that makes the runtime run the ops as in `order`, or None.
 
-    def _default_order(self, positions: Sequence[int]) -> list[int]:
-        return default_order_among(self.graph, list(dict.fromkeys(positions)))
-
-    def _peak(self, nodes: Sequence[int]) -> int:
-        problem = Problem(self.translation.graph)
-        return int(problem.evaluate(order_of_ops(self.translation, nodes)).peaks.sum())
+        The default order mirrors a file, so the default order of `order` is tried; it fails for some values with
+        several readers. None if nodes run twice or bodies are planned.
+        """
+        if order.names or order.inner:
+            return None
+        walked = self._default_order(order.nodes)
+        constant = set(order.nodes).difference(walked)
+        numbered = [*(node for node in order.nodes if node in constant), *walked]
+        found, expected = (
+            order_of_ops(self.translation, nodes) for nodes in (self._default_order(numbered), order.nodes)
+        )
+        return NodeOrder(numbered, {}) if (found == expected).all() else None
 
     @property
     def is_ordered_at_random(self) -> bool:
-        """Whether the runtime went back from its blocked layout in several places, which it adds in any order."""
+        """Whether several nodes leave the blocked layout: the runtime orders them at random."""
         return sum(operator_of(node) == FROM_BLOCKED for node in self.graph.node) > 1
 
     @property
     def unmodeled(self) -> tuple[str, ...]:
-        """What the figures leave out, a sentence each."""
+        """Limits of the prediction, one phrase each."""
         calls = () if has_frames(self.translation) else (_CALLS,)
         unknown = any("counts as 0 bytes" in note for note in self.translation.graph.unmodeled)
         return (*calls, *((_UNKNOWN,) if unknown else ()), *((_ORDER,) if self.is_ordered_at_random else ()))
 
+    @cached_property
+    def _running_order(self) -> Sequence[int]:
+        return range(len(self.graph.node)) if self.in_running_order else default_order_of(self.graph)
+
+    @cached_property
+    def _frame(self) -> StockFrame:
+        return StockFrame(self.translation, self.graph)
+
+    @cached_property
+    def _walks(self) -> dict[tuple[int, ...], list[int]]:
+        return {}
+
+    @cached_property
+    def _predictions(self) -> dict[tuple[int, ...], StockBytes]:
+        return {}
+
+    def _default_order(self, positions: Sequence[int]) -> list[int]:
+        key = tuple(dict.fromkeys(positions))
+        if key not in self._walks:
+            self._walks[key] = default_order_among(self.graph, key)
+        return self._walks[key]
+
+    def _peak(self, nodes: Sequence[int]) -> int:
+        return int(self._frame.problem.evaluate(order_of_ops(self.translation, nodes)).peaks.sum())
+
 
 def running_nodes(graph: GraphProto) -> list[tuple[str, ...]]:
-    """Return what each node writes that the runtime does not make a weight of when it loads the graph."""
+    """Return each node's outputs, without constants."""
     return [tuple(node.output) for node in graph.node if operator_of(node) not in CONSTANTS]
+
+
+def _resident_bytes(run: Allocations, pattern: int, arena: StockArena) -> int:
+    """Return touched pages after a run without a pattern and runs with it."""
+    _replay(run, arena, run.events)
+    others = [(block, made) for block, made in run.events if run.roles[block] is not StockRole.VALUE]
+    for _ in range(_RUNS - 1):
+        values = arena.allocate(pattern) if pattern else None
+        _replay(run, arena, others)
+        if values is not None:
+            arena.release(values)
+    return arena.resident_bytes
+
+
+def _replay(run: Allocations, arena: StockArena, events: Sequence[tuple[int, bool]]) -> None:
+    chunks: dict[int, Any] = {}
+    for block, made in events:
+        if made:
+            chunks[block] = arena.allocate(run.sizes[block])
+        else:
+            arena.release(chunks.pop(block))
+    for chunk in chunks.values():
+        arena.release(chunk)

@@ -1,0 +1,181 @@
+"""Edit models as bytes: reorder, replace and rename nodes, copy the rest."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from onnx import GraphProto, NodeProto, ValueInfoProto
+
+from lowtide.frameworks.onnx.loading import fields as of
+from lowtide.frameworks.onnx.operators.nodes import outer_names, subgraphs_of
+from lowtide.frameworks.wire import BYTES, Content, encode_bytes, encode_size, fields
+
+Pieces = list[bytes | memoryview]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOrder:
+    """The order of a graph's nodes, by position, and of the graphs in them."""
+
+    nodes: Sequence[int]
+    """Positions; a recomputed node appears once per run."""
+    names: Mapping[int, Mapping[str, str]]
+    """New names of values by place in this order."""
+    inner: Mapping[tuple[int, str], "NodeOrder"] = field(default_factory=dict[tuple[int, str], "NodeOrder"])
+    """By position of the node and label as in `subgraphs_of`."""
+
+
+def reordered_model(content: Content, order: NodeOrder, metadata: Mapping[str, str]) -> Pieces:
+    """Return a model's bytes in pieces, with reordered nodes and new metadata.
+
+    Pieces refer to `content` where nothing changes. Entries replace those with the same key. Raises WireError for
+    damaged data.
+    """
+    return edited_model(content, lambda view, at, end: _reordered_graph(view, at, end, order), metadata)
+
+
+def edited_model(
+    content: Content, edit: Callable[[memoryview, int, int], Pieces], metadata: Mapping[str, str] | None = None
+) -> Pieces:
+    """Return a model's bytes with the graph that `edit` makes of a range of bytes, and new metadata."""
+    view = memoryview(content)
+    metadata = metadata or {}
+    pieces: Pieces = []
+    for number, wire, begin, at, end in fields(view, 0, len(view)):
+        if number == of.GRAPH and wire == BYTES:
+            pieces += _with_size(number, edit(view, at, end))
+        elif number != of.METADATA_PROPS or _key(view, at, end) not in metadata:
+            pieces.append(view[begin:end])
+    return [*pieces, encoded_metadata(of.METADATA_PROPS, metadata)]
+
+
+def encoded_metadata(number: int, entries: Mapping[str, str]) -> bytes:
+    """Return metadata entries as fields."""
+    encoded = (
+        encode_bytes(of.KEY, key.encode()) + encode_bytes(of.VALUE, value.encode()) for key, value in entries.items()
+    )
+    return b"".join(encode_bytes(number, entry) for entry in encoded)
+
+
+def _key(view: memoryview, start: int, stop: int) -> str:
+    entry = fields(view, start, stop)
+    return next(
+        (bytes(view[at:end]).decode(errors="replace") for number, _, _, at, end in entry if number == of.KEY), ""
+    )
+
+
+def _with_size(number: int, content: Pieces) -> Pieces:
+    return [encode_size(number, sum(map(len, content))), *content]
+
+
+def _reordered_graph(view: memoryview, start: int, stop: int, order: NodeOrder) -> Pieces:
+    found = list(fields(view, start, stop))
+    nodes = [place for place in found if place[0] == of.NODE]
+    pieces: Pieces = []
+    placed = False
+    for number, _, begin, _, end in found:
+        if number != of.NODE:
+            pieces.append(view[begin:end])
+        elif not placed:
+            placed = True
+            for place, position in enumerate(order.nodes):
+                pieces += _placed(view, nodes[position], position, order, order.names.get(place))
+    return pieces
+
+
+def _placed(
+    view: memoryview,
+    field: tuple[int, int, int, int, int],
+    position: int,
+    order: NodeOrder,
+    names: Mapping[str, str] | None,
+) -> Pieces:
+    number, _, begin, at, end = field
+    inner = {label: changed for (node, label), changed in order.inner.items() if node == position}
+    if not inner and names is None:
+        return [view[begin:end]]
+    content = _node(view, at, end, inner)
+    if names is None:
+        return _with_size(number, content)
+    return [encode_bytes(number, renamed(NodeProto.FromString(b"".join(content)), names).SerializeToString())]
+
+
+def _node(view: memoryview, start: int, stop: int, inner: Mapping[str, NodeOrder]) -> Pieces:
+    pieces: Pieces = []
+    for number, _, begin, at, end in fields(view, start, stop):
+        pieces += _with_size(number, _attribute(view, at, end, inner)) if number == of.ATTRIBUTE else [view[begin:end]]
+    return pieces
+
+
+def _attribute(view: memoryview, start: int, stop: int, inner: Mapping[str, NodeOrder]) -> Pieces:
+    found = list(fields(view, start, stop))
+    name = "".join(bytes(view[at:end]).decode() for number, _, _, at, end in found if number == of.ATTRIBUTE_NAME)
+    pieces: Pieces = []
+    listed = 0
+    for number, _, begin, at, end in found:
+        label = name if number == of.SUBGRAPH else ""
+        if number == of.SUBGRAPHS:
+            label, listed = f"{name}[{listed}]", listed + 1
+        changed = inner.get(label) if label else None
+        pieces += [view[begin:end]] if changed is None else _with_size(number, _reordered_graph(view, at, end, changed))
+    return pieces
+
+
+def rewritten_model(
+    content: Content,
+    nodes: Sequence[int | NodeProto],
+    *,
+    gone: Collection[str] = (),
+    outputs: Sequence[ValueInfoProto] | None = None,
+) -> Pieces:
+    """Return a model's bytes in pieces, with `nodes`: positions of existing ones and new ones.
+
+    Values in `gone` lose their descriptions; `outputs` replace the graph's. Pieces refer to `content`. Raises WireError
+    for damaged data.
+    """
+
+    def edit(view: memoryview, start: int, stop: int) -> Pieces:
+        given: Pieces = []
+        pieces: Pieces = []
+        for number, _, begin, at, end in fields(view, start, stop):
+            if number == of.NODE:
+                given.append(view[begin:end])
+            elif number == of.OUTPUT and outputs is not None:
+                continue
+            elif number != of.VALUE_INFO or ValueInfoProto.FromString(bytes(view[at:end])).name not in gone:
+                pieces.append(view[begin:end])
+        placed = (
+            given[node] if isinstance(node, int) else encode_bytes(of.NODE, node.SerializeToString()) for node in nodes
+        )
+        described = (encode_bytes(of.OUTPUT, value.SerializeToString()) for value in outputs or ())
+        return [*placed, *pieces, *described]
+
+    return edited_model(content, edit)
+
+
+def renamed(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
+    """Rename a node's values in place, captured names included; return the node.
+
+    Its own name gets the first new output as suffix, so that profiles distinguish runs.
+    """
+    written = [names[name] for name in node.output if name in names]
+    if node.name and written:
+        node.name = f"{node.name}:{written[0]}"
+    node.output[:] = [names.get(name, name) for name in node.output]
+    _rename_reads(node, names)
+    return node
+
+
+def _rename_reads(node: NodeProto, names: Mapping[str, str]) -> None:
+    node.input[:] = [names.get(name, name) for name in node.input]
+    for _, graph in subgraphs_of(node):
+        _rename_captured(graph, names)
+
+
+def _rename_captured(graph: GraphProto, names: Mapping[str, str]) -> None:
+    captured = {name: names[name] for name in outer_names(graph) if name in names}
+    if not captured:
+        return
+    for node in graph.node:
+        _rename_reads(node, captured)
+    for output in graph.output:
+        output.name = captured.get(output.name, output.name)

@@ -1,0 +1,131 @@
+"""Bytes of tensors, and content of short ones, which may decide shapes."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+from onnx import GraphProto, NodeProto, SparseTensorProto, TensorProto, TypeProto, helper, numpy_helper
+
+from lowtide.core.errors import MalformedInputError, one_line
+from lowtide.frameworks.onnx.operators.nodes import operator_of
+from lowtide.frameworks.onnx.operators.tables import CONSTANTS
+
+BITS: Mapping[int, int] = {
+    TensorProto.FLOAT: 32,
+    TensorProto.UINT8: 8,
+    TensorProto.INT8: 8,
+    TensorProto.UINT16: 16,
+    TensorProto.INT16: 16,
+    TensorProto.INT32: 32,
+    TensorProto.INT64: 64,
+    TensorProto.STRING: 256,
+    TensorProto.BOOL: 8,
+    TensorProto.FLOAT16: 16,
+    TensorProto.DOUBLE: 64,
+    TensorProto.UINT32: 32,
+    TensorProto.UINT64: 64,
+    TensorProto.COMPLEX64: 64,
+    TensorProto.COMPLEX128: 128,
+    TensorProto.BFLOAT16: 16,
+    TensorProto.FLOAT8E4M3FN: 8,
+    TensorProto.FLOAT8E4M3FNUZ: 8,
+    TensorProto.FLOAT8E5M2: 8,
+    TensorProto.FLOAT8E5M2FNUZ: 8,
+    TensorProto.UINT4: 4,
+    TensorProto.INT4: 4,
+    23: 4,  # FLOAT4E2M1; onnx 1.17 lacks these four
+    24: 8,  # FLOAT8E8M0
+    25: 2,  # UINT2
+    26: 2,  # INT2
+}
+"""Per element; small types are packed, a string counts as its 32-byte handle."""
+
+
+def tensor_bytes(element_type: int, shape: Sequence[int], name: str) -> int:
+    """Return a tensor's bytes; raise MalformedInputError for unknown types and negative dimensions."""
+    bits = BITS.get(element_type)
+    if bits is None:
+        raise MalformedInputError(f"value {name!r} has element type {element_type}, which ONNX does not define")
+    if any(dim < 0 for dim in shape):
+        raise MalformedInputError(f"value {name!r} has a negative dimension in {list(shape)}; give it a size or a name")
+    return (math.prod(shape) * bits + 7) // 8
+
+
+def static_shape(value_type: TypeProto) -> list[int] | None:
+    """Return a dense tensor's shape, None if unknown or, in branches never taken, negative."""
+    if not value_type.HasField("tensor_type") or not value_type.tensor_type.HasField("shape"):
+        return None
+    dims = value_type.tensor_type.shape.dim
+    sizes = [dim.dim_value for dim in dims if dim.HasField("dim_value")]
+    return sizes if len(sizes) == len(dims) and all(size >= 0 for size in sizes) else None
+
+
+def shape_in(types: Mapping[str, TypeProto], name: str) -> list[int] | None:
+    """Return the shape of a named value, None if unknown."""
+    return static_shape(types[name]) if name in types else None
+
+
+def bytes_like(types: Mapping[str, TypeProto], name: str, elements: int) -> int:
+    """Return the bytes of so many elements, of the element type of a named value."""
+    return elements * BITS.get(types[name].tensor_type.elem_type, 0) // 8
+
+
+def type_bytes(value_type: TypeProto, name: str) -> int | None:
+    """Return a dense tensor's bytes, None if unknown."""
+    shape = static_shape(value_type)
+    element_type = value_type.tensor_type.elem_type
+    if shape is None or element_type == TensorProto.UNDEFINED:
+        return None
+    return tensor_bytes(element_type, shape, name)
+
+
+def initializer_bytes(tensor: TensorProto) -> int:
+    """Return a weight's bytes."""
+    return tensor_bytes(tensor.data_type, tensor.dims, tensor.name)
+
+
+def dense_twin(tensor: SparseTensorProto) -> TensorProto:
+    """Return the dense tensor that the runtime makes of a sparse weight, without elements."""
+    return TensorProto(
+        name=tensor.values.name, data_type=tensor.values.data_type, dims=tensor.dims, data_location=TensorProto.EXTERNAL
+    )
+
+
+MOST_ELEMENTS = 1024
+"""Larger tensors decide no shapes."""
+
+
+def is_short(tensor: TensorProto) -> bool:
+    """Return whether a tensor is in the model and short."""
+    return tensor.data_location != TensorProto.EXTERNAL and math.prod(tensor.dims) <= MOST_ELEMENTS
+
+
+def array_of(tensor: TensorProto) -> NDArray[Any]:
+    """Return a short tensor's content; raise MalformedInputError if data and dimensions disagree."""
+    try:
+        return numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise MalformedInputError(f"tensor {tensor.name!r} contradicts its declaration: {one_line(error)}") from None
+
+
+def short_constants(graph: GraphProto) -> Mapping[str, TensorProto]:
+    """Return short weights and results of Constant nodes, by name."""
+    given = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        content = _content(node) if operator_of(node) in CONSTANTS else None
+        if content is not None:
+            given[node.output[0]] = content
+    return {name: tensor for name, tensor in given.items() if is_short(tensor)}
+
+
+def _content(constant: NodeProto) -> TensorProto | None:
+    """Return a tensor or integers, None otherwise."""
+    for attribute in constant.attribute:
+        if attribute.name == "value":
+            return attribute.t
+        if attribute.name == "value_int":
+            return helper.make_tensor(constant.output[0], TensorProto.INT64, [], [attribute.i])
+        if attribute.name == "value_ints":
+            return helper.make_tensor(constant.output[0], TensorProto.INT64, [len(attribute.ints)], attribute.ints)
+    return None
