@@ -8,8 +8,8 @@ from lowtide.core.errors import UsageError
 from lowtide.core.suggestions import unknown
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.grappler import DEFAULT_SCOPE, LEVELS, LevelName
-from lowtide.frameworks.tensorflow.grappler.groups import TAPE_SCOPE, is_in_scope
 from lowtide.frameworks.tensorflow.grappler.levels import RECOMPUTING, SWAPPING
+from lowtide.frameworks.tensorflow.grappler.recompute import TAPE_SCOPE, is_in_scope
 from lowtide.frameworks.tensorflow.passes import Passes, Situation
 from lowtide.frameworks.tensorflow.reading.body import body_of_graph, refuse_v1
 from lowtide.frameworks.tensorflow.reading.node_graph import estimated_seconds

@@ -18,7 +18,7 @@ from lowtide.frameworks.tensorflow.graphs.containers import (
     saved_model_with,
 )
 from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
-from lowtide.frameworks.tensorflow.graphs.text import from_text, to_text
+from lowtide.frameworks.tensorflow.graphs.messages import from_text, to_text
 from lowtide.frameworks.wire import Content, WireError
 
 GraphSource = str | Path | GraphDef | Any

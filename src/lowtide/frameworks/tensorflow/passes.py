@@ -12,14 +12,11 @@ from lowtide.engine.planning.settings import PlanSettings
 from lowtide.frameworks.tensorflow.graphs.attributes import of_bool
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.grappler import LevelName, estimated_pressure, optimize_memory
-from lowtide.frameworks.tensorflow.grappler.allocator_constraints import relaxed_assignments
-from lowtide.frameworks.tensorflow.grappler.groups import bytes_saved, candidate_ops, recompute_groups, target_ops
-from lowtide.frameworks.tensorflow.grappler.kinds import CHEAP_KINDS, CHEAP_KINDS_TODAY
+from lowtide.frameworks.tensorflow.grappler.accumulate import sums_near_capacity
 from lowtide.frameworks.tensorflow.grappler.levels import MOST_ROUNDS, RECOMPUTING, SCHEDULING, SWAPPING
-from lowtide.frameworks.tensorflow.grappler.nodes import nodes_of
-from lowtide.frameworks.tensorflow.grappler.sums import sums_near_capacity
-from lowtide.frameworks.tensorflow.grappler.swap_choice import Skipped, choose_swaps
-from lowtide.frameworks.tensorflow.grappler.swaps import PCIE_BYTES_PER_SECOND, Swap, make_swaps
+from lowtide.frameworks.tensorflow.grappler.nodes import CHEAP_KINDS, CHEAP_KINDS_TODAY, nodes_of, relaxed_assignments
+from lowtide.frameworks.tensorflow.grappler.recompute import bytes_saved, candidate_ops, recompute_groups, target_ops
+from lowtide.frameworks.tensorflow.grappler.swaps import PCIE_BYTES_PER_SECOND, Skipped, Swap, choose_swaps, make_swaps
 from lowtide.frameworks.tensorflow.operators.ops import spec_of
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, body_of_graph
 from lowtide.frameworks.tensorflow.reading.devices import Devices

@@ -1,9 +1,14 @@
-"""TensorFlow Grappler's memory optimizer on lowtide graphs: its rules by their names, their results as plans."""
+"""TensorFlow Grappler's memory optimizer on lowtide graphs: its levels by their names, with plans as results.
 
-from lowtide.frameworks.tensorflow.grappler.estimate import estimated_pressure, virtual_order
-from lowtide.frameworks.tensorflow.grappler.groups import DEFAULT_SCOPE
-from lowtide.frameworks.tensorflow.grappler.hints import Hints
+Grappler's rules choose the ops to recompute and the tensors to swap, op for op as in TensorFlow
+(`tests/frameworks/tensorflow/grappler/test_against_grappler.py`). The time of recomputed runs and copies is different:
+it is fixed by their place in the plan, because Grappler's triggers do not delay them on convolution networks.
+"""
+
 from lowtide.frameworks.tensorflow.grappler.levels import LEVELS, LevelName, Optimized, optimize_memory
+from lowtide.frameworks.tensorflow.grappler.nodes import Hints
+from lowtide.frameworks.tensorflow.grappler.pressure import estimated_pressure, virtual_order
+from lowtide.frameworks.tensorflow.grappler.recompute import DEFAULT_SCOPE
 
 __all__ = [
     "DEFAULT_SCOPE",

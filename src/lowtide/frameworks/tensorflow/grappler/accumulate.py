@@ -1,4 +1,4 @@
-"""A sum of many values becomes a running accumulation, so that each value can go as soon as it is added."""
+"""Sums of many values as running accumulations, which free each operand as soon as it is added."""
 
 from collections.abc import Collection, Sequence
 
@@ -8,10 +8,14 @@ from msgspec.structs import replace
 from lowtide.core.errors import UsageError
 from lowtide.core.index_spaces import OpId
 from lowtide.engine.graph import Graph, GraphBuilder, Op
+from lowtide.frameworks.tensorflow.grappler.nodes import SUM_KINDS
+from lowtide.frameworks.tensorflow.grappler.pressure import Pressure
+
+_NEAR_CAPACITY = 0.8
 
 
 def can_accumulate(graph: Graph, op: OpId) -> bool:
-    """Return whether an op can become an accumulation: pure, with one fresh result that is as large as each operand."""
+    """Return whether an op is a pure sum with one fresh result, as large as each operand and in the same space."""
     record = graph.op(op)
     fresh = graph.structure.allocates[op].tolist()
     if (
@@ -30,20 +34,37 @@ def can_accumulate(graph: Graph, op: OpId) -> bool:
     )
 
 
+def sums_near_capacity(graph: Graph, pressure: Pressure, capacity_bytes: int) -> list[OpId]:
+    """Return the sums that become accumulations if the peak exceeds 80 % of the capacity.
+
+    Such a sum has more than two operands and reads a buffer that is alive at the peak.
+    Source: memory_optimizer.cc of TensorFlow, SchedulingPass. O(n + e).
+    """
+    if pressure.excess_bytes <= (_NEAR_CAPACITY - 1.0) * capacity_bytes:
+        return []
+    live = np.zeros(graph.n_buffers, np.bool_)
+    live[[each.buffer for each in pressure.live]] = True
+    return [
+        op
+        for op, kind in enumerate(graph.op_kinds)
+        if kind in SUM_KINDS and len(graph.reads[op]) > 2 and live[graph.reads[op]].any() and can_accumulate(graph, op)
+    ]
+
+
 def accumulate_sums(graph: Graph, sums: Collection[OpId]) -> Graph:
-    """Return the graph in which each of the given sums starts from zero and adds every operand where it is written.
+    """Return the graph with the given sums rewritten to start from zero and to add each operand once it is written.
 
-    A sum `s` becomes several ops: `s/tmp_var_zeros` allocates the result once the first operand is there, one
-    `s/tmp_var_accum_<i>` per operand mutates it, and `s` itself hands it on. If what had to come before the sum came
-    before the first operand, it comes before the zeros, else before `s`. Buffers keep their ids. Floating-point numbers
-    are added in the order in which operands are written. Raises UsageError for an op that `can_accumulate` refuses.
+    A sum `s` becomes several ops: `s/tmp_var_zeros` allocates the result after the first operand, one
+    `s/tmp_var_accum_<i>` per operand mutates it, and `s` itself returns it. Ops that had to run before `s` run before
+    the zeros if they preceded the first operand, else before `s`. Buffers keep their ids. Operands are added in the
+    order in which they are written. Raises UsageError for an op that `can_accumulate` refuses.
 
-    Source: memory_optimizer.cc of TensorFlow, SchedulingPass. O(n + e). While the operands come into being one after
-    the other, two of them are live instead of all.
+    If operands are computed one after the other, two of them are live instead of all.
+    Source: memory_optimizer.cc of TensorFlow, SchedulingPass. O(n + e).
     """
     for op in sums:
         if not can_accumulate(graph, op):
-            raise UsageError(f"op {graph.op_names[op]!r} is no pure sum of buffers of one size; leave it as it is")
+            raise UsageError(f"op {graph.op_names[op]!r} is not a pure sum of buffers of one size")
     names = set(graph.op_names)
     parts = _Parts(graph.n_ops)
     writers = np.full(graph.n_buffers, -1, np.int64)
@@ -56,7 +77,7 @@ def accumulate_sums(graph: Graph, sums: Collection[OpId]) -> Graph:
 
 
 class _Parts:
-    """New ops by the op that they follow; -1 stands for the start of the program. Their `after` holds old op ids."""
+    """New ops by the op that they follow, -1 for the start of the program. Their `after` contains old op ids."""
 
     def __init__(self, n_ops: int) -> None:
         self._behind: list[list[Op]] = [[] for _ in range(n_ops + 1)]
@@ -70,9 +91,9 @@ class _Parts:
 
 
 def _split(op: OpId, record: Op, writers: Sequence[OpId], parts: _Parts, names: set[str]) -> None:
-    """Plan the parts of one sum; `writers` holds the last writer of each operand.
+    """Create the parts of one sum. `writers` are the last writers of its operands, -1 for the program start.
 
-    What exists from the start (-1) is added with the first operand that is written.
+    Operands that exist from the start are added with the first operand that is written.
     """
     (result,) = record.writes
     first = min((writer for writer in writers if writer >= 0), default=op - 1)
@@ -80,7 +101,7 @@ def _split(op: OpId, record: Op, writers: Sequence[OpId], parts: _Parts, names: 
     late = tuple(earlier for earlier in record.after if earlier >= first)
     step = record.cost / len(writers)
     stem = record.name
-    while any(f"{stem}/tmp_var_{what}" in names for what in ("zeros", *(f"accum_{i}" for i in range(len(writers))))):
+    while any(f"{stem}/tmp_var_{part}" in names for part in ("zeros", *(f"accum_{i}" for i in range(len(writers))))):
         stem += "'"
     zeros = Op(
         name=f"{stem}/tmp_var_zeros",

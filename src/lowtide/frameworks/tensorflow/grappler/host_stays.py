@@ -1,4 +1,4 @@
-"""Stays of buffers on the host in a sequence of runs, timed so that copies hide behind compute."""
+"""Stays of buffers on the host in a sequence of runs, timed so that copies overlap with compute."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from lowtide.frameworks.tensorflow.grappler.swaps import Swap
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stay:
-    """Places in the sequence of runs: the buffer is freed after one and comes back before another."""
+    """Places in the sequence of runs: `buffer` is freed after one run and copied back before another."""
 
     buffer: BufferId
     written_at: Place
@@ -25,12 +25,11 @@ class _Stay:
 def plan_with_swaps(
     graph: Graph, runs: Sequence[OpId], swaps: Sequence[Swap], host: SpaceId, bytes_per_second: float
 ) -> Plan:
-    """Build the plan of a sequence of runs in which swapped buffers visit the host between two uses. O(runs + e).
+    """Build the plan of a sequence of runs in which swapped buffers are on the host between two uses. O(runs + e).
 
-    A buffer is copied out right after it is written. It is freed after its last use before the swapped read, or later,
-    when its copy is done. It comes back after the in-trigger, and not earlier than the transfer needs: if the trigger
-    is earlier than that, the place is enforced. A stay during which nothing runs is left out, and so is any stay of a
-    buffer that is written more than once.
+    A buffer is copied out right after it is written. It is freed after its last use before the swapped read, or once
+    its copy is done. It is copied back after the in-trigger, as late as the transfer allows. Stays during which nothing
+    runs and stays of buffers that are written more than once are omitted.
     """
     seconds = [float(graph.cost[op]) for op in runs]
     ends = list(accumulate(seconds))
@@ -56,7 +55,7 @@ def plan_with_swaps(
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where in the sequence ops run and buffers are touched."""
+    """Places in the sequence where ops run and buffers are used."""
 
     of_op: dict[OpId, list[Place]]
     touched: dict[BufferId, list[Place]]
@@ -81,8 +80,10 @@ def _stays(
     ends: Sequence[float],
     bytes_per_second: float,
 ) -> list[_Stay]:
-    """Place every stay: leaving in the order of writing, coming back from the last use backward, so that copies in
-    one direction follow one another."""
+    """Place every stay. Copies in one direction never overlap.
+
+    Copies out are placed in the order of writing, copies back from the last use backward.
+    """
     producers: list[OpId] = graph.structure.producers.tolist()
     found: list[_Stay] = []
     stream_free = 0.0

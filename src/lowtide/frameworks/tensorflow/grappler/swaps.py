@@ -1,36 +1,143 @@
-"""One round of Grappler's swapping: reads that were chosen or hinted become swaps, where triggers exist."""
+"""One round of Grappler's swapping: choose reads to swap, and find the ops that trigger both copies."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.graph import Graph
-from lowtide.frameworks.tensorflow.grappler.completion_times import earliest_completion_times
-from lowtide.frameworks.tensorflow.grappler.nodes import Nodes, is_swappable
-from lowtide.frameworks.tensorflow.grappler.swap_choice import Skipped
-from lowtide.frameworks.tensorflow.grappler.swap_triggers import swap_in_trigger, swap_out_trigger
+from lowtide.frameworks.tensorflow.grappler.nodes import (
+    BRANCH_KINDS,
+    FORWARDING_KINDS,
+    FRAME_KINDS,
+    Nodes,
+    is_swappable,
+)
+from lowtide.frameworks.tensorflow.grappler.pressure import Pressure
 
 PCIE_BYTES_PER_SECOND = 16e9
-"""What Grappler assumes of PCIe: 16 bytes per nanosecond."""
+"""The bandwidth of PCIe that Grappler assumes: 16 bytes per nanosecond."""
+
+_SMALL_BYTES = 1024
+_SHORT_SECONDS = 1e-3
+_SHORTEST_OP_SECONDS = 1e-9
+"""Grappler counts in nanoseconds, at least one per op."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
-    """A read for which a buffer comes back from the host."""
+    """A read that uses a copy of its buffer from the host."""
 
     op: OpId
     read: int
     buffer: BufferId
     in_trigger: OpId
-    """The op after which the buffer may come back."""
+    """The op after which the copy back may start."""
     out_trigger: OpId
-    """The earliest other reader; the buffer has left by then, or leaves while it runs."""
+    """The earliest other reader, which waits for the copy to the host."""
+
+
+@dataclass(slots=True)
+class Skipped:
+    """Ops and reads that were tried and are skipped in later rounds."""
+
+    ops: set[OpId] = field(default_factory=set[int])
+    reads: set[tuple[OpId, int]] = field(default_factory=set[tuple[int, int]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    buffer: BufferId
+    fitness: float
+    uses: list[tuple[OpId, int]]
+    """Reads at or after the peak: (op, index into its reads)."""
+
+
+def choose_swaps(
+    graph: Graph,
+    nodes: Nodes,
+    pressure: Pressure,
+    skipped: Skipped,
+    forwarding: Collection[str] = FORWARDING_KINDS,
+) -> list[tuple[OpId, int]]:
+    """Return reads (op, index into its reads) to swap until the excess is covered; best first.
+
+    Candidates are swappable buffers alive at the peak, larger than 1 KiB, live for more than 1 ms, with later reads
+    that were not tried before. The best are allocated long before the peak and next used long after it, with few uses.
+    Source: memory_optimizer.cc of TensorFlow, IdentifySwappingCandidates. O(e + k log k) for k candidates.
+    """
+    if pressure.excess_bytes <= 0:
+        return []
+    candidates: list[_Candidate] = []
+    for live in pressure.live:
+        buffer = live.buffer
+        too_small = int(graph.sizes[buffer]) <= _SMALL_BYTES or live.freed_at - live.allocated_at <= _SHORT_SECONDS
+        if too_small or not skipped.ops.isdisjoint(nodes.writers[buffer]):
+            continue
+        if not is_swappable(graph, nodes, buffer, forwarding):
+            continue
+        uses = [use for use in nodes.readers[buffer] if pressure.ends[use[0]] > pressure.peak_at]
+        if uses and not any(op in skipped.ops or (op, read) in skipped.reads for op, read in uses):
+            to_next_use = min(pressure.ends[op] for op, _ in uses) - pressure.peak_at
+            fitness = to_next_use**2 / len(uses) ** 2 + (live.allocated_at - pressure.peak_at) ** 2
+            candidates.append(_Candidate(buffer, fitness, uses))
+    chosen: list[tuple[OpId, int]] = []
+    left = pressure.excess_bytes
+    for candidate in sorted(candidates, key=lambda candidate: -candidate.fitness):
+        chosen += candidate.uses
+        left -= int(graph.sizes[candidate.buffer])
+        if left < 0:
+            break
+    return chosen
+
+
+def earliest_completion_times(graph: Graph, nodes: Nodes) -> list[float]:
+    """Return when each op ends, in seconds, if every op starts as soon as its inputs are ready. O(n + e)."""
+    ends: list[float] = []
+    for cost, inputs in zip(graph.cost.tolist(), nodes.inputs, strict=True):
+        ends.append(max((ends[op] for op in inputs), default=0.0) + max(cost, _SHORTEST_OP_SECONDS))
+    return ends
+
+
+def swap_in_trigger(
+    graph: Graph, nodes: Nodes, ends: Sequence[float], op: OpId, swapped: Collection[OpId], seconds: float
+) -> OpId | None:
+    """Return the op after which values are copied back for `op`, or None.
+
+    It is the last op to end among the ancestors of the other inputs that end before the transfer must start. `ends` are
+    completion times, `swapped` the ops with swapped results, `seconds` the duration of the transfer. The search stops
+    at the border of a loop or branch. Source: FindSwapInTrigger. O(n log n + e).
+    """
+    inputs = nodes.inputs[op]
+    latest = max((ends[source] for source in inputs), default=0.0) - seconds
+    waiting = [source for source in inputs if source not in swapped]
+    seen = set(waiting)
+    found: OpId | None = None
+    while waiting:
+        source = waiting.pop()
+        if graph.op_kinds[source] in FRAME_KINDS or graph.op_kinds[source] in BRANCH_KINDS:
+            continue
+        if ends[source] < latest:
+            if found is None or (ends[source], source) > (ends[found], found):
+                found = source
+        else:
+            waiting += [node for node in nodes.inputs[source] if node not in seen]
+            seen.update(nodes.inputs[source])
+    return found
+
+
+def swap_out_trigger(nodes: Nodes, ends: Sequence[float], op: OpId, buffer: BufferId) -> OpId | None:
+    """Return the other reader of a buffer that ends first, or None. Source: FindSwapOutTrigger."""
+    others = [reader for reader, _ in nodes.readers[buffer] if reader != op]
+    return min(others, key=lambda reader: (ends[reader], reader), default=None)
 
 
 def make_swaps(
     graph: Graph, nodes: Nodes, chosen: Mapping[OpId, Sequence[int]], skipped: Skipped, bytes_per_second: float
 ) -> list[Swap]:
-    """Turn reads (op -> which of its reads) into swaps; what has no trigger is skipped from now on. O(n + e) per op."""
+    """Turn reads (op -> indices into its reads) into swaps. Ops without a trigger are added to `skipped`.
+
+    O(n + e) per op.
+    """
     ends = earliest_completion_times(graph, nodes)
     swaps: list[Swap] = []
     for op in sorted(chosen):

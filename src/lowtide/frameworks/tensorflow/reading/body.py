@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lowtide.core.errors import MalformedInputError, UnsupportedError
 from lowtide.frameworks.tensorflow.graphs.attributes import of_type
-from lowtide.frameworks.tensorflow.graphs.function_def import FunctionDef
+from lowtide.frameworks.tensorflow.graphs.graph_def import FunctionDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.operators.kinds import CONTROL_FLOW_V1
 from lowtide.frameworks.tensorflow.operators.ops import spec_of

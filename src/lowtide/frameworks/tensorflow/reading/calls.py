@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from lowtide.core.errors import MalformedInputError
 from lowtide.frameworks.tensorflow.graphs.attributes import functions
-from lowtide.frameworks.tensorflow.graphs.function_def import FunctionDef
-from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+from lowtide.frameworks.tensorflow.graphs.graph_def import FunctionDef, GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.operators.kinds import BRANCHES, CALLING, FUNCTION_ATTRIBUTES, LOOPS
 from lowtide.frameworks.tensorflow.reading.body import NodeBody

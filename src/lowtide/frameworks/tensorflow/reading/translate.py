@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from lowtide.core.errors import MalformedInputError, UnsupportedError
 from lowtide.engine.graph import GraphBuilder, Lifetime
 from lowtide.frameworks.tensorflow.graphs.attributes import Shape
-from lowtide.frameworks.tensorflow.graphs.function_def import FunctionDef
-from lowtide.frameworks.tensorflow.graphs.graph_def import GraphDef
+from lowtide.frameworks.tensorflow.graphs.graph_def import FunctionDef, GraphDef
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
 from lowtide.frameworks.tensorflow.operators.kinds import ALL_PORTS, CONTROL_FLOW_V1, PLACEHOLDERS, VARIABLES
 from lowtide.frameworks.tensorflow.operators.ops import RESOURCE, spec_of

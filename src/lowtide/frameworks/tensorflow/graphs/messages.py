@@ -1,15 +1,29 @@
-"""GraphDefs in the text format of protocol buffers: through messages into the binary format, and back."""
+"""TensorFlow's messages, declared as data: fields by name, and GraphDefs in the text format.
 
-from collections.abc import Mapping
+A GraphDef can hold gigabytes of constants. `values` and `named_fields` therefore decode only the requested fields of
+one message and return nested messages as slices of the file.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, ClassVar
 
 from lowtide.core.errors import UnsupportedError
-from lowtide.frameworks.protobuf.binary_read import read_binary
+from lowtide.frameworks.protobuf.binary_read import read_binary, wire_type
 from lowtide.frameworks.protobuf.binary_write import write_binary
 from lowtide.frameworks.protobuf.message import Message, fields_of
 from lowtide.frameworks.protobuf.text_read import decoded_text, read_text
 from lowtide.frameworks.protobuf.text_write import write_text
-from lowtide.frameworks.wire import Content
+from lowtide.frameworks.wire import (
+    BYTES,
+    VARINT,
+    Content,
+    encode_bytes,
+    encode_number,
+    encode_size,
+    fields,
+    read_varint,
+)
 
 _TYPES = (
     "INVALID FLOAT DOUBLE INT32 UINT8 INT16 INT8 STRING COMPLEX64 INT64 BOOL QINT8 QUINT8 QINT32 BFLOAT16 QINT16"
@@ -27,7 +41,7 @@ _FULL_TYPES = {f"TFT_{name}": int(number) for name, _, number in (pair.partition
 
 
 class GraphMessage(Message):
-    """A message of graph.proto, or of one that it needs."""
+    """A message of TensorFlow."""
 
     KINDS: ClassVar[dict[str, type[Message]]] = {}
     ENUMS: ClassVar[Mapping[str, Mapping[str, int]]] = {
@@ -73,26 +87,107 @@ _DECLARED = {
     " type_list_attr 6 string is_ref 16 bool experimental_full_type 17 FullTypeDef",
     "AttrDef": "name 1 string type 2 string default_value 3 AttrValue description 4 string has_minimum 5 bool"
     " minimum 6 int64 allowed_values 7 AttrValue",
+    "MetaGraphDef": "graph_def 2 GraphDef collection_def 4 CollectionEntry* signature_def 5 SignatureEntry*",
+    "CollectionEntry": "key 1 string value 2 CollectionDef",
+    "CollectionDef": "node_list 1 NodeList",
+    "NodeList": "value 1 string*",
+    "SignatureEntry": "key 1 string value 2 SignatureDef",
+    "SignatureDef": "inputs 1 TensorInfoEntry* outputs 2 TensorInfoEntry*",
+    "TensorInfoEntry": "key 1 string value 2 TensorInfo",
+    "TensorInfo": "name 1 string",
+    "SavedModel": "meta_graphs 2 MetaGraphDef*",
 }
-"""Messages of TensorFlow by name, and their fields."""
+"""Fields of each message. Of a GraphDef, all fields are declared; of a MetaGraphDef and a SavedModel, those needed."""
 
 _DEFAULTS: Mapping[str, Any] = {"string": "", "bytes": b"", "bool": False, "float": 0.0, "double": 0.0}
 
 
 def _declare(name: str, declared: str) -> None:
-    fields = fields_of(declared)
-    scalars = {field.name: _DEFAULTS.get(field.kind, 0) for field in fields if not (field.repeated or field.is_message)}
-    type(name, (GraphMessage,), {"FIELDS": fields, **scalars, "__doc__": f"A {name} of TensorFlow."})
+    made = fields_of(declared)
+    scalars = {field.name: _DEFAULTS.get(field.kind, 0) for field in made if not (field.repeated or field.is_message)}
+    type(name, (GraphMessage,), {"FIELDS": made, **scalars, "__doc__": f"A {name} of TensorFlow."})
 
 
 for _name, _fields in _DECLARED.items():
     _declare(_name, _fields)
 
 
-def from_text(content: Content, where: str) -> bytes:
-    """Return the binary form of a GraphDef in text format.
+def field_number(kind: str, name: str) -> int:
+    """Return the number of a field of a message."""
+    return GraphMessage.KINDS[kind].fields_by_name[name].number
 
-    Raises MalformedInputError with the line, UnsupportedError for a field that only its name is known of.
+
+def values(kind: str, content: Content | None, *names: str) -> Iterator[Any]:
+    """Yield the values of the named fields of a message, in file order. Yields nothing for None.
+
+    Nested messages and bytes are slices of `content`; numbers are signed. A field with another wire type than declared
+    is skipped. Floating-point fields are not supported. Raises WireError for broken content.
+    """
+    if content is None:
+        return
+    decoded = _decoded(kind, names)
+    for number, wire, _, begin, end in fields(content, 0, len(content)):
+        form = decoded.get(number)
+        if form is None:
+            continue
+        if form == "number":
+            at = begin if wire in (VARINT, BYTES) else end
+            while at < end:  # one number, or several in a packed field
+                value, at = read_varint(content, at, end)
+                yield value - 2**64 if value >> 63 else value
+        elif wire == BYTES:
+            yield str(content[begin:end], "utf-8", "replace") if form == "string" else content[begin:end]
+
+
+@cache
+def _decoded(kind: str, names: tuple[str, ...]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for name in names:
+        field = GraphMessage.KINDS[kind].fields_by_name[name]
+        found[field.number] = "number" if wire_type(field) == VARINT else field.kind
+    return found
+
+
+def map_entry(kind: str, content: Content) -> tuple[str, Content]:
+    """Return key and value of a map entry with a text as its key and a message as its value."""
+    key, value = "", content[:0]
+    for each in values(kind, content, "key", "value"):
+        if isinstance(each, str):
+            key = each
+        else:
+            value = each
+    return key, value
+
+
+def named_fields(kind: str, content: Content) -> Iterator[tuple[str, int, int, int]]:
+    """Yield each field's name and the positions of its tag, its value and its end.
+
+    The name is empty if the message does not declare the field, or declares another wire type. Raises WireError for
+    broken content.
+    """
+    declared = GraphMessage.KINDS[kind].fields_by_number
+    for number, wire, start, begin, end in fields(content, 0, len(content)):
+        field = declared.get(number)
+        yield field.name if field is not None and wire == wire_type(field) else "", start, begin, end
+
+
+def encode_field(kind: str, name: str, value: int | str | Content) -> bytes:
+    """Return a field with a number, a text, bytes or an encoded message."""
+    number = field_number(kind, name)
+    if isinstance(value, int):
+        return encode_number(number, value)
+    return encode_bytes(number, value.encode() if isinstance(value, str) else value)
+
+
+def field_head(kind: str, name: str, size: int) -> bytes:
+    """Return the bytes that precede a value of `size` bytes in a field."""
+    return encode_size(field_number(kind, name), size)
+
+
+def from_text(content: Content, where: str) -> bytes:
+    """Return a GraphDef in text format as binary.
+
+    Raises MalformedInputError with the line of an error, UnsupportedError for an undeclared field.
     """
     try:
         return write_binary(read_text(GraphMessage.KINDS["GraphDef"], decoded_text(bytes(content), where), where))
@@ -101,5 +196,5 @@ def from_text(content: Content, where: str) -> bytes:
 
 
 def to_text(content: bytes, where: str) -> bytes:
-    """Return the text form of a GraphDef; raises UnsupportedError for a field that only its number is known of."""
+    """Return a binary GraphDef as text; raises UnsupportedError for an undeclared field."""
     return write_text(read_binary(GraphMessage.KINDS["GraphDef"], content, where)).encode()
