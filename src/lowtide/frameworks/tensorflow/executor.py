@@ -1,4 +1,4 @@
-"""What TensorFlow does with a graph that nobody orders: a simulation of its executor with one thread."""
+"""Simulate the order in which TensorFlow's executor runs a graph on one thread."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -14,19 +14,14 @@ from lowtide.frameworks.tensorflow.reading.body import NodeBody
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
 
 WORTH = 0.95
-"""The share of what the executor needs by this simulation below which an order is worth its control edges: real runs
-on one thread were within 4 % of the simulation on networks of six kinds."""
+"""A plan is applied below this share of the executor's peak. Measured peaks were within 4 % of the simulation."""
 
 
 def executor_plan(translation: TensorflowTranslation) -> Plan:
-    """Return a graph's plan in the order in which TensorFlow's executor starts its nodes, with one thread for all.
+    """Return the plan in the order in which TensorFlow's executor starts the nodes on one thread.
 
-    Kernels write over what they may, as in every plan; functions run as they stand.
-
-    A node that is ready and cheap by its kernel runs at once, in turn; of those that are not, the last one to become
-    ready goes first. Real runs differ a little: which of several readers is told first is not fixed, and kernels that
-    prove to be fast count as cheap later on. With more threads more is live at once. Source: ExecutorState::
-    ScheduleReady in executor.cc of TensorFlow. Complexity: O(n + e).
+    Cheap nodes run as soon as they are ready. Of the other nodes, the last to become ready runs first.
+    Source: ExecutorState::ScheduleReady in executor.cc of TensorFlow. O(n + e).
     """
     body, graph = translation.body, translation.graph
     fed = {place for place, _ in translation.fed}
@@ -38,10 +33,9 @@ def executor_plan(translation: TensorflowTranslation) -> Plan:
 
 
 def is_worth_its_edges(graph: Graph, plan: Plan, executor: Plan, allowed_bytes: int | None = None) -> bool:
-    """Return whether a plan does what TensorFlow would not do of itself.
+    """Return whether a plan saves enough memory to be applied.
 
-    It does where it runs nodes again, where it needs clearly less than the executor by its simulation, and where it
-    keeps a budget of the first memory space that the executor does not keep.
+    It does if it recomputes, if its peak is below `WORTH` times the executor's, or if only the plan meets the budget.
     """
     if len(plan.order()) > graph.n_ops:
         return True

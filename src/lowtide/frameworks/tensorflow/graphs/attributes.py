@@ -1,4 +1,4 @@
-"""Encode and decode node attributes, which are AttrValue messages."""
+"""Node attributes, encoded as AttrValue messages."""
 
 from collections.abc import Iterable, Sequence
 
@@ -22,7 +22,7 @@ def integers(value: Content | None) -> list[int]:
 
 
 def text(value: Content | None) -> str:
-    """Return an attribute that is a text, or "" for another kind of attribute."""
+    """Return an attribute that is a text, else ""."""
     return str(next(values("AttrValue", value, "s"), b""), "utf-8", "replace")
 
 
@@ -33,7 +33,7 @@ def texts(value: Content | None) -> list[str]:
 
 
 def shape(value: Content | None) -> Shape:
-    """Return an attribute that is a shape, or None for another kind of attribute."""
+    """Return an attribute that is a shape, else None."""
     return next(map(_shape_of, values("AttrValue", value, "shape")), None)
 
 
@@ -44,14 +44,14 @@ def shapes(value: Content | None) -> list[Shape]:
 
 
 def functions(value: Content | None) -> list[str]:
-    """Return the names of the functions in an attribute: one function or a list."""
+    """Return the names of the functions in an attribute."""
     found = list(values("AttrValue", value, "func"))
     found += [each for items in values("AttrValue", value, "list") for each in values("ListValue", items, "func")]
     return [next(values("NameAttrList", each, "name"), "") for each in found]
 
 
 def tensor_shape(value: Content | None) -> Shape:
-    """Return the shape of an attribute that is a tensor, without reading its contents."""
+    """Return the shape of an attribute that is a tensor."""
     for tensor in values("AttrValue", value, "tensor"):
         return next(map(_shape_of, values("TensorProto", tensor, "tensor_shape")), ())
     return None
@@ -94,7 +94,7 @@ def of_shapes(shapes: Iterable[Shape]) -> bytes:
 
 
 def of_tensor(type_number: int, sizes: Sequence[int], content: bytes) -> bytes:
-    """Return an attribute with a tensor whose contents are `content`."""
+    """Return an attribute with a tensor."""
     pieces = (
         encode_field("TensorProto", "dtype", type_number),
         encode_field("TensorProto", "tensor_shape", _shape_message(tuple(sizes))),
@@ -104,14 +104,12 @@ def of_tensor(type_number: int, sizes: Sequence[int], content: bytes) -> bytes:
 
 
 def _shape_of(message: Content) -> Shape:
-    """Return the shape in a TensorShapeProto."""
     if any(values("TensorShapeProto", message, "unknown_rank")):
         return None
     return tuple(next(values("Dim", dim, "size"), 0) for dim in values("TensorShapeProto", message, "dim"))
 
 
 def _shape_message(sizes: Shape) -> bytes:
-    """Return a shape as a TensorShapeProto."""
     if sizes is None:
         return encode_field("TensorShapeProto", "unknown_rank", 1)
     dims = (encode_field("Dim", "size", size) for size in sizes)

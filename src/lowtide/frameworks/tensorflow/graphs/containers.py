@@ -1,4 +1,4 @@
-"""MetaGraphDefs and SavedModels: the graph that they hold, and its feeds and fetches."""
+"""MetaGraphDefs and SavedModels: their graph, feeds and fetches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _TRAIN_OP = "train_op"
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Tensor names of the inputs and outputs, by the names that callers use."""
+    """Names of inputs and outputs, and the tensors they refer to."""
 
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
@@ -27,10 +27,10 @@ class MetaGraph:
     graph: GraphDef
     signatures: Mapping[str, Signature] = field(default_factory=dict[str, Signature])
     train_ops: tuple[str, ...] = ()
-    """The collection "train_op", which Grappler fetches."""
+    """The collection "train_op"."""
 
     def pieces_with(self, graph: GraphDef) -> list[Content]:
-        """Return the encoded MetaGraphDef with another graph, as consecutive pieces."""
+        """Return the MetaGraphDef with another graph, in pieces."""
         if graph is self.graph:
             return [self.piece]
         return _replaced("MetaGraphDef", self.piece, "graph_def", graph.pieces())
@@ -59,12 +59,12 @@ def meta_graphs_of(saved_model: Content) -> list[MetaGraph]:
 
 
 def saved_model_with(saved_model: Content, meta_graph: list[Content]) -> list[Content]:
-    """Return the encoded SavedModel with another first meta graph, as consecutive pieces."""
+    """Return a SavedModel with another first meta graph, in pieces."""
     return _replaced("SavedModel", saved_model, "meta_graphs", meta_graph)
 
 
 def _replaced(kind: str, piece: Content, replaced: str, pieces: list[Content]) -> list[Content]:
-    """Return a message with other content in the first field of a name; later fields of the name stay."""
+    """Return a message with new content in the first field of a name."""
     written: list[Content] = []
     is_done = False
     for name, start, _, end in named_fields(kind, piece):

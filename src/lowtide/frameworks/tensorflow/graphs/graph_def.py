@@ -1,4 +1,4 @@
-"""A GraphDef: nodes, a library of functions, and all other fields as they were read."""
+"""GraphDefs: nodes, a library of functions, and other fields as they were read."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ class FunctionArgument:
 
     name: str
     type: int
-    """The number of its data type, 0 if an attribute of the call determines it."""
+    """The number of its data type, 0 if a call determines it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionDef:
-    """A function of a graph's library: a body of nodes with arguments and results. `piece` is its message."""
+    """A function of a graph's library. `piece` is its message."""
 
     piece: Content
     name: str
@@ -31,7 +31,7 @@ class FunctionDef:
     is_stateful: bool
     nodes: Sequence[NodeDef]
     results: dict[str, str] = field(default_factory=dict[str, str])
-    """The value of each output: "node:output:0" in the body, or the name of an input."""
+    """The value of each output: "node:output:0", or an input."""
     control_results: tuple[str, ...] = ()
     """Nodes of the body that must run."""
 
@@ -73,10 +73,7 @@ def _text_entry(entry: Content) -> tuple[str, str]:
 
 
 class GraphDef:
-    """A TensorFlow graph, read without protocol buffers and without copying the contents of constants.
-
-    Two graphs are equal if their bytes are equal.
-    """
+    """A TensorFlow graph. Two graphs are equal if their bytes are equal."""
 
     def __init__(
         self,
@@ -85,7 +82,7 @@ class GraphDef:
         rest: Sequence[Content] = (),
         library_rest: Sequence[Content] = (),
     ) -> None:
-        """`rest` and `library_rest` are the other encoded fields of the graph and of its library."""
+        """`rest` and `library_rest` are other encoded fields of the graph and of its library."""
         self.nodes = nodes
         self.functions = dict(functions or {})
         self._rest = rest
@@ -118,17 +115,17 @@ class GraphDef:
         return graph
 
     def with_nodes(self, nodes: Sequence[NodeDef]) -> "GraphDef":
-        """Return the graph with other nodes, or this graph if the nodes are the same."""
+        """Return the graph with other nodes, or this graph if they are the same."""
         if list(nodes) == list(self.nodes):
             return self
         return GraphDef(nodes, self.functions, self._rest, self._library_rest)
 
     def with_function(self, function: FunctionDef) -> "GraphDef":
-        """Return the graph with one function of its library added or replaced."""
+        """Return the graph with a function added or replaced."""
         return GraphDef(self.nodes, {**self.functions, function.name: function}, self._rest, self._library_rest)
 
     def pieces(self) -> list[Content]:
-        """Return the encoded graph as consecutive pieces, without copying what was read."""
+        """Return the encoded graph in pieces, without copying messages."""
         if self._source is not None:
             return [self._source]
         written: list[Content] = []
@@ -158,7 +155,7 @@ class GraphDef:
 
 
 def _read_at(read: Callable[[Content], Made], view: memoryview, begin: int, end: int) -> Made:
-    """Read a part of `view`; positions in errors are those in `view`."""
+    """Read a part of `view`, with the positions of errors in `view`."""
     try:
         return read(view[begin:end])
     except WireError as error:

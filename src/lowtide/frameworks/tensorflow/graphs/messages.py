@@ -1,11 +1,12 @@
 """TensorFlow's messages, declared as data: fields by name, and GraphDefs in the text format.
 
-A GraphDef can hold gigabytes of constants. `values` and `named_fields` therefore decode only the requested fields of
-one message and return nested messages as slices of the file.
+Constants can be gigabytes. `values` and `named_fields` decode only the requested fields of one message, and return
+nested messages as slices.
 """
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 from lowtide.core.errors import UnsupportedError
@@ -25,19 +26,19 @@ from lowtide.frameworks.wire import (
     read_varint,
 )
 
-_TYPES = (
-    "INVALID FLOAT DOUBLE INT32 UINT8 INT16 INT8 STRING COMPLEX64 INT64 BOOL QINT8 QUINT8 QINT32 BFLOAT16 QINT16"
-    " QUINT16 UINT16 COMPLEX128 HALF RESOURCE VARIANT UINT32 UINT64 FLOAT8_E5M2 FLOAT8_E4M3FN FLOAT8_E4M3FNUZ"
-    " FLOAT8_E4M3B11FNUZ FLOAT8_E5M2FNUZ INT4 UINT4 INT2 UINT2 FLOAT4_E2M1FN"
-)
-_FULL = (
-    "UNSET:0 VAR:1 ANY:2 PRODUCT:3 NAMED:4 FOR_EACH:20 CALLABLE:100 BOOL:200 UINT8:201 UINT16:202 UINT32:203 UINT64:204"
-    " INT8:205 INT16:206 INT32:207 INT64:208 HALF:209 FLOAT:210 DOUBLE:211 COMPLEX64:212 COMPLEX128:213 STRING:214"
-    " BFLOAT16:215 TENSOR:1000 ARRAY:1001 OPTIONAL:1002 LITERAL:1003 ENCODED:1004 SHAPE_TENSOR:1005 DATASET:10102"
-    " RAGGED:10103 ITERATOR:10104 MUTEX_LOCK:10202 LEGACY_VARIANT:10203"
-)
-_DATA_TYPES = {f"DT_{name}": number for number, name in enumerate(_TYPES.split())}
-_FULL_TYPES = {f"TFT_{name}": int(number) for name, _, number in (pair.partition(":") for pair in _FULL.split())}
+_TABLE = [line.split("\t") for line in (Path(__file__).parent / "messages.tsv").read_text("utf-8").splitlines()]
+"""Rows of (enum, name, NAME=number…) and (message, name, fields as `fields_of` reads them).
+
+GraphDef is declared in full; MetaGraphDef and SavedModel only as far as needed.
+"""
+
+
+def _numbers(name: str) -> dict[str, int]:
+    (pairs,) = (values.split() for kind, declared, values in _TABLE if (kind, declared) == ("enum", name))
+    return {value: int(number) for value, _, number in (pair.partition("=") for pair in pairs)}
+
+
+_DATA_TYPES = _numbers("data_type")
 
 
 class GraphMessage(Message):
@@ -46,58 +47,10 @@ class GraphMessage(Message):
     KINDS: ClassVar[dict[str, type[Message]]] = {}
     ENUMS: ClassVar[Mapping[str, Mapping[str, int]]] = {
         "data_type": _DATA_TYPES | {f"{name}_REF": number + 100 for name, number in _DATA_TYPES.items()},
-        "full_type": _FULL_TYPES,
+        "full_type": _numbers("full_type"),
     }
     FORMAT = "GraphDef"
 
-
-_DECLARED = {
-    "GraphDef": "node 1 NodeDef* library 2 FunctionDefLibrary version 3 int32 versions 4 VersionDef",
-    "NodeDef": "name 1 string op 2 string input 3 string* device 4 string attr 5 AttrEntry*"
-    " experimental_debug_info 6 DebugInfo experimental_type 7 FullTypeDef",
-    "DebugInfo": "original_node_names 1 string* original_func_names 2 string*",
-    "AttrEntry": "key 1 string value 2 AttrValue",
-    "AttrValue": "list 1 ListValue s 2 bytes i 3 int64 f 4 float b 5 bool type 6 data_type shape 7 TensorShapeProto"
-    " tensor 8 TensorProto placeholder 9 string func 10 NameAttrList",
-    "ListValue": "s 2 bytes* i 3 int64** f 4 float** b 5 bool** type 6 data_type** shape 7 TensorShapeProto*"
-    " tensor 8 TensorProto* func 9 NameAttrList*",
-    "NameAttrList": "name 1 string attr 2 AttrEntry*",
-    "TensorShapeProto": "dim 2 Dim* unknown_rank 3 bool",
-    "Dim": "size 1 int64 name 2 string",
-    "TensorProto": "dtype 1 data_type tensor_shape 2 TensorShapeProto version_number 3 int32 tensor_content 4 bytes"
-    " float_val 5 float** double_val 6 double** int_val 7 int32** string_val 8 bytes* scomplex_val 9 float**"
-    " int64_val 10 int64** bool_val 11 bool** dcomplex_val 12 double** half_val 13 int32** uint32_val 16 uint32**"
-    " uint64_val 17 uint64** float8_val 18 bytes",
-    "FullTypeDef": "type_id 1 full_type args 2 FullTypeDef* s 3 string i 4 int64",
-    "VersionDef": "producer 1 int32 min_consumer 2 int32 bad_consumers 3 int32**",
-    "FunctionDefLibrary": "function 1 FunctionDef* gradient 2 GradientDef* registered_gradients 3 RegisteredGradient*",
-    "GradientDef": "function_name 1 string gradient_func 2 string",
-    "RegisteredGradient": "gradient_func 1 string registered_op_type 2 string",
-    "FunctionDef": "signature 1 OpDef node_def 3 NodeDef* ret 4 TextEntry* attr 5 AttrEntry* control_ret 6 TextEntry*"
-    " arg_attr 7 ArgAttrEntry* resource_arg_unique_id 8 NumberEntry*",
-    "TextEntry": "key 1 string value 2 string",
-    "NumberEntry": "key 1 uint32 value 2 uint32",
-    "ArgAttrEntry": "key 1 uint32 value 2 ArgAttrs",
-    "ArgAttrs": "attr 1 AttrEntry*",
-    "OpDef": "name 1 string input_arg 2 ArgDef* output_arg 3 ArgDef* attr 4 AttrDef* summary 5 string"
-    " description 6 string deprecation 8 OpDeprecation is_aggregate 16 bool is_stateful 17 bool is_commutative 18 bool"
-    " allows_uninitialized_input 19 bool control_output 20 string* is_distributed_communication 21 bool",
-    "OpDeprecation": "version 1 int32 explanation 2 string",
-    "ArgDef": "name 1 string description 2 string type 3 data_type type_attr 4 string number_attr 5 string"
-    " type_list_attr 6 string is_ref 16 bool experimental_full_type 17 FullTypeDef",
-    "AttrDef": "name 1 string type 2 string default_value 3 AttrValue description 4 string has_minimum 5 bool"
-    " minimum 6 int64 allowed_values 7 AttrValue",
-    "MetaGraphDef": "graph_def 2 GraphDef collection_def 4 CollectionEntry* signature_def 5 SignatureEntry*",
-    "CollectionEntry": "key 1 string value 2 CollectionDef",
-    "CollectionDef": "node_list 1 NodeList",
-    "NodeList": "value 1 string*",
-    "SignatureEntry": "key 1 string value 2 SignatureDef",
-    "SignatureDef": "inputs 1 TensorInfoEntry* outputs 2 TensorInfoEntry*",
-    "TensorInfoEntry": "key 1 string value 2 TensorInfo",
-    "TensorInfo": "name 1 string",
-    "SavedModel": "meta_graphs 2 MetaGraphDef*",
-}
-"""Fields of each message. Of a GraphDef, all fields are declared; of a MetaGraphDef and a SavedModel, those needed."""
 
 _DEFAULTS: Mapping[str, Any] = {"string": "", "bytes": b"", "bool": False, "float": 0.0, "double": 0.0}
 
@@ -108,8 +61,9 @@ def _declare(name: str, declared: str) -> None:
     type(name, (GraphMessage,), {"FIELDS": made, **scalars, "__doc__": f"A {name} of TensorFlow."})
 
 
-for _name, _fields in _DECLARED.items():
-    _declare(_name, _fields)
+for _kind, _name, _fields in _TABLE:
+    if _kind == "message":
+        _declare(_name, _fields)
 
 
 def field_number(kind: str, name: str) -> int:
@@ -118,10 +72,10 @@ def field_number(kind: str, name: str) -> int:
 
 
 def values(kind: str, content: Content | None, *names: str) -> Iterator[Any]:
-    """Yield the values of the named fields of a message, in file order. Yields nothing for None.
+    """Yield the values of the named fields of a message, in file order.
 
-    Nested messages and bytes are slices of `content`; numbers are signed. A field with another wire type than declared
-    is skipped. Floating-point fields are not supported. Raises WireError for broken content.
+    Nested messages and bytes are slices of `content`; numbers are signed. Floating-point fields and fields of another
+    wire type are skipped. Raises WireError for broken content.
     """
     if content is None:
         return
@@ -149,7 +103,7 @@ def _decoded(kind: str, names: tuple[str, ...]) -> dict[int, str]:
 
 
 def map_entry(kind: str, content: Content) -> tuple[str, Content]:
-    """Return key and value of a map entry with a text as its key and a message as its value."""
+    """Return key and value of a map entry from a text to a message."""
     key, value = "", content[:0]
     for each in values(kind, content, "key", "value"):
         if isinstance(each, str):
@@ -162,8 +116,7 @@ def map_entry(kind: str, content: Content) -> tuple[str, Content]:
 def named_fields(kind: str, content: Content) -> Iterator[tuple[str, int, int, int]]:
     """Yield each field's name and the positions of its tag, its value and its end.
 
-    The name is empty if the message does not declare the field, or declares another wire type. Raises WireError for
-    broken content.
+    The name is empty for an undeclared field or wire type. Raises WireError for broken content.
     """
     declared = GraphMessage.KINDS[kind].fields_by_number
     for number, wire, start, begin, end in fields(content, 0, len(content)):
@@ -172,7 +125,7 @@ def named_fields(kind: str, content: Content) -> Iterator[tuple[str, int, int, i
 
 
 def encode_field(kind: str, name: str, value: int | str | Content) -> bytes:
-    """Return a field with a number, a text, bytes or an encoded message."""
+    """Return an encoded field."""
     number = field_number(kind, name)
     if isinstance(value, int):
         return encode_number(number, value)
@@ -180,7 +133,7 @@ def encode_field(kind: str, name: str, value: int | str | Content) -> bytes:
 
 
 def field_head(kind: str, name: str, size: int) -> bytes:
-    """Return the bytes that precede a value of `size` bytes in a field."""
+    """Return the bytes before a value of `size` bytes in a field."""
     return encode_size(field_number(kind, name), size)
 
 

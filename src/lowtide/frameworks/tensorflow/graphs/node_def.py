@@ -7,15 +7,12 @@ from lowtide.frameworks.wire import BYTES, Content, WireError, fields
 
 _NAMES = {field_number("NodeDef", name): name for name in ("name", "op", "input", "device", "attr")}
 _BY_TAG = {number << 3 | BYTES: name for number, name in _NAMES.items()}
-"""Fields of bytes by their tag, which is one byte."""
+"""Fields by their tag, which is one byte."""
 
 
 class NodeDef:
-    """A node of a graph; immutable.
-
-    `piece` is its message. It may hold the contents of a constant and is not copied while it is read. The methods that
-    change a node return a new one and keep all fields that they do not name, byte for byte.
-    """
+    """A node of a graph; immutable. `piece` is its message, which is not copied, since it may contain a large
+    constant."""
 
     __slots__ = ("_attributes", "device", "inputs", "name", "op", "piece")
 
@@ -48,7 +45,7 @@ class NodeDef:
         attributes: Mapping[str, bytes] | None = None,
         device: str = "",
     ) -> "NodeDef":
-        """Make a node. `attributes` maps names to messages, as `graphs.attributes` encodes them."""
+        """Make a node with attributes that `graphs.attributes` encoded."""
         pieces = _front(name, op, inputs)
         if device:
             pieces.append(encode_field("NodeDef", "device", device))
@@ -56,7 +53,7 @@ class NodeDef:
         return cls(b"".join(pieces))
 
     def attribute(self, name: str) -> Content | None:
-        """Return the message of an attribute, or None if the node does not have it."""
+        """Return the message of an attribute, or None."""
         if self._attributes is None:
             self._attributes = dict(map_entry("AttrEntry", entry) for entry in values("NodeDef", self.piece, "attr"))
         return self._attributes.get(name)
@@ -75,12 +72,12 @@ class NodeDef:
         return self.renamed(self.name, inputs)
 
     def with_controls(self, names: Sequence[str]) -> "NodeDef":
-        """Return the node with more control inputs, after all its fields."""
+        """Return the node with more control inputs."""
         more = b"".join(encode_field("NodeDef", "input", f"^{name}") for name in names)
         return NodeDef(b"".join((self.piece, more))) if more else self
 
     def with_attributes(self, attributes: Mapping[str, bytes]) -> "NodeDef":
-        """Return the node with some attributes added or replaced."""
+        """Return the node with attributes added or replaced."""
         kept = (
             self.piece[start:end]
             for field, start, begin, end in named_fields("NodeDef", self.piece)
@@ -92,7 +89,7 @@ class NodeDef:
 def _texts(piece: Content) -> Iterator[tuple[str, int, int]]:
     """Yield the names and positions of the text fields of a node.
 
-    Fields with a tag and a length of one byte each, which are nearly all, are decoded here instead of by `fields`.
+    Short fields, which are nearly all, are decoded here and not by `fields`, for speed.
     """
     at, stop = 0, len(piece)
     while at < stop:

@@ -1,8 +1,8 @@
-"""TensorFlow Grappler's memory optimizer on lowtide graphs: its levels by their names, with plans as results.
+"""TensorFlow Grappler's memory optimizer on lowtide graphs: its levels by name, with plans as results.
 
-Grappler's rules choose the ops to recompute and the tensors to swap, op for op as in TensorFlow
-(`tests/frameworks/tensorflow/grappler/test_against_grappler.py`). The time of recomputed runs and copies is different:
-it is fixed by their place in the plan, because Grappler's triggers do not delay them on convolution networks.
+The rules choose the same ops and tensors as Grappler; names after "Source:" are functions of its memory_optimizer.cc.
+Recomputed runs and copies run at their place in the plan, since Grappler's triggers do not delay them on
+convolution networks.
 """
 
 from lowtide.frameworks.tensorflow.grappler.levels import LEVELS, LevelName, Optimized, optimize_memory

@@ -1,4 +1,4 @@
-"""Sums of many values as running accumulations, which free each operand as soon as it is added."""
+"""Sums of many values as accumulations, which free each operand after its addition."""
 
 from collections.abc import Collection, Sequence
 
@@ -15,7 +15,7 @@ _NEAR_CAPACITY = 0.8
 
 
 def can_accumulate(graph: Graph, op: OpId) -> bool:
-    """Return whether an op is a pure sum with one fresh result, as large as each operand and in the same space."""
+    """Return whether an op is a pure sum with one fresh result, of the size and space of each operand."""
     record = graph.op(op)
     fresh = graph.structure.allocates[op].tolist()
     if (
@@ -35,10 +35,9 @@ def can_accumulate(graph: Graph, op: OpId) -> bool:
 
 
 def sums_near_capacity(graph: Graph, pressure: Pressure, capacity_bytes: int) -> list[OpId]:
-    """Return the sums that become accumulations if the peak exceeds 80 % of the capacity.
+    """Return the sums of over two operands that read a buffer alive at a peak over 80 % of the capacity.
 
-    Such a sum has more than two operands and reads a buffer that is alive at the peak.
-    Source: memory_optimizer.cc of TensorFlow, SchedulingPass. O(n + e).
+    Source: SchedulingPass. O(n + e).
     """
     if pressure.excess_bytes <= (_NEAR_CAPACITY - 1.0) * capacity_bytes:
         return []
@@ -52,15 +51,11 @@ def sums_near_capacity(graph: Graph, pressure: Pressure, capacity_bytes: int) ->
 
 
 def accumulate_sums(graph: Graph, sums: Collection[OpId]) -> Graph:
-    """Return the graph with the given sums rewritten to start from zero and to add each operand once it is written.
+    """Return the graph with each of `sums` rewritten to start from zero and to add each operand once it is written.
 
-    A sum `s` becomes several ops: `s/tmp_var_zeros` allocates the result after the first operand, one
-    `s/tmp_var_accum_<i>` per operand mutates it, and `s` itself returns it. Ops that had to run before `s` run before
-    the zeros if they preceded the first operand, else before `s`. Buffers keep their ids. Operands are added in the
-    order in which they are written. Raises UsageError for an op that `can_accumulate` refuses.
-
-    If operands are computed one after the other, two of them are live instead of all.
-    Source: memory_optimizer.cc of TensorFlow, SchedulingPass. O(n + e).
+    A sum `s` becomes `s/tmp_var_zeros`, one `s/tmp_var_accum_<i>` per operand, and `s`, which returns the result. Ops
+    that had to precede `s` precede the zeros if they precede the first operand. Buffers keep their ids. Raises
+    UsageError for an op that `can_accumulate` refuses. Source: SchedulingPass. O(n + e).
     """
     for op in sums:
         if not can_accumulate(graph, op):
@@ -77,7 +72,7 @@ def accumulate_sums(graph: Graph, sums: Collection[OpId]) -> Graph:
 
 
 class _Parts:
-    """New ops by the op that they follow, -1 for the start of the program. Their `after` contains old op ids."""
+    """New ops by the op that they follow, -1 for the start. Their `after` contains old op ids."""
 
     def __init__(self, n_ops: int) -> None:
         self._behind: list[list[Op]] = [[] for _ in range(n_ops + 1)]
@@ -91,10 +86,7 @@ class _Parts:
 
 
 def _split(op: OpId, record: Op, writers: Sequence[OpId], parts: _Parts, names: set[str]) -> None:
-    """Create the parts of one sum. `writers` are the last writers of its operands, -1 for the program start.
-
-    Operands that exist from the start are added with the first operand that is written.
-    """
+    """Create the parts of one sum. `writers` are the last writers of its operands, -1 for the start."""
     (result,) = record.writes
     first = min((writer for writer in writers if writer >= 0), default=op - 1)
     early = tuple(earlier for earlier in record.after if earlier < first)

@@ -1,4 +1,4 @@
-"""Stays of buffers on the host in a sequence of runs, timed so that copies overlap with compute."""
+"""Stays of buffers on the host in a sequence of runs, with copies that overlap with compute."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from lowtide.frameworks.tensorflow.grappler.swaps import Swap
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stay:
-    """Places in the sequence of runs: `buffer` is freed after one run and copied back before another."""
+    """Places in the sequence of runs."""
 
     buffer: BufferId
     written_at: Place
@@ -27,9 +27,9 @@ def plan_with_swaps(
 ) -> Plan:
     """Build the plan of a sequence of runs in which swapped buffers are on the host between two uses. O(runs + e).
 
-    A buffer is copied out right after it is written. It is freed after its last use before the swapped read, or once
-    its copy is done. It is copied back after the in-trigger, as late as the transfer allows. Stays during which nothing
-    runs and stays of buffers that are written more than once are omitted.
+    A buffer is copied out after it is written, and freed after its last use before the swapped read. It is copied back
+    after the in-trigger, as late as the transfer allows. Stays during which nothing runs, and stays of buffers that are
+    written repeatedly, are omitted.
     """
     seconds = [float(graph.cost[op]) for op in runs]
     ends = list(accumulate(seconds))
@@ -55,8 +55,6 @@ def plan_with_swaps(
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Places in the sequence where ops run and buffers are used."""
-
     of_op: dict[OpId, list[Place]]
     touched: dict[BufferId, list[Place]]
 
@@ -80,10 +78,7 @@ def _stays(
     ends: Sequence[float],
     bytes_per_second: float,
 ) -> list[_Stay]:
-    """Place every stay. Copies in one direction never overlap.
-
-    Copies out are placed in the order of writing, copies back from the last use backward.
-    """
+    """Place every stay: copies out in the order of writing, copies back from the last use backward."""
     producers: list[OpId] = graph.structure.producers.tolist()
     found: list[_Stay] = []
     stream_free = 0.0

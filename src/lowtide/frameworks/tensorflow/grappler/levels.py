@@ -49,12 +49,12 @@ class Optimized:
     """The result of a level; ops by name."""
 
     graph: Graph
-    """The graph, with the sums that scheduling rewrote to accumulations."""
+    """The graph, with sums rewritten by scheduling."""
     plan: Plan
-    """A verified plan for this graph, with its simulated peak."""
+    """A verified plan for this graph, with its peak."""
     recomputed: tuple[str, ...]
     swapped: tuple[Swap, ...]
-    """All swaps of Grappler, including swaps with a stay too short for the plan."""
+    """All swaps, including stays too short for the plan."""
     accumulated: tuple[str, ...]
     relaxed: tuple[str, ...]
     """Assignments that do not need pinned memory."""
@@ -71,17 +71,15 @@ def optimize_memory(
     cheap_kinds: Collection[str] = CHEAP_KINDS_TODAY,
     bytes_per_second: float = PCIE_BYTES_PER_SECOND,
 ) -> Optimized:
-    """Run a level of Grappler's memory optimizer on the first memory space; swaps use the second space.
+    """Run a level of Grappler's memory optimizer on the first memory space; swaps use the second.
 
-    Levels: no; default (scheduling and swapping); manual (hints only); swapping; recomputation; scheduling;
-    heuristics (all). Recomputation runs first. Up to 25 rounds of scheduling and swapping follow while the graph
-    changes, sums before swaps. `capacity_bytes` of the first space include persistent buffers and default to the
-    capacity in the graph. Without a capacity, only hinted swaps are made.
+    Levels: no; default (scheduling and swapping); manual (hints only); swapping; recomputation; scheduling; heuristics
+    (all). Recomputation runs first, then up to 25 rounds of scheduling and swapping. `capacity_bytes` include
+    persistent buffers. Without a capacity, only hinted swaps are made. Unlike Grappler, fed values are swapped only if
+    hinted, and variables that were read never. The peak can exceed the baseline's.
 
-    Unlike Grappler, this function swaps fed values only if hinted, and never variables that were read, since neither
-    frees memory. The plan keeps the program order. As in Grappler, its peak can be higher than the baseline's. Raises
-    UsageError for an unknown level, hints that match no op, an empty scope, a bandwidth that is not positive, and swaps
-    without a second space.
+    Raises UsageError for an unknown level, hints that match no op, an empty scope, a bandwidth that is not positive,
+    and swaps without a second space.
     """
     hints = hints or Hints()
     hints.check(graph)
@@ -146,7 +144,7 @@ def _new_swaps(
     skipped: Skipped,
     bytes_per_second: float,
 ) -> list[Swap]:
-    """Return the swaps of one round: those that the heuristic chooses at its levels, and those with a hint."""
+    """Return the swaps of one round."""
     chosen: dict[int, list[int]] = {}
     if level in SWAPPING and capacity is not None:
         pressure = pressure_of(graph, plan, 0, capacity)

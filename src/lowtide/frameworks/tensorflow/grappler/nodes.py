@@ -1,4 +1,4 @@
-"""A graph as Grappler sees it: kinds of ops, hints of the user, and the edges between ops."""
+"""A graph as Grappler sees it: kinds of ops, hints, and edges."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,28 +12,28 @@ CHEAP_KINDS = frozenset(
     | {"Reciprocal", "Relu", "Relu6", "Reshape", "Rsqrt", "Sigmoid", "Sqrt", "Square", "SquaredDifference", "Sub"}
     | {"Tile", "Transpose"}
 )
-"""Ops that Grappler considers cheap to recompute."""
+"""Ops that are cheap to recompute."""
 
 CHEAP_KINDS_TODAY = CHEAP_KINDS | {
     *("AddV2", "Elu", "Exp", "FusedBatchNormV2", "FusedBatchNormV3", "LeakyRelu", "Maximum", "Minimum", "Selu"),
     *("Concat", "ConcatV2", "Softplus", "Softsign", "Tanh"),
 }
-"""`CHEAP_KINDS` and the ops that have replaced them in current graphs."""
+"""`CHEAP_KINDS` and the ops that replaced them."""
 
 SUM_KINDS = frozenset({"AccumulateNV2", "AddN"})
 """Sums of any number of values."""
 
 FORWARDING_KINDS = frozenset({"Identity", "Reshape"})
-"""Ops whose result is a view of their input."""
+"""Views of their input."""
 
 FORWARDING_KINDS_TODAY = FORWARDING_KINDS | {
     *("EnsureShape", "ExpandDims", "PreventGradient", "ReadVariableOp", "Squeeze", "StopGradient"),
 }
-"""`FORWARDING_KINDS` and views that Grappler treats as new values. Swapping a variable that was read frees nothing."""
+"""`FORWARDING_KINDS` and views that Grappler treats as new values."""
 
 FRAME_KINDS = frozenset({"Enter", "Exit", "NextIteration", "RefEnter", "RefExit", "RefNextIteration"})
 BRANCH_KINDS = frozenset({"Merge", "RefMerge", "RefSwitch", "Switch"})
-"""Ops at the border of a loop or of a conditional branch."""
+"""Ops at the border of a loop or branch."""
 
 _ASSIGN_KINDS = frozenset({"Assign", "AssignVariableOp"})
 _SEND_KINDS = frozenset({"_HostSend", "_Send"})
@@ -41,14 +41,14 @@ _SEND_KINDS = frozenset({"_HostSend", "_Send"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """Requests of the user by op name, which TensorFlow keeps as node attributes."""
+    """Hints of the user by op name; node attributes in TensorFlow."""
 
     recompute: frozenset[str] = frozenset()
     """`_recompute_hint`: ops that may be recomputed."""
     swap: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
-    """`_swap_to_host`: per op, the reads, counted from 0, that are swapped to the host."""
+    """`_swap_to_host`: the indices of reads that each op swaps."""
     fed: frozenset[str] = frozenset()
-    """Ops with results that the caller feeds; they are never recomputed."""
+    """Fed ops, which are never recomputed."""
 
     def check(self, graph: Graph) -> None:
         """Raise UsageError for an op or a read that does not exist."""
@@ -67,18 +67,18 @@ class Hints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nodes:
-    """Neighbors of every op, without repeats: inputs in argument order, then control; outputs in program order."""
+    """Neighbors of every op: inputs in argument order, then control; outputs in program order."""
 
     inputs: list[list[OpId]]
     outputs: list[list[OpId]]
     readers: list[list[tuple[OpId, int]]]
-    """Per buffer: (op, index into its reads), in program order."""
+    """(op, index of the read) of each buffer, in program order."""
     writers: list[list[OpId]]
-    """Per buffer: the ops that write or mutate it, in program order."""
+    """The ops that write or mutate each buffer, in program order."""
 
 
 def nodes_of(graph: Graph) -> Nodes:
-    """Derive the edges: an op's inputs are the last writers before it of the buffers it touches. O(n + e)."""
+    """Derive the edges: an op's inputs are the last writers of the buffers it touches. O(n + e)."""
     writers: list[list[OpId]] = [[] for _ in range(graph.n_buffers)]
     inputs: list[list[OpId]] = []
     outputs: list[list[OpId]] = [[] for _ in range(graph.n_ops)]
@@ -100,8 +100,7 @@ def nodes_of(graph: Graph) -> Nodes:
 def is_swappable(graph: Graph, nodes: Nodes, buffer: BufferId, forwarding: Collection[str] = FORWARDING_KINDS) -> bool:
     """Return whether Grappler would swap a buffer of the first memory space.
 
-    The buffer must not be persistent, nor a view of a persistent one by ops of the kinds in `forwarding`. Beyond
-    Grappler, which ignores all mutations except references, it must be written only once.
+    It must not be persistent, nor a view of a persistent buffer by kinds in `forwarding`, and it must be written once.
     """
     writers = len(nodes.writers[buffer])
     if graph.buffer_spaces[buffer] or writers > 1 or (writers and graph.exists_at_start[buffer]):
@@ -117,8 +116,7 @@ def is_swappable(graph: Graph, nodes: Nodes, buffer: BufferId, forwarding: Colle
 def relaxed_assignments(graph: Graph, nodes: Nodes) -> list[str]:
     """Return the names of the assignments that do not need pinned memory.
 
-    All ops that depend on such an assignment run on its device, and none of these ops sends.
-    Source: memory_optimizer.cc of TensorFlow, RelaxAllocatorConstraints. O(n + e).
+    All ops that depend on them run on their device, and none sends. Source: RelaxAllocatorConstraints. O(n + e).
     """
     stays = [True] * graph.n_ops
     for op in range(graph.n_ops - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""The peak of a plan, simulated, and of a program, as Grappler estimates it, with the buffers alive at the peak."""
+"""Peaks of plans, and Grappler's estimates for programs, with the buffers alive then."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,14 +31,12 @@ class Pressure:
     peak_at: float
     live: Sequence[LiveBuffer]
     ends: Sequence[float]
-    """When each op ends, for the last time if it is recomputed. Ops at the peak or later end after `peak_at`."""
+    """When each op ends, for the last time if recomputed. Ops at the peak or later end after `peak_at`."""
 
 
 def pressure_of(graph: Graph, plan: Plan, space: SpaceId, capacity_bytes: int) -> Pressure:
-    """Return the pressure of a plan, by a clock on which only runs take time. O(steps + e).
-
-    Persistent buffers count against the capacity. Live buffers are in the order of their allocation.
-    """
+    """Return the pressure of a plan, including persistent buffers, by a clock on which only runs take time. O(steps +
+    e)."""
     footprint = simulate(graph, plan)
     name = graph.spaces[space].name
     step = max(footprint.peak_steps[name], 0)
@@ -60,9 +58,9 @@ def pressure_of(graph: Graph, plan: Plan, space: SpaceId, capacity_bytes: int) -
 
 
 def virtual_order(names: Sequence[str], inputs: Sequence[Sequence[int]], nanoseconds: Sequence[int]) -> list[int]:
-    """Return nodes in the order in which Grappler's virtual cluster runs them on one device. O((n + e) log n).
+    """Return nodes in the order in which Grappler's virtual cluster runs them on one device.
 
-    The node with the earliest inputs runs next; names break ties. Nodes on or behind a cycle are left out.
+    The node that is ready first runs next; names break ties. Nodes on a cycle are left out. O((n + e) log n).
     """
     readers: list[list[int]] = [[] for _ in names]
     left = [len(set(each)) for each in inputs]
@@ -90,8 +88,7 @@ def estimated_pressure(graph: Graph, space: SpaceId, capacity_bytes: int) -> Pre
     """Return Grappler's estimate of the baseline's peak, against a capacity.
 
     Times are whole microseconds. A value is live from the start of its op until a nanosecond after its last reader
-    ends, so it overlaps with the outputs of the next op. Persistent buffers count from the op that names them.
-    Source: graph_memory.cc of TensorFlow. O((n + e) log n).
+    ends. Persistent buffers count from the op that names them. Source: graph_memory.cc. O((n + e) log n).
     """
     start_us, end_us = _clock(graph)
     first: dict[BufferId, int] = {}

@@ -1,4 +1,4 @@
-"""Grappler's recomputation: groups of ops to recompute, their targets, and the order of all runs."""
+"""Grappler's recomputation: groups of ops, their targets, and the order of all runs."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from lowtide.engine.recompute.checkpointing import rerunnable_ops
 from lowtide.frameworks.tensorflow.grappler.nodes import Hints, Nodes
 
 DEFAULT_SCOPE = "gradients/"
-"""The name scope of the ops that may read recomputed values."""
+"""The name scope of ops that may read recomputed values."""
 TAPE_SCOPE = "gradient_tape/"
 """The scope of gradients in functions of TensorFlow 2."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Ops that are recomputed together, and the targets that read their results; both in program order."""
+    """Ops that are recomputed together, and the targets that read them."""
 
     ops: tuple[OpId, ...]
     targets: tuple[OpId, ...]
 
 
 def is_in_scope(name: str, scope: str) -> bool:
-    """Return whether a name starts with a scope or contains it after a slash."""
+    """Return whether a name is in a scope, also nested."""
     return name.startswith(scope) or f"/{scope}" in name
 
 
@@ -36,7 +36,7 @@ def target_ops(graph: Graph, scope: str) -> list[bool]:
 def candidate_ops(graph: Graph, targets: Sequence[bool], cheap: Collection[str], hints: Hints) -> list[bool]:
     """Return, per op, whether it may be recomputed: cheap by kind or hinted, no target, not fed.
 
-    Beyond Grappler, ops that must not run twice are excluded. Grappler recomputes random ops, which changes results.
+    Grappler also recomputes random ops, which changes results.
     """
     return [
         bool(may) and not target and name not in hints.fed and (kind in cheap or name in hints.recompute)
@@ -45,10 +45,9 @@ def candidate_ops(graph: Graph, targets: Sequence[bool], cheap: Collection[str],
 
 
 def recompute_groups(nodes: Nodes, candidates: Sequence[bool], targets: Sequence[bool]) -> list[Group]:
-    """Group connected candidates if one candidate feeds a target and reads none. O(n + e).
+    """Group connected candidates if one candidate feeds a target and reads none.
 
-    The ops of a group that lead to a target are recomputed.
-    Source: memory_optimizer.cc of TensorFlow, GetOpGroupsToRecompute.
+    The ops of a group that lead to a target are recomputed. Source: GetOpGroupsToRecompute. O(n + e).
     """
     groups: list[Group] = []
     seen = [False] * len(candidates)
@@ -73,7 +72,6 @@ def recompute_groups(nodes: Nodes, candidates: Sequence[bool], targets: Sequence
 def bytes_saved(graph: Graph, nodes: Nodes, group: Group) -> int:
     """Return the bytes that recomputing a group frees until its first target, less the inputs that it keeps alive.
 
-    Results that only targets read late are freed. Inputs from outside the group without another late reader are kept.
     Grappler has no such check: it recomputes a single ReLU, which has an equally large input. O(n + e).
     """
     inside, targets = set(group.ops), set(group.targets)
@@ -95,7 +93,6 @@ def bytes_saved(graph: Graph, nodes: Nodes, group: Group) -> int:
 
 
 def _reach(start: Iterable[OpId], nodes: Nodes, allowed: Sequence[bool], *, outputs_too: bool) -> list[OpId]:
-    """Return the ops reachable over allowed neighbors, including the start, in program order."""
     found = set(start)
     stack = list(found)
     while stack:
@@ -110,12 +107,9 @@ def _reach(start: Iterable[OpId], nodes: Nodes, allowed: Sequence[bool], *, outp
 def late_runs(graph: Graph, nodes: Nodes, groups: Sequence[Group]) -> list[OpId]:
     """Return all runs in order, with recomputed runs where targets need them. O(n + e).
 
-    In Grappler, a recomputed run waits for other inputs of the targets. If such an input is ready early, as the shape
-    of an activation is, the op is recomputed in the forward pass and saves nothing. Here the place is enforced.
-
-    A value is freed for the longest time between two reads where the later reader is a target. Earlier reads use the
-    original. The op is recomputed right before the first read afterwards, or before a recomputed run that needs it. The
-    result of an op that no target reads is freed after the last read of its original.
+    A value is freed for the longest time between two reads where the later reader is a target, and recomputed right
+    before the first read afterwards. In Grappler, the recomputed run waits for other inputs of the targets. If these
+    are ready early, it runs in the forward pass and saves nothing.
     """
     targets = {target for group in groups for target in group.targets}
     clock = list(accumulate(graph.cost.tolist(), initial=0.0))
@@ -143,7 +137,7 @@ def late_runs(graph: Graph, nodes: Nodes, groups: Sequence[Group]) -> list[OpId]
 
 
 def _last_original_reader(op: OpId, nodes: Nodes, targets: Collection[OpId], clock: Sequence[float]) -> OpId:
-    """Return the last op that reads the original: the start of the longest wait for a target."""
+    """Return the last reader of the original, before the longest wait for a target."""
     uses = [op, *nodes.outputs[op]]
     waits = [(clock[later] - clock[first + 1], -first) for first, later in pairwise(uses) if later in targets]
     return -max(waits)[1] if waits else uses[-1]

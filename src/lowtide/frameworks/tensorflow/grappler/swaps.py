@@ -1,4 +1,4 @@
-"""One round of Grappler's swapping: choose reads to swap, and find the ops that trigger both copies."""
+"""One round of Grappler's swapping: reads to swap, and the ops that trigger both copies."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,17 +15,16 @@ from lowtide.frameworks.tensorflow.grappler.nodes import (
 from lowtide.frameworks.tensorflow.grappler.pressure import Pressure
 
 PCIE_BYTES_PER_SECOND = 16e9
-"""The bandwidth of PCIe that Grappler assumes: 16 bytes per nanosecond."""
+"""Grappler's assumption for PCIe."""
 
 _SMALL_BYTES = 1024
 _SHORT_SECONDS = 1e-3
 _SHORTEST_OP_SECONDS = 1e-9
-"""Grappler counts in nanoseconds, at least one per op."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swap:
-    """A read that uses a copy of its buffer from the host."""
+    """A read of a swapped buffer."""
 
     op: OpId
     read: int
@@ -33,12 +32,12 @@ class Swap:
     in_trigger: OpId
     """The op after which the copy back may start."""
     out_trigger: OpId
-    """The earliest other reader, which waits for the copy to the host."""
+    """The first other reader, which waits for the copy out."""
 
 
 @dataclass(slots=True)
 class Skipped:
-    """Ops and reads that were tried and are skipped in later rounds."""
+    """Ops and reads that later rounds skip."""
 
     ops: set[OpId] = field(default_factory=set[int])
     reads: set[tuple[OpId, int]] = field(default_factory=set[tuple[int, int]])
@@ -49,7 +48,7 @@ class _Candidate:
     buffer: BufferId
     fitness: float
     uses: list[tuple[OpId, int]]
-    """Reads at or after the peak: (op, index into its reads)."""
+    """Reads at or after the peak: (op, index of the read)."""
 
 
 def choose_swaps(
@@ -59,11 +58,10 @@ def choose_swaps(
     skipped: Skipped,
     forwarding: Collection[str] = FORWARDING_KINDS,
 ) -> list[tuple[OpId, int]]:
-    """Return reads (op, index into its reads) to swap until the excess is covered; best first.
+    """Return reads (op, index of the read) to swap until the excess is covered; best first.
 
-    Candidates are swappable buffers alive at the peak, larger than 1 KiB, live for more than 1 ms, with later reads
-    that were not tried before. The best are allocated long before the peak and next used long after it, with few uses.
-    Source: memory_optimizer.cc of TensorFlow, IdentifySwappingCandidates. O(e + k log k) for k candidates.
+    Candidates are alive at the peak, over 1 KiB and 1 ms, with later reads. The best are allocated long before the peak
+    and next used long after it, with few uses. Source: IdentifySwappingCandidates. O(e + k log k) for k candidates.
     """
     if pressure.excess_bytes <= 0:
         return []
@@ -91,7 +89,7 @@ def choose_swaps(
 
 
 def earliest_completion_times(graph: Graph, nodes: Nodes) -> list[float]:
-    """Return when each op ends, in seconds, if every op starts as soon as its inputs are ready. O(n + e)."""
+    """Return when each op ends, in seconds, if it starts as soon as its inputs are ready. O(n + e)."""
     ends: list[float] = []
     for cost, inputs in zip(graph.cost.tolist(), nodes.inputs, strict=True):
         ends.append(max((ends[op] for op in inputs), default=0.0) + max(cost, _SHORTEST_OP_SECONDS))
@@ -103,9 +101,8 @@ def swap_in_trigger(
 ) -> OpId | None:
     """Return the op after which values are copied back for `op`, or None.
 
-    It is the last op to end among the ancestors of the other inputs that end before the transfer must start. `ends` are
-    completion times, `swapped` the ops with swapped results, `seconds` the duration of the transfer. The search stops
-    at the border of a loop or branch. Source: FindSwapInTrigger. O(n log n + e).
+    It is the last op to end among ancestors that end before the transfer of `seconds` must start. The search stops at
+    the border of a loop or branch. Source: FindSwapInTrigger. O(n log n + e).
     """
     inputs = nodes.inputs[op]
     latest = max((ends[source] for source in inputs), default=0.0) - seconds
@@ -134,10 +131,7 @@ def swap_out_trigger(nodes: Nodes, ends: Sequence[float], op: OpId, buffer: Buff
 def make_swaps(
     graph: Graph, nodes: Nodes, chosen: Mapping[OpId, Sequence[int]], skipped: Skipped, bytes_per_second: float
 ) -> list[Swap]:
-    """Turn reads (op -> indices into its reads) into swaps. Ops without a trigger are added to `skipped`.
-
-    O(n + e) per op.
-    """
+    """Return swaps for reads (op -> indices). Ops without a trigger are added to `skipped`. O(n + e) per op."""
     ends = earliest_completion_times(graph, nodes)
     swaps: list[Swap] = []
     for op in sorted(chosen):
