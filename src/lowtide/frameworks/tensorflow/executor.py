@@ -1,7 +1,7 @@
 """Simulate the order in which TensorFlow's executor runs a graph on one thread."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
 from lowtide.engine.schedule.callees import plan_of_order
 from lowtide.frameworks.tensorflow.operators.kinds import INLINE
-from lowtide.frameworks.tensorflow.reading.body import NodeBody
+from lowtide.frameworks.tensorflow.reading.body import NodeBody, sources_and_readers
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation
 
 WORTH = 0.95
@@ -45,20 +45,9 @@ def is_worth_its_edges(graph: Graph, plan: Plan, executor: Plan, allowed_bytes: 
     return breaks_budget or any(planned[name] < WORTH * own[name] for name in planned)
 
 
-def _started(body: NodeBody, needed: Sequence[bool], fed: Iterable[int]) -> list[int]:
-    without_inputs = set(fed)
-    left = [0] * len(body.nodes)
-    readers: list[list[int]] = [[] for _ in body.nodes]
-    waiting: deque[int] = deque()
-    for place in range(len(body.nodes)):
-        if not needed[place]:
-            continue
-        sources = () if place in without_inputs else dict.fromkeys(body.neighbors(place))
-        left[place] = len(sources)
-        for source in sources:
-            readers[source].append(place)
-        if not sources:
-            waiting.append(place)
+def _started(body: NodeBody, needed: Sequence[bool], fed: Collection[int]) -> list[int]:
+    left, readers = sources_and_readers(body, needed, fed)
+    waiting = deque(place for place, count in enumerate(left) if needed[place] and not count)
     inline: deque[int] = deque()
     started: list[int] = []
     while waiting or inline:

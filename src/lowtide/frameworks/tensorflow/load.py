@@ -99,15 +99,7 @@ def _of_object(source: Any, signature: str | None) -> LoadedGraph:
         return made
 
     loaded = _READ_AS[kind.__name__](source.SerializeToString(), "the graph", signature)
-    return LoadedGraph(
-        graph=loaded.graph,
-        where=loaded.where,
-        feeds=loaded.feeds,
-        fetches=loaded.fetches,
-        file_endings=loaded.file_endings,
-        pieces_of=loaded.pieces_of,
-        object_of=lambda graph: remade(loaded.pieces_of(graph)),
-    )
+    return replace(loaded, object_of=lambda graph: remade(loaded.pieces_of(graph)))
 
 
 def _captured(graph: Any) -> dict[str, tuple[int, Shape]]:

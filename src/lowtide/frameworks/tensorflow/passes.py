@@ -174,12 +174,7 @@ class Passes:
         if key not in self._graphs:
             body = body_of_graph(self.nodes.finish(), self._situation.where)
             graph = node_graph(
-                body,
-                self._sizes,
-                self._situation.devices,
-                device,
-                seconds=self._seconds,
-                may_all_rerun=may_all_rerun,
+                body, self._sizes, self._situation.devices, device, seconds=self._seconds, may_all_rerun=may_all_rerun
             )
             self._graphs[key] = (body, graph)
         return self._graphs[key]

@@ -1,6 +1,7 @@
 """Sums of many values as accumulations, which free each operand after its addition."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
@@ -61,32 +62,24 @@ def accumulate_sums(graph: Graph, sums: Collection[OpId]) -> Graph:
         if not can_accumulate(graph, op):
             raise UsageError(f"op {graph.op_names[op]!r} is not a pure sum of buffers of one size")
     names = set(graph.op_names)
-    parts = _Parts(graph.n_ops)
+    inserted: dict[OpId, list[Op]] = {}
+    ends: dict[OpId, Op] = {}
     writers = np.full(graph.n_buffers, -1, np.int64)
     for op, record in enumerate(graph.ops()):
         if op in sums:
-            _split(op, record, [int(writers[read]) for read in record.reads], parts, names)
+            parts, ends[op] = _split(op, record, [int(writers[read]) for read in record.reads], names)
+            for earlier, part in parts:
+                inserted.setdefault(earlier, []).append(part)
         for buffer in (*record.writes, *record.mutates):
             writers[buffer] = op
-    return _rebuild(graph, sums, parts)
+    return _rebuild(graph, inserted, ends)
 
 
-class _Parts:
-    """New ops by the op that they follow, -1 for the start. Their `after` contains old op ids."""
+def _split(op: OpId, record: Op, writers: Sequence[OpId], names: set[str]) -> tuple[list[tuple[OpId, Op]], Op]:
+    """Return the new ops of one sum with the op each follows, -1 for the start, and the op that replaces the sum.
 
-    def __init__(self, n_ops: int) -> None:
-        self._behind: list[list[Op]] = [[] for _ in range(n_ops + 1)]
-        self.ends: dict[OpId, Op] = {}
-
-    def insert(self, op: OpId, part: Op) -> None:
-        self._behind[op + 1].append(part)
-
-    def behind(self, op: OpId) -> Sequence[Op]:
-        return self._behind[op + 1]
-
-
-def _split(op: OpId, record: Op, writers: Sequence[OpId], parts: _Parts, names: set[str]) -> None:
-    """Create the parts of one sum. `writers` are the last writers of its operands, -1 for the start."""
+    `writers` are the last writers of the operands, -1 for the start. New ops have old op ids in `after`.
+    """
     (result,) = record.writes
     first = min((writer for writer in writers if writer >= 0), default=op - 1)
     early = tuple(earlier for earlier in record.after if earlier < first)
@@ -95,42 +88,18 @@ def _split(op: OpId, record: Op, writers: Sequence[OpId], parts: _Parts, names: 
     stem = record.name
     while any(f"{stem}/tmp_var_{part}" in names for part in ("zeros", *(f"accum_{i}" for i in range(len(writers))))):
         stem += "'"
-    zeros = Op(
-        name=f"{stem}/tmp_var_zeros",
-        kind="ZerosLike",
-        reads=(),
-        writes=(result,),
-        after=early,
-        cost=0.0,
-        device=record.device,
-    )
-    parts.insert(first, zeros)
+    new = partial(Op, device=record.device)
+    mutation = partial(new, writes=(), mutates=(result,), pure=False)
+    zeros = new(name=f"{stem}/tmp_var_zeros", kind="ZerosLike", reads=(), writes=(result,), after=early, cost=0.0)
+    parts = [(first, zeros)]
     for place, (read, writer) in enumerate(zip(record.reads, writers, strict=True)):
-        accumulation = Op(
-            name=f"{stem}/tmp_var_accum_{place}",
-            kind="AssignAdd",
-            reads=(read,),
-            writes=(),
-            mutates=(result,),
-            pure=False,
-            cost=step,
-            device=record.device,
-        )
-        parts.insert(max(writer, first), accumulation)
-    parts.ends[op] = Op(
-        name=record.name,
-        kind="DestroyTemporaryVariable",
-        reads=(),
-        writes=(),
-        mutates=(result,),
-        after=late,
-        pure=False,
-        cost=0.0,
-        device=record.device,
-    )
+        addition = mutation(name=f"{stem}/tmp_var_accum_{place}", kind="AssignAdd", reads=(read,), cost=step)
+        parts.append((max(writer, first), addition))
+    end = mutation(name=record.name, kind="DestroyTemporaryVariable", reads=(), after=late, cost=0.0)
+    return parts, end
 
 
-def _rebuild(graph: Graph, sums: Collection[OpId], parts: _Parts) -> Graph:
+def _rebuild(graph: Graph, inserted: Mapping[OpId, Sequence[Op]], ends: Mapping[OpId, Op]) -> Graph:
     builder = GraphBuilder(graph.name)
     for name, subgraph in graph.subgraphs.items():
         builder.add_subgraph(name, subgraph)
@@ -140,11 +109,11 @@ def _rebuild(graph: Graph, sums: Collection[OpId], parts: _Parts) -> Graph:
     def add(op: Op) -> OpId:
         return builder.add(replace(op, after=tuple(new_ids[earlier] for earlier in op.after)))
 
-    for part in parts.behind(-1):
+    for part in inserted.get(-1, ()):
         add(part)
     for op, record in enumerate(graph.ops()):
-        new_ids[op] = add(parts.ends[op] if op in sums else record)
-        for part in parts.behind(op):
+        new_ids[op] = add(ends.get(op, record))
+        for part in inserted.get(op, ()):
             add(part)
     for sentence in graph.unmodeled:
         builder.note(sentence)

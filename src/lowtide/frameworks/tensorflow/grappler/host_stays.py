@@ -31,18 +31,14 @@ def plan_with_swaps(
     after the in-trigger, as late as the transfer allows. Stays during which nothing runs, and stays of buffers that are
     written repeatedly, are omitted.
     """
-    seconds = [float(graph.cost[op]) for op in runs]
-    ends = list(accumulate(seconds))
-    starts = [end - each for end, each in zip(ends, seconds, strict=True)]
-    places = _places(graph, runs)
-    stays = _stays(graph, swaps, places, starts, ends, bytes_per_second)
+    stays = _stays(graph, runs, swaps, bytes_per_second)
     before: dict[Place, list[Step]] = {}
     after: dict[Place, list[Step]] = {}
-    left: set[BufferId] = set()
+    copied_out: set[BufferId] = set()
     last_use = {stay.buffer: stay.used_at for stay in sorted(stays, key=lambda stay: stay.used_at)}
     for stay in stays:
-        if stay.buffer not in left:
-            left.add(stay.buffer)
+        if stay.buffer not in copied_out:
+            copied_out.add(stay.buffer)
             around, place = (after, stay.written_at) if stay.written_at >= 0 else (before, 0)
             around.setdefault(place, []).append(CopyOut(stay.buffer, host))
     for stay in stays:
@@ -53,56 +49,48 @@ def plan_with_swaps(
     return plan_of_runs(graph, runs, before=before, after=after)
 
 
-@dataclass(frozen=True, slots=True)
-class _Places:
-    of_op: dict[OpId, list[Place]]
-    touched: dict[BufferId, list[Place]]
-
-
-def _places(graph: Graph, runs: Sequence[OpId]) -> _Places:
+def _places(graph: Graph, runs: Sequence[OpId]) -> tuple[dict[OpId, list[Place]], dict[BufferId, list[Place]]]:
+    """Return the places of each op's runs, and of each buffer's uses."""
     touches = list(graph.structure.touches)
     of_op: dict[OpId, list[Place]] = {}
-    touched: dict[BufferId, list[Place]] = {}
+    of_buffer: dict[BufferId, list[Place]] = {}
     for place, op in enumerate(runs):
         of_op.setdefault(op, []).append(place)
         for buffer in touches[op]:
-            touched.setdefault(buffer, []).append(place)
-    return _Places(of_op, touched)
+            of_buffer.setdefault(buffer, []).append(place)
+    return of_op, of_buffer
 
 
-def _stays(
-    graph: Graph,
-    swaps: Sequence[Swap],
-    places: _Places,
-    starts: Sequence[float],
-    ends: Sequence[float],
-    bytes_per_second: float,
-) -> list[_Stay]:
+def _stays(graph: Graph, runs: Sequence[OpId], swaps: Sequence[Swap], bytes_per_second: float) -> list[_Stay]:
     """Place every stay: copies out in the order of writing, copies back from the last use backward."""
+    seconds = [float(graph.cost[op]) for op in runs]
+    ends = list(accumulate(seconds))
+    starts = [end - each for end, each in zip(ends, seconds, strict=True)]
+    places_of_op, places_of_buffer = _places(graph, runs)
     producers: list[OpId] = graph.structure.producers.tolist()
     found: list[_Stay] = []
     stream_free = 0.0
-    written = {swap.buffer: places.of_op.get(producers[swap.buffer], [-1]) for swap in swaps}
-    wanted = [swap for swap in swaps if len(written[swap.buffer]) == 1]
-    left_at: dict[BufferId, float] = {}
-    for buffer in sorted({swap.buffer for swap in wanted}, key=lambda buffer: (written[buffer][0], buffer)):
+    written = {swap.buffer: places_of_op.get(producers[swap.buffer], [-1]) for swap in swaps}
+    placeable = [swap for swap in swaps if len(written[swap.buffer]) == 1]
+    copied_at: dict[BufferId, float] = {}
+    for buffer in sorted({swap.buffer for swap in placeable}, key=lambda buffer: (written[buffer][0], buffer)):
         place = written[buffer][0]
         stream_free = max(stream_free, ends[place] if place >= 0 else 0.0) + int(graph.sizes[buffer]) / bytes_per_second
-        left_at[buffer] = stream_free
+        copied_at[buffer] = stream_free
     needed_by = float("inf")
     timed: set[tuple[BufferId, Place]] = set()
-    for swap in sorted(wanted, key=lambda swap: (-places.of_op[swap.op][0], swap.read)):
-        used_at = places.of_op[swap.op][0]
+    for swap in sorted(placeable, key=lambda swap: (-places_of_op[swap.op][0], swap.read)):
+        used_at = places_of_op[swap.op][0]
         if (swap.buffer, used_at) in timed:  # an op that reads one buffer twice
             continue
         timed.add((swap.buffer, used_at))
         start_by = min(needed_by, starts[used_at]) - int(graph.sizes[swap.buffer]) / bytes_per_second
-        earlier = [place for place in places.touched[swap.buffer] if place < used_at]
+        earlier = [place for place in places_of_buffer[swap.buffer] if place < used_at]
         freed_after = max(earlier, default=written[swap.buffer][0])
-        while freed_after < used_at and (freed_after < 0 or ends[freed_after] < left_at[swap.buffer]):
+        while freed_after < used_at and (freed_after < 0 or ends[freed_after] < copied_at[swap.buffer]):
             freed_after += 1
         back_before = used_at
-        triggered = [place for place in places.of_op[swap.in_trigger] if place < used_at]
+        triggered = [place for place in places_of_op[swap.in_trigger] if place < used_at]
         earliest = max(freed_after, max(triggered, default=-1)) + 1
         while back_before > earliest and starts[back_before] > start_by:
             back_before -= 1

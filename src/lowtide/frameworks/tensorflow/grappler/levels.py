@@ -28,13 +28,7 @@ from lowtide.frameworks.tensorflow.grappler.recompute import (
     recompute_groups,
     target_ops,
 )
-from lowtide.frameworks.tensorflow.grappler.swaps import (
-    PCIE_BYTES_PER_SECOND,
-    Skipped,
-    Swap,
-    choose_swaps,
-    make_swaps,
-)
+from lowtide.frameworks.tensorflow.grappler.swaps import PCIE_BYTES_PER_SECOND, Skipped, Swap, choose_swaps, make_swaps
 
 LevelName = Literal["no", "default", "manual", "swapping", "recomputation", "scheduling", "heuristics"]
 LEVELS: tuple[LevelName, ...] = get_args(LevelName)

@@ -27,7 +27,7 @@ FORWARDING_KINDS = frozenset({"Identity", "Reshape"})
 """Views of their input."""
 
 FORWARDING_KINDS_TODAY = FORWARDING_KINDS | {
-    *("EnsureShape", "ExpandDims", "PreventGradient", "ReadVariableOp", "Squeeze", "StopGradient"),
+    *("EnsureShape", "ExpandDims", "PreventGradient", "ReadVariableOp", "Squeeze", "StopGradient")
 }
 """`FORWARDING_KINDS` and views that Grappler treats as new values."""
 

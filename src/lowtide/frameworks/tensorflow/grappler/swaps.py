@@ -52,11 +52,7 @@ class _Candidate:
 
 
 def choose_swaps(
-    graph: Graph,
-    nodes: Nodes,
-    pressure: Pressure,
-    skipped: Skipped,
-    forwarding: Collection[str] = FORWARDING_KINDS,
+    graph: Graph, nodes: Nodes, pressure: Pressure, skipped: Skipped, forwarding: Collection[str] = FORWARDING_KINDS
 ) -> list[tuple[OpId, int]]:
     """Return reads (op, index of the read) to swap until the excess is covered; best first.
 

@@ -113,23 +113,28 @@ def _linked(nodes: Sequence[NodeDef], n_arguments: int, where: str) -> NodeBody:
     return body
 
 
+def sources_and_readers(
+    body: NodeBody, needed: Sequence[bool], fed: Collection[int]
+) -> tuple[list[int], list[list[int]]]:
+    """Return the number of sources and the readers of each needed node. Fed nodes have no sources."""
+    counts = [0] * len(body.nodes)
+    readers: list[list[int]] = [[] for _ in body.nodes]
+    for node in range(len(body.nodes)):
+        if needed[node] and node not in fed:
+            sources = dict.fromkeys(body.neighbors(node))
+            counts[node] = len(sources)
+            for source in sources:
+                readers[source].append(node)
+    return counts, readers
+
+
 def first_ready_order(body: NodeBody, needed: Sequence[bool], fed: Collection[int]) -> list[int]:
     """Return the needed nodes in the order in which they become ready, as Grappler's virtual scheduler does.
 
     Raises UnsupportedError for a loop of v1 control flow, MalformedInputError for another cycle. O(n + e).
     """
-    left = [0] * len(body.nodes)
-    readers: list[list[int]] = [[] for _ in body.nodes]
-    ready: deque[int] = deque()
-    for node in range(len(body.nodes)):
-        if not needed[node]:
-            continue
-        sources = () if node in fed else dict.fromkeys(body.neighbors(node))
-        left[node] = len(sources)
-        for source in sources:
-            readers[source].append(node)
-        if not sources:
-            ready.append(node)
+    left, readers = sources_and_readers(body, needed, fed)
+    ready = deque(node for node, count in enumerate(left) if needed[node] and not count)
     order: list[int] = []
     while ready:
         node = ready.popleft()
