@@ -35,7 +35,7 @@ class PortStep:
 def planned_graph(graph: GraphDef, translation: TensorflowTranslation, plan: Plan) -> GraphDef:
     """Return the graph that follows a plan.
 
-    Every op waits for the previous op by a control edge. A recomputed run is a copy `Recomputed/NAME`; offloads are
+    Every op waits for the previous op. A recomputed run is a copy `Recomputed/NAME`; offloads are
     `swap_out_NAME_OUTPUT` and `swap_in_NAME_OUTPUT`. TensorFlow frees tensors after their last use. A function called
     with several sizes follows its plan of the highest peak. Raises FingerprintError for a plan of another graph,
     VerificationError for an invalid plan.

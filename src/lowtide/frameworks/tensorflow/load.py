@@ -93,13 +93,14 @@ def _of_object(source: Any, signature: str | None) -> LoadedGraph:
             "tf.Graph or ConcreteFunction"
         )
 
-    def remade(pieces: list[Content]) -> Any:
+    loaded = _READ_AS[kind.__name__](source.SerializeToString(), "the graph", signature)
+
+    def remade(graph: GraphDef) -> Any:
         made = kind()
-        made.ParseFromString(b"".join(pieces))
+        made.ParseFromString(b"".join(loaded.pieces_of(graph)))
         return made
 
-    loaded = _READ_AS[kind.__name__](source.SerializeToString(), "the graph", signature)
-    return replace(loaded, object_of=lambda graph: remade(loaded.pieces_of(graph)))
+    return replace(loaded, object_of=remade)
 
 
 def _captured(graph: Any) -> dict[str, tuple[int, Shape]]:

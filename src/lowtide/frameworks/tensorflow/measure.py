@@ -55,8 +55,8 @@ def run_graph(
 ) -> GraphRun:
     """Run a graph on one thread without optimizers, and measure its peak by TensorFlow's report.
 
-    `variables` are initial values by node. Without a GPU, a second CPU replaces the host. `with_grappler` enables
-    TensorFlow's optimizers; nodes that these add are not in the peak. Raises MissingExtraError without TensorFlow,
+    `variables` are initial values by node. A second CPU replaces a missing GPU's host. `with_grappler` enables
+    TensorFlow's optimizers; nodes that these add do not count. Raises MissingExtraError without TensorFlow,
     UnsupportedError if it cannot run the graph.
     """
     outputs = [name for name in fetches if ":" in name]
@@ -83,10 +83,7 @@ def run_graph(
 
 
 def made_up_feeds(fed: Fed) -> dict[str, Any]:
-    """Return reproducible values for feeds: floats from 0 to 1, and zeros for integers.
-
-    Raises UnsupportedError for feeds that are not numeric or have unknown shapes.
-    """
+    """Return reproducible values for feeds. Raises UnsupportedError if they are not numeric or have unknown shapes."""
     feeds: dict[str, Any] = {}
     for name, (kind, sizes) in fed.items():
         dtype = _NUMPY.get(kind)
@@ -122,7 +119,7 @@ def _bits(value: Any) -> tuple[str, tuple[int, ...], bytes]:
 def _peaks(body: NodeBody, run: SessionRun, fed: set[str], kept: set[Port]) -> tuple[int, int]:
     """Replay the reported run, and return the peaks of the device and of the CPU that replaces the host.
 
-    An output is live from the start of its node to the end of its last reader, and of the readers of its views.
+    An output is live until its last reader, and the readers of its views, end.
     """
     ran = {each.name: each for each in run.nodes}
     readers: Counter[Port] = Counter()

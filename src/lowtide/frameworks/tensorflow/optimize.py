@@ -65,11 +65,10 @@ def optimize(
     Levels: no; default (scheduling and swapping); manual (`_recompute_hint` and `_swap_to_host`); swapping;
     recomputation; scheduling; heuristics (all). Nodes in `scope` may read recomputed values. Of several sets of copies,
     the one with the lowest estimated peak is used. "original:LEVEL" follows Grappler exactly. `devices` are capacities
-    ({"/gpu:0": "4 GiB"}); without them, only hinted values are swapped and no sum is accumulated. `seconds` are costs
-    by node, by default estimated from bytes.
+    ({"/gpu:0": "4 GiB"}); without them, only hinted values are swapped. `seconds` are costs by node.
 
-    With `budget`, in bytes or percent, `lowtide.minimize` chooses order and recomputation, and with a `host` also
-    offloads. If TensorFlow meets the budget on its own, by a simulation of its executor, the graph stays unchanged.
+    With `budget`, in bytes or percent, `lowtide.minimize` chooses order and recomputation, and with a `host` offloads.
+    If TensorFlow meets the budget on its own, by a simulation, the graph stays unchanged.
 
     Other arguments and errors are those of `TensorflowModel`. Raises UsageError for a level together with a budget, and
     for a host without a budget.

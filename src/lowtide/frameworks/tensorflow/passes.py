@@ -44,7 +44,7 @@ _BUDGET, _MOST_PLANNED_OPS = "80%", 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """Sizes, devices, feeds and costs of nodes."""
+    """Data of nodes: sizes, devices, feeds, costs."""
 
     where: str
     sizes: Sizes
@@ -123,7 +123,7 @@ class Passes:
     def recompute_any_kind(self) -> bool:
         """Recompute nodes of any kind, planned for 80 % of the peak; return whether there are any.
 
-        Graphs without gradients, with copies, or with more than 10,000 nodes stay unchanged.
+        Graphs without gradients, with copies, or over 10,000 nodes stay unchanged.
         """
         body, graph = self._graph(self.devices[0])
         targets = target_ops(graph, self._scope)
@@ -224,10 +224,8 @@ class Passes:
             self._seconds[f"{RECOMPUTED}{name}"] = self._seconds.get(name, 0.0)
 
     def _hold_back(self, reader: OpId, graph: Graph) -> None:
-        """Make the next op on the device wait for the reader of a swapped value.
-
-        Otherwise other ready ops run during the copy back, while tensors stay alive that the reader would free.
-        """
+        """Make the next op on the device wait for the reader of a swapped value, so that the reader's inputs are freed
+        early."""
         for op in range(reader + 1, graph.n_ops):
             if graph.devices[op] == graph.devices[reader] and graph.reads[op].size:
                 self.nodes.wait_for(graph.op_names[op], graph.op_names[reader])

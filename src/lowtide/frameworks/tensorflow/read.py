@@ -62,7 +62,7 @@ def read_graph(graph: GraphDef, request: Request, where: str) -> ReadGraph:
     """Read a GraphDef into a graph.
 
     Raises MalformedInputError for a broken graph, UsageError for names that match nothing, UnsupportedError for
-    placeholders without sizes and fetches that need control flow of TensorFlow 1.
+    placeholders without sizes and for control flow of TensorFlow 1.
     """
     with named_errors(where):
         return _read(graph, request, where)

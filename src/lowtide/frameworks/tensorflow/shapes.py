@@ -87,7 +87,7 @@ def bytes_by_output(nodes: Sequence[NodeDef], shapes: Shapes | None = None) -> S
 
 
 def infer_shapes(graph: GraphDef, known: Mapping[tuple[str, int], Shape], where: str) -> dict[tuple[str, int], Shape]:
-    """Return the shapes of all outputs, inferred by TensorFlow where `known` has no full shape.
+    """Return the shapes of all outputs, inferred by TensorFlow if not in `known`.
 
     Raises UnsupportedError without TensorFlow, MalformedInputError if it refuses the graph.
     """

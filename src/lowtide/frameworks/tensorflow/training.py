@@ -68,7 +68,7 @@ class KerasStep:
         return self._last.run(tensors)[0]
 
     def measure(self) -> Measurement:
-        """Measure the peak of the last call's step on synthetic data, with and without its plan."""
+        """Measure the last call's step on synthetic data, with and without its plan."""
         program = self._program
         return program.model.measure(program.result.plan)
 
@@ -115,8 +115,7 @@ def training_step(
 
     `step(x, y)` trains as plain Keras does and returns the loss. `loss` is a Keras loss, its name, or a function of
     (labels, predictions). `budget` is that of `lowtide.minimize`; without one, only the order is planned. A plan that
-    misses the budget runs with a warning. The first call of each form of batch traces and plans the step; if TensorFlow
-    needs no plan, the traced step runs.
+    misses the budget runs with a warning. The first call of each form of batch traces and plans the step.
 
     Raises MissingExtraError without TensorFlow. A call raises UsageError for a model, optimizer or loss that is not
     from Keras, UnsupportedError for a step that cannot be traced or planned.

@@ -115,7 +115,7 @@ class GraphDef:
         return graph
 
     def with_nodes(self, nodes: Sequence[NodeDef]) -> "GraphDef":
-        """Return the graph with other nodes, or this graph if they are the same."""
+        """Return the graph with other nodes."""
         if list(nodes) == list(self.nodes):
             return self
         return GraphDef(nodes, self.functions, self._rest, self._library_rest)

@@ -52,7 +52,7 @@ def sums_near_capacity(graph: Graph, pressure: Pressure, capacity_bytes: int) ->
 
 
 def accumulate_sums(graph: Graph, sums: Collection[OpId]) -> Graph:
-    """Return the graph with each of `sums` rewritten to start from zero and to add each operand once it is written.
+    """Return the graph with each of `sums` rewritten to start from zero and to add operands once they are written.
 
     A sum `s` becomes `s/tmp_var_zeros`, one `s/tmp_var_accum_<i>` per operand, and `s`, which returns the result. Ops
     that had to precede `s` precede the zeros if they precede the first operand. Buffers keep their ids. Raises
@@ -76,9 +76,9 @@ def accumulate_sums(graph: Graph, sums: Collection[OpId]) -> Graph:
 
 
 def _split(op: OpId, record: Op, writers: Sequence[OpId], names: set[str]) -> tuple[list[tuple[OpId, Op]], Op]:
-    """Return the new ops of one sum with the op each follows, -1 for the start, and the op that replaces the sum.
+    """Return the new ops of one sum, each with the op that it follows, and the op that replaces the sum.
 
-    `writers` are the last writers of the operands, -1 for the start. New ops have old op ids in `after`.
+    `writers` are the last writers of the operands. -1 is the start. New ops have old op ids in `after`.
     """
     (result,) = record.writes
     first = min((writer for writer in writers if writer >= 0), default=op - 1)

@@ -48,7 +48,7 @@ class Optimized:
     """A verified plan for this graph, with its peak."""
     recomputed: tuple[str, ...]
     swapped: tuple[Swap, ...]
-    """All swaps, including stays too short for the plan."""
+    """All swaps, also those too short for the plan."""
     accumulated: tuple[str, ...]
     relaxed: tuple[str, ...]
     """Assignments that do not need pinned memory."""
@@ -68,9 +68,9 @@ def optimize_memory(
     """Run a level of Grappler's memory optimizer on the first memory space; swaps use the second.
 
     Levels: no; default (scheduling and swapping); manual (hints only); swapping; recomputation; scheduling; heuristics
-    (all). Recomputation runs first, then up to 25 rounds of scheduling and swapping. `capacity_bytes` include
-    persistent buffers. Without a capacity, only hinted swaps are made. Unlike Grappler, fed values are swapped only if
-    hinted, and variables that were read never. The peak can exceed the baseline's.
+    (all). Recomputation is first, then up to 25 rounds of scheduling and swapping. `capacity_bytes` include persistent
+    buffers; without a capacity, only hinted swaps are made. Beyond Grappler, fed values are swapped only if hinted, and
+    variables that were read never. The peak can exceed the baseline's.
 
     Raises UsageError for an unknown level, hints that match no op, an empty scope, a bandwidth that is not positive,
     and swaps without a second space.

@@ -1,4 +1,4 @@
-"""A graph as Grappler sees it: kinds of ops, hints, and edges."""
+"""A graph as Grappler sees it: kinds, hints and edges."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class Hints:
     """Fed ops, which are never recomputed."""
 
     def check(self, graph: Graph) -> None:
-        """Raise UsageError for an op or a read that does not exist."""
+        """Raise UsageError for a missing op or read."""
         places = {name: op for op, name in enumerate(graph.op_names)}
         for name in sorted({*self.recompute, *self.swap, *self.fed}):
             if name not in places:
@@ -72,9 +72,9 @@ class Nodes:
     inputs: list[list[OpId]]
     outputs: list[list[OpId]]
     readers: list[list[tuple[OpId, int]]]
-    """(op, index of the read) of each buffer, in program order."""
+    """(op, index of the read) per buffer, in program order."""
     writers: list[list[OpId]]
-    """The ops that write or mutate each buffer, in program order."""
+    """Ops that write or mutate each buffer, in program order."""
 
 
 def nodes_of(graph: Graph) -> Nodes:

@@ -72,7 +72,7 @@ def recompute_groups(nodes: Nodes, candidates: Sequence[bool], targets: Sequence
 def bytes_saved(graph: Graph, nodes: Nodes, group: Group) -> int:
     """Return the bytes that recomputing a group frees until its first target, less the inputs that it keeps alive.
 
-    Grappler has no such check: it recomputes a single ReLU, which has an equally large input. O(n + e).
+    Grappler has no such check, and recomputes a single ReLU with an equally large input. O(n + e).
     """
     inside, targets = set(group.ops), set(group.targets)
     begin = min(group.targets)
@@ -108,8 +108,8 @@ def late_runs(graph: Graph, nodes: Nodes, groups: Sequence[Group]) -> list[OpId]
     """Return all runs in order, with recomputed runs where targets need them. O(n + e).
 
     A value is freed for the longest time between two reads where the later reader is a target, and recomputed right
-    before the first read afterwards. In Grappler, the recomputed run waits for other inputs of the targets. If these
-    are ready early, it runs in the forward pass and saves nothing.
+    before the next read. In Grappler, recomputed runs wait for other inputs of the targets, and if these are ready
+    early, they run in the forward pass and save nothing.
     """
     targets = {target for group in groups for target in group.targets}
     clock = list(accumulate(graph.cost.tolist(), initial=0.0))

@@ -85,7 +85,7 @@ def choose_swaps(
 
 
 def earliest_completion_times(graph: Graph, nodes: Nodes) -> list[float]:
-    """Return when each op ends, in seconds, if it starts as soon as its inputs are ready. O(n + e)."""
+    """Return the earliest end of each op, in seconds. O(n + e)."""
     ends: list[float] = []
     for cost, inputs in zip(graph.cost.tolist(), nodes.inputs, strict=True):
         ends.append(max((ends[op] for op in inputs), default=0.0) + max(cost, _SHORTEST_OP_SECONDS))
@@ -127,7 +127,7 @@ def swap_out_trigger(nodes: Nodes, ends: Sequence[float], op: OpId, buffer: Buff
 def make_swaps(
     graph: Graph, nodes: Nodes, chosen: Mapping[OpId, Sequence[int]], skipped: Skipped, bytes_per_second: float
 ) -> list[Swap]:
-    """Return swaps for reads (op -> indices). Ops without a trigger are added to `skipped`. O(n + e) per op."""
+    """Return swaps for reads (op -> indices); ops without a trigger are added to `skipped`. O(n + e) per op."""
     ends = earliest_completion_times(graph, nodes)
     swaps: list[Swap] = []
     for op in sorted(chosen):

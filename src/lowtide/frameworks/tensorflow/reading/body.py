@@ -1,4 +1,4 @@
-"""The nodes of a graph or of a function's body, with their edges."""
+"""Nodes of a graph or function, with their edges."""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,10 +29,8 @@ class NodeBody:
     where: str
 
     def port(self, text: str) -> Port:
-        """Return the output that a text names: "node", "node:1", or in functions "node:output:0".
-
-        Raises MalformedInputError if it does not exist.
-        """
+        """Return the output that "node", "node:1" or "node:output:0" names. Raises MalformedInputError if there is
+        none."""
         name, _, rest = text.partition(":")
         if name not in self.places:
             raise MalformedInputError(f"{self.where}: there is no node {name!r} for {text!r}")
@@ -180,7 +178,7 @@ def v1_reason(node: NodeDef) -> str:
 def fused_pairs(body: NodeBody, needed: Sequence[bool]) -> dict[int, int]:
     """Return, per bias gradient, the filter gradient that oneDNN fuses it with on CPUs.
 
-    An op between the two would form a cycle with the fused node. Source: mkl_layout_pass.cc of TensorFlow.
+    An op between the two would form a cycle with the fused node. Source: mkl_layout_pass.cc.
     """
     filters = {
         body.data[place][2]: place

@@ -57,7 +57,7 @@ def _seeded(nodes: Sequence[NodeDef]) -> list[NodeDef]:
 
 
 def with_starts(graph: GraphDef, variables: Mapping[str, Any]) -> tuple[GraphDef, Starts, list[str]]:
-    """Return the graph with nodes that initialize and read variables, the former nodes, and the read outputs."""
+    """Return the graph with nodes that initialize and read variables, these nodes, and the read outputs."""
     names = {node.name for node in graph.nodes}
     nodes = {node.name: node for node in graph.nodes}
     made: list[NodeDef] = []
