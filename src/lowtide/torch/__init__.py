@@ -21,7 +21,7 @@ from lowtide.frameworks.torch.measure.measure import MeasuredStep, measure
 from lowtide.frameworks.torch.measure.measure_captured import MeasuredCall, measure_captured
 from lowtide.frameworks.torch.model import TorchModel
 from lowtide.frameworks.torch.reading.captured import Captured
-from lowtide.frameworks.torch.training import PlannedStep, training_step
+from lowtide.frameworks.torch.training.planned_step import PlannedStep, training_step
 
 __all__ = [
     "Applied",

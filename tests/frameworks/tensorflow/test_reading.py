@@ -9,7 +9,9 @@ import pytest
 
 import lowtide
 from lowtide.core.errors import InputError, LowtideError, MalformedInputError, UnsupportedError, UsageError
-from lowtide.engine.plan import Plan
+from lowtide.engine.offload import Host
+from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Step
+from lowtide.engine.recompute.checkpointing import plan_of_runs
 from lowtide.frameworks.tensorflow.graphs.attributes import of_shape, of_shapes, of_tensor, of_type
 from lowtide.frameworks.wire import encode_bytes, encode_number
 from lowtide.tensorflow import GraphDef, NodeDef, TensorflowModel, optimize
@@ -234,6 +236,19 @@ def test_a_plan_of_ops_with_outputs_of_unknown_types_can_be_applied() -> None:
     for model in (TensorflowModel(_calling([_function("f", "g"), _function("g")], "f")), TensorflowModel(graph)):
         planned = model.apply(Plan.baseline(model.graph))
         assert TensorflowModel(planned).graph.n_ops == model.graph.n_ops
+
+
+def test_a_copy_to_a_host_of_an_output_of_an_unknown_type_is_refused() -> None:
+    called = _calling([_function("f")], "f")
+    graph = called.with_nodes([*called.nodes, node("a", "Relu", ["x"]), node("b", "AddV2", ["a", "c"])])
+    model = TensorflowModel(graph).with_host(Host(bandwidth_bytes_per_s=1e9))
+    (buffer,) = model.graph.writes[0].tolist()
+    host = [space.name for space in model.graph.spaces].index("host")
+    stay: list[Step] = [CopyOut(buffer, host), Free(buffer)]
+    back: list[Step] = [CopyIn(buffer, host), Free(buffer, host)]
+    plan = plan_of_runs(model.graph, [0, 1, 2], before={2: back}, after={0: stay})
+    with pytest.raises(UnsupportedError, match="the type of output 0 of 'c' is unknown; plan without offload"):
+        model.apply(plan)
 
 
 def test_a_function_that_calls_itself_is_refused_in_one_line() -> None:

@@ -75,7 +75,6 @@ class NodeRun:
 
     name: str
     started_ns: int
-    ended_ns: int
     outputs: Mapping[int, tuple[int, int]]
     """Address and bytes of each output."""
     is_on_host: bool
@@ -150,6 +149,4 @@ def _node_run(stats: Any, *, is_on_host: bool) -> NodeRun:
         )
         for output in stats.output
     }
-    return NodeRun(
-        stats.node_name, stats.all_start_nanos, stats.all_start_nanos + stats.all_end_rel_nanos, outputs, is_on_host
-    )
+    return NodeRun(stats.node_name, stats.all_start_nanos, outputs, is_on_host)
