@@ -33,10 +33,7 @@ def executor_plan(translation: TensorflowTranslation) -> Plan:
 
 
 def is_worth_its_edges(graph: Graph, plan: Plan, executor: Plan, allowed_bytes: int | None = None) -> bool:
-    """Return whether a plan saves enough memory to be applied.
-
-    It does if it recomputes, if its peak is below `WORTH` times the executor's, or if only the plan meets the budget.
-    """
+    """Return whether a plan recomputes, has a peak below `WORTH` times the executor's, or alone meets the budget."""
     if len(plan.order()) > graph.n_ops:
         return True
     space = graph.spaces[0].name

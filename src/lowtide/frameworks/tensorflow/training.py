@@ -57,7 +57,7 @@ class KerasStep:
         return self._program.is_planned
 
     def __call__(self, x: Any, y: Any) -> Any:
-        """Train on a batch, and return the loss."""
+        """Train on a batch and return the loss. The first batch of each form is traced and planned."""
         tf = tensorflow()
         batch = tf.nest.map_structure(tf.convert_to_tensor, (x, y))
         tensors = tf.nest.flatten(batch)
@@ -115,7 +115,7 @@ def training_step(
 
     `step(x, y)` trains as plain Keras does and returns the loss. `loss` is a Keras loss, its name, or a function of
     (labels, predictions). `budget` is that of `lowtide.minimize`; without one, only the order is planned. A plan that
-    misses the budget runs with a warning. The first call of each form of batch traces and plans the step.
+    misses the budget runs with a warning.
 
     Raises MissingExtraError without TensorFlow. A call raises UsageError for a model, optimizer or loss that is not
     from Keras, UnsupportedError for a step that cannot be traced or planned.

@@ -12,89 +12,89 @@ _NUMBERS = ("i", "b", "type")
 
 
 def integer(value: Content | None, default: int = 0) -> int:
-    """Return an attribute that is a number, a data type or a bool."""
+    """Decode a number, a data type or a bool."""
     return next(values("AttrValue", value, *_NUMBERS), default)
 
 
 def integers(value: Content | None) -> list[int]:
-    """Return an attribute that is a list of numbers, data types or bools."""
+    """Decode a list of numbers, data types or bools."""
     return [each for items in values("AttrValue", value, "list") for each in values("ListValue", items, *_NUMBERS)]
 
 
 def text(value: Content | None) -> str:
-    """Return an attribute that is a text, else ""."""
+    """Decode a text, "" if there is none."""
     return str(next(values("AttrValue", value, "s"), b""), "utf-8", "replace")
 
 
 def texts(value: Content | None) -> list[str]:
-    """Return an attribute that is a list of texts."""
+    """Decode a list of texts."""
     found = (each for items in values("AttrValue", value, "list") for each in values("ListValue", items, "s"))
     return [str(each, "utf-8", "replace") for each in found]
 
 
 def shape(value: Content | None) -> Shape:
-    """Return an attribute that is a shape, else None."""
+    """Decode a shape, None if there is none."""
     return next(map(_shape_of, values("AttrValue", value, "shape")), None)
 
 
 def shapes(value: Content | None) -> list[Shape]:
-    """Return an attribute that is a list of shapes."""
+    """Decode a list of shapes."""
     lists = values("AttrValue", value, "list")
     return [_shape_of(each) for items in lists for each in values("ListValue", items, "shape")]
 
 
 def functions(value: Content | None) -> list[str]:
-    """Return the names of the functions in an attribute."""
+    """Decode the names of one or more functions."""
     found = list(values("AttrValue", value, "func"))
     found += [each for items in values("AttrValue", value, "list") for each in values("ListValue", items, "func")]
     return [next(values("NameAttrList", each, "name"), "") for each in found]
 
 
 def tensor_shape(value: Content | None) -> Shape:
-    """Return the shape of an attribute that is a tensor."""
+    """Decode the shape of a tensor."""
     for tensor in values("AttrValue", value, "tensor"):
         return next(map(_shape_of, values("TensorProto", tensor, "tensor_shape")), ())
     return None
 
 
 def of_type(number: int) -> bytes:
-    """Return an attribute with a data type."""
+    """Encode a data type."""
     return encode_field("AttrValue", "type", number)
 
 
 def of_integer(value: int) -> bytes:
-    """Return an attribute with a number."""
+    """Encode a number."""
     return encode_field("AttrValue", "i", value)
 
 
 def of_bool(value: bool) -> bytes:
-    """Return an attribute with a bool."""
+    """Encode a bool."""
     return encode_field("AttrValue", "b", int(value))
 
 
 def of_text(value: str) -> bytes:
-    """Return an attribute with a text."""
+    """Encode a text."""
     return encode_field("AttrValue", "s", value)
 
 
 def of_texts(values: Iterable[str]) -> bytes:
-    """Return an attribute with a list of texts."""
+    """Encode a list of texts."""
     return encode_field("AttrValue", "list", b"".join(encode_field("ListValue", "s", value) for value in values))
 
 
 def of_shape(sizes: Shape) -> bytes:
-    """Return an attribute with a shape."""
+    """Encode a shape."""
     return encode_field("AttrValue", "shape", _shape_message(sizes))
 
 
 def of_shapes(shapes: Iterable[Shape]) -> bytes:
-    """Return an attribute with a list of shapes."""
+    """Encode a list of shapes."""
     items = (encode_field("ListValue", "shape", _shape_message(sizes)) for sizes in shapes)
     return encode_field("AttrValue", "list", b"".join(items))
 
 
 def of_tensor(type_number: int, sizes: Sequence[int], content: bytes) -> bytes:
-    """Return an attribute with a tensor."""
+    """Encode a tensor."""
     pieces = (
         encode_field("TensorProto", "dtype", type_number),
         encode_field("TensorProto", "tensor_shape", _shape_message(tuple(sizes))),

@@ -1,7 +1,6 @@
-"""TensorFlow's messages, declared as data: fields by name, and GraphDefs in the text format.
+"""TensorFlow's messages, declared as data in `messages.tsv`, and GraphDefs in the text format.
 
-Constants can be gigabytes. `values` and `named_fields` decode only the requested fields of one message, and return
-nested messages as slices.
+Constants can be gigabytes, so `values` and `named_fields` decode only the requested fields of one message.
 """
 
 from collections.abc import Iterator, Mapping
@@ -74,8 +73,8 @@ def field_number(kind: str, name: str) -> int:
 def values(kind: str, content: Content | None, *names: str) -> Iterator[Any]:
     """Yield the values of the named fields of a message, in file order.
 
-    Nested messages and bytes are slices of `content`; numbers are signed. Floating-point fields and fields of another
-    wire type are skipped. Raises WireError for broken content.
+    Nested messages and bytes are slices; numbers are signed. Floating-point fields and fields of another wire type are
+    skipped. Raises WireError for broken content.
     """
     if content is None:
         return

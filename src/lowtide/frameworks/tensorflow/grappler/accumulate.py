@@ -78,7 +78,7 @@ def accumulate_sums(graph: Graph, sums: Collection[OpId]) -> Graph:
 def _split(op: OpId, record: Op, writers: Sequence[OpId], names: set[str]) -> tuple[list[tuple[OpId, Op]], Op]:
     """Return the new ops of one sum, each with the op that it follows, and the op that replaces the sum.
 
-    `writers` are the last writers of the operands. -1 is the start. New ops have old op ids in `after`.
+    `writers` are the last writers of the operands, -1 for the start. New ops have old op ids in `after`.
     """
     (result,) = record.writes
     first = min((writer for writer in writers if writer >= 0), default=op - 1)

@@ -28,8 +28,7 @@ def plan_with_swaps(
     """Build the plan of a sequence of runs in which swapped buffers are on the host between two uses. O(runs + e).
 
     A buffer is copied out after it is written, and freed after its last use before the swapped read. It is copied back
-    after the in-trigger, as late as the transfer allows. Stays during which nothing runs, and stays of buffers that are
-    written repeatedly, are omitted.
+    after the in-trigger, as late as the transfer allows. Empty stays, and buffers written repeatedly, are omitted.
     """
     stays = _stays(graph, runs, swaps, bytes_per_second)
     before: dict[Place, list[Step]] = {}

@@ -56,8 +56,8 @@ def choose_swaps(
 ) -> list[tuple[OpId, int]]:
     """Return reads (op, index of the read) to swap until the excess is covered; best first.
 
-    Candidates are alive at the peak, over 1 KiB and 1 ms, with later reads. The best are allocated long before the peak
-    and next used long after it, with few uses. Source: IdentifySwappingCandidates. O(e + k log k) for k candidates.
+    Candidates are alive at the peak, over 1 KiB and 1 ms, with later reads. The best are used long before and long
+    after the peak, and rarely. Source: IdentifySwappingCandidates. O(e + k log k) for k candidates.
     """
     if pressure.excess_bytes <= 0:
         return []

@@ -67,8 +67,8 @@ def recompute_as_grappler(
 ) -> list[str]:
     """Add copies for groups of (recomputed nodes, targets) exactly as Grappler does.
 
-    The triggers of a group form a chain, in the order of the first reader of each copy. Each trigger waits for the
-    inputs of targets that precede this reader. Source: RecomputeSubgraph.
+    The triggers of a group form a chain in the order of first readers. Each waits for the inputs of targets that
+    precede this reader. Source: RecomputeSubgraph.
     """
     order = first_ready_order(body, [True] * len(body.nodes), ())
     place = {body.nodes[node].name: number for number, node in enumerate(order)}
@@ -166,8 +166,8 @@ def add_swap(nodes: EditedNodes, swap: SwappedInput) -> bool:
 def accumulate_in_nodes(nodes: EditedNodes, name: str, sizes: Shape, place: Mapping[str, int]) -> list[NodeDef]:
     """Replace a sum by an accumulation in the variable `NAME/tmp_var`, and return the new nodes.
 
-    The sum itself becomes the op that destroys the variable and returns its value. `place` maps nodes to their place in
-    the order. Source: SchedulingPass.
+    The sum becomes the op that destroys the variable. `place` maps nodes to their place in the order.
+    Source: SchedulingPass.
     """
     node, inputs = nodes.node(name), nodes.inputs(name)
     values = [text for text in inputs if not text.startswith("^")]

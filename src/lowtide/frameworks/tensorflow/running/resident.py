@@ -30,8 +30,8 @@ def added_resident_bytes(
 ) -> int:
     """Return the bytes that a run of a graph adds to the resident memory of a process, without its feeds.
 
-    The second of two runs on one thread is measured. Allocations over 64 KiB return to the system when they are freed.
-    Raises UnsupportedError if the run fails and on systems other than Linux, MissingExtraError without TensorFlow.
+    The second of two runs is measured. Freed allocations over 64 KiB return to the system. Raises UnsupportedError if
+    the run fails and on systems other than Linux, MissingExtraError without TensorFlow.
     """
     if not Path("/proc/self/clear_refs").exists():
         raise UnsupportedError("resident memory can be measured on Linux only")
