@@ -1,6 +1,6 @@
 """Our estimate of a peak is Grappler's own, recorded by tests/oracles/record_grappler.py."""
 
-from lowtide.frameworks.tensorflow.grappler.estimate import estimated_pressure, virtual_order
+from lowtide.frameworks.tensorflow.grappler.pressure import estimated_pressure, virtual_order
 from tests.oracles.grappler_records import RECORDS, graph_of, source
 
 

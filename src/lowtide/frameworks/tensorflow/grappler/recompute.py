@@ -1,30 +1,30 @@
-"""Grappler's recompute heuristics: which ops to compute again, for which targets."""
+"""Grappler's recomputation: groups of ops, their targets, and the order of all runs."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 from lowtide.core.index_spaces import BufferId, OpId
 from lowtide.engine.graph import Graph
 from lowtide.engine.recompute.checkpointing import rerunnable_ops
-from lowtide.frameworks.tensorflow.grappler.hints import Hints
-from lowtide.frameworks.tensorflow.grappler.nodes import Nodes
+from lowtide.frameworks.tensorflow.grappler.nodes import Hints, Nodes
 
 DEFAULT_SCOPE = "gradients/"
-"""The name scope of the ops that may read recomputed values."""
+"""The name scope of ops that may read recomputed values."""
 TAPE_SCOPE = "gradient_tape/"
-"""The same in functions of TensorFlow 2, whose gradients come from a tape."""
+"""The scope of gradients in functions of TensorFlow 2."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Ops that are computed again together, and the ops that read what they rematerialize; both in program order."""
+    """Ops that are recomputed together, and the targets that read them."""
 
     ops: tuple[OpId, ...]
     targets: tuple[OpId, ...]
 
 
 def is_in_scope(name: str, scope: str) -> bool:
-    """Return whether a name starts with a scope or holds it after a slash."""
+    """Return whether a name is in a scope, also nested."""
     return name.startswith(scope) or f"/{scope}" in name
 
 
@@ -36,7 +36,7 @@ def target_ops(graph: Graph, scope: str) -> list[bool]:
 def candidate_ops(graph: Graph, targets: Sequence[bool], cheap: Collection[str], hints: Hints) -> list[bool]:
     """Return, per op, whether it may be recomputed: cheap by kind or hinted, no target, not fed.
 
-    Beyond Grappler it must be able to run twice. Grappler recomputes random ops too, which gives other numbers.
+    Grappler also recomputes random ops, which changes results.
     """
     return [
         bool(may) and not target and name not in hints.fed and (kind in cheap or name in hints.recompute)
@@ -45,10 +45,9 @@ def candidate_ops(graph: Graph, targets: Sequence[bool], cheap: Collection[str],
 
 
 def recompute_groups(nodes: Nodes, candidates: Sequence[bool], targets: Sequence[bool]) -> list[Group]:
-    """Group connected candidates where one of them feeds a target and reads none. O(n + e).
+    """Group connected candidates if one candidate feeds a target and reads none.
 
-    Of each group, the ops that lead to a target are computed again. Source: memory_optimizer.cc of TensorFlow,
-    GetOpGroupsToRecompute.
+    The ops of a group that lead to a target are recomputed. Source: GetOpGroupsToRecompute. O(n + e).
     """
     groups: list[Group] = []
     seen = [False] * len(candidates)
@@ -71,10 +70,9 @@ def recompute_groups(nodes: Nodes, candidates: Sequence[bool], targets: Sequence
 
 
 def bytes_saved(graph: Graph, nodes: Nodes, group: Group) -> int:
-    """Return what a group frees while its targets have not begun, less what must be kept for its copies. O(n + e).
+    """Return the bytes that recomputing a group frees until its first target, less the inputs that it keeps alive.
 
-    Its results are freed that only targets read late; kept are inputs from outside that nobody else reads that late.
-    Beyond Grappler, which recomputes a ReLU alone, whose input is as large.
+    Grappler has no such check, and recomputes a single ReLU with an equally large input. O(n + e).
     """
     inside, targets = set(group.ops), set(group.targets)
     begin = min(group.targets)
@@ -95,7 +93,6 @@ def bytes_saved(graph: Graph, nodes: Nodes, group: Group) -> int:
 
 
 def _reach(start: Iterable[OpId], nodes: Nodes, allowed: Sequence[bool], *, outputs_too: bool) -> list[OpId]:
-    """Return what can be reached over allowed neighbors, the start included, in program order."""
     found = set(start)
     stack = list(found)
     while stack:
@@ -105,3 +102,42 @@ def _reach(start: Iterable[OpId], nodes: Nodes, allowed: Sequence[bool], *, outp
                 found.add(neighbor)
                 stack.append(neighbor)
     return sorted(found)
+
+
+def late_runs(graph: Graph, nodes: Nodes, groups: Sequence[Group]) -> list[OpId]:
+    """Return all runs in order, with recomputed runs where targets need them. O(n + e).
+
+    A value is freed for the longest time between two reads where the later reader is a target, and recomputed right
+    before the next read. In Grappler, recomputed runs wait for other inputs of the targets, and if these are ready
+    early, they run in the forward pass and save nothing.
+    """
+    targets = {target for group in groups for target in group.targets}
+    clock = list(accumulate(graph.cost.tolist(), initial=0.0))
+    last_reader = {op: _last_original_reader(op, nodes, targets, clock) for group in groups for op in group.ops}
+    runs: list[OpId] = []
+    recomputed: set[OpId] = set()
+
+    def missing_inputs(op: OpId, at: OpId) -> list[OpId]:
+        inputs = nodes.inputs[op]
+        return [each for each in inputs if at > last_reader.get(each, at) and each not in recomputed]
+
+    for op in range(graph.n_ops):
+        stack = missing_inputs(op, op)[::-1] if op in targets else []
+        while stack:
+            missing = missing_inputs(stack[-1], op)
+            if missing:
+                stack.append(missing[0])
+                continue
+            source = stack.pop()
+            if source not in recomputed:
+                recomputed.add(source)
+                runs.append(source)
+        runs.append(op)
+    return runs
+
+
+def _last_original_reader(op: OpId, nodes: Nodes, targets: Collection[OpId], clock: Sequence[float]) -> OpId:
+    """Return the last reader of the original, before the longest wait for a target."""
+    uses = [op, *nodes.outputs[op]]
+    waits = [(clock[later] - clock[first + 1], -first) for first, later in pairwise(uses) if later in targets]
+    return -max(waits)[1] if waits else uses[-1]

@@ -1,52 +1,75 @@
-"""Nodes while they are rewritten: inputs and attributes change in place, what is not touched stays as it was read."""
+"""Nodes that are rewritten, and names of nodes and inputs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from lowtide.frameworks.tensorflow.graphs.node_def import NodeDef
-from lowtide.frameworks.tensorflow.rewrites.names import node_of
+
+RECOMPUTED, TRIGGER = "Recomputed/", "RecomputeTrigger/"
+SWAPPED_OUT, SWAPPED_IN = "swap_out_", "swap_in_"
+
+
+def node_of(text: str) -> str:
+    """Return the node that an input names."""
+    return text.removeprefix("^").partition(":")[0]
+
+
+def with_node(text: str, name: str) -> str:
+    """Return an input text with another node."""
+    control = "^" if text.startswith("^") else ""
+    _, colon, port = text.removeprefix("^").partition(":")
+    return f"{control}{name}{colon}{port}"
+
+
+def free_name(wanted: str, taken: Collection[str]) -> str:
+    """Return `wanted`, with a number if that name is taken."""
+    name, number = wanted, 1
+    while name in taken:
+        name = f"{wanted}_{number}"
+        number += 1
+    return name
 
 
 class EditedNodes:
-    """The nodes of a graph by name; new ones come last."""
+    """The nodes of a graph, with changes. New nodes come last."""
 
     def __init__(self, nodes: Iterable[NodeDef]) -> None:
         self._nodes = {node.name: node for node in nodes}
         self._inputs: dict[str, list[str]] = {}
         self.edits = 0
-        """How often a node or an edge was added or changed; attributes do not count."""
+        """The number of changes to nodes and edges."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._nodes
 
     def node(self, name: str) -> NodeDef:
-        """Return a node as it was added, whatever its inputs are now."""
+        """Return a node without later changes to its inputs."""
         return self._nodes[name]
 
     def inputs(self, name: str) -> Sequence[str]:
-        """Return the inputs of a node as they are now."""
+        """Return the current inputs of a node."""
         return self._inputs.get(name, self._nodes[name].inputs)
 
     def add(self, node: NodeDef) -> None:
-        """Add a node, or put it in the place of the one of its name."""
+        """Add a node, or replace the node of its name."""
         self.edits += 1
         self._inputs.pop(node.name, None)
         self._nodes[node.name] = node
 
     def set_input(self, name: str, number: int, text: str) -> None:
-        """Make a node read something else."""
+        """Replace one input of a node."""
         self._changed(name)[number] = text
 
     def wait_for(self, name: str, other: str) -> None:
-        """Make a node wait for another one, unless it does."""
+        """Make a node wait for another node, unless it does."""
         if all(node_of(text) != other for text in self.inputs(name)):
             self._changed(name).append(f"^{other}")
 
     def set_attribute(self, name: str, attribute: str, value: bytes) -> None:
-        """Give a node an attribute."""
+        """Set an attribute of a node."""
         self._nodes[name] = self._nodes[name].with_attributes({attribute: value})
 
     def finish(self) -> list[NodeDef]:
-        """Return all nodes; one that only waits for more keeps its own message at its front."""
+        """Return all nodes. With only new control edges, a node keeps its message as a prefix."""
         return [self._finished(node) for node in self._nodes.values()]
 
     def _changed(self, name: str) -> list[str]:
