@@ -30,8 +30,13 @@ from lowtide.frameworks.torch.measure.measure_captured import check_real, measur
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
+from lowtide.frameworks.torch.rewrites.chunks.chunk_program import (
+    ChunkedProgram,
+    Chunking,
+    chunk_program,
+    chunk_program_in_two_passes,
+)
 from lowtide.frameworks.torch.rewrites.chunks.rounding import largest_difference
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking, SplitProgram, split_again, split_updates
 
 
 class TorchModel:
@@ -67,12 +72,12 @@ class TorchModel:
 
     @property
     def in_chunks(self) -> Graph | None:
-        """The program with its largest products and updates done in chunks of rows; see `split_updates`."""
+        """The program with its largest products and updates done in chunks of rows; see `chunk_program`."""
         return self._graph_in_chunks
 
     @property
     def in_finer_chunks(self) -> Graph | None:
-        """The program with products in chunks whose rows are computed twice for that; see `split_again`."""
+        """The program with products in chunks, with rows computed twice; see `chunk_program_in_two_passes`."""
         return self._graph_in_finer_chunks
 
     @property
@@ -207,7 +212,7 @@ class TorchModel:
                 self.captured, self.captured.run_original, keep_results=True, last_digits=True
             ).results
             usual = largest_difference(original.results, nudged)
-            difference = replace(difference, is_rounding=difference.is_usual(usual))
+            difference = replace(difference, is_rounding=difference.is_within_noise(usual))
         return Measurement(
             before_bytes=before.peak_bytes,
             after_bytes=after.peak_bytes,
@@ -258,14 +263,14 @@ class _Readings:
         return (split or self._split).left_whole if "in_chunks" in vars(self) else ()
 
     @cached_property
-    def _split(self) -> SplitProgram:
-        return split_updates(self.whole.captured, self._chunking)
+    def _split(self) -> ChunkedProgram:
+        return chunk_program(self.whole.captured, self._chunking)
 
     @cached_property
-    def _split_again(self) -> SplitProgram | None:
-        return split_again(self.whole.captured, self._chunking)
+    def _split_again(self) -> ChunkedProgram | None:
+        return chunk_program_in_two_passes(self.whole.captured, self._chunking)
 
-    def _read(self, split: SplitProgram | None) -> Reading | None:
+    def _read(self, split: ChunkedProgram | None) -> Reading | None:
         if split is None or split.captured is None:
             return None
         captured = split.captured

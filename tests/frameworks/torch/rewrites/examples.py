@@ -13,22 +13,19 @@ from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.internals.aot_autograd import merge_common_subexpressions
 from lowtide.frameworks.torch.reading.outlined import hold
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary
-from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes, ProductsByRows
-from lowtide.frameworks.torch.rewrites.chunks.find_products import find_products
-from lowtide.frameworks.torch.rewrites.chunks.in_chunks import InChunks
-from lowtide.frameworks.torch.rewrites.chunks.regions import find_regions
-from lowtide.frameworks.torch.rewrites.chunks.rows_again import RowsAgain
+from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkProducts, ChunkSizes, RecomputeRows
+from lowtide.frameworks.torch.rewrites.chunks.chunk_updates import ChunkUpdates
+from lowtide.frameworks.torch.rewrites.chunks.region_search import find_product_regions
+from lowtide.frameworks.torch.rewrites.chunks.update_region import find_update_regions
 from lowtide.frameworks.torch.rewrites.chunks.windows import Windows
-from lowtide.frameworks.torch.rewrites.old_contents import SaveOldContents
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
 from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
+from lowtide.frameworks.torch.rewrites.overwritten_inputs import SaveOldContents
 from lowtide.frameworks.torch.rewrites.rewrite import MADE_BY, Rewrite
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
-from lowtide.frameworks.torch.rewrites.save_inputs_flat import SaveInputsFlat
-from lowtide.frameworks.torch.rewrites.save_masks_as_bytes import SaveMasksAsBytes
+from lowtide.frameworks.torch.rewrites.saved_inputs import SaveInputsFlat, TakeInputsFlat
+from lowtide.frameworks.torch.rewrites.saved_masks import SaveMasksAsBytes, TakeMasksAsBytes
 from lowtide.frameworks.torch.rewrites.table import REWRITES
-from lowtide.frameworks.torch.rewrites.take_inputs_flat import TakeInputsFlat
-from lowtide.frameworks.torch.rewrites.take_masks_as_bytes import TakeMasksAsBytes
 
 aten = torch.ops.aten
 
@@ -129,8 +126,8 @@ def _in_chunks() -> Example:
     tokens = torch.randint(0, 700, (5,))
     inputs = (torch.randn(700, 512), torch.randn(700, 512), torch.randn(700, 2), torch.randn(2, 512), tokens)
     module = trace(update, *(given := (*inputs, torch.randn(5, 512))))
-    (region,) = find_regions(module.graph)
-    return _of(InChunks(((region, 400),)), module, given)
+    (region,) = find_update_regions(module.graph)
+    return _of(ChunkUpdates(((region, 400),)), module, given)
 
 
 def _loss_gradient() -> Example:
@@ -200,9 +197,9 @@ def _rows_again() -> Example:
         return loss, (weights * loss).sum(1)
 
     module = trace(weigh, *(inputs := (torch.randn(96, 8), torch.randn(8, 4100))))
-    (_, (refusal,)) = find_products(module.graph)
-    assert refusal.passes is not None
-    return _of(RowsAgain((refusal.passes,)), module, inputs)
+    (_, (refusal,)) = find_product_regions(module.graph)
+    assert refusal.two_passes is not None
+    return _of(RecomputeRows((refusal.two_passes,)), module, inputs)
 
 
 def _products_by_rows() -> Example:
@@ -221,8 +218,8 @@ def _products_by_rows() -> Example:
 
     inputs = (torch.randn(96, 64), torch.randn(4100, 64), torch.randn(64, 70), torch.randint(0, 9, (96,)))
     module = trace(heads, *(given := (*inputs, torch.tensor(90.0))))
-    ((region,), _) = find_products(module.graph)
-    return _of(ProductsByRows(((region, ChunkSizes(24, Windows(1024))),)), module, given)
+    ((region,), _) = find_product_regions(module.graph)
+    return _of(ChunkProducts(((region, ChunkSizes(24, Windows(1024))),)), module, given)
 
 
 def lifetimes(module: GraphModule) -> list[tuple[str, Lifetime]]:
@@ -248,7 +245,7 @@ def _outlined() -> Example:
     module = trace(in_chunks, *inputs)
     for node in module.graph.nodes:
         if getattr(node.target, "overloadpacket", None) in marked:
-            node.meta[MADE_BY] = ProductsByRows.name
+            node.meta[MADE_BY] = ChunkProducts.name
     return _of(OutlineChunks(_held), module, inputs)
 
 

@@ -17,11 +17,11 @@ from lowtide.frameworks.torch.compile.read_program import ReadProgram, read_prog
 from lowtide.frameworks.torch.internals.fake_tensors import outside_of_fake_modes
 from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import (
+from lowtide.frameworks.torch.rewrites.chunks.chunk_program import (
+    ChunkedModule,
     Chunking,
-    SplitModule,
-    split_module,
-    split_module_again,
+    chunk_module,
+    chunk_module_in_two_passes,
 )
 
 
@@ -79,7 +79,7 @@ class ProgramForms:
         peaks = simulate(self.graph, Plan.baseline(self.graph)).peak_bytes
         budget = parse_budget(settings.budget, self.graph, peaks, transient=settings.transient)
         return replace(
-            self, chunking=replace(self.chunking, allowed=max(0, budget.allowed[self.graph.spaces[0].name] or 0))
+            self, chunking=replace(self.chunking, budget_bytes=max(0, budget.allowed[self.graph.spaces[0].name] or 0))
         )
 
     @cached_property
@@ -111,20 +111,20 @@ class ProgramForms:
         return self._read(self._split_most)
 
     @cached_property
-    def _split(self) -> SplitModule | None:
-        return self._made(split_module, self.chunking)
+    def _split(self) -> ChunkedModule | None:
+        return self._made(chunk_module, self.chunking)
 
     @cached_property
-    def _split_again(self) -> SplitModule | None:
-        return self._made(split_module_again, self.chunking)
+    def _split_again(self) -> ChunkedModule | None:
+        return self._made(chunk_module_in_two_passes, self.chunking)
 
     @cached_property
-    def _split_most(self) -> SplitModule | None:
-        if not self.chunking.allowed or self._split_again is None:
+    def _split_most(self) -> ChunkedModule | None:
+        if not self.chunking.budget_bytes or self._split_again is None:
             return None
-        return self._made(split_module_again, replace(self.chunking, allowed=0))
+        return self._made(chunk_module_in_two_passes, replace(self.chunking, budget_bytes=0))
 
-    def _made(self, split: Callable[..., SplitModule | None], chunking: Chunking) -> SplitModule | None:
+    def _made(self, split: Callable[..., ChunkedModule | None], chunking: Chunking) -> ChunkedModule | None:
         module, inputs = self.written.module, self.written.inputs
         values = map(value_of, module.graph.find_nodes(op="placeholder"))
         if any(not isinstance(value, torch.Tensor) or is_symbolic(value) for value in values):
@@ -132,7 +132,7 @@ class ProgramForms:
         with outside_of_fake_modes():
             return split(module, inputs, chunking)
 
-    def _read(self, split: SplitModule | None) -> ReadProgram | None:
+    def _read(self, split: ChunkedModule | None) -> ReadProgram | None:
         if split is None or split.module is None:
             return None
         made = outline_chunks(split.module) if self.chunking.fused else split.module

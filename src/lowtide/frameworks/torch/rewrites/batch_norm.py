@@ -1,7 +1,4 @@
-"""Batch normalization that overwrites its running statistics, as an op that overwrites nothing and two small copies.
-
-An op that overwrites something runs once, so what else it computes could never be rematerialized.
-"""
+"""Batch normalization without in-place updates of running statistics, so that it can be recomputed (`SplitBatchNorm`)."""
 
 import operator
 from collections.abc import Sequence
@@ -16,20 +13,19 @@ from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
 aten = torch.ops.aten
 _STATISTICS = ("running_mean", "running_var")
 _FIRST_NEW = 3
-"""The functional form returns the new statistics after the three results that both forms have."""
+"""The functional form returns three results, then the new statistics."""
 
 
 @dataclass(frozen=True)
 class SplitBatchNorm(Rewrite[Node]):
-    """Replace every `native_batch_norm` that trains by its functional form on copies of the statistics.
+    """Replace every `native_batch_norm` in training mode by its functional form on copies of the statistics.
 
-    The statistics are copied before it and overwritten right after it, once, whatever runs again. The backward op gets
-    the copies too, although it does not use them in training: so they stay as long as any op may want the forward op to
-    run again.
+    The statistics are overwritten once, after the op. The backward op gets the copies too, although it does not read
+    them in training: this keeps them alive while the forward op may be recomputed.
     """
 
     name = "split-batch-norm"
-    source = "PyTorch's functionalization has the same form of the op, `_native_batch_norm_legit_functional`."
+    source = "PyTorch's functionalization uses the same op, `_native_batch_norm_legit_functional`."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
         """Return the ops that update statistics."""
@@ -37,7 +33,7 @@ class SplitBatchNorm(Rewrite[Node]):
         return [node for node in nodes if _updates(node)]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Put copies, the functional op and the updates where the op was."""
+        """Replace each by copies, the functional op and the updates."""
         for node in sites:
             _split(module.graph, node)
         return module

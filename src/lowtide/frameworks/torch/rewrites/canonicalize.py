@@ -1,4 +1,4 @@
-"""Constructors that look at another tensor only for its form are given that form, so that they keep nothing alive."""
+"""Constructors with the shape and dtype of another tensor, without reading that tensor (`Canonicalize`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,17 +27,17 @@ _EMPTY = {aten.empty_like.default, aten.new_empty.default, aten.new_empty_stride
 
 @dataclass(frozen=True)
 class Canonicalize(Rewrite[Node]):
-    """Replace `*_like` and `new_*` constructors by constructors of the same dtype, shape and strides."""
+    """Replace `*_like` and `new_*` constructors by constructors that keep no other tensor alive."""
 
     name = "canonicalize"
-    source = "ATen's constructors of one form are one kernel; the tensor they are modeled on is not read."
+    source = "ATen's `*_like` and `new_*` constructors do not read the contents of their operand."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the constructors of dense tensors whose shapes hold no symbols."""
-        return [node for node in module.graph.nodes if _looks_for_form(node) and _is_plain(value_of(node))]
+        """Return the constructors of dense tensors without symbolic sizes."""
+        return [node for node in module.graph.nodes if _is_constructor_like(node) and _is_plain(value_of(node))]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Put the constructor of the given form where the other was."""
+        """Replace each by a constructor with the same dtype, shape and strides."""
         for node in sites:
             with module.graph.inserting_before(node):
                 replacement = _constructor(module.graph, node, value_of(node))
@@ -46,7 +46,7 @@ class Canonicalize(Rewrite[Node]):
         return module
 
 
-def _looks_for_form(node: Node) -> bool:
+def _is_constructor_like(node: Node) -> bool:
     return node.target in _FILLED or node.target in _EMPTY
 
 

@@ -1,7 +1,6 @@
-"""Dropout as a random mask and products, so that what it drops out of can be made again without another draw.
+"""Dropout as a random mask and products, so that its result can be recomputed without another draw (`SplitDropout`).
 
-An op that draws random numbers runs once. As one op, dropout would have to keep its whole result for the backward pass;
-as two, its mask of one byte an element.
+An op that draws random numbers runs once, so its result is saved for backward. A mask takes one byte per element.
 """
 
 import operator
@@ -21,21 +20,21 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class SplitDropout(Rewrite[Node]):
-    """Replace every `native_dropout` on the CPU by the draws and products that its kernel makes there.
+    """Replace every `native_dropout` on the CPU by the draw and the products of its kernel.
 
-    Other devices have kernels of their own, which are left alone.
+    Kernels of other devices compute it differently, and are left unchanged.
     """
 
     name = "split-dropout"
     source = "ATen's CPU kernel of `native_dropout`, op by op."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the ops that drop some elements and keep some, on the CPU."""
+        """Return the ops on the CPU with a probability between 0 and 1."""
         nodes = module.graph.find_nodes(op="call_function", target=aten.native_dropout.default)
         return [node for node in nodes if _draws_on_cpu(node)]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Put the draw and the products where the op was."""
+        """Replace each by the draw and the products."""
         for node in sites:
             _split(module.graph, node)
         return module
@@ -52,7 +51,7 @@ def _split(graph: Graph, node: Node) -> None:
     rate, source = given["p"], given["input"]
     result, drawn = value_of(node)
     form: dict[str, Any] = {"dtype": drawn.dtype, "device": drawn.device}
-    scale = torch.tensor(1 / (1 - rate), dtype=result.dtype).item()  # the kernel rounds it to the type of its input
+    scale = torch.tensor(1 / (1 - rate), dtype=result.dtype).item()  # the kernel rounds it to its input's type
     with graph.inserting_before(node):
         empty = graph.call_function(aten.empty_like.default, (source,), form)
         mask = graph.call_function(aten.bernoulli_.float, (empty, 1 - rate))

@@ -1,4 +1,4 @@
-"""Multi-tensor ops are split into one op per tensor, so that each update can run as soon as its gradient is there."""
+"""Multi-tensor ops as one op per tensor, so that each update can run once its gradient is computed (`SplitForeach`)."""
 
 import operator
 from collections.abc import Sequence, Sized
@@ -12,7 +12,7 @@ from lowtide.frameworks.torch.internals.operators import op_name
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
 
 FUSED_OPTIMIZERS = ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
-"""The fused optimizers; each takes lists of tensors and its settings as floats."""
+"""Names of the fused optimizers, whose arguments are lists of tensors and floats."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class SplitForeach(Rewrite[Node]):
         return [node for node in module.graph.nodes if _is_over_list(node) and len(_tensors(node)) > 1]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Put the ops over one tensor each where the op over all was."""
+        """Replace each by one op per tensor."""
         for node in sites:
             _split(module.graph, node, len(_tensors(node)))
         return module
@@ -57,7 +57,7 @@ def _split(graph: Graph, node: Node, length: int) -> None:
                 target, args, {name: _one_of(argument, index, length) for name, argument in node.kwargs.items()}
             )
             if values is not None:
-                part.meta["val"] = [values[index]]  # the same tensor, from an op of its own
+                part.meta["val"] = [values[index]]  # the same tensor, from another op
             for reader in readers.get(index, ()):
                 element = graph.call_function(operator.getitem, (part, 0))
                 element.meta = dict(reader.meta)
@@ -67,7 +67,7 @@ def _split(graph: Graph, node: Node, length: int) -> None:
 
 
 def _one_of(argument: Any, index: int, length: int) -> Any:
-    """Return the part of an argument that concerns one tensor: lists of any other length concern none."""
+    """Return the argument of the op of one tensor: a list of one entry; lists of other lengths are the same for all."""
     return [argument[index]] if _has_length(argument, length) else argument
 
 

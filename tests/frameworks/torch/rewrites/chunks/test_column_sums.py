@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule
 
-from lowtide.frameworks.torch.rewrites.chunks.column_sums import ColumnSum
+from lowtide.frameworks.torch.rewrites.chunks.product_chunk import ColumnSum
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 import lowtide.torch as lt
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_updates
+from lowtide.frameworks.torch.rewrites.chunks.chunk_program import chunk_program
 
 IMAGES, SIZE, CHANNELS = 8, 64, 16
 
@@ -105,13 +105,13 @@ def test_gradients_of_weights_sum_over_images_in_an_order_of_their_own() -> None
         lambda images: functional.avg_pool2d(layer(images), 4).square().mean(),
         (torch.randn(IMAGES, 3, SIZE, SIZE),),
     )
-    split = split_updates(lt.capture(program))
+    split = chunk_program(lt.capture(program))
     assert split.captured is None
     (note,) = split.left_whole
-    assert "'convolution_backward' sums over all rows in an order of its own" in note
+    assert "'convolution_backward' sums over rows in its own order" in note
 
 
 def test_statistics_of_the_batch_are_left_whole() -> None:
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Conv2d(3, CHANNELS, 3, padding=1), nn.BatchNorm2d(CHANNELS)).train().requires_grad_(False)
-    assert split_updates(lt.capture((layers, (torch.randn(IMAGES, 3, SIZE, SIZE),)))).captured is None
+    assert chunk_program(lt.capture((layers, (torch.randn(IMAGES, 3, SIZE, SIZE),)))).captured is None

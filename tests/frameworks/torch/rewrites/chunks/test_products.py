@@ -11,8 +11,8 @@ from torch.nn import functional
 import lowtide.torch as lt
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.torch.rewrites.chunks.rows import ProductRows, SlicedRows
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_updates
+from lowtide.frameworks.torch.rewrites.chunks.chunk_program import chunk_program
+from lowtide.frameworks.torch.rewrites.chunks.rule import ProductRows, SlicedRows
 
 CLASSES, WIDTH, LENGTH = 4099, 70, 384
 """Three sequences have a multiple of as many tokens as any BLAS library is known to sum at a time."""
@@ -150,20 +150,20 @@ def test_a_program_that_returns_its_logits_reads_them_chunk_by_chunk(cap: float 
 def test_logits_that_are_all_that_is_returned_are_left_whole_and_named() -> None:
     step, (tokens,) = program(plain)
     opened = lt.TorchModel((lambda tokens: step.model(tokens).softmax(-1), (tokens,)))
-    (note,) = split_updates(opened.captured).left_whole
+    (note,) = chunk_program(opened.captured).left_whole
     assert "is a result of the program" in note
 
 
 def test_what_mixes_rows_is_left_whole_and_named() -> None:
     step = program(lambda logits, wanted: plain(logits, wanted) + logits.softmax(0).square().mean())
-    (note,) = split_updates(lt.capture(step)).left_whole
-    assert "is computed as a whole" in note
-    assert "does not treat every row alone" in note
+    (note,) = chunk_program(lt.capture(step)).left_whole
+    assert "is not in chunks" in note
+    assert "does not treat rows independently" in note
 
 
 def test_rows_are_computed_twice_where_a_loss_needs_something_of_all_rows_first() -> None:
     opened = lt.TorchModel(program(lambda logits, wanted: plain(logits * plain(logits, wanted).detach(), wanted)))
-    assert any("needs what is computed of all" in note for note in split_updates(opened.captured).left_whole)
+    assert any("needs results of all rows first" in note for note in chunk_program(opened.captured).left_whole)
     assert opened.in_finer_chunks is not None
     measured = opened.measure(Plan.baseline(opened.in_finer_chunks))
     assert measured.outputs_equal
@@ -172,7 +172,7 @@ def test_rows_are_computed_twice_where_a_loss_needs_something_of_all_rows_first(
 
 def test_rows_lie_where_shapes_say() -> None:
     rows = ProductRows(6)
-    assert [rows.leading(shape) for shape in ((6, 5), (2, 3, 5), (12, 5), (2, 3), (5,), (0, 6))] == [
+    assert [rows.leading_dims(shape) for shape in ((6, 5), (2, 3, 5), (12, 5), (2, 3), (5,), (0, 6))] == [
         1,
         2,
         1,
@@ -180,12 +180,12 @@ def test_rows_lie_where_shapes_say() -> None:
         None,
         None,
     ]
-    assert rows.of_chunk((2, 3, 5), 4) == [1, 4, 5]
-    assert rows.of_chunk((12, 5), 4) == [8, 5]
-    assert rows.lie_alike((2, 3, 1), (2, 3, 5))
-    assert not rows.lie_alike((3, 5), (2, 3, 5))
-    assert rows.are_shared((1, 1, 5), (2, 3, 5))
-    assert not rows.are_shared((3, 5), (2, 3, 5))
+    assert rows.chunk_shape((2, 3, 5), 4) == [1, 4, 5]
+    assert rows.chunk_shape((12, 5), 4) == [8, 5]
+    assert rows.match((2, 3, 1), (2, 3, 5))
+    assert not rows.match((3, 5), (2, 3, 5))
+    assert rows.are_broadcast((1, 1, 5), (2, 3, 5))
+    assert not rows.are_broadcast((3, 5), (2, 3, 5))
 
 
 def test_rows_of_a_slice_are_those_of_every_chunk_that_are_kept() -> None:
@@ -193,7 +193,7 @@ def test_rows_of_a_slice_are_those_of_every_chunk_that_are_kept() -> None:
     kept = [row for row in range(10) if 1 <= row % 5 < 4]
     for first in range(10):
         for last in range(first + 1, 11):
-            begin, end = rows.among(first, last)
+            begin, end = rows.range_for(first, last)
             assert kept[begin:end] == [row for row in kept if first <= row < last]
             stretches = list(rows.stretches(first, last))
             assert [flag for count, flag in stretches for _ in range(count)] == [

@@ -69,12 +69,12 @@ def test_a_half_precision_step_needs_less_where_rounding_is_allowed_and_says_so(
 
 def test_what_is_left_whole_says_that_rounding_would_help() -> None:
     found = lowtide.minimize(lt.TorchModel(step_of(Head())), effort="fast")
-    assert any(sentence.endswith("where rounding is allowed, they need not") for sentence in found.left_whole)
+    assert any(sentence.endswith("allow 'rounding' to use chunks") for sentence in found.left_whole)
 
 
 def test_a_step_that_misses_its_budget_names_what_rounding_would_cut() -> None:
     step, batch = step_of(Head())
-    with pytest.warns(UserWarning, match=r"does not fit its budget: .* is computed as a whole: .* where rounding is"):
+    with pytest.warns(UserWarning, match=r"does not fit its budget: .* is not in chunks: .* allow 'rounding'"):
         lt.training_step(step.model, None, step.optimizer, batch, budget="10%")
 
 
@@ -133,7 +133,7 @@ def test_what_is_on_another_device_is_cut_where_rounding_is_allowed_alone() -> N
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device("meta"):
         program = lt.TorchModel(step_of(Head()))
     assert program.in_chunks is None
-    assert any("on a device 'meta' is not known" in sentence for sentence in program.left_whole)
+    assert any("is known to give equal bits on device 'meta'" in sentence for sentence in program.left_whole)
     found = program.to_rounding.in_chunks
     assert found is not None
     assert "chunks" in found.name

@@ -14,7 +14,7 @@ from lowtide.engine.plan import Plan, write_plan_file
 from lowtide.engine.planning.chunked import plan_model
 from lowtide.engine.planning.plan_file import read_plan
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_updates
+from lowtide.frameworks.torch.rewrites.chunks.chunk_program import chunk_program
 
 TOKENS, WIDTH = 4099, 70
 N_STEPS = 3
@@ -167,10 +167,10 @@ def test_small_updates_and_those_whose_gradient_is_needed_whole_are_left_alone()
     torch.manual_seed(0)
     small = nn.Linear(64, 64)
     step = lt.TrainingStep(small, lambda m, x: m(x).sum(), torch.optim.AdamW(small.parameters()))
-    assert split_updates(lt.capture((step, (torch.randn(4, 64),)))).captured is None
+    assert chunk_program(lt.capture((step, (torch.randn(4, 64),)))).captured is None
     model, optimizer = make("adamw")
     step = lt.TrainingStep(model, predict, optimizer, before_update=_center)
-    assert split_updates(lt.capture((step, batch(0)))).captured is None
+    assert chunk_program(lt.capture((step, batch(0)))).captured is None
 
 
 def _center(parameters: list[torch.Tensor]) -> None:

@@ -11,9 +11,9 @@ from torch.nn import functional
 import lowtide
 import lowtide.torch as lt
 from lowtide.frameworks.torch.compile.programs import forget_programs, planned_programs
-from lowtide.frameworks.torch.rewrites.chunks.find_products import find_products
+from lowtide.frameworks.torch.rewrites.chunks.chunk_program import Chunking, chunk_program
+from lowtide.frameworks.torch.rewrites.chunks.region_search import find_product_regions
 from lowtide.frameworks.torch.rewrites.chunks.rounding import difference_of
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import Chunking, split_updates
 from tests.frameworks.torch.reading.measured_scratch import one_thread
 
 IMAGES, SIZE, CHANNELS, CLASSES = 8, 64, 16, 5
@@ -143,21 +143,21 @@ def test_a_classifier_whose_loss_is_small_is_done_by_images_too() -> None:
 def test_without_rounding_the_step_stays_whole_and_says_that_it_need_not() -> None:
     program = step_of(Classifier(lambda channels: nn.GroupNorm(4, channels)), functional.cross_entropy, _classified())
     assert program.in_chunks is None
-    assert any("an order of its own; where rounding is allowed, it need not" in note for note in program.left_whole)
+    assert any("in its own order; allow 'rounding' to use chunks" in note for note in program.left_whole)
 
 
 def test_under_inductor_it_stays_whole() -> None:
     batch = (torch.randn(IMAGES, 3, SIZE, SIZE), torch.randn(IMAGES, 4), _images())
-    split = split_updates(step_of(Unet(), functional.mse_loss, batch).captured, Chunking.for_fusion())
+    split = chunk_program(step_of(Unet(), functional.mse_loss, batch).captured, Chunking.for_fusion())
     assert not any("product" in done for done in (split.captured.name if split.captured else "",))
 
 
 def test_statistics_of_the_batch_are_left_whole_where_rounding_is_allowed() -> None:
     program = step_of(Classifier(nn.BatchNorm2d), functional.cross_entropy, _classified())
     assert program.to_rounding.in_chunks is None
-    _, (refusal, *_) = find_products(program.captured.graph_module.graph, adds=True)
+    _, (refusal, *_) = find_product_regions(program.captured.graph_module.graph, any_order=True)
     assert "batch_norm" in refusal.reason
-    assert "does not treat every row alone" in refusal.reason
+    assert "does not treat rows independently" in refusal.reason
 
 
 def test_the_backend_computes_the_network_twice_for_a_budget_and_gives_the_same_gradients() -> None:

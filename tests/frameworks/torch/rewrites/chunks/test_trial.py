@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from lowtide.frameworks.torch.rewrites.chunks.by_rows import ChunkSizes
-from lowtide.frameworks.torch.rewrites.chunks.find_products import find_products
-from lowtide.frameworks.torch.rewrites.chunks.products import ProductRegion
+from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkSizes
+from lowtide.frameworks.torch.rewrites.chunks.product_region import ProductRegion
+from lowtide.frameworks.torch.rewrites.chunks.region_search import find_product_regions
 from lowtide.frameworks.torch.rewrites.chunks.trial import Equal, Trial, Trials
 from lowtide.frameworks.torch.rewrites.chunks.windows import Windows
 from tests.frameworks.torch.rewrites.examples import trace
@@ -23,7 +23,7 @@ def region() -> ProductRegion:
         softmax = functional.softmax(rows @ head, -1)
         return softmax.amax(-1), rows.t() @ softmax
 
-    found, _ = find_products(trace(step, torch.randn(512, 16), torch.randn(16, 1024)).graph)
+    found, _ = find_product_regions(trace(step, torch.randn(512, 16), torch.randn(16, 1024)).graph)
     return found[0]
 
 
@@ -47,13 +47,13 @@ def loss_region() -> ProductRegion:
         return losses, gradient @ head, gradient.t() @ rows
 
     wanted = torch.randint(0, 4100, (512,))
-    found, _ = find_products(trace(step, torch.randn(512, 16), torch.randn(4100, 16), wanted).graph)
+    found, _ = find_product_regions(trace(step, torch.randn(512, 16), torch.randn(4100, 16), wanted).graph)
     return found[0]
 
 
 def test_windows_that_sum_some_rows_at_a_time_make_the_sums_of_all_rows() -> None:
-    for in_pieces in (False, True):
-        uneven = ChunkSizes(64, Windows(1000, in_pieces, at_once=100))
+    for separate in (False, True):
+        uneven = ChunkSizes(64, Windows(1000, separate, rows_at_once=100))
         assert Trials(exact=False).first_equal(loss_region(), [uneven]) == uneven
 
 

@@ -1,0 +1,213 @@
+"""Rewrites that compute product regions by chunks (`ChunkProducts`), and recompute rows for a second pass."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from lowtide.frameworks.torch.internals.nodes import map_nodes, value_of
+from lowtide.frameworks.torch.rewrites.chunks.product_chunk import ColumnSum, ProductChunk
+from lowtide.frameworks.torch.rewrites.chunks.product_region import SECOND_PASS, ProductRegion, TwoPasses, row_layout
+from lowtide.frameworks.torch.rewrites.chunks.rule import RowRole
+from lowtide.frameworks.torch.rewrites.chunks.windows import (
+    RowValues,
+    Windows,
+    WindowSums,
+    append_windows,
+    sums_by_windows,
+)
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like, origin_of
+
+aten = torch.ops.aten
+BY_WINDOWS = "lowtide_by_windows"
+"""Meta key of the nodes of windows, which can be delayed until their sums are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSizes:
+    """The sizes of the chunks of a region."""
+
+    rows: int
+    """Rows of a chunk."""
+    windows: Windows | None = None
+    """How windows compute the sums over rows afterwards; None if each chunk adds to them."""
+
+
+@dataclass(frozen=True)
+class ChunkProducts(Rewrite[tuple[ProductRegion, ChunkSizes]]):
+    """Unroll product regions into chunks. Sums over rows are added to by chunks, or computed afterwards by windows."""
+
+    name = "products-by-rows"
+    source = (
+        "Each row is computed independently, and sums over rows are added to; a trial on real shapes compares bits."
+    )
+    chosen: tuple[tuple[ProductRegion, ChunkSizes], ...]
+
+    def sites(self, module: GraphModule) -> Sequence[tuple[ProductRegion, ChunkSizes]]:
+        """Return the chosen regions."""
+        return self.chosen
+
+    def apply(self, module: GraphModule, sites: Sequence[tuple[ProductRegion, ChunkSizes]]) -> GraphModule:
+        """Return a copy with chunks in place of the last node of each region."""
+        region_of = {node: region for region, _ in sites for node in region.ops}
+        delayed = {node for region, _ in sites for node in region.delayed}
+        sizes_of = dict(sites)
+        graph = Graph()
+        made: dict[Node, Node] = {}
+        for node in module.graph.nodes:
+            region = region_of.get(node)
+            if region is None and node not in delayed:
+                made[node] = graph.node_copy(node, made.__getitem__)
+            elif region is not None and node is next(reversed(region.ops)):
+                append_chunks(graph, region, sizes_of[region], made)
+                for waiting in region.delayed:
+                    made[waiting] = graph.node_copy(waiting, made.__getitem__)
+        return GraphModule(module, graph)
+
+
+def append_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: dict[Node, Node]) -> None:
+    """Append a region in chunks. `made` maps the sources of the region, and gets its results."""
+    sums = None if sizes.windows is None else sums_by_windows(region)
+    results = dict(_allocate_rows(graph, region.results, region))
+    made |= results
+    values = RowValues({}, {}, {}) if sums is None else _allocate_values(graph, region, sums, made)
+    copied = results | values.rows
+    total = region.rows.count
+    copies: dict[Node, Node] = {}
+    by_columns = [] if sums is not None else region.with_role(RowRole.COLUMN_SUM)
+    column_sums = {node: ColumnSum(graph, node) for node in by_columns}
+    for first in range(0, total, sizes.rows):
+        chunk = ProductChunk(graph, region, made, first, min(sizes.rows, total - first), copies)
+        for node, op in region.ops.items():
+            if node in column_sums:
+                chunk.add_columns(node, column_sums[node])
+            elif sums is None or node not in sums.nodes:
+                chunk.add(node, op)
+                if node in copied:
+                    chunk.copy_rows(node, copied[node])
+                if node in values.maxima:
+                    chunk.copy_statistics(node, values.maxima[node], values.logarithms[node])
+    made |= {node: column_sum.total() for node, column_sum in column_sums.items()}
+    if sums is not None and sizes.windows is not None:
+        known = set(graph.nodes)
+        windows = append_windows(graph, region, sizes.windows, made, values)
+        made |= _concatenate(graph, region, windows, sizes.windows.separate)
+        for node in graph.nodes:
+            if node not in known:
+                node.meta[BY_WINDOWS] = True
+
+
+def _concatenate(
+    graph: Graph, region: ProductRegion, windows: Iterable[tuple[Node, Node]], separate: bool
+) -> dict[Node, Node]:
+    """Append the concatenation of the windows of each sum, and return it.
+
+    Each window is copied into an allocated tensor as soon as it is computed. Windows that stay separate, and column
+    sums, are concatenated after the last window.
+    """
+    whole: dict[Node, Node] = {}
+    ends: dict[Node, int] = {}
+    waiting: dict[Node, list[Node]] = {}
+    for node, window in windows:
+        if separate or region.ops[node].role is RowRole.COLUMN_SUM:
+            waiting.setdefault(node, []).append(window)
+            continue
+        if node not in whole:
+            with graph.inserting_before(window):
+                whole[node] = _allocate(graph, node, list(value_of(node).shape))
+        first = ends.get(node, 0)
+        ends[node] = first + _rows_in(window)
+        place = call_like(node, graph, aten.slice.Tensor, whole[node], 0, first, ends[node])
+        call_like(node, graph, aten.copy_.default, place, window)
+    for node, tensors in waiting.items():
+        dim = -1 if region.ops[node].role is RowRole.COLUMN_SUM else 0
+        whole[node] = call_like(node, graph, aten.cat.default, tensors, dim)
+    return whole
+
+
+def _rows_in(window: Node) -> int:
+    """Return the rows of a slice."""
+    _, _, first, last = window.args
+    return cast("int", last) - cast("int", first)
+
+
+def _allocate_rows(graph: Graph, nodes: Iterable[Node], region: ProductRegion) -> Iterator[tuple[Node, Node]]:
+    """Append tensors for the rows of some results."""
+    for node in nodes:
+        if region.ops[node].role is RowRole.ROWS:
+            yield node, _allocate(graph, node, list(value_of(node).shape), row_layout(value_of(node)))
+
+
+def _allocate(graph: Graph, node: Node, shape: list[int], layout: torch.memory_format | None = None) -> Node:
+    value = value_of(node)
+    more = {} if layout in (None, torch.contiguous_format) else {"memory_format": layout}
+    return call_like(node, graph, aten.empty.memory_format, shape, dtype=value.dtype, device=value.device, **more)
+
+
+def _allocate_values(graph: Graph, region: ProductRegion, sums: WindowSums, made: Mapping[Node, Node]) -> RowValues:
+    """Append tensors for the values of each row that windows read."""
+    rows = {node: made[node] for node in sums.rows if node in made}
+    rows |= dict(_allocate_rows(graph, (node for node in sums.rows if node not in made), region))
+    maxima, logarithms = (
+        {node: _allocate(graph, node, [value_of(node).shape[0], 1]) for node in sums.logarithms} for _ in range(2)
+    )
+    return RowValues(rows, maxima, logarithms)
+
+
+@dataclass(frozen=True)
+class RecomputeRows(Rewrite[TwoPasses]):
+    """Let a second pass over the rows of a product recompute results of the first.
+
+    Neither pass then saves a tensor as large as the product for the other, so both can be computed in chunks.
+    """
+
+    name = "rows-again"
+    source = "An op without effects gives the same bits whenever it runs on the same operands."
+    chosen: tuple[TwoPasses, ...]
+
+    def sites(self, module: GraphModule) -> Sequence[TwoPasses]:
+        """Return the chosen products."""
+        return self.chosen
+
+    def apply(self, module: GraphModule, sites: Sequence[TwoPasses]) -> GraphModule:
+        """Return a copy in which each second pass reads its own recomputed nodes."""
+        graph = Graph()
+        made: dict[Node, Node] = {}
+        passes = {node: second for second in (_Second(graph, site, made) for site in sites) for node in second.nodes}
+        for node in module.graph.nodes:
+            made[node] = graph.node_copy(node, passes[node].operand if node in passes else made.__getitem__)
+            if node in passes:
+                made[node].meta[SECOND_PASS] = passes[node].product
+        for node in reversed([node for site in sites for node in site.recomputed]):
+            if not made[node].users:
+                graph.erase_node(made[node])
+        return GraphModule(module, graph)
+
+
+@dataclass(frozen=True, slots=True)
+class _Second:
+    graph: Graph
+    site: TwoPasses
+    made: dict[Node, Node]
+    copies: dict[Node, Node] = field(default_factory=dict[Node, Node])
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return self.site.second
+
+    @property
+    def product(self) -> str:
+        return self.site.product.name
+
+    def operand(self, node: Node) -> Node:
+        """Return a node as the second pass reads it."""
+        if node not in self.site.recomputed:
+            return self.made[node]
+        if node not in self.copies:
+            args, kwargs = map_nodes((node.args, dict(node.kwargs)), self.operand)
+            name = f"{node.name}_again"
+            self.copies[node] = self.graph.create_node("call_function", node.target, args, kwargs, name=name)
+            self.copies[node].meta = {**origin_of(node), SECOND_PASS: self.product}
+        return self.copies[node]

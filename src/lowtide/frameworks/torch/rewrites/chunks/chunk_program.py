@@ -1,0 +1,182 @@
+"""Programs with their largest products, loss gradient and updates in chunks (`chunk_module`)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch.fx import GraphModule
+
+from lowtide.engine.graph import Lifetime
+from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.reading.captured import Captured
+from lowtide.frameworks.torch.rewrites.chunks.choose_chunks import choose_product_chunks, choose_update_chunks
+from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkProducts, ChunkSizes, RecomputeRows
+from lowtide.frameworks.torch.rewrites.chunks.chunk_updates import ChunkUpdates
+from lowtide.frameworks.torch.rewrites.chunks.loss_gradient import LossGradientByRows
+from lowtide.frameworks.torch.rewrites.chunks.losses import LossesOfPixels, LossesOfRows, MeanLosses
+from lowtide.frameworks.torch.rewrites.chunks.product_region import (
+    PRODUCTS,
+    ChunkDevices,
+    ProductRegion,
+    Refusal,
+    TwoPasses,
+    can_run,
+)
+from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
+from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
+from lowtide.frameworks.torch.rewrites.run import run_rewrites
+
+Inputs = Sequence[tuple[str, Lifetime]]
+"""The names and lifetimes of the inputs of a program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """Settings of a program in chunks."""
+
+    trials: Trials = field(default_factory=Trials)
+    fused: bool = False
+    """Whether kernels are fused, so that element-wise ops need no chunks."""
+    budget_bytes: int = 0
+    """The bytes that the program may need; 0 for as few as possible."""
+
+    def to_rounding(self) -> "Chunking":
+        """Return the settings for results equal up to rounding."""
+        return replace(self, trials=Trials(exact=False, devices=ChunkDevices.ALL, any_order=True))
+
+    @classmethod
+    def for_fusion(cls) -> "Chunking":
+        """Return the settings for a compiled program, whose results are equal up to rounding in any case.
+
+        Only for the CPU: calls of chunks within Inductor's code are not tested on other devices.
+        """
+        return cls(Trials(exact=False), fused=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedModule:
+    """A program in chunks."""
+
+    module: GraphModule | None
+    """The program in chunks, or None if chunks are of no use."""
+    done: tuple[str, ...]
+    """Descriptions of the chunks."""
+    left_whole: tuple[str, ...]
+    """A sentence for each large product that is not in chunks, with the reason."""
+    untried: tuple[str, ...]
+    """A sentence for each device that this machine does not have, so that no trial ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedProgram:
+    """A captured program in chunks."""
+
+    captured: Captured | None
+    """The program in chunks, or None if chunks are of no use."""
+    left_whole: tuple[str, ...]
+    """A sentence for each large product that is not in chunks, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ChosenProducts:
+    """A program before its product regions are computed in chunks, and the chosen chunk sizes."""
+
+    module: GraphModule
+    sizes: Mapping[ProductRegion, ChunkSizes]
+    refused: Sequence[Refusal]
+
+    @property
+    def left_whole(self) -> tuple[str, ...]:
+        return tuple(f"'{each.product.name}' is not in chunks: {each.reason}" for each in self.refused)
+
+    @property
+    def untried(self) -> tuple[str, ...]:
+        devices = dict.fromkeys(value_of(region.product).device for region in self.sizes)
+        absent = [device for device in devices if not can_run(device)]
+        return tuple(f"results of chunks were not compared: no device '{device}' on this machine" for device in absent)
+
+
+def chunk_program(captured: Captured, chunking: Chunking | None = None) -> ChunkedProgram:
+    """Return a captured program in chunks; see `chunk_module`."""
+    return _named(captured, chunk_module(captured.graph_module, captured.inputs, chunking or Chunking()))
+
+
+def chunk_program_in_two_passes(captured: Captured, chunking: Chunking | None = None) -> ChunkedProgram | None:
+    """Return a captured program in chunks with recomputed rows; see `chunk_module_in_two_passes`."""
+    chunked = chunk_module_in_two_passes(captured.graph_module, captured.inputs, chunking or Chunking())
+    return None if chunked is None else _named(captured, chunked)
+
+
+def chunk_module(module: GraphModule, inputs: Inputs, chunking: Chunking) -> ChunkedModule:
+    """Return a program with its largest products, the gradient of its loss and its largest updates in chunks."""
+    return _chunked(module, inputs, _in_one_pass(module, inputs, chunking), chunking, [])
+
+
+def chunk_module_in_two_passes(module: GraphModule, inputs: Inputs, chunking: Chunking) -> ChunkedModule | None:
+    """Return the same with rows of some products computed twice, so that more ops are in chunks; None if no use.
+
+    Rows are only recomputed for a second pass in chunks. Chunks are as small as the budget of `chunking` requires.
+    """
+    one_pass = _in_one_pass(module, inputs, chunking)
+    useful: list[TwoPasses] = [refusal.two_passes for refusal in one_pass.refused if refusal.two_passes is not None]
+    while useful:
+        two_passes = _choose(one_pass.module, [RecomputeRows(tuple(useful))], inputs, chunking)
+        in_chunks = {node.name for region in two_passes.sizes for node in region.ops}
+        kept = [passes for passes in useful if in_chunks.issuperset(passes.reader_names)]
+        if len(kept) == len(useful):
+            return _chunked(module, inputs, two_passes, chunking, ["rows computed twice"])
+        useful = kept
+    return None
+
+
+def _in_one_pass(module: GraphModule, inputs: Inputs, chunking: Chunking) -> _ChosenProducts:
+    """Choose product regions of a program that computes each row once, with as little memory as possible.
+
+    First makes rows independent: no op up to the last product is in place, and no gradient of a row needs all rows.
+    """
+    products = [node.name for node in module.graph.nodes if node.target in PRODUCTS]
+    losses = LossesOfRows(chunking.trials.devices)
+    before: list[Rewrite[Any]] = [*map(WriteOutOfPlace, products[-1:]), losses]
+    if chunking.trials.any_order:
+        before[-1:] = [replace(losses, min_bytes=0), LossesOfPixels(), MeanLosses()]
+    return _choose(module, before, inputs, replace(chunking, budget_bytes=0))
+
+
+def _choose(
+    module: GraphModule, rewrites: Sequence[Rewrite[Any]], inputs: Inputs, chunking: Chunking
+) -> _ChosenProducts:
+    rewritten = run_rewrites(module, rewrites)
+    chosen = choose_product_chunks(rewritten, inputs, chunking.trials, chunking.budget_bytes)
+    return _ChosenProducts(rewritten, *chosen)
+
+
+def _chunked(
+    module: GraphModule, inputs: Inputs, products: _ChosenProducts, chunking: Chunking, done: list[str]
+) -> ChunkedModule:
+    sizes = products.sizes
+    if sizes:
+        module = run_rewrites(products.module, [ChunkProducts(tuple(sizes.items()))])
+        most = max(-(-region.rows.count // each.rows) for region, each in sizes.items())
+        done.append(f"{'the largest product' if len(sizes) == 1 else f'{len(sizes)} products'} in {most} chunks")
+    devices = chunking.trials.devices
+    loss = LossGradientByRows(devices)
+    if not chunking.fused and loss.sites(module):
+        module = run_rewrites(module, [loss])
+        done.append("the gradient of the loss by rows")
+    rows_of = choose_update_chunks(module, inputs, devices, fused=chunking.fused)
+    if rows_of:
+        module = run_rewrites(module, [ChunkUpdates(tuple(rows_of.items()))])
+        most = max(-(-region.shape[0] // rows) for region, rows in rows_of.items())
+        done.append(f"{'the largest update' if len(rows_of) == 1 else f'{len(rows_of)} updates'} in {most} chunks")
+    return ChunkedModule(module if done else None, tuple(done), products.left_whole, products.untried)
+
+
+def _named(captured: Captured, chunked: ChunkedModule) -> ChunkedProgram:
+    """Return a captured program in chunks, with descriptions of the chunks in its name."""
+    if chunked.module is None:
+        return ChunkedProgram(None, chunked.left_whole)
+    name = ", ".join([captured.name, *chunked.done])
+    unmodeled = (*captured.unmodeled, *chunked.left_whole, *chunked.untried)
+    in_chunks = replace(captured, name=name, graph_module=chunked.module, unmodeled=unmodeled)
+    return ChunkedProgram(in_chunks, chunked.left_whole)
