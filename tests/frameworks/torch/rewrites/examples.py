@@ -14,9 +14,8 @@ from lowtide.frameworks.torch.internals.aot_autograd import merge_common_subexpr
 from lowtide.frameworks.torch.reading.outlined import hold
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary
 from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkProducts, ChunkSizes, RecomputeRows
-from lowtide.frameworks.torch.rewrites.chunks.chunk_updates import ChunkUpdates
 from lowtide.frameworks.torch.rewrites.chunks.region_search import find_product_regions
-from lowtide.frameworks.torch.rewrites.chunks.update_region import find_update_regions
+from lowtide.frameworks.torch.rewrites.chunks.updates import ChunkUpdates, find_update_regions
 from lowtide.frameworks.torch.rewrites.chunks.windows import Windows
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
 from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks

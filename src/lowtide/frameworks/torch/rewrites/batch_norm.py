@@ -1,4 +1,4 @@
-"""Batch normalization without in-place updates of running statistics, so that it can be recomputed (`SplitBatchNorm`)."""
+"""Batch normalization without in-place updates, so that it can be recomputed (`SplitBatchNorm`)."""
 
 import operator
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ _FIRST_NEW = 3
 class SplitBatchNorm(Rewrite[Node]):
     """Replace every `native_batch_norm` in training mode by its functional form on copies of the statistics.
 
-    The statistics are overwritten once, after the op. The backward op gets the copies too, although it does not read
-    them in training: this keeps them alive while the forward op may be recomputed.
+    The backward op gets the copies too, without reading them: this keeps them alive while the forward op may be
+    recomputed.
     """
 
     name = "split-batch-norm"
@@ -33,7 +33,6 @@ class SplitBatchNorm(Rewrite[Node]):
         return [node for node in nodes if _updates(node)]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Replace each by copies, the functional op and the updates."""
         for node in sites:
             _split(module.graph, node)
         return module

@@ -1,4 +1,4 @@
-"""The end of the forward pass of a joint graph as an op, which reads its outputs and returns the tangents."""
+"""The end of the forward pass of a joint graph as an op, which returns the tangents (`InsertBoundary`)."""
 
 import operator
 from collections.abc import Mapping, Sequence
@@ -14,31 +14,31 @@ from lowtide.frameworks.torch.reading.lowering import HELD_ELSEWHERE, nodes_in
 from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite
 
 TURN_BACK = define_operator("turn_back(Tensor[] outputs, Tensor(a!)[] overwritten) -> Tensor[]")
-"""Never runs: the program is split into its two passes here. It keeps its place among random draws and collectives.
+"""Never runs: the program is split here. It keeps its place among random draws and collectives.
 
-Between the passes, AOTAutograd overwrites those inputs of the program that the graph does not overwrite itself."""
+Between the passes, AOTAutograd overwrites the inputs that the program overwrites, unless the graph does it."""
 
 _OF_BACKWARD = ("is_backward", "must_be_in_backward")
 
 
 def is_tangent(node: Node) -> bool:
-    """Return whether a node is a tangent: an input of a joint graph from which the backward pass starts."""
+    """Return whether a node is a tangent, from which the backward pass of a joint graph starts."""
     return node.op == "placeholder" and "tangents" in str(node.target)
 
 
 @dataclass(frozen=True)
 class InsertBoundary(Rewrite[Node]):
-    """Insert an op between the forward and the backward pass of a joint graph, which returns the tangents.
+    """Insert an op between the passes of a joint graph, which returns the tangents.
 
-    Nodes traced in the forward pass that need no tangent come before it, including mutations of inputs. The op reads the
-    outputs of the forward pass and the inputs it overwrites, and overwrites those that the runtime overwrites.
+    Nodes traced in the forward pass that need no tangent come before it. The op reads the outputs of the forward pass
+    and the inputs it overwrites, and overwrites those that the runtime overwrites.
     """
 
     name = "insert-boundary"
     source = "The actions of AOTAutograd's runtime between the two passes, as an op."
     preserves = Preserves("the tangents, which an op returns instead of the caller", inputs=False)
     n_outputs: int
-    """The number of outputs of the forward pass."""
+    """Outputs of the forward pass."""
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
         """Return the output of a graph that has no boundary yet."""
@@ -46,7 +46,6 @@ class InsertBoundary(Rewrite[Node]):
         return [] if module.graph.find_nodes(op="call_function", target=TURN_BACK) else list(ends)
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Return a copy with the op."""
         outputs = outputs_of(module)[: self.n_outputs]
         forward = _forward_nodes(module.graph, [leaf for leaf in outputs if isinstance(leaf, Node)])
         graph, made = Graph(), dict[Node, Node]()
@@ -66,8 +65,8 @@ def turn_back(
 ) -> dict[Node, Node]:
     """Append the op to a copy of a forward pass, and return a node for each tangent.
 
-    `source` is the original, whose first outputs are those of the forward pass, and `made` maps its nodes to the copies.
-    Autograd owns the tangents: hooks, other branches and the caller of `backward` may also read them.
+    `made` maps the nodes of `source` to their copies. The first `n_forward_outputs` of its outputs are those of the
+    forward pass. Autograd owns the tangents: hooks and the caller of `backward` may read them too.
     """
     outputs = outputs_of(source)[:n_forward_outputs]
     ends = dict.fromkeys(made[leaf] for leaf in outputs if isinstance(leaf, Node))
@@ -86,7 +85,7 @@ def turn_back(
 
 
 def _forward_nodes(graph: Graph, outputs: list[Node]) -> dict[Node, None]:
-    """Return, in order, the nodes of the forward pass: those its outputs need, those traced in it, and sizes."""
+    """Return the nodes of the forward pass in order: those its outputs need, those traced in it, and sizes."""
     needed: set[Node] = set()
     waiting = list(outputs)
     while waiting:

@@ -1,4 +1,4 @@
-"""Constructors with the shape and dtype of another tensor, without reading that tensor (`Canonicalize`)."""
+"""Constructors like another tensor as constructors of a given shape (`Canonicalize`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +37,6 @@ class Canonicalize(Rewrite[Node]):
         return [node for node in module.graph.nodes if _is_constructor_like(node) and _is_plain(value_of(node))]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Replace each by a constructor with the same dtype, shape and strides."""
         for node in sites:
             with module.graph.inserting_before(node):
                 replacement = _constructor(module.graph, node, value_of(node))

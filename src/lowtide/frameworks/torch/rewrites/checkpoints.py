@@ -18,18 +18,17 @@ REPEATED = "lowtide_repeated"
 
 @dataclass(frozen=True)
 class RepeatCheckpointed(Rewrite[Node]):
-    """Recompute checkpointed nodes of a joint graph with a boundary in its backward pass.
+    """Recompute checkpointed nodes in the backward pass of a joint graph with a boundary.
 
-    Saved are the inputs of a checkpoint, results that the caller or a later checkpoint reads, and results of ops that
-    may not run twice, such as random draws. Every other node is copied to its first use in the backward pass.
-    O(nodes and edges).
+    Inputs of a checkpoint are saved, results that the caller or a later checkpoint reads, and results of ops that may
+    not run twice. Other nodes are copied to their first use in the backward pass. O(nodes and edges).
     """
 
     name = "repeat-checkpointed"
-    source = "`torch.utils.checkpoint`, which recomputes a part of the program when the backward pass reaches it."
+    source = "`torch.utils.checkpoint`, which recomputes in the backward pass."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the nodes of the forward pass that the backward pass may recompute."""
+        """Return the nodes of the forward pass to recompute."""
         nodes = list(module.graph.nodes)
         boundary = _boundary_place(nodes)
         last_write = {
@@ -45,7 +44,6 @@ class RepeatCheckpointed(Rewrite[Node]):
         ]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Insert every copy before the first node of the backward pass that needs it."""
         graph, repeatable = module.graph, set(sites)
         nodes = list(graph.nodes)
         places = {node: place for place, node in enumerate(nodes)}
@@ -66,7 +64,7 @@ def _boundary_place(nodes: Sequence[Node]) -> int:
 
 
 def _missing(node: Node, repeatable: set[Node], copied: Container[Node]) -> set[Node]:
-    """Return the repeatable nodes that a node needs, directly or not, and that are not copied yet."""
+    """Return the repeatable nodes that a node depends on, and that are not copied yet."""
     missing: set[Node] = set()
     waiting = list(node.all_input_nodes)
     while waiting:

@@ -20,11 +20,9 @@ class DropDeadCode(Rewrite[Node]):
     source = "FX's elimination of dead code."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the ops without users."""
         return [node for node in module.graph.nodes if not node.users and not _has_effects(node)]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Erase them, and ops that only they used."""
         module.graph.eliminate_dead_code(_has_effects)
         return module
 
@@ -36,24 +34,23 @@ def _has_effects(node: Node) -> bool:
 
 @dataclass(frozen=True)
 class MergeCommonSubexpressions(Rewrite[Node]):
-    """Merge pure nodes with the same op and arguments, as PyTorch's partitioner does, if its configuration allows."""
+    """Merge pure nodes with the same op and arguments, if PyTorch's configuration allows it."""
 
     name = "merge-common-subexpressions"
     source = "PyTorch's partitioner, by its own function."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the output node; PyTorch's own function finds the ops to merge."""
+        """Return the output node; PyTorch finds the nodes to merge."""
         return list(module.graph.find_nodes(op="output")) if merges_common_subexpressions() else []
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Merge the nodes of the module."""
         merge_common_subexpressions(module)
         return module
 
 
 @dataclass(frozen=True)
 class FollowViews(Rewrite[Node]):
-    """Derive new values for views with a storage that none of their inputs has; the program is unchanged.
+    """Derive new values for views that do not share the storage of their input.
 
     PyTorch merges and copies ops without updating their views, and traces views of a constant with their own storage.
     """
@@ -62,11 +59,9 @@ class FollowViews(Rewrite[Node]):
     source = "A view shares the storage of its input, by its schema."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the views with another storage."""
         return [node for node in module.graph.nodes if _has_other_storage(node)]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Delete their values."""
         for node in sites:
             del node.meta["val"]
         return module

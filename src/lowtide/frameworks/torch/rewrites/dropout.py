@@ -1,4 +1,4 @@
-"""Dropout as a random mask and products, so that its result can be recomputed without another draw (`SplitDropout`).
+"""Dropout as a random mask and products, so that its result can be recomputed (`SplitDropout`).
 
 An op that draws random numbers runs once, so its result is saved for backward. A mask takes one byte per element.
 """
@@ -20,21 +20,16 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class SplitDropout(Rewrite[Node]):
-    """Replace every `native_dropout` on the CPU by the draw and the products of its kernel.
-
-    Kernels of other devices compute it differently, and are left unchanged.
-    """
+    """Replace every `native_dropout` on the CPU by the draw and products of its kernel."""
 
     name = "split-dropout"
     source = "ATen's CPU kernel of `native_dropout`, op by op."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the ops on the CPU with a probability between 0 and 1."""
         nodes = module.graph.find_nodes(op="call_function", target=aten.native_dropout.default)
         return [node for node in nodes if _draws_on_cpu(node)]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Replace each by the draw and the products."""
         for node in sites:
             _split(module.graph, node)
         return module

@@ -1,4 +1,4 @@
-"""In-place ops on intermediates as out-of-place ops, since an overwritten value cannot be recomputed.
+"""In-place ops as out-of-place ops, since an overwritten value cannot be recomputed (`WriteOutOfPlace`).
 
 `relu_` becomes `relu`. A plan may still reuse the storage, by an in-place pair.
 """
@@ -27,15 +27,15 @@ from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
 @dataclass(frozen=True)
 class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
-    """Replace in-place ops by out-of-place ops, if no other value shares the storage that they overwrite."""
+    """Replace in-place ops on intermediates, if no other value shares the storage."""
 
     name = "write-out-of-place"
     source = "ATen's operators with a trailing underscore compute the same as those without."
     last: str
-    """The name of the node up to which ops are replaced."""
+    """Name of the node at which to stop."""
 
     def sites(self, module: GraphModule) -> Sequence[tuple[Node, Any]]:
-        """Return the ops to replace, each with its out-of-place form."""
+        """Return the in-place ops, each with its out-of-place form."""
         found: list[tuple[Node, Any]] = []
         holders: dict[int, list[Node]] = {}
         overwritten_by: dict[Node, Node] = {}
@@ -58,7 +58,6 @@ class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
         return found
 
     def apply(self, module: GraphModule, sites: Sequence[tuple[Node, Any]]) -> GraphModule:
-        """Return a copy in which nodes after such an op read its result."""
         graph = Graph()
         copies: dict[Node, Node] = {}
         graph.output(graph.graph_copy(module.graph, copies))
@@ -79,10 +78,7 @@ class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
 
 
 def write_out_of_place(module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], last: Node) -> GraphModule:
-    """Return the program without in-place ops up to a node; see `WriteOutOfPlace`.
-
-    If that would raise the baseline peak, returns the program unchanged.
-    """
+    """Return the program without in-place ops up to a node, or unchanged if that raises the baseline peak."""
     changed = run_rewrites(module, [WriteOutOfPlace(last.name)])
     if changed is module:
         return module
@@ -100,7 +96,7 @@ def _storages(node: Node) -> list[int]:
 
 
 def _plain_form(node: Node) -> Any:
-    """Return the out-of-place form of an in-place op, or None if it has none with the same dtype, shape and strides."""
+    """Return the out-of-place form of an op, or None if it has none with the same dtype, shape and strides."""
     target, value = overload_of(node.target), value_of(node)
     if target is None or not isinstance(value, torch.Tensor) or not is_dense(value) or is_random(node):
         return None
@@ -118,7 +114,7 @@ def _plain_form(node: Node) -> Any:
 
 
 def _is_alone(overwritten: Any, node: Node, holders: Mapping[int, list[Node]]) -> bool:
-    """Return whether a node's storage was allocated for it alone, and no other value shares it."""
+    """Return whether a node's storage was allocated for it, and no other value shares it."""
     if not isinstance(overwritten, Node) or overwritten.op != "call_function":
         return False
     allowed: list[Any] = [overwritten, node]

@@ -1,7 +1,6 @@
 """Chunks as calls of one op, so that Inductor cannot fuse all chunks again (`OutlineChunks`).
 
-Inductor joins the kernels of different chunks, so that all chunks would be alive at once. The op runs its nodes with
-PyTorch's kernels instead.
+Inductor would join the kernels of different chunks. The op runs its nodes by PyTorch's kernels instead.
 """
 
 import operator
@@ -17,32 +16,30 @@ from lowtide.frameworks.torch.reading.effects import mutated_arguments
 from lowtide.frameworks.torch.reading.lowering import nodes_in
 from lowtide.frameworks.torch.reading.outlined import outlined_op
 from lowtide.frameworks.torch.rewrites.chunks.chunk_products import BY_WINDOWS, ChunkProducts
-from lowtide.frameworks.torch.rewrites.chunks.chunk_updates import ChunkUpdates
+from lowtide.frameworks.torch.rewrites.chunks.updates import ChunkUpdates
 from lowtide.frameworks.torch.rewrites.rewrite import MADE_BY, Rewrite, origin_of
 
 _CHUNKS = (ChunkProducts.name, ChunkUpdates.name)
 Run = Sequence[Node]
-"""Nodes of chunks, in program order, that one call replaces. The call is inserted at the last one."""
+"""Nodes of chunks, replaced by one call in place of the last."""
 
 
 @dataclass(frozen=True)
 class OutlineChunks(Rewrite[Run]):
     """Replace each run of chunks by one call. A run ends at an op that needs its results.
 
-    The operands of the call are no views, since PyTorch allows no custom op to overwrite views.
+    Operands of the call are no views, since PyTorch allows no custom op to overwrite views.
     """
 
     name = "outline-chunks"
-    source = "Compilers outline functions; Inductor reorders and fuses chunks, but calls unknown ops as they are."
+    source = "Inductor calls unknown ops, without reordering or fusing their nodes."
     hold: Callable[[GraphModule], str]
-    """Registers an outlined program, and returns the key by which the op finds it."""
+    """Registers an outlined program, and returns its key."""
 
     def sites(self, module: GraphModule) -> Sequence[Run]:
-        """Return all runs of chunks with an op that is not a view."""
         return [run for run in _runs(module.graph) if any(_computes(node) for node in run)]
 
     def apply(self, module: GraphModule, sites: Sequence[Run]) -> GraphModule:
-        """Return a copy with a call in place of the last node of each run."""
         run_of = {node: run for run in sites for node in run}
         graph = Graph()
         made: dict[Node, Node] = {}
@@ -87,7 +84,7 @@ class _Outlined:
         object.__setattr__(self, "inside", set(self.run))
 
     def operands(self) -> tuple[list[Node], list[Node], list[Node]]:
-        """Return the operands: tensors to read, tensors to overwrite, and numbers. No tensor is a view of another."""
+        """Return tensors to read, tensors to overwrite, and numbers. No tensor is a view of another."""
         sources = dict.fromkeys(source for node in self.run for source in node.all_input_nodes)
         bases = [base for base in dict.fromkeys(_views(source)[-1] for source in sources) if base not in self.inside]
         written = storages_of(*(each for node in self.run for each in nodes_in(mutated_arguments(node))))
@@ -97,7 +94,7 @@ class _Outlined:
         return given, overwritten, [base for base in bases if base not in tensors]
 
     def body(self, operands: Sequence[Node]) -> tuple[Graph, list[Node]]:
-        """Return the run as a graph with these inputs, and its results, which share no storage with operands."""
+        """Return the run as a graph, and its results, which share no storage with operands."""
         graph = Graph()
         made: dict[Node, Node] = {}
         for node in operands:
@@ -114,13 +111,12 @@ class _Outlined:
         return graph, list(results)
 
     def read_outside(self) -> Iterator[Node]:
-        """Yield the nodes of the run that other nodes read."""
         for node in self.run:
             if any(user not in self.inside for user in node.users):
                 yield node
 
     def append_outside(self, node: Node, graph: Graph, made: dict[Node, Node]) -> Node:
-        """Return a node of the run for its users outside: a result, an overwritten operand, or a new view of one."""
+        """Return a node of the run for users outside: a result, an overwritten operand, or a new view."""
         if node not in made:
             source = self.append_outside(_viewed(node), graph, made)
             if is_view(node.target):
@@ -131,7 +127,7 @@ class _Outlined:
         return made[node]
 
     def _base(self, node: Node) -> Node:
-        """Return the base of a view, or the tensor that an in-place op overwrites: an operand or a node of the run."""
+        """Return the tensor that a node views or overwrites: an operand, or a node of the run."""
         while node in self.inside and (is_view(node.target) or mutated_arguments(node)):
             node = _viewed(node)
         return _views(node)[-1] if node not in self.inside else node
@@ -144,7 +140,7 @@ def _viewed(node: Node) -> Node:
 
 
 def _views(node: Node) -> list[Node]:
-    """Return a node, the operand it is a view of, and so on, up to a node that is no view."""
+    """Return a node, the operand it is a view of, and so on."""
     views = [node]
     while is_view(views[-1].target):
         views.append(_viewed(views[-1]))
@@ -152,7 +148,7 @@ def _views(node: Node) -> list[Node]:
 
 
 def _runs(graph: Graph) -> Iterator[Run]:
-    """Yield the runs of chunks: chunks join the next ones if no op between depends on them."""
+    """Yield the runs of chunks. A run ends at an op that depends on it."""
     run = _OpenRun()
     for node in graph.nodes:
         if node.meta.get(MADE_BY) in _CHUNKS:
@@ -172,9 +168,8 @@ class _OpenRun:
 
     nodes: list[Node] = field(default_factory=list[Node])
     with_views: dict[Node, None] = field(default_factory=dict[Node, None])
-    """The nodes and views of their results, in program order."""
+    """With views of their results, in program order."""
     touched: set[int] = field(default_factory=set[int])
-    """Keys of the storages that the nodes read or write."""
     written: set[int] = field(default_factory=set[int])
 
     def add(self, node: Node) -> None:
@@ -184,7 +179,6 @@ class _OpenRun:
         self.written |= _written(node)
 
     def add_view(self, node: Node) -> None:
-        """Add a view that is not part of a chunk, if it depends on the nodes."""
         if any(source in self.with_views for source in node.all_input_nodes):
             self.with_views[node] = None
 
@@ -205,7 +199,6 @@ class _OpenRun:
         return self.nodes if depends else [each for each in self.nodes if each not in windows]
 
     def without(self, needed: Run) -> "_OpenRun":
-        """Return a run of the other nodes."""
         gone, rest = set(needed), _OpenRun()
         for node in self.with_views:
             if node in self.nodes and node not in gone:

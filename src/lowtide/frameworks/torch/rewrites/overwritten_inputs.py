@@ -1,4 +1,4 @@
-"""Rewrites that copy inputs before the program overwrites them, so that ops can read the old contents later."""
+"""Rewrites that copy inputs before the program overwrites them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,17 +20,17 @@ aten = torch.ops.aten
 class SnapshotOverwrittenInputs(Rewrite[tuple[Node, list[Node]]]):
     """Copy every small overwritten input, such as running statistics, for the ops that read it before.
 
-    An op can be recomputed only until its operands are overwritten. Through a copy of a few bytes, it can be recomputed
-    at any time. The copies are never freed: recomputing one would copy the new contents.
+    An op can be recomputed only until its operands are overwritten; through a copy, at any time. The copies are never
+    freed, since recomputing one would copy the new contents.
     """
 
     name = "snapshot-overwritten-inputs"
     source = "Copy on write, for inputs smaller than the ops that read them."
     largest_bytes: int = 1 << 20
-    """Larger inputs are left unchanged."""
+    """Larger inputs stay unchanged."""
 
     def sites(self, module: GraphModule) -> Sequence[tuple[Node, list[Node]]]:
-        """Return the small inputs that are overwritten, each with the ops that read it before."""
+        """Return the small overwritten inputs, each with the ops that read it before."""
         place = {node: index for index, node in enumerate(module.graph.nodes)}
         first_write: dict[Node, int] = {}
         for node in place:
@@ -45,7 +45,6 @@ class SnapshotOverwrittenInputs(Rewrite[tuple[Node, list[Node]]]):
         return found
 
     def apply(self, module: GraphModule, sites: Sequence[tuple[Node, list[Node]]]) -> GraphModule:
-        """Insert the copies after the inputs."""
         last_input = _last_input(module)
         for source, readers in sites:
             with module.graph.inserting_after(last_input):
@@ -58,17 +57,17 @@ class SnapshotOverwrittenInputs(Rewrite[tuple[Node, list[Node]]]):
 
 @dataclass(frozen=True)
 class SaveOldContents(Rewrite[int]):
-    """Let a forward pass save copies of inputs that are overwritten before the backward pass reads them.
+    """Let a forward pass save copies of inputs that are overwritten before the backward pass.
 
-    PyTorch's partitioner recomputes ops in the backward pass from inputs, even from those that the forward pass or the
-    runtime overwrites. Gradients would be wrong, or autograd would raise an error.
+    PyTorch's partitioner recomputes ops in the backward pass even from overwritten inputs. Gradients would be wrong, or
+    autograd would raise an error.
     """
 
     name = "save-old-contents"
     source = "Copy on write, for tensors that the backward pass reads."
     preserves = Preserves("saved values that the program overwrites after it read them", outputs=False)
     n_outputs: int
-    """The number of outputs of the forward pass itself; the others are saved values."""
+    """Outputs of the forward pass itself; the others are saved values."""
 
     def sites(self, module: GraphModule) -> Sequence[int]:
         """Return the positions of the outputs to copy."""
@@ -79,7 +78,6 @@ class SaveOldContents(Rewrite[int]):
         return [place for place in range(self.n_outputs, len(results)) if storages_of(results[place]) & overwritten]
 
     def apply(self, module: GraphModule, sites: Sequence[int]) -> GraphModule:
-        """Insert each copy after its source."""
         graph = module.graph
         last_input = _last_input(module)
         (end,) = graph.find_nodes(op="output")

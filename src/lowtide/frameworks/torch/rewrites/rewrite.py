@@ -11,28 +11,25 @@ from lowtide.frameworks.torch.internals.nodes import outputs_of
 
 SiteT = TypeVar("SiteT")
 MADE_BY = "lowtide_made_by"
-"""Meta key of nodes made by a rewrite; the value is the name of the rewrite."""
+"""Meta key with the name of the rewrite that made a node."""
 HAD_NO_VALUE = "lowtide_had_no_value"
 """Meta key of nodes without a value before a rewrite. A new node may have the name of an old one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preserves:
-    """The properties of a program that a rewrite preserves: all bits of outputs and overwritten inputs by default."""
+    """Properties that a rewrite preserves; by default all bits of outputs and overwritten inputs."""
 
     up_to: str = ""
     """How results may differ; empty if they are bit-equal."""
     inputs: bool = True
-    """Whether the program has the same inputs, with the same dtypes and shapes."""
+    """Whether inputs keep their names, dtypes and shapes."""
     outputs: bool = True
-    """Whether each output has the same dtype and shape, and is a view of the same inputs."""
+    """Whether each output keeps its dtype and shape, and the inputs it is a view of."""
 
 
 class Rewrite(ABC, Generic[SiteT]):
-    """A frozen dataclass that rewrites a program; its fields are its settings.
-
-    Only `run_rewrites` calls `sites` and `apply`. It also derives the fake values of new nodes and checks the result.
-    """
+    """A frozen dataclass with the settings of a rewrite. Only `run_rewrites` calls `sites` and `apply`."""
 
     name: ClassVar[str]
     """The name in `REWRITES`."""
@@ -48,24 +45,24 @@ class Rewrite(ABC, Generic[SiteT]):
     def apply(self, module: GraphModule, sites: Sequence[SiteT]) -> GraphModule:
         """Rewrite all sites. Returns the given module, changed, or a new one.
 
-        New nodes have no value, unless they are the very tensor of another node. Other nodes keep their names.
+        New nodes have no value, unless they are the tensor of another node. Other nodes keep their names.
         """
 
 
 def origin_of(node: Node) -> dict[str, Any]:
-    """Return the meta data that a new node gets from the node it replaces: all except its value."""
+    """Return the meta data for a replacement of a node: all except its value."""
     return {key: known for key, known in node.meta.items() if key not in ("val", HAD_NO_VALUE)}
 
 
 def call_like(node: Node, graph: Graph, target: Any, *args: Any, **kwargs: Any) -> Node:
-    """Append a call to a graph, with the meta data of the node it replaces."""
+    """Append a call with the meta data of the node it replaces."""
     made = graph.create_node("call_function", target, args, kwargs)
     made.meta = origin_of(node)
     return made
 
 
 def replace_uses(node: Node, before: Node, make: Callable[[Node], Node]) -> None:
-    """Insert `make(node)` before another node, and let the users of `node` read it instead."""
+    """Insert `make(node)` before another node, for the users of `node`."""
     users = list(node.users)
     with node.graph.inserting_before(before):
         made = make(node)
@@ -74,7 +71,7 @@ def replace_uses(node: Node, before: Node, make: Callable[[Node], Node]) -> None
 
 
 def save_instead(module: GraphModule, n_outputs: int, made: Mapping[Node, Node]) -> None:
-    """Replace the saved values of a forward pass, which come after its own `n_outputs` outputs, by those in `made`."""
+    """Replace saved values of a forward pass, which follow its own `n_outputs` outputs, by those in `made`."""
     (end,) = module.graph.find_nodes(op="output")
     results = outputs_of(module)
     saved = [made.get(value, value) for value in results[n_outputs:]]

@@ -1,4 +1,4 @@
-"""The runner of rewrites (`run_rewrites`): derives the values of new nodes, and refuses a broken program."""
+"""The runner of rewrites (`run_rewrites`): derives values of new nodes, and refuses a broken program."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,9 +23,8 @@ from lowtide.frameworks.torch.rewrites.rewrite import HAD_NO_VALUE, MADE_BY, Pre
 def run_rewrites(module: GraphModule, rewrites: Sequence[Rewrite[Any]]) -> GraphModule:
     """Return the program after all rewrites, in order; may change the given module.
 
-    After each rewrite, new nodes get the fake values of their ops, and views of a replaced storage get new values.
-    Raises RewriteError if nodes are out of order, or the rewrite does not preserve what it declares. O(nodes and edges)
-    per rewrite.
+    Derives the fake values of new nodes, and of views of a replaced storage. Raises RewriteError if nodes are out of
+    order, or a rewrite does not preserve its declaration. O(nodes and edges) per rewrite.
     """
     for rewrite in rewrites:
         sites = rewrite.sites(module)
@@ -54,20 +53,16 @@ class _Values:
 
     def __init__(self, module: GraphModule) -> None:
         nodes = list(module.graph.nodes)
-        self._alive = [value_of(node) for node in nodes]  # storages are compared by address, so none may be freed
+        self._alive = [value_of(node) for node in nodes]  # storages are compared by address
         for node in nodes:
             if "val" not in node.meta:
                 node.meta[HAD_NO_VALUE] = True
         self._shared = {node.name: storages_of(node) & storages_of(*node.all_input_nodes) for node in nodes}
-        """The storages that a node shares with its inputs."""
         self._fake = first_fake(self._alive)
         self._memo = FakeMemo()
 
     def derive(self, module: GraphModule, made_by: str) -> None:
-        """Set the values of new nodes, and of nodes that share the storage of an input that has a new one.
-
-        Marks new nodes with the name of the rewrite.
-        """
+        """Set the values of new nodes, and of nodes that share a replaced storage. Marks new nodes."""
 
         def operand(source: Node) -> Any:
             value = value_of(source)
@@ -91,7 +86,7 @@ def _has_result(node: Node) -> bool:
 
 
 Form = tuple[tuple[str, str, tuple[int | None, ...]], ...]
-"""Dtype, device and shape of each tensor of a node. Symbolic sizes count as equal, so that no guard is added."""
+"""Dtype, device and shape of each tensor. Symbolic sizes count as equal, so that no guard is added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +95,12 @@ class _Interface:
 
     inputs: dict[str, Form]
     overwritten: frozenset[str]
-    """Names of the inputs that the program overwrites."""
     outputs: list[tuple[Form, frozenset[str]]]
-    """The form of each output, and the inputs that share its storage."""
+    """Each output, and the inputs that share its storage."""
 
     @classmethod
     def of(cls, module: GraphModule) -> "_Interface":
-        """Return the interface of a program whose nodes have values."""
+        """Return the interface of a program with values."""
         holders: dict[int, set[str]] = {}
         inputs = module.graph.find_nodes(op="placeholder")
         for node in inputs:
@@ -125,7 +119,7 @@ class _Interface:
         )
 
     def difference_from(self, before: "_Interface", preserves: Preserves) -> str | None:
-        """Describe a change since before the rewrite that `preserves` does not allow, or return None."""
+        """Describe a change that `preserves` does not allow, or return None."""
         if preserves.inputs and self.inputs != before.inputs:
             return f"its inputs were {before.inputs} and are {self.inputs}"
         gone = before.inputs.keys() - self.inputs.keys()

@@ -1,7 +1,7 @@
 """Rewrites that save inputs for the backward pass as flat views, under Inductor.
 
-Inductor converts four-dimensional tensors to the memory format of convolutions. If the forward pass returns an input,
-Inductor returns the converted copy, which no plan knows. A flat view is not converted.
+Inductor converts four-dimensional tensors to the memory format of convolutions, and returns the converted copy of an
+input, which no plan knows. It does not convert flat views.
 """
 
 from collections.abc import Sequence
@@ -19,20 +19,19 @@ _IMAGE_DIMENSIONS = 4
 
 @dataclass(frozen=True)
 class SaveInputsFlat(Rewrite[Node]):
-    """Save images and the weights of convolutions as flat views, for a backward pass with `TakeInputsFlat`."""
+    """Save images and weights of convolutions as flat views, for `TakeInputsFlat`."""
 
     name = "save-inputs-flat"
-    source = "Inductor's layout optimization only converts four-dimensional tensors."
+    source = "Inductor only converts four-dimensional tensors."
     preserves = Preserves("the shape of saved inputs, which are flat", outputs=False)
     n_outputs: int
-    """The number of outputs of the forward pass itself; the others are saved values."""
+    """Outputs of the forward pass itself; the others are saved values."""
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
         """Return the saved inputs with the shape of images."""
         return [value for value in outputs_of(module)[self.n_outputs :] if isinstance(value, Node) and _is_image(value)]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Return flat views of them instead."""
         (end,) = module.graph.find_nodes(op="output")
         with module.graph.inserting_before(end):
             flat = {node: module.graph.call_function(aten.view.default, (node, [-1])) for node in sites}
@@ -57,11 +56,9 @@ class TakeInputsFlat(Rewrite[Node]):
     """The inputs."""
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the inputs with these names."""
         return [node for node in module.graph.find_nodes(op="placeholder") if node.name in self.names]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Insert a view with the old shape after the inputs for each of them."""
         first_op = list(module.graph.find_nodes(op="placeholder"))[-1].next
         for node in sites:
             replace_uses(node, first_op, _shaped)

@@ -1,7 +1,7 @@
 """Rewrites that save masks for the backward pass as bytes, each 0 or 1: under Inductor, on the CPU.
 
-Inductor's CPU code stores bools one by one, and bytes by vector instructions, which takes a twentieth of the time
-(measured with PyTorch 2.13). Kernels still compute with bools.
+Inductor's CPU code stores bytes in a twentieth of the time of bools, by vector instructions (measured with PyTorch
+2.13).
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def is_mask_for_kernels(node: Node) -> bool:
 
 
 def as_bytes(mask: Node) -> Node:
-    """Return the bytes of a mask: those it was computed from, or new ones at the insertion point of the graph."""
+    """Return the bytes of a mask: those it was computed from, or a new node."""
     if mask.target is _NOT_EQUAL and (read := mask.all_input_nodes[0]).target is _CONVERT:
         (stored,) = read.all_input_nodes
         if stored.op == "call_function" and value_of(stored).dtype == torch.uint8:
@@ -37,32 +37,30 @@ def as_bytes(mask: Node) -> Node:
 
 
 def from_bytes(stored: Node) -> Node:
-    """Return the mask of some bytes, at the insertion point of the graph."""
     graph = stored.graph
     return call_like(stored, graph, _NOT_EQUAL, call_like(stored, graph, _CONVERT, stored, torch.float32), 0)
 
 
 @dataclass(frozen=True)
 class SaveMasksAsBytes(Rewrite[Node]):
-    """Save one byte for each bool of a mask, for a backward pass with `TakeMasksAsBytes`."""
+    """Save one byte for each bool of a mask, for `TakeMasksAsBytes`."""
 
     name = "save-masks-as-bytes"
     source = "Inductor's CPU code stores bools one by one."
     preserves = Preserves("the type of saved masks, which are bytes", outputs=False)
     n_outputs: int
-    """The number of outputs of the forward pass itself; the others are saved values."""
+    """Outputs of the forward pass itself; the others are saved values."""
     names: tuple[str, ...]
     """The saved values to change."""
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the saved masks with these names, except outputs of the forward pass itself."""
+        """Return the saved masks with these names, except the program's own outputs."""
         results = outputs_of(module)
         own, saved = results[: self.n_outputs], results[self.n_outputs :]
         masks = [value for value in saved if isinstance(value, Node) and value.name in self.names and value not in own]
         return [mask for mask in masks if mask.op == "call_function" and is_mask_for_kernels(mask)]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Return their bytes instead."""
         made = dict[Node, Node]()
         for mask in sites:
             with module.graph.inserting_before(mask.next):
@@ -82,12 +80,10 @@ class TakeMasksAsBytes(Rewrite[Node]):
     """The inputs."""
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the inputs with these names that are masks."""
         inputs = [node for node in module.graph.find_nodes(op="placeholder") if node.name in self.names]
         return [node for node in inputs if is_mask_for_kernels(node)]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Insert a mask after the inputs for each of them."""
         first_op = list(module.graph.find_nodes(op="placeholder"))[-1].next
         for node in sites:
             replace_uses(node, first_op, from_bytes)

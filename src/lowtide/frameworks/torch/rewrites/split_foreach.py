@@ -1,4 +1,4 @@
-"""Multi-tensor ops as one op per tensor, so that each update can run once its gradient is computed (`SplitForeach`)."""
+"""Multi-tensor ops as one op per tensor, so that each update can run early (`SplitForeach`)."""
 
 import operator
 from collections.abc import Sequence, Sized
@@ -12,7 +12,7 @@ from lowtide.frameworks.torch.internals.operators import op_name
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
 
 FUSED_OPTIMIZERS = ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_")
-"""Names of the fused optimizers, whose arguments are lists of tensors and floats."""
+"""Fused optimizers; their arguments are lists of tensors and floats."""
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,13 @@ class SplitForeach(Rewrite[Node]):
     """Split every `_foreach_*` and fused optimizer op over lists of n tensors into n ops over lists of one."""
 
     name = "split-foreach"
-    source = "ATen's foreach kernels treat the tensors of a list one after another and independently."
+    source = "ATen's foreach kernels treat the tensors of a list independently."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
         """Return the ops over several tensors."""
         return [node for node in module.graph.nodes if _is_over_list(node) and len(_tensors(node)) > 1]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Replace each by one op per tensor."""
         for node in sites:
             _split(module.graph, node, len(_tensors(node)))
         return module
@@ -67,7 +66,7 @@ def _split(graph: Graph, node: Node, length: int) -> None:
 
 
 def _one_of(argument: Any, index: int, length: int) -> Any:
-    """Return the argument of the op of one tensor: a list of one entry; lists of other lengths are the same for all."""
+    """Return an argument for one tensor: one entry of a list of `length`; others are the same for all."""
     return [argument[index]] if _has_length(argument, length) else argument
 
 

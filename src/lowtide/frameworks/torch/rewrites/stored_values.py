@@ -1,4 +1,4 @@
-"""Rewrites that make Inductor store values where the plan computes them (`StoreEarlyValues`, `CopyIntoConcatenations`)."""
+"""Rewrites that make Inductor store values where the plan computes them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from lowtide.frameworks.torch.rewrites.saved_masks import as_bytes, from_bytes, 
 aten = torch.ops.aten
 _PRODUCTS = (aten.mm.default, aten.bmm.default)
 _MIN_SAVING = 1 / 8
-"""The share of a value's bytes that storing it must save; a value minus its mean is not worth a pass over memory."""
+"""The share of a value's bytes that storing it must save, to be worth a pass over memory."""
 
 
 def _stored_copy(value: Tensor) -> Tensor:
@@ -26,19 +26,18 @@ def _stored_copy(value: Tensor) -> Tensor:
 
 
 STORED = define_operator("stored(Tensor value) -> Tensor", _stored_copy)
-"""Stores its argument in memory without a copy. It hides the argument from Inductor's patterns, not from fusion."""
+"""Stores its argument in memory without a copy. Inductor's patterns do not see through it, fusion does."""
 COPIED = define_operator("copied(Tensor value) -> Tensor", torch.clone)
-"""A copy of its argument that Inductor computes within the kernel that uses it."""
+"""A copy that Inductor computes within the kernel that uses it."""
 
 
 @dataclass(frozen=True)
 class StoreEarlyValues(Rewrite[Node]):
-    """Mark the values of a planned graph that Inductor must store for memory to follow the plan.
+    """Mark the values of a planned graph that Inductor must store, so that memory follows the plan.
 
     Inductor computes an element-wise value within the kernels that use it, so its operands are alive until then. The
-    value is stored if the operands are larger by an eighth and another kernel runs before its last use. Masks are stored
-    as bytes. A matrix product that is added to a later value is stored too, since Inductor would delay it to the sum.
-    Views of the caller's memory, such as updated parameters, are stored already.
+    value is stored if they are larger by an eighth and another kernel runs before. So is a matrix product that is added
+    to a later value, since Inductor would delay it. Masks are stored as bytes. Views of inputs are stored already.
     """
 
     name = "store-early-values"
@@ -51,9 +50,8 @@ class StoreEarlyValues(Rewrite[Node]):
         callers = {storage_key(value) for node in graph.find_nodes(op="placeholder") for value in _tensors(node)}
         places = _kernels_before(graph, element_wise=True)
         ends = dict[Node, int]()
-        """The last kernel that reads an element-wise value or a view."""
-        last_use = dict[int, int]()
-        """The last kernel that reads a storage, so far."""
+        """The last kernel that reads the element-wise value or view."""
+        last_use = dict[int, int]()  # by storage
         for node in reversed(list(graph.nodes)):
             if node.users and node.op == "call_function":
                 end = max(ends.get(user, places[user]) for user in node.users)
@@ -76,7 +74,6 @@ class StoreEarlyValues(Rewrite[Node]):
         return found
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Insert a mark after each value, with the same storage; masks are stored as bytes."""
         store_in_inductor(STORED)
         for node in sites:
             replace_uses(node, node.next, _stored_bytes if is_mask_for_kernels(node) else _stored)
@@ -94,7 +91,7 @@ def _stored_bytes(node: Node) -> Node:
 
 
 def _inputs(node: Node) -> dict[int, int]:
-    """Return the bytes of every storage that a node reads, except the caller's, by key."""
+    """Return the bytes of every storage that a node reads, except the caller's."""
     values = [value for source in node.all_input_nodes if not _is_callers(source) for value in _tensors(source)]
     return {storage_key(value): storage_bytes(value) for value in values}
 
@@ -114,15 +111,15 @@ def _is_callers(node: Node) -> bool:
 class CopyIntoConcatenations(Rewrite[tuple[Node, Node]]):
     """Copy operands of concatenations in a planned graph that the plan computes before, or reads after.
 
-    Inductor computes operands as views of the concatenation. All of it is then alive from the first operand on, as where
-    a U-Net concatenates both of its sides, and until the last use of any operand.
+    Inductor computes operands as views of the concatenation. Then the concatenation is alive from the first operand to
+    the last use of any, as where a U-Net concatenates its two sides.
     """
 
     name = "copy-into-concatenations"
     source = "Inductor's ConcatKernel, which makes its operands views of its result on the CPU."
 
     def sites(self, module: GraphModule) -> Sequence[tuple[Node, Node]]:
-        """Return concatenations, each with an operand that is computed before, or read after, another kernel runs."""
+        """Return pairs of a concatenation and an operand with another kernel between their computation or uses."""
         places = _kernels_before(module.graph, element_wise=False)
         ends = _last_uses(module.graph, places)
         joined = module.graph.find_nodes(op="call_function", target=aten.cat.default)
@@ -134,7 +131,6 @@ class CopyIntoConcatenations(Rewrite[tuple[Node, Node]]):
         ]
 
     def apply(self, module: GraphModule, sites: Sequence[tuple[Node, Node]]) -> GraphModule:
-        """Concatenate copies of those operands."""
         copy_in_inductor(COPIED)
         for join, operand in sites:
             with module.graph.inserting_before(join):
@@ -147,7 +143,7 @@ def _may_be_view(operand: Node) -> bool:
 
 
 def _last_uses(graph: Graph, places: dict[Node, int]) -> dict[Node, int]:
-    """Return the place of the last use of each value, including uses of its views."""
+    """Return the last use of each value or of its views."""
     ends = dict[Node, int]()
     for node in reversed(list(graph.nodes)):
         uses = (ends[user] if is_view(user.target) else places[user] for user in node.users)
@@ -156,7 +152,7 @@ def _last_uses(graph: Graph, places: dict[Node, int]) -> dict[Node, int]:
 
 
 def _kernels_before(graph: Graph, *, element_wise: bool) -> dict[Node, int]:
-    """Return an upper bound on the kernels that run before each node. A view runs none.
+    """Return an upper bound on the kernels that run before each node.
 
     Kernels that Inductor may fuse into others count only if `element_wise` is true.
     """

@@ -8,9 +8,8 @@ from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary
 from lowtide.frameworks.torch.rewrites.canonicalize import Canonicalize
 from lowtide.frameworks.torch.rewrites.checkpoints import RepeatCheckpointed
 from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkProducts, RecomputeRows
-from lowtide.frameworks.torch.rewrites.chunks.chunk_updates import ChunkUpdates
-from lowtide.frameworks.torch.rewrites.chunks.loss_gradient import LossGradientByRows
-from lowtide.frameworks.torch.rewrites.chunks.losses import LossesOfPixels, LossesOfRows, MeanLosses
+from lowtide.frameworks.torch.rewrites.chunks.losses import LossesOfPixels, LossesOfRows, LossGradientByRows, MeanLosses
+from lowtide.frameworks.torch.rewrites.chunks.updates import ChunkUpdates
 from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode, FollowViews, MergeCommonSubexpressions
 from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
@@ -66,7 +65,7 @@ JOINT: Rewrites = (*INFERENCE, MergeCommonSubexpressions(), FollowViews())
 """For a joint graph, from `torch.compile`, before its boundary is inserted."""
 
 RUNS_AGAIN: Rewrites = (SnapshotOverwrittenInputs(), FollowViews())
-"""For a joint graph with its boundary, if the plan decides what to recompute."""
+"""For a joint graph with its boundary, with a plan that recomputes."""
 
 CHECKPOINTED: Rewrites = (RepeatCheckpointed(),)
-"""For a joint graph with its boundary, if only the user decides what to recompute."""
+"""For a joint graph with its boundary, recomputed as the user chose."""

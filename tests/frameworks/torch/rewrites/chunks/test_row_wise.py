@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from lowtide.frameworks.torch.rewrites.chunks import update_region
+from lowtide.frameworks.torch.rewrites.chunks import updates
 
 N = 4096
 Call = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
@@ -82,8 +82,8 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def test_every_op_that_counts_as_row_wise_is_tested_here() -> None:
-    assert Arithmetic.keys() | Steps.keys() == update_region.ARITHMETIC
-    assert Exact.keys() == update_region.EXACT
+    assert Arithmetic.keys() | Steps.keys() == updates.ARITHMETIC
+    assert Exact.keys() == updates.EXACT
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7, 100])

@@ -1,4 +1,4 @@
-"""The choice of regions and chunk sizes: the fewest chunks with which other ops need the most memory."""
+"""The choice of regions and chunk sizes: the fewest chunks with which other ops need most memory."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,6 @@ from lowtide.engine.graph import Lifetime
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.lowering import lower
 from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkSizes
-from lowtide.frameworks.torch.rewrites.chunks.chunk_updates import concatenated_chunks, view_chain
 from lowtide.frameworks.torch.rewrites.chunks.needs import RegionNeeds
 from lowtide.frameworks.torch.rewrites.chunks.product_region import (
     OWN_ORDER,
@@ -23,29 +22,33 @@ from lowtide.frameworks.torch.rewrites.chunks.product_region import (
 from lowtide.frameworks.torch.rewrites.chunks.region_search import find_product_regions
 from lowtide.frameworks.torch.rewrites.chunks.rule import SUMS, RowRole
 from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
-from lowtide.frameworks.torch.rewrites.chunks.update_region import UpdateRegion, find_update_regions
+from lowtide.frameworks.torch.rewrites.chunks.updates import (
+    UpdateRegion,
+    concatenated_chunks,
+    find_update_regions,
+    view_chain,
+)
 from lowtide.frameworks.torch.rewrites.chunks.windows import Windows, sums_by_windows
 
 _UPDATE_CHUNKS = (2, 4, 8, 16)
 _PRODUCT_CHUNKS = (*_UPDATE_CHUNKS, 32, 64)
 _CHUNK_SHARE, _WINDOW_SHARE = 8, 4
-"""Chunks and windows need not be smaller than such a fraction of the bytes alive across the region, without operands."""
+"""Chunks and windows may need such a fraction of the bytes alive across the region."""
 _VECTOR_ELEMENTS = 64
-"""Chunks of updates have a multiple of so many elements: whole vector registers for every kernel."""
+"""Chunks of updates fill whole vector registers of every kernel."""
 _BLOCKS = (64, 192, 256, 384)
-"""Multiples of the rows that BLAS libraries sum at a time."""
 _ROWS_AT_ONCE = (None, 384, 256, 192)
-"""Rows that windows sum at once: all, or the rows that BLAS libraries sum at a time in a large matrix."""
+"""Rows that windows sum at once: all, or the block of a BLAS library."""
 _MIN_ROWS = (8, 16, 64)
-"""BLAS libraries may multiply fewer rows with another kernel."""
+"""A BLAS library may multiply fewer rows with another kernel."""
 _WINDOW_TENSORS, _UPDATE_TENSORS = 2, 3
-"""Tensors of the size of a window, and of its part of a gradient, that are alive at once."""
+"""Tensors as large as a window, and as its part of a gradient, alive at once."""
 _REPORTED_SHARE = 4
-"""Unchunked products are reported from such a fraction of the largest need of an op."""
+"""Products from such a fraction of the largest need are reported."""
 _ADDED_OPS_SHARE, _ADDED_OPS = 0.5, 500
-"""Ops that chunks of updates may add: per op of the program, and in any case. This limits the time of planning."""
+"""Ops that updates may add, per op of the program and in any case, to limit the time of planning."""
 _PRODUCT_OPS = 4_000
-"""Ops that the chunks of one product region may have."""
+"""Ops of all chunks of one product region."""
 _ALLOW = "allow 'rounding' to use chunks"
 _OTHER_BITS = f"no chunk size gives equal bits; {_ALLOW}"
 _OTHER_RESULTS = "no chunk size gives equal results"
@@ -57,10 +60,9 @@ def choose_update_chunks(
 ) -> dict[UpdateRegion, int]:
     """Return the update regions to compute in chunks, each with the rows of a chunk.
 
-    An op needs its transient operands, results and scratch. If an op of a region needs more than every op outside of
-    regions, the region gets the fewest of 2, 4, 8 or 16 chunks with which it needs no more. The region with the largest
-    need comes first. Planning decides whether the peak is lower. If kernels are `fused`, regions need little, and only
-    those are chosen that read the windows of a sum one by one.
+    If an op of a region needs more than every op outside of regions, the region gets the fewest of 2, 4, 8 or 16 chunks
+    with which it needs no more, largest need first. If kernels are `fused`, only regions that read windows of a sum are
+    chosen.
     """
     regions = [region for region in find_update_regions(module.graph) if devices.has(region.nodes[0])]
     if not regions:
@@ -89,13 +91,11 @@ def choose_update_chunks(
 def choose_product_chunks(
     module: GraphModule, inputs: Sequence[tuple[str, Lifetime]], trials: Trials, budget_bytes: int = 0
 ) -> tuple[dict[ProductRegion, ChunkSizes], list[Refusal]]:
-    """Return the product regions to compute in chunks, each with its chunk sizes, and refusals of the other products.
+    """Return the product regions to compute in chunks, each with its sizes, and refusals of other large products.
 
-    Regions are chosen as in `choose_update_chunks`, with up to 64 chunks if other ops have few bytes alive. A trial must
-    show that the chunk sizes give equal results. Windows compute sums over rows that updates read row by row, and other
-    sums whose chunks would need more than the other ops and the bytes alive across the region. Windows can be delayed
-    until fewer bytes are alive, so they may need more. If the program has a budget of `budget_bytes`, chunks are larger.
-    Refusals are returned for products that need more than every other op.
+    Regions are chosen as in `choose_update_chunks`, with up to 64 chunks, and sizes with equal results in a trial.
+    Windows compute sums that updates read by rows, and sums whose chunks would need more than other ops and the bytes
+    alive across the region. Windows can be delayed, so they may need more. With `budget_bytes`, chunks are larger.
     """
     regions, refused = find_product_regions(module.graph, any_order=trials.any_order)
     if not regions and not refused:
@@ -138,7 +138,7 @@ def choose_product_chunks(
 
 
 def _may_be_network(refusal: Refusal, trials: Trials) -> bool:
-    """Return whether a refused region may be a network, which saves more bytes than any of its ops needs."""
+    """Return whether a region may be a network, which saves more bytes than an op needs."""
     return trials.any_order and refusal.two_passes is not None and has_image_rows(refusal.product)
 
 
@@ -152,14 +152,14 @@ def _unknown_device(product: Node) -> Refusal:
 
 
 def _is_read_by_rows(region: ProductRegion, updates: Sequence[UpdateRegion]) -> bool:
-    """Return whether update regions read all matrix products that sum over the rows of a region."""
+    """Return whether update regions read all matrix products over the rows of a region."""
     sources = dict.fromkeys(source for update in updates for node in update.nodes for source in node.all_input_nodes)
     read = {view_chain(source)[-1] for source in sources}
     return all(node in read for node in region.with_role(RowRole.SUM))
 
 
 def _sizes_without_windows(region: ProductRegion, chunks: int) -> Iterator[ChunkSizes]:
-    """Yield the sizes of chunks that add to sums, smallest first. Some libraries sum a short row in two halves."""
+    """Yield sizes of chunks, smallest first. Some libraries sum a short row in two halves."""
     shortest = -(-region.rows.count // chunks)
     share = value_of(region.product).shape[0] // region.rows.count
     steps = (unit // math.gcd(unit, share) for unit in _BLOCKS)
@@ -181,7 +181,7 @@ def _sizes_with_windows(region: ProductRegion, chunks: int, room: int, separate:
 
 
 def _classes_of_window(region: ProductRegion, room: int) -> int:
-    """Return the columns of a window that needs at most `room` bytes, or of the smallest window."""
+    """Return the columns of the largest window within `room` bytes."""
     value = value_of(region.product)
     width = sum(value_of(node).shape[1] for node in region.with_role(RowRole.SUM))
     column_bytes = value.element_size() * (_WINDOW_TENSORS * value.shape[0] + _UPDATE_TENSORS * width)
@@ -196,7 +196,7 @@ def _rows_of_chunk(region: UpdateRegion, chunks: int) -> int:
 
 
 def _concatenated_rows(region: UpdateRegion) -> int | None:
-    """Return the fewest rows of the first tensors of the concatenations that a region reads, or None without any."""
+    """Return the rows of the first operand of a concatenation that a region reads, or None."""
     sources = dict.fromkeys(source for node in region.nodes for source in node.all_input_nodes)
     found = [concatenated_chunks(source)[0] for source in sources if concatenated_chunks(source)]
     rows = [value_of(chunk).shape[0] for chunk in found if value_of(chunk).shape[1:] == region.shape[1:]]

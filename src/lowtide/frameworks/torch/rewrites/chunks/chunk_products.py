@@ -1,4 +1,4 @@
-"""Rewrites that compute product regions by chunks (`ChunkProducts`), and recompute rows for a second pass."""
+"""Rewrites that compute product regions by chunks (`ChunkProducts`), in two passes if needed (`RecomputeRows`)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,35 +22,30 @@ from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like, origin
 
 aten = torch.ops.aten
 BY_WINDOWS = "lowtide_by_windows"
-"""Meta key of the nodes of windows, which can be delayed until their sums are read."""
+"""Meta key of nodes of windows, which can be delayed until their sums are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkSizes:
-    """The sizes of the chunks of a region."""
+    """Sizes of the chunks of a product region."""
 
     rows: int
-    """Rows of a chunk."""
     windows: Windows | None = None
-    """How windows compute the sums over rows afterwards; None if each chunk adds to them."""
+    """Windows for the sums over rows; None if each chunk adds to them."""
 
 
 @dataclass(frozen=True)
 class ChunkProducts(Rewrite[tuple[ProductRegion, ChunkSizes]]):
-    """Unroll product regions into chunks. Sums over rows are added to by chunks, or computed afterwards by windows."""
+    """Unroll product regions into chunks. Chunks add to sums over rows, or windows compute them afterwards."""
 
     name = "products-by-rows"
-    source = (
-        "Each row is computed independently, and sums over rows are added to; a trial on real shapes compares bits."
-    )
+    source = "Rows are computed independently; a trial on the real shapes compares bits."
     chosen: tuple[tuple[ProductRegion, ChunkSizes], ...]
 
     def sites(self, module: GraphModule) -> Sequence[tuple[ProductRegion, ChunkSizes]]:
-        """Return the chosen regions."""
         return self.chosen
 
     def apply(self, module: GraphModule, sites: Sequence[tuple[ProductRegion, ChunkSizes]]) -> GraphModule:
-        """Return a copy with chunks in place of the last node of each region."""
         region_of = {node: region for region, _ in sites for node in region.ops}
         delayed = {node for region, _ in sites for node in region.delayed}
         sizes_of = dict(sites)
@@ -68,12 +63,12 @@ class ChunkProducts(Rewrite[tuple[ProductRegion, ChunkSizes]]):
 
 
 def append_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: dict[Node, Node]) -> None:
-    """Append a region in chunks. `made` maps the sources of the region, and gets its results."""
+    """Append a region in chunks. `made` has its sources, and gets its results."""
     sums = None if sizes.windows is None else sums_by_windows(region)
     results = dict(_allocate_rows(graph, region.results, region))
     made |= results
     values = RowValues({}, {}, {}) if sums is None else _allocate_values(graph, region, sums, made)
-    copied = results | values.rows
+    copied = {**results, **values.rows}
     total = region.rows.count
     copies: dict[Node, Node] = {}
     by_columns = [] if sums is not None else region.with_role(RowRole.COLUMN_SUM)
@@ -102,10 +97,9 @@ def append_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: 
 def _concatenate(
     graph: Graph, region: ProductRegion, windows: Iterable[tuple[Node, Node]], separate: bool
 ) -> dict[Node, Node]:
-    """Append the concatenation of the windows of each sum, and return it.
+    """Append and return the concatenation of the windows of each sum.
 
-    Each window is copied into an allocated tensor as soon as it is computed. Windows that stay separate, and column
-    sums, are concatenated after the last window.
+    Each window is copied once it is computed. Separate windows and column sums wait for the last window.
     """
     whole: dict[Node, Node] = {}
     ends: dict[Node, int] = {}
@@ -118,7 +112,8 @@ def _concatenate(
             with graph.inserting_before(window):
                 whole[node] = _allocate(graph, node, list(value_of(node).shape))
         first = ends.get(node, 0)
-        ends[node] = first + _rows_in(window)
+        _, _, start, end = window.args  # of the slice that is the window
+        ends[node] = first + cast("int", end) - cast("int", start)
         place = call_like(node, graph, aten.slice.Tensor, whole[node], 0, first, ends[node])
         call_like(node, graph, aten.copy_.default, place, window)
     for node, tensors in waiting.items():
@@ -127,14 +122,7 @@ def _concatenate(
     return whole
 
 
-def _rows_in(window: Node) -> int:
-    """Return the rows of a slice."""
-    _, _, first, last = window.args
-    return cast("int", last) - cast("int", first)
-
-
 def _allocate_rows(graph: Graph, nodes: Iterable[Node], region: ProductRegion) -> Iterator[tuple[Node, Node]]:
-    """Append tensors for the rows of some results."""
     for node in nodes:
         if region.ops[node].role is RowRole.ROWS:
             yield node, _allocate(graph, node, list(value_of(node).shape), row_layout(value_of(node)))
@@ -147,7 +135,6 @@ def _allocate(graph: Graph, node: Node, shape: list[int], layout: torch.memory_f
 
 
 def _allocate_values(graph: Graph, region: ProductRegion, sums: WindowSums, made: Mapping[Node, Node]) -> RowValues:
-    """Append tensors for the values of each row that windows read."""
     rows = {node: made[node] for node in sums.rows if node in made}
     rows |= dict(_allocate_rows(graph, (node for node in sums.rows if node not in made), region))
     maxima, logarithms = (
@@ -160,7 +147,7 @@ def _allocate_values(graph: Graph, region: ProductRegion, sums: WindowSums, made
 class RecomputeRows(Rewrite[TwoPasses]):
     """Let a second pass over the rows of a product recompute results of the first.
 
-    Neither pass then saves a tensor as large as the product for the other, so both can be computed in chunks.
+    Neither pass then saves a tensor as large as the product for the other.
     """
 
     name = "rows-again"
@@ -168,18 +155,18 @@ class RecomputeRows(Rewrite[TwoPasses]):
     chosen: tuple[TwoPasses, ...]
 
     def sites(self, module: GraphModule) -> Sequence[TwoPasses]:
-        """Return the chosen products."""
         return self.chosen
 
     def apply(self, module: GraphModule, sites: Sequence[TwoPasses]) -> GraphModule:
-        """Return a copy in which each second pass reads its own recomputed nodes."""
         graph = Graph()
         made: dict[Node, Node] = {}
-        passes = {node: second for second in (_Second(graph, site, made) for site in sites) for node in second.nodes}
+        passes = [_SecondPass(graph, site, made) for site in sites]
+        second_of = {node: second for second in passes for node in second.site.second}
         for node in module.graph.nodes:
-            made[node] = graph.node_copy(node, passes[node].operand if node in passes else made.__getitem__)
-            if node in passes:
-                made[node].meta[SECOND_PASS] = passes[node].product
+            second = second_of.get(node)
+            made[node] = graph.node_copy(node, made.__getitem__ if second is None else second.operand)
+            if second is not None:
+                made[node].meta[SECOND_PASS] = second.site.product.name
         for node in reversed([node for site in sites for node in site.recomputed]):
             if not made[node].users:
                 graph.erase_node(made[node])
@@ -187,19 +174,11 @@ class RecomputeRows(Rewrite[TwoPasses]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Second:
+class _SecondPass:
     graph: Graph
     site: TwoPasses
     made: dict[Node, Node]
     copies: dict[Node, Node] = field(default_factory=dict[Node, Node])
-
-    @property
-    def nodes(self) -> Sequence[Node]:
-        return self.site.second
-
-    @property
-    def product(self) -> str:
-        return self.site.product.name
 
     def operand(self, node: Node) -> Node:
         """Return a node as the second pass reads it."""
@@ -209,5 +188,5 @@ class _Second:
             args, kwargs = map_nodes((node.args, dict(node.kwargs)), self.operand)
             name = f"{node.name}_again"
             self.copies[node] = self.graph.create_node("call_function", node.target, args, kwargs, name=name)
-            self.copies[node].meta = {**origin_of(node), SECOND_PASS: self.product}
+            self.copies[node].meta = {**origin_of(node), SECOND_PASS: self.site.product.name}
         return self.copies[node]

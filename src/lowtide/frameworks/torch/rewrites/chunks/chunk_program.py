@@ -1,4 +1,4 @@
-"""Programs with their largest products, loss gradient and updates in chunks (`chunk_module`)."""
+"""Programs with their largest products, loss gradient and updates in chunks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,9 +11,7 @@ from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.rewrites.chunks.choose_chunks import choose_product_chunks, choose_update_chunks
 from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkProducts, ChunkSizes, RecomputeRows
-from lowtide.frameworks.torch.rewrites.chunks.chunk_updates import ChunkUpdates
-from lowtide.frameworks.torch.rewrites.chunks.loss_gradient import LossGradientByRows
-from lowtide.frameworks.torch.rewrites.chunks.losses import LossesOfPixels, LossesOfRows, MeanLosses
+from lowtide.frameworks.torch.rewrites.chunks.losses import LossesOfPixels, LossesOfRows, LossGradientByRows, MeanLosses
 from lowtide.frameworks.torch.rewrites.chunks.product_region import (
     PRODUCTS,
     ChunkDevices,
@@ -23,12 +21,13 @@ from lowtide.frameworks.torch.rewrites.chunks.product_region import (
     can_run,
 )
 from lowtide.frameworks.torch.rewrites.chunks.trial import Trials
+from lowtide.frameworks.torch.rewrites.chunks.updates import ChunkUpdates
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
 
 Inputs = Sequence[tuple[str, Lifetime]]
-"""The names and lifetimes of the inputs of a program."""
+"""Names and lifetimes of inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class Chunking:
     fused: bool = False
     """Whether kernels are fused, so that element-wise ops need no chunks."""
     budget_bytes: int = 0
-    """The bytes that the program may need; 0 for as few as possible."""
+    """Bytes that the program may need; 0 for as few as possible."""
 
     def to_rounding(self) -> "Chunking":
         """Return the settings for results equal up to rounding."""
@@ -47,9 +46,9 @@ class Chunking:
 
     @classmethod
     def for_fusion(cls) -> "Chunking":
-        """Return the settings for a compiled program, whose results are equal up to rounding in any case.
+        """Return the settings for a compiled program, which is equal up to rounding in any case.
 
-        Only for the CPU: calls of chunks within Inductor's code are not tested on other devices.
+        Calls of chunks within Inductor's code are tested on the CPU only.
         """
         return cls(Trials(exact=False), fused=True)
 
@@ -59,13 +58,12 @@ class ChunkedModule:
     """A program in chunks."""
 
     module: GraphModule | None
-    """The program in chunks, or None if chunks are of no use."""
+    """None if chunks are of no use."""
     done: tuple[str, ...]
-    """Descriptions of the chunks."""
     left_whole: tuple[str, ...]
-    """A sentence for each large product that is not in chunks, with the reason."""
+    """A sentence for each large product not in chunks."""
     untried: tuple[str, ...]
-    """A sentence for each device that this machine does not have, so that no trial ran."""
+    """A sentence for each device without a trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +71,14 @@ class ChunkedProgram:
     """A captured program in chunks."""
 
     captured: Captured | None
-    """The program in chunks, or None if chunks are of no use."""
+    """None if chunks are of no use."""
     left_whole: tuple[str, ...]
-    """A sentence for each large product that is not in chunks, with the reason."""
+    """A sentence for each large product not in chunks."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ChosenProducts:
-    """A program before its product regions are computed in chunks, and the chosen chunk sizes."""
+    """A program before its product regions are computed in chunks."""
 
     module: GraphModule
     sizes: Mapping[ProductRegion, ChunkSizes]
@@ -103,20 +101,20 @@ def chunk_program(captured: Captured, chunking: Chunking | None = None) -> Chunk
 
 
 def chunk_program_in_two_passes(captured: Captured, chunking: Chunking | None = None) -> ChunkedProgram | None:
-    """Return a captured program in chunks with recomputed rows; see `chunk_module_in_two_passes`."""
+    """Return a captured program in chunks; see `chunk_module_in_two_passes`."""
     chunked = chunk_module_in_two_passes(captured.graph_module, captured.inputs, chunking or Chunking())
     return None if chunked is None else _named(captured, chunked)
 
 
 def chunk_module(module: GraphModule, inputs: Inputs, chunking: Chunking) -> ChunkedModule:
-    """Return a program with its largest products, the gradient of its loss and its largest updates in chunks."""
+    """Return a program with its largest products, loss gradient and updates in chunks."""
     return _chunked(module, inputs, _in_one_pass(module, inputs, chunking), chunking, [])
 
 
 def chunk_module_in_two_passes(module: GraphModule, inputs: Inputs, chunking: Chunking) -> ChunkedModule | None:
-    """Return the same with rows of some products computed twice, so that more ops are in chunks; None if no use.
+    """Return the same with rows of some products computed twice, or None if that is of no use.
 
-    Rows are only recomputed for a second pass in chunks. Chunks are as small as the budget of `chunking` requires.
+    Rows are recomputed only for a second pass in chunks.
     """
     one_pass = _in_one_pass(module, inputs, chunking)
     useful: list[TwoPasses] = [refusal.two_passes for refusal in one_pass.refused if refusal.two_passes is not None]
@@ -133,7 +131,7 @@ def chunk_module_in_two_passes(module: GraphModule, inputs: Inputs, chunking: Ch
 def _in_one_pass(module: GraphModule, inputs: Inputs, chunking: Chunking) -> _ChosenProducts:
     """Choose product regions of a program that computes each row once, with as little memory as possible.
 
-    First makes rows independent: no op up to the last product is in place, and no gradient of a row needs all rows.
+    First replaces in-place ops up to the last product, and losses that need all rows.
     """
     products = [node.name for node in module.graph.nodes if node.target in PRODUCTS]
     losses = LossesOfRows(chunking.trials.devices)
@@ -173,7 +171,6 @@ def _chunked(
 
 
 def _named(captured: Captured, chunked: ChunkedModule) -> ChunkedProgram:
-    """Return a captured program in chunks, with descriptions of the chunks in its name."""
     if chunked.module is None:
         return ChunkedProgram(None, chunked.left_whole)
     name = ", ".join([captured.name, *chunked.done])

@@ -7,19 +7,14 @@ from typing import Any
 from torch.fx import Node
 
 from lowtide.frameworks.torch.rewrites.chunks.losses import NONE
-from lowtide.frameworks.torch.rewrites.chunks.rule import ChunkedOp, RuleCall
-
-Rule = Callable[[RuleCall], ChunkedOp | None]
+from lowtide.frameworks.torch.rewrites.chunks.rule import ChunkedOp, Rule, RuleCall, along
 
 OF_WEIGHTS = frozenset((1, 2))
-"""Results of a backward op that are gradients of weight and bias, which are sums over images or rows."""
+"""Gradients of weight and bias among the results of a backward op."""
 
 
 def _each(*images: str, sizes: str | None = None, sums: frozenset[int] = frozenset()) -> Rule:
-    """Return the rule of an op that treats each image independently.
-
-    `images` names the operands that have images, `sums` the positions of the results that are sums over images.
-    """
+    """Return the rule of an op on images in some operands; results at `sums` are sums over images."""
 
     def rule(call: RuleCall) -> ChunkedOp | None:
         operands = [call.given[name] for name in images if isinstance(call.given.get(name), Node)]
@@ -34,22 +29,18 @@ def _each(*images: str, sizes: str | None = None, sums: frozenset[int] = frozens
 
 
 def _requested(given: Mapping[str, Any]) -> frozenset[int]:
-    """Return the positions of the results that a backward op computes."""
     return frozenset(place for place, is_requested in enumerate(given.get("output_mask", ())) if is_requested)
 
 
 def _only_if(condition: Callable[[Mapping[str, Any]], bool], rule: Rule) -> Rule:
-    """Return a rule for the calls whose arguments meet a condition."""
     return lambda call: rule(call) if condition(call.given) else None
 
 
 def _gives_batch(rule: Rule) -> Rule:
-    """Return a rule for the calls whose result has one entry for each image."""
     return lambda call: rule(call) if call.result[:1] == (call.rows.count,) else None
 
 
 def _reads_statistics(given: Mapping[str, Any]) -> bool:
-    """Return whether a batch is normalized by given statistics."""
     return not given.get("training", False)
 
 
@@ -60,7 +51,7 @@ def _is_unreduced(given: Mapping[str, Any]) -> bool:
 def _indexes_within_images(given: Mapping[str, Any]) -> bool:
     """Return whether the same positions of each image are indexed, in adjacent dimensions.
 
-    Indices in dimensions that are not adjacent would become the first dimension of the result.
+    Otherwise the indices would become the first dimension of the result.
     """
     taken = [dim for dim, index in enumerate(given["indices"]) if index is not None]
     return bool(taken) and taken == list(range(max(1, taken[0]), taken[-1] + 1))
@@ -68,10 +59,6 @@ def _indexes_within_images(given: Mapping[str, Any]) -> bool:
 
 def _has_no_mask(given: Mapping[str, Any]) -> bool:
     return given.get("attn_mask") is None
-
-
-def _split(call: RuleCall) -> ChunkedOp | None:
-    return call.row_wise("self") if call.keeps_rows("self", "dim") else None
 
 
 _DIMENSIONS = ("1d", "2d", "3d")
@@ -98,7 +85,7 @@ IMAGE_RULES: Mapping[str, Rule] = {
 """By the name of the op."""
 
 NETWORK_RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(("split", "split_with_sizes"), _split),
+    **dict.fromkeys(("split", "split_with_sizes"), along("self")),
     "view": _gives_batch(_each("self", sizes="size")),
     **dict.fromkeys(("index", "_unsafe_index"), _only_if(_indexes_within_images, _each("self"))),
     **dict.fromkeys(("index_put", "_unsafe_index_put"), _only_if(_indexes_within_images, _each("self", "values"))),
@@ -108,4 +95,4 @@ NETWORK_RULES: Mapping[str, Rule] = {
         _has_no_mask, _each("grad_out", "query", "key", "value", "out", "logsumexp")
     ),
 }
-"""Rules for regions of images only: for rows of a matrix product, these ops would extend the region to the network."""
+"""Only for regions of images: rows of a product would extend through the whole network."""

@@ -1,7 +1,7 @@
-"""Rewrites of losses as sums over rows or pixels, so that the gradient of a row does not wait for all other rows."""
+"""Rewrites of losses: as sums over rows or pixels, and the gradient of a cross entropy by chunks."""
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of, schema_arguments
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
-from lowtide.frameworks.torch.rewrites.chunks.product_region import ChunkDevices
+from lowtide.frameworks.torch.rewrites.chunks.product_region import ChunkDevices, bytes_of
 from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, call_like
 
 aten = torch.ops.aten
@@ -21,32 +21,33 @@ NONE, MEAN, SUM = 0, 1, 2
 LOSS_GRADIENTS = tuple(
     f"{loss}_backward" for loss in ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
 )
-"""Gradients of losses with one number per element, reduced or not."""
+"""Gradients of losses with one number per element."""
 _IGNORED = -100
 _MIN_BYTES = 1 << 20
+_MAX_CHUNKS = 16
+_LOSS = aten.nll_loss_forward.default
+_LOSS_BACKWARD = aten.nll_loss_backward.default
 
 
 @dataclass(frozen=True)
 class LossesOfRows(Rewrite[Node]):
-    """Compute `nll_loss` row by row, and sum the losses of the rows.
+    """Compute `nll_loss` row by row, and sum the losses.
 
-    For losses without reduction, the kernel returns zero as the total weight. Its readers get a constant.
+    Without reduction, the kernel returns zero as the total weight. Its readers get a constant.
     """
 
     name = "losses-of-rows"
-    source = "The kernel sums one number per row, in row order, for any number of classes."
+    source = "The kernel sums one number per row, in row order."
     devices: ChunkDevices = ChunkDevices.CPU
     min_bytes: int = _MIN_BYTES
-    """Losses of smaller logarithms are left unchanged."""
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the large losses that are reduced, or whose total weight is read."""
+        """Return the large losses that are reduced, or have readers of the total weight."""
         losses = module.graph.find_nodes(op="call_function", target=aten.nll_loss_forward.default)
         large = (node for node in losses if self._is_large(node) and (_is_reduced(node) or _total_weights(node)))
         return [node for node in large if self.devices.has(arguments_by_name(node)["self"])]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Return a copy with two losses for each site: one of the rows, one that sums them."""
         graph = Graph()
         made: dict[Node, Node] = {}
         items: dict[Node, Node] = {}
@@ -57,7 +58,7 @@ class LossesOfRows(Rewrite[Node]):
                 zero = call_like(node, graph, aten.full.default, [], 0, dtype=dtype)
                 items |= dict.fromkeys(_total_weights(node), zero)
             elif node in sites:
-                results = _SummedLoss(graph, node, made).results()
+                results = _summed_rows(graph, node, made)
                 items |= {item: results[bool(item.args[1])] for item in node.users}
             elif node in items:
                 made[node] = items[node]
@@ -68,7 +69,7 @@ class LossesOfRows(Rewrite[Node]):
     def _is_large(self, node: Node) -> bool:
         value = value_of(arguments_by_name(node)["self"])
         is_matrix = value.dim() == 2 and not is_symbolic(value)
-        return is_matrix and value.numel() * value.element_size() >= self.min_bytes
+        return is_matrix and bytes_of(arguments_by_name(node)["self"]) >= self.min_bytes
 
 
 def _is_reduced(node: Node) -> bool:
@@ -76,62 +77,54 @@ def _is_reduced(node: Node) -> bool:
 
 
 def _total_weights(node: Node) -> list[Node]:
-    """Return the nodes that get the total weight of a loss, if their values are read."""
     return [item for item in node.users if item.args[1] == 1 and item.users]
 
 
-@dataclass(frozen=True, slots=True)
-class _SummedLoss:
-    graph: Graph
-    node: Node
-    made: Mapping[Node, Node]
+def _summed_rows(graph: Graph, node: Node, made: Mapping[Node, Node]) -> tuple[Node, Node]:
+    """Append the losses of rows and their sum. Return the loss and the total weight."""
 
-    def results(self) -> tuple[Node, Node]:
-        """Append the losses of rows and their sum. Return the loss and the total weight."""
-        given = arguments_by_name(self.node)
-        logarithms, target = self.made[given["self"]], self.made[given["target"]]
-        weights, reduction = given.get("weight"), given.get("reduction", MEAN)
-        ignored = given.get("ignore_index", _IGNORED)
-        weight = None if weights is None else self.made[weights]
-        losses = self._call(aten.nll_loss_forward.default, logarithms, target, weight, NONE, ignored)
-        picked = self._call(aten.neg.default, self._call(operator.getitem, losses, 0))
-        is_ignored = self._call(aten.eq.Scalar, target, ignored)
-        first = self._call(aten.where.Scalar, is_ignored, _IGNORED, 0)
-        if weight is None:
-            ones = self._call(aten._to_copy.default, target, dtype=value_of(given["self"]).dtype)
-            return self._sum(picked, first, reduction, 0), self._sum(ones, first, reduction, 1)
-        inside = self._call(aten.masked_fill.Scalar, target, is_ignored, 0)
-        row_weights = self._call(aten.neg.default, self._call(aten.index.Tensor, weight, [inside]))
-        total = self._sum(row_weights, first, SUM, 0)
-        loss = self._sum(picked, first, SUM, 0)
-        return self._call(aten.div.Tensor, loss, total) if reduction == MEAN else loss, total
+    def call(target: Any, *args: Any, **kwargs: Any) -> Node:
+        return call_like(node, graph, target, *args, **kwargs)
 
-    def _sum(self, picked: Node, target: Node, reduction: int, item: int) -> Node:
+    def reduce(picked: Node, reduction: int, item: int) -> Node:
         """Append the kernel's reduction of one number per row."""
-        column = self._call(aten.unsqueeze.default, picked, 1)
-        loss = self._call(aten.nll_loss_forward.default, column, target, None, reduction, _IGNORED)
-        return self._call(operator.getitem, loss, item)
+        column = call(aten.unsqueeze.default, picked, 1)
+        loss = call(aten.nll_loss_forward.default, column, first, None, reduction, _IGNORED)
+        return call(operator.getitem, loss, item)
 
-    def _call(self, target: Any, *args: Any, **kwargs: Any) -> Node:
-        return call_like(self.node, self.graph, target, *args, **kwargs)
+    given = arguments_by_name(node)
+    logarithms, target = made[given["self"]], made[given["target"]]
+    weights, reduction = given.get("weight"), given.get("reduction", MEAN)
+    ignored = given.get("ignore_index", _IGNORED)
+    weight = None if weights is None else made[weights]
+    losses = call(aten.nll_loss_forward.default, logarithms, target, weight, NONE, ignored)
+    picked = call(aten.neg.default, call(operator.getitem, losses, 0))
+    is_ignored = call(aten.eq.Scalar, target, ignored)
+    first = call(aten.where.Scalar, is_ignored, _IGNORED, 0)
+    if weight is None:
+        ones = call(aten._to_copy.default, target, dtype=value_of(given["self"]).dtype)
+        return reduce(picked, reduction, 0), reduce(ones, reduction, 1)
+    inside = call(aten.masked_fill.Scalar, target, is_ignored, 0)
+    row_weights = call(aten.neg.default, call(aten.index.Tensor, weight, [inside]))
+    total = reduce(row_weights, SUM, 0)
+    loss = reduce(picked, SUM, 0)
+    return call(aten.div.Tensor, loss, total) if reduction == MEAN else loss, total
 
 
 @dataclass(frozen=True)
 class LossesOfPixels(Rewrite[Node]):
-    """Compute `nll_loss2d` pixel by pixel, and sum the losses. The total weight is computed from the targets."""
+    """Compute `nll_loss2d` pixel by pixel, sum the losses, and count the total weight from the targets."""
 
     name = "losses-of-pixels"
-    source = "In real numbers the loss is that sum divided by that weight; the kernel sums in another order."
+    source = "In real numbers the loss is that sum over that weight."
     preserves = Preserves(up_to="the rounding of two sums over pixels")
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the losses that are reduced."""
         losses = module.graph.find_nodes(op="call_function", target=aten.nll_loss2d_forward.default)
         given = ((node, arguments_by_name(node)) for node in losses)
         return [node for node, each in given if each["reduction"] != NONE and not is_symbolic(value_of(each["self"]))]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Return a copy with the losses of pixels, their sum and their weight in place of each site."""
         graph = Graph()
         made: dict[Node, Node] = {}
         items: dict[Node, Node] = {}
@@ -145,8 +138,6 @@ class LossesOfPixels(Rewrite[Node]):
 
 
 def _summed_pixels(graph: Graph, node: Node, made: Mapping[Node, Node]) -> tuple[Node, Node]:
-    """Append the losses of pixels and their sum. Return the loss and the total weight."""
-
     def call(target: Any, *args: Any, **kwargs: Any) -> Node:
         return call_like(node, graph, target, *args, **kwargs)
 
@@ -167,18 +158,16 @@ def _summed_pixels(graph: Graph, node: Node, made: Mapping[Node, Node]) -> tuple
 
 @dataclass(frozen=True)
 class MeanLosses(Rewrite[Node]):
-    """Compute the gradient of a mean loss as that of a sum, after dividing the incoming gradient by the elements."""
+    """Compute the gradient of a mean as that of a sum, with the incoming gradient divided by the count."""
 
     name = "mean-losses"
-    source = "In real numbers a mean is a sum over a count; the kernel multiplies in another order."
+    source = "In real numbers a mean is a sum over a count."
     preserves = Preserves(up_to="the rounding of one product per element")
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the gradients of mean losses."""
         return [node for node in module.graph.nodes if _is_of_mean(node)]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        """Return a copy with a division before each gradient."""
         graph = Graph()
         made: dict[Node, Node] = {}
         for node in module.graph.nodes:
@@ -201,3 +190,106 @@ def _is_of_mean(node: Node) -> bool:
     if overload_of(node.target) is None or op_name(node.target) not in LOSS_GRADIENTS:
         return False
     return arguments_by_name(node).get("reduction", MEAN) == MEAN and not is_symbolic(value_of(node))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LossGradient:
+    """The ops from a loss back to the operand of its `log_softmax`."""
+
+    logarithms: Node
+    of_loss: Node
+    """The gradient of the loss."""
+    node: Node
+    """The gradient of `log_softmax`."""
+
+
+@dataclass(frozen=True)
+class LossGradientByRows(Rewrite[LossGradient]):
+    """Compute the gradient of `cross_entropy` by chunks, in the storage of `log_softmax`.
+
+    The gradient of the loss, as large as the logits, is then as large as a chunk.
+    """
+
+    name = "loss-gradient-by-rows"
+    source = "Both gradients treat each row independently; a test compares bits."
+    devices: ChunkDevices = ChunkDevices.CPU
+
+    def sites(self, module: GraphModule) -> Sequence[LossGradient]:
+        """Return the gradients with operands that no later op reads."""
+        order = {node: place for place, node in enumerate(module.graph.nodes)}
+        nodes = module.graph.find_nodes(op="call_function", target=aten._log_softmax_backward_data.default)
+        sites = [site for site in map(_site, nodes) if site is not None and _can_overwrite(site, order)]
+        return [site for site in sites if self.devices.has(site.logarithms)]
+
+    def apply(self, module: GraphModule, sites: Sequence[LossGradient]) -> GraphModule:
+        site_of = {site.node: site for site in sites}
+        left_out = {site.of_loss for site in sites}
+        graph = Graph()
+        made: dict[Node, Node] = {}
+        for node in module.graph.nodes:
+            if node in site_of:
+                _append_chunks(graph, site_of[node], made)
+                made[node] = made[site_of[node].logarithms]
+            elif node not in left_out:
+                made[node] = graph.node_copy(node, made.__getitem__)
+        return GraphModule(module, graph)
+
+
+def _site(node: Node) -> LossGradient | None:
+    of_loss, logarithms = node.args[:2]
+    if not isinstance(of_loss, Node) or of_loss.target is not _LOSS_BACKWARD:
+        return None
+    source = _undetached(logarithms)
+    is_same = source is _undetached(arguments_by_name(of_loss)["self"])
+    is_softmax = source.target is aten._log_softmax.default
+    return LossGradient(source, of_loss, node) if is_same and is_softmax else None
+
+
+def _undetached(node: Any) -> Node:
+    while node.target is aten.detach.default:
+        node = node.args[0]
+    return node
+
+
+def _users(node: Node) -> Iterator[Node]:
+    for user in node.users:
+        if user.target is aten.detach.default:
+            yield from _users(user)
+        else:
+            yield user
+
+
+def _can_overwrite(site: LossGradient, order: Mapping[Node, int]) -> bool:
+    """Return whether the logarithms are large and contiguous, and no other op reads them later."""
+    value = value_of(site.logarithms)
+    others = set(_users(site.logarithms)) - {site.node, site.of_loss}
+    return (
+        list(site.of_loss.users) == [site.node]
+        and all(user.target is _LOSS and order[user] < order[site.of_loss] for user in others)
+        and value.dim() == 2
+        and value.shape[0] > 1
+        and not is_symbolic(value)
+        and value.is_contiguous()
+        and value.dtype == value_of(site.node).dtype
+        and bytes_of(site.logarithms) >= _MIN_BYTES
+    )
+
+
+def _append_chunks(graph: Graph, site: LossGradient, made: Mapping[Node, Node]) -> None:
+    given = arguments_by_name(site.of_loss)
+    rows = value_of(site.logarithms).shape[0]
+    count = -(-rows // min(rows, _MAX_CHUNKS))
+    _, _, dim, dtype = site.node.args
+
+    def rows_of(operand: Node, first: int) -> Node:
+        return call_like(operand, graph, aten.slice.Tensor, made[operand], 0, first, min(first + count, rows))
+
+    for first in range(0, rows, count):
+        chunk = rows_of(site.logarithms, first)
+        operands = {name: made[value] if isinstance(value, Node) else value for name, value in given.items()}
+        operands |= {"self": chunk, "target": rows_of(given["target"], first)}
+        if value_of(given["grad_output"]).dim():
+            operands["grad_output"] = rows_of(given["grad_output"], first)
+        gradient = call_like(site.of_loss, graph, _LOSS_BACKWARD, *operands.values())
+        into = aten._log_softmax_backward_data.out
+        call_like(site.node, graph, into, gradient, chunk, dim, dtype, out=chunk)

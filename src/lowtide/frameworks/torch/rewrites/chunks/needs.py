@@ -1,4 +1,4 @@
-"""Bytes that ops need for themselves, unchunked or in chunks, and bytes alive across a region (`RegionNeeds`)."""
+"""Bytes that the ops of regions need, with and without chunks (`RegionNeeds`)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -10,13 +10,13 @@ from lowtide.frameworks.torch.reading.lowering import Lowered, LoweredOp
 from lowtide.frameworks.torch.reading.scratch import scratch_bytes
 from lowtide.frameworks.torch.rewrites.chunks.product_region import LARGE_SHARE, ProductRegion, bytes_of
 from lowtide.frameworks.torch.rewrites.chunks.rule import RowRole
-from lowtide.frameworks.torch.rewrites.chunks.update_region import UpdateRegion
+from lowtide.frameworks.torch.rewrites.chunks.updates import UpdateRegion
 
 Region = UpdateRegion | ProductRegion
 
 
 class RegionNeeds:
-    """Bytes that the ops of regions need: transient operands, results and scratch."""
+    """Bytes of transient operands, results and scratch of ops."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class RegionNeeds:
     ) -> None:
         """Initialize from the ops of a program and its regions.
 
-        `separate` are the product regions whose sums are freed window by window, `networks` those of whole networks.
+        Sums of `separate` regions are freed window by window; `networks` are whole networks.
         """
         nodes_of: dict[Region, list[Node]] = {region: region.nodes for region in updates}
         nodes_of |= {region: list(region.ops) for region in products}
@@ -38,7 +38,7 @@ class RegionNeeds:
         self._lowered = lowered
         self.n_ops = len(lowered.ops)
         self.max_outside = 0
-        """The most bytes that an op outside of the regions needs."""
+        """The most that an op outside of the regions needs."""
         self._operands: dict[Region, set[BufferId]] = {region: set() for region in updates}
         self._operands |= {region: set(_large_operands(lowered, region)) for region in products}
         self._ops: dict[Region, list[tuple[int, int]]] = {region: [] for region in nodes_of}
@@ -58,15 +58,15 @@ class RegionNeeds:
             self._ops[region].append((others, made + scratch_bytes(op.node)))
 
     def operand_bytes(self, region: ProductRegion) -> int:
-        """Return the bytes of the operands of a region that are about as large as its product, alive throughout."""
+        """Return the bytes of operands about as large as the product, which are alive throughout."""
         return sum(self._lowered.buffers[buffer].size_bytes for buffer in self._operands[region])
 
     def op_bytes(self, region: Region, chunks: int) -> int:
-        """Return the most bytes that an op of a region needs beside those operands, if computed in so many chunks."""
+        """Return the most that an op of a region needs in so many chunks, without those operands."""
         return max(others + made // chunks for others, made in self._ops[region])
 
     def alive_across(self, region: ProductRegion) -> int:
-        """Return the bytes alive before and after a region in program order, and those of its large operands."""
+        """Return the bytes alive before and after a region in program order, or in those operands."""
         inside = region.ops.keys()
         ops = self._lowered.ops
         places = [place for place, op in enumerate(ops) if op.node in inside]
@@ -78,7 +78,7 @@ class RegionNeeds:
 
 
 def _alive_bytes(lowered: Lowered, inside: set[BufferId]) -> Mapping[Node, int]:
-    """Return the bytes of some buffers alive at each op; a network saves those that its backward pass reads."""
+    """Return the bytes of some buffers alive at each op."""
     found: dict[Node, int] = {}
     last = {buffer: op.node for op in lowered.ops for buffer in (*op.reads, *op.writes, *op.mutates)}
     alive = set[BufferId]()

@@ -14,7 +14,7 @@ from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of
 from lowtide.frameworks.torch.reading.effects import arguments_by_name, is_random, mutated_arguments
-from lowtide.frameworks.torch.rewrites.chunks.image_rules import IMAGE_RULES, NETWORK_RULES, Rule
+from lowtide.frameworks.torch.rewrites.chunks.image_rules import IMAGE_RULES, NETWORK_RULES
 from lowtide.frameworks.torch.rewrites.chunks.losses import LOSS_GRADIENTS, MEAN
 from lowtide.frameworks.torch.rewrites.chunks.rule import (
     SUMS,
@@ -22,8 +22,10 @@ from lowtide.frameworks.torch.rewrites.chunks.rule import (
     ChunkedOps,
     ProductRows,
     RowRole,
+    Rule,
     RuleCall,
     SlicedRows,
+    along,
     argument_of,
 )
 
@@ -48,9 +50,8 @@ def chunked_op(
 ) -> ChunkedOp | None:
     """Return how to compute an op for one chunk, or None if it mixes rows or has no rule.
 
-    `ops` are the earlier ops that are computed in chunks; operands from elsewhere have the rows `rows`. All results
-    must be on `device`. `images` adds the rules for regions of images. The result holds in real numbers only:
-    `Trials` finds out whether bits are equal.
+    `ops` are the earlier ops of the region; other operands have the rows `rows`. All results must be on `device`.
+    `images` adds the rules for regions of images.
     """
     if node.target is operator.getitem:
         return _item(node, ops)
@@ -81,7 +82,7 @@ def _is_plain(leaf: Any, device: torch.device) -> bool:
 
 
 def _item(node: Node, ops: ChunkedOps) -> ChunkedOp | None:
-    """Return how to get one of several results. It must have the rows, unless no user reads its value."""
+    """Return how to get one of several results, which must have the rows if its value is read."""
     source, index = node.args
     if not isinstance(source, Node) or source not in ops:
         return None
@@ -160,12 +161,8 @@ def _product(call: RuleCall) -> ChunkedOp | None:
 def _product_and_bias(call: RuleCall) -> ChunkedOp | None:
     bias, left, right = call.given["self"], call.given["mat1"], call.given["mat2"]
     has_bias = call.role(bias) is None and value_of(bias).dim() < 2
-    by_rows = has_bias and call.role(left) is RowRole.ROWS and call.role(right) is None
-    return (
-        ChunkedOp(RowRole.ROWS, frozenset([left]))
-        if by_rows and call.rows.leading_dims(call.shape(left)) == 1
-        else None
-    )
+    is_by_rows = call.role(left) is RowRole.ROWS and call.rows.leading_dims(call.shape(left)) == 1
+    return ChunkedOp(RowRole.ROWS, frozenset([left])) if has_bias and is_by_rows and call.role(right) is None else None
 
 
 def _batched_product(call: RuleCall) -> ChunkedOp | None:
@@ -173,13 +170,8 @@ def _batched_product(call: RuleCall) -> ChunkedOp | None:
     return call.row_wise("self", "mat2") if by_matrix else None
 
 
-def _along(*operands: str, dims: tuple[str, ...] = ("dim",)) -> Rule:
-    """Return the rule of an op along some dimensions of its operands, which must not index rows."""
-    return lambda call: call.row_wise(*operands) if call.keeps_rows(operands[0], *dims) else None
-
-
 def _sum(call: RuleCall) -> ChunkedOp | None:
-    """Sums over all dimensions but the last are column sums; other sums over all dimensions of rows are partial."""
+    """Sums over all dimensions but the last are column sums. Other sums over all rows are partial sums."""
     source = call.given["self"]
     shape = call.shape(source)
     dims = set(call.dims("dim", len(shape)) or ())
@@ -189,7 +181,7 @@ def _sum(call: RuleCall) -> ChunkedOp | None:
             return ChunkedOp(RowRole.COLUMN_SUM, frozenset([source]))
         if dims.issuperset(range(leading)):
             return ChunkedOp(RowRole.PARTIAL_SUM, frozenset([source]))
-    return _along("self")(call)
+    return along("self")(call)
 
 
 def _row_losses(call: RuleCall) -> ChunkedOp | None:
@@ -205,7 +197,7 @@ def _loss_gradient(call: RuleCall) -> ChunkedOp | None:
 
 
 def _slice(call: RuleCall) -> ChunkedOp | None:
-    """A slice is within rows, or takes the rows at the same positions of each sequence."""
+    """A slice is within rows, or takes the same positions of each sequence."""
     source = call.given["self"]
     if call.keeps_rows("self", "dim"):
         return call.row_wise("self")
@@ -223,7 +215,7 @@ def _slice_gradient(call: RuleCall) -> ChunkedOp | None:
 
 
 def _sliced_rows(call: RuleCall, shape: torch.Size, rows: ProductRows) -> SlicedRows | None:
-    """Return the rows of a slice of a tensor, or None if the slice does not take adjacent rows of each sequence."""
+    """Return the rows of a slice, or None if it does not take adjacent rows of each sequence."""
     dims, leading = call.dims("dim", len(shape)), rows.leading_dims(shape)
     if dims is None or leading is None or dims[0] >= leading or rows.entries_per_row(shape) > 1:
         return None
@@ -250,7 +242,6 @@ def _permute(call: RuleCall) -> ChunkedOp | None:
 
 
 def _concatenation(call: RuleCall) -> ChunkedOp | None:
-    """Tensors concatenated within rows have the same rows."""
     tensors, result = call.given["tensors"], call.result
     leading = call.rows.leading_dims(result)
     if not call.are_inner(argument_of(call.node, "dim"), result):
@@ -267,7 +258,7 @@ def _layer_norm(call: RuleCall) -> ChunkedOp | None:
 
 
 def _pointwise_loss_gradient(call: RuleCall) -> ChunkedOp | None:
-    """The gradient of a mean divides by the number of elements of a chunk, so it has no rule."""
+    """A mean divides by the elements of a chunk, so its gradient has no rule."""
     return None if call.given.get("reduction", MEAN) == MEAN else _pointwise(call)
 
 
@@ -279,8 +270,8 @@ def _pad(call: RuleCall) -> ChunkedOp | None:
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(VIEWS, _view),
     **dict.fromkeys(ALIASES, _alias),
-    **dict.fromkeys(_ALONG_DIMS, _along("self")),
-    **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), _along("grad_output", "output")),
+    **dict.fromkeys(_ALONG_DIMS, along("self")),
+    **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), along("grad_output", "output")),
     **dict.fromkeys(("full", "zeros", "ones", "empty"), _constant),
     "sum": _sum,
     "t": _transposed,
@@ -288,13 +279,13 @@ RULES: Mapping[str, Rule] = {
     "mm": _product,
     "addmm": _product_and_bias,
     "bmm": _batched_product,
-    "transpose": _along("self", dims=("dim0", "dim1")),
+    "transpose": along("self", dims=("dim0", "dim1")),
     "permute": _permute,
     "cat": _concatenation,
     "native_layer_norm": _layer_norm,
-    "gather": _along("self", "index"),
-    "scatter": _along("self", "index", "src"),
-    "scatter_add": _along("self", "index", "src"),
+    "gather": along("self", "index"),
+    "scatter": along("self", "index", "src"),
+    "scatter_add": along("self", "index", "src"),
     "nll_loss_forward": _row_losses,
     **dict.fromkeys(("nll_loss_backward", "nll_loss2d_backward"), _loss_gradient),
     **dict.fromkeys(LOSS_GRADIENTS, _pointwise_loss_gradient),

@@ -1,4 +1,4 @@
-"""One chunk of a product region (`ProductChunk`), and sums of columns over chunks (`ColumnSum`)."""
+"""One chunk of a product region (`ProductChunk`), and column sums over chunks (`ColumnSum`)."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,31 +16,28 @@ from lowtide.frameworks.torch.rewrites.rewrite import call_like
 
 aten = torch.ops.aten
 _ROWS, _BLOCK = 16, 256
-"""PyTorch's kernel sums 16 rows, then the sums of a block of 256 rows, then the blocks."""
+"""PyTorch's kernel sums 16 rows, then the sums of 256 rows, then all."""
 _COLUMNS = 64
-"""The kernel sums the columns after the last multiple of 64 in another order, since they fill no vector registers."""
+"""Columns after the last multiple are summed in another order, since they fill no vector registers."""
 
 
 @dataclass(slots=True)
 class ColumnSum:
-    """The sum over rows of each column, from chunks of rows, in the order of PyTorch's kernel.
+    """The sum of each column over chunks, in the order of PyTorch's kernel.
 
-    Each block of rows is summed once it is complete, from the sums of its sixteenths. The last columns of all rows are
-    copied, and summed at the end.
+    Each block of rows is summed once it is complete. The last columns are copied, and summed at the end.
     """
 
     graph: Graph
     node: Node
-    """The sum in the unchunked program."""
     _recent: list[Node] = field(default_factory=list[Node])
-    """Sums of rows of the current block."""
+    """Sums within the current block."""
     _blocks: list[Node] = field(default_factory=list[Node])
     _last_columns: list[Node] = field(default_factory=list[Node])
     _count: int = 0
-    """Rows added."""
 
     def add(self, rows: Node, count: int) -> None:
-        """Append the addition of the next `count` rows; `rows` has as many columns as the sum has elements."""
+        """Append the addition of `count` rows, with as many columns as the sum has elements."""
         matrix = self._call(aten.view.default, rows, [count, self._width])
         if self._aligned < self._width:
             last = self._call(aten.slice.Tensor, matrix, 1, self._first_of_last, self._width)
@@ -53,7 +50,7 @@ class ColumnSum:
                 first = end
 
     def total(self) -> Node:
-        """Append the final additions, and return the sum."""
+        """Append the last additions, and return the sum."""
         self._close_block()
         columns = [self._sum(self._blocks)] if self._aligned else []
         if self._last_columns:
@@ -67,21 +64,18 @@ class ColumnSum:
 
     @property
     def _aligned(self) -> int:
-        """The number of columns that fill vector registers."""
         return self._width - self._width % _COLUMNS
 
     @property
     def _first_of_last(self) -> int:
-        """The first column that is copied; the kernel sums a matrix of few columns in yet another order."""
+        """The first copied column; a matrix of few columns is summed in yet another order."""
         return max(0, self._aligned - _COLUMNS)
 
     def _ends(self, count: int) -> Iterator[int]:
-        """Yield the ends of the stretches of `count` rows that belong to one block each."""
         yield from range(_BLOCK - self._count % _BLOCK, count, _BLOCK)
         yield count
 
     def _add_stretch(self, rows: Node, count: int) -> None:
-        """Add rows of one block."""
         in_sixteenths = 0 if self._count % _ROWS else count - count % _ROWS
         if in_sixteenths:
             first = self._call(aten.slice.Tensor, rows, 0, 0, in_sixteenths)
@@ -110,7 +104,7 @@ class ColumnSum:
 
 @dataclass(frozen=True, slots=True)
 class ProductChunk:
-    """The nodes that compute a region for one chunk."""
+    """The nodes of a region for one chunk."""
 
     graph: Graph
     region: ProductRegion
@@ -118,14 +112,14 @@ class ProductChunk:
     first: int
     count: int
     copies: dict[Node, Node]
-    """Contiguous copies of operands, shared by all chunks of the region."""
+    """Contiguous copies of operands for all chunks."""
     computed: dict[Node, Node] = field(default_factory=dict[Node, Node])
     slices: dict[tuple[Node, ProductRows | None], Node] = field(
         default_factory=dict[tuple[Node, ProductRows | None], Node]
     )
 
     def add(self, node: Node, op: ChunkedOp) -> None:
-        """Append a node of the region for the rows of this chunk."""
+        """Append a node of the region."""
         if op.rows != op.operand_rows:
             self.computed[node] = self._sliced(node, op)
             return
@@ -142,19 +136,19 @@ class ProductChunk:
             self.made[node] = done
 
     def add_columns(self, node: Node, into: ColumnSum) -> None:
-        """Append the addition of the rows of this chunk to a column sum."""
+        """Append the addition to a column sum."""
         source = _source_of(node)
         op = self.region.ops[node]
         shape = self._shape(op.operand_rows, value_of(source).shape)
         into.add(self._operand(source, op), math.prod(shape[:-1]))
 
     def copy_rows(self, node: Node, into: Node) -> None:
-        """Append the copy of a result of this chunk into the tensor of all rows."""
+        """Append the copy of a result into the tensor of all rows."""
         rows = self._rows_of(self.region.ops[node].rows, value_of(node).shape, node, into)
         self._call(node, aten.copy_.default, rows, self.computed[node])
 
     def copy_statistics(self, node: Node, maxima: Node, logarithms: Node) -> None:
-        """Append the copies of the maximum of each row of a `log_softmax`, and of the logarithm of its sum less that."""
+        """Append copies of the maximum of each row of a `log_softmax`, and of the logarithm of its sum less it."""
         given, done = self.computed[_source_of(node)], self.computed[node]
         shape = torch.Size((value_of(node).shape[0], 1))
         largest = self._call(node, aten.amax.default, given, [1], True)
@@ -179,7 +173,7 @@ class ProductChunk:
         return self.slices[node, rows]
 
     def _with_adjacent_rows(self, node: Node, rows: ProductRows) -> Node:
-        """Return an operand, or a contiguous copy if the rows of a chunk are not one stretch of memory."""
+        """Return an operand, or a contiguous copy if a chunk is not one stretch of memory."""
         value = value_of(node)
         leading = rows.leading_dims(value.shape) or 0
         if all(value.stride(dim) == value.shape[dim + 1] * value.stride(dim + 1) for dim in range(leading - 1)):
@@ -190,16 +184,13 @@ class ProductChunk:
         return self.copies[node]
 
     def _range(self, rows: ProductRows) -> tuple[int, int]:
-        """Return the range of rows that belongs to this chunk."""
         return rows.range_for(self.first, self.first + self.count)
 
     def _shape(self, rows: ProductRows, shape: torch.Size) -> list[int]:
-        """Return the shape of this chunk of a tensor."""
         first, last = self._range(rows)
         return rows.chunk_shape(shape, last - first)
 
     def _rows_of(self, rows: ProductRows, shape: torch.Size, like: Node, tensor: Node) -> Node:
-        """Return a view of this chunk's rows of a tensor."""
         flat, entries = rows.flat_shape(shape), rows.entries_per_row(shape)
         if flat != list(shape):
             tensor = self._call(like, aten.view.default, tensor, flat)
@@ -209,35 +200,26 @@ class ProductChunk:
         return chunk if len(wanted) == len(flat) else self._call(like, aten.view.default, chunk, wanted)
 
     def _sliced(self, node: Node, op: ChunkedOp) -> Node:
-        """Append a slice of rows, or its gradient, which is zero in all other rows."""
+        """Append a slice of rows, or its gradient, which is zero elsewhere."""
         inner = op.rows.flat_shape(value_of(node).shape)[1:]
         first, last = self._range(op.operand_rows)
         given = self._call(node, aten.view.default, self._operand(_source_of(node), op), [last - first, *inner])
-        if isinstance(op.rows, SlicedRows) and op.rows.of == op.operand_rows:
-            stretches = list(self._stretches(node, op.rows, given))
-        else:
-            stretches = list(self._stretches_and_zeros(node, op, given, inner))
+        stretches = list(self._stretches(node, op, given, inner))
         if not stretches:
             stretches.append(self._zeros(node, [0, *inner]))
         joined = stretches[0] if len(stretches) == 1 else self._call(node, aten.cat.default, stretches, 0)
         return self._call(node, aten.view.default, joined, self._shape(op.rows, value_of(node).shape))
 
-    def _stretches(self, node: Node, rows: SlicedRows, given: Node) -> Iterator[Node]:
+    def _stretches(self, node: Node, op: ChunkedOp, given: Node, inner: Sequence[int]) -> Iterator[Node]:
+        is_slice = isinstance(op.rows, SlicedRows) and op.rows.of == op.operand_rows
+        rows = op.rows if is_slice else op.operand_rows
         at = 0
-        for count, is_kept in rows.stretches(*self._range(rows.of)):
+        for count, is_kept in rows.stretches(*self._range(rows.of)) if isinstance(rows, SlicedRows) else ():
             if is_kept:
                 yield self._call(node, aten.slice.Tensor, given, 0, at, at + count)
-            at += count
-
-    def _stretches_and_zeros(self, node: Node, op: ChunkedOp, given: Node, inner: Sequence[int]) -> Iterator[Node]:
-        at = 0
-        rows = op.operand_rows
-        for count, is_kept in rows.stretches(*self._range(op.rows)) if isinstance(rows, SlicedRows) else ():
-            if is_kept:
-                yield self._call(node, aten.slice.Tensor, given, 0, at, at + count)
-                at += count
-            else:
+            elif not is_slice:
                 yield self._zeros(node, [count, *inner])
+            at += count if is_kept or is_slice else 0
 
     def _zeros(self, like: Node, shape: Sequence[int]) -> Node:
         value = value_of(like)
@@ -249,7 +231,7 @@ class ProductChunk:
     def _resized(
         self, node: Node, op: ChunkedOp, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """Return arguments with the shape of the chunk, or its number of rows, in the argument `name`."""
+        """Return arguments with the size of the chunk in the argument `name`."""
         if name in kwargs:
             return args, {**kwargs, name: self._size(node, op, kwargs[name])}
         place = [argument.name for argument in schema_arguments(node.target)].index(name)

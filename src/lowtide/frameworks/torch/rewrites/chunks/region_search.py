@@ -1,4 +1,4 @@
-"""The search for product regions: the largest products first, each with the ops that consume its rows."""
+"""The search for product regions (`find_product_regions`), largest products first."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,16 +30,16 @@ from lowtide.frameworks.torch.rewrites.chunks.rule import SUMS, ChunkedOp, Chunk
 
 aten = torch.ops.aten
 _MAX_REFUSALS = 8
-"""Products tried without success. The largest may be sums over the rows of the one that counts."""
+"""Products tried in vain; the largest may be sums over the rows of another."""
 
 
 def find_product_regions(graph: Graph, *, any_order: bool = False) -> tuple[list[ProductRegion], list[Refusal]]:
-    """Return the regions around the largest products of a program, and the products without a region.
+    """Return the regions around the largest products of a program, and refusals of the other products.
 
-    A region has all tensors that are computed from its product and about as large, all nodes between them, and the
-    nodes that consume them: row by row, or by a sum over all rows. Large results of the program or of its forward pass
-    are outside of the region. With `any_order`, chunks may add to sums in any order: then regions of images may have
-    the gradients of weights of convolutions and norms. O(nodes and edges) for each product.
+    A region has the tensors computed from its product that are about as large, all nodes between them, and their users:
+    by rows, or by a sum over rows. Large results of the program or its forward pass are outside. With `any_order`,
+    regions of images include the gradients of weights, to which chunks add in any order. O(nodes and edges) per
+    product.
     """
     found: list[ProductRegion] = []
     refused: list[Refusal] = []
@@ -62,7 +62,7 @@ def find_product_regions(graph: Graph, *, any_order: bool = False) -> tuple[list
 
 
 def has_chunkable_product(graph: Graph, devices: ChunkDevices) -> bool:
-    """Return whether a large product of a program can be computed in chunks, in one pass or in two."""
+    """Return whether a large product can be computed in chunks, in one pass or two."""
     found, refused = find_product_regions(graph)
     products = [*(each.product for each in found), *(each.product for each in refused if each.two_passes is not None)]
     return any(map(devices.has, products))
@@ -71,8 +71,7 @@ def has_chunkable_product(graph: Graph, devices: ChunkDevices) -> bool:
 def _largest_first(graph: Graph, *, any_order: bool) -> Sequence[Node]:
     """Return the large products, largest first.
 
-    With `any_order`, the convolutions about as large as the largest come first, in program order: the region of the
-    first may be a whole network.
+    With `any_order`, the large convolutions come first in program order, since a region may be a whole network.
     """
     products = sorted(filter(is_large_product, graph.nodes), key=lambda node: -elements_of(node))
     largest = elements_of(products[0]) if products else 0
@@ -85,7 +84,7 @@ def _largest_first(graph: Graph, *, any_order: bool) -> Sequence[Node]:
 
 
 def _second_pass(graph: Graph, first: ProductRegion) -> Iterator[ProductRegion]:
-    """Yield the region of a second pass that begins at the same product."""
+    """Yield the region of a second pass over the same product."""
     is_marked = any(node.meta.get(SECOND_PASS) == first.product.name for node in graph.nodes)
     if is_marked and first.product not in first.ops:
         second = RegionSearch(graph, first.product, first.rows, second=True).region()
@@ -98,7 +97,7 @@ def _is_refusal(found: ProductRegion | Refusal) -> TypeGuard[Refusal]:
 
 
 def _kinds_of_rows(product: Node) -> Iterator[ProductRows]:
-    """Yield the kinds of rows of a product: its first dimension, or the batch dimension of a view."""
+    """Yield the kinds of rows of a product: its first dimension, or that of a view."""
     value = value_of(product)
     yield ProductRows(value.shape[0])
     for user in product.users:
@@ -108,7 +107,7 @@ def _kinds_of_rows(product: Node) -> Iterator[ProductRows]:
 
 
 class RegionSearch:
-    """The search for the region of one product, or of a second pass over its rows."""
+    """The search for the region of one product, or of its second pass."""
 
     def __init__(
         self, graph: Graph, product: Node, rows: ProductRows, *, second: bool = False, any_order: bool = False
@@ -122,7 +121,7 @@ class RegionSearch:
         self._large = elements_of(product) // LARGE_SHARE
         self._ops: dict[Node, ChunkedOp] = {}
         self._in_own_order = set[Node]()
-        """Nodes refused only because of their partial sums."""
+        """Nodes refused for their partial sums."""
 
     def region(self) -> ProductRegion | Refusal:
         """Return the region, or the reason why there is none."""
@@ -153,12 +152,12 @@ class RegionSearch:
         return self._chunked_op(self._product, {left: ChunkedOp(RowRole.ROWS, rows=self._rows)})
 
     def _has_adjacent_rows(self, node: Node) -> bool:
-        """Return whether each row of a tensor is one stretch of memory, in row order; images may be channels last."""
+        """Return whether rows are adjacent in memory, in order; images may be channels last."""
         value = value_of(node)
         return value.is_contiguous() or (self._has_images and row_layout(value) is not None)
 
     def _inside(self, op: ChunkedOp) -> set[Node] | Refusal:
-        """Return the nodes of the region: those about as large as the product, and all nodes between them."""
+        """Return the tensors about as large as the product, and all nodes between them."""
         ops = self._ops
         ops[self._product] = op
         reached = self._reached({self._product: op}, second=False)
@@ -184,7 +183,7 @@ class RegionSearch:
         return inside if missing is None else self._refuse(missing, self._reason(missing))
 
     def _reached(self, reached: dict[Node, ChunkedOp], *, second: bool) -> dict[Node, ChunkedOp]:
-        """Extend some nodes by all that depend on them row by row, in one of the two passes."""
+        """Add all nodes that depend on the given ones by rows, in one of the two passes."""
         for node in self._nodes[self._order[self._product] + 1 :]:
             if node in reached or (node.meta.get(SECOND_PASS) == self._product.name) is not second:
                 continue
@@ -207,10 +206,7 @@ class RegionSearch:
         return OWN_ORDER if node in self._in_own_order else "does not treat rows independently"
 
     def _begins_attention(self, node: Node) -> bool:
-        """Return whether a node computes the scores of another attention, which is left to a region of its own.
-
-        Its rows are those of a batch, so one attention would lead to the next. A region of a network has all of them.
-        """
+        """Return whether a node computes the scores of another attention, which gets its own region."""
         return (
             node.target is aten.bmm.default
             and not self._any_order
@@ -232,7 +228,7 @@ class RegionSearch:
                 waiting.extend(added)
 
     def _source_ops(self, source: Node, rows: ProductRows, inside: set[Node]) -> dict[Node, ChunkedOp]:
-        """Return how to compute an operand and its other users for one chunk; empty if that is impossible.
+        """Return how to compute an operand and its other users by chunks; empty if impossible.
 
         Such a user is the sum of each row of a tensor that is then scaled by it.
         """
@@ -257,9 +253,10 @@ class RegionSearch:
         return found
 
     def _placed(self, region: ProductRegion) -> ProductRegion | Refusal:
-        """Find the nodes to delay until after the chunks, which replace the last node of the region.
+        """Find the nodes to delay until after the chunks.
 
-        A node that keeps its place, such as the end of a forward pass, is not delayed: nodes after it are a second pass.
+        A node that keeps its place, such as the end of a forward pass, is not delayed: nodes after it are a second
+        pass.
         """
         inside = region.ops
         touched, written, moved = set[int](), set[int](), dict[Node, None]()
@@ -289,7 +286,7 @@ class RegionSearch:
         return region
 
     def _in_two_passes(self, region: ProductRegion, second: Mapping[Node, None]) -> Refusal:
-        """Refuse a region, and name the nodes to recompute. A network recomputes all, since it has many small results."""
+        """Refuse a region with the nodes to recompute. A network recomputes all: it has many small results."""
         least = 0 if self._any_order else self._large
         recomputed = tuple(node for node in region.ops if node not in second and elements_of(node) >= least)
         refusal = self._refuse(next(iter(second)), "needs results of all rows first")
@@ -300,7 +297,7 @@ class RegionSearch:
 
 
 def _needed_for_results(reached: dict[Node, ChunkedOp], large: int) -> set[Node]:
-    """Return the large results of the program or its forward pass, and the nodes they are computed from."""
+    """Return the large results of the program or its forward pass, and all nodes they depend on."""
     found = set[Node]()
     for node in reversed(reached):
         is_result = any(user.op == "output" or user.target == TURN_BACK for user in node.users)

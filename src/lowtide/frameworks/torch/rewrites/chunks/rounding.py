@@ -1,4 +1,4 @@
-"""Differences of the results of two computations, and whether they are rounding (`LargestDifference`)."""
+"""Differences between results of two computations (`LargestDifference`)."""
 
 import math
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 _NOISE_FACTOR = 64
-"""Sums of thousands of numbers in another order differ by tens of last digits."""
+"""Sums of thousands of numbers differ by tens of last digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,12 +16,12 @@ class LargestDifference:
     """The largest difference of two results."""
 
     share: float
-    """The difference of two numbers, divided by the largest number of the tensor; 1 for differences of other values."""
+    """Relative to the largest number of the tensor; 1 for values that are not real numbers."""
     is_rounding: bool
-    """Whether the share is at most `sqrt(eps)` of the dtype in every tensor."""
+    """Whether the share is at most `sqrt(eps)` of the dtype, in every tensor."""
 
     def is_within_noise(self, noise: "LargestDifference") -> bool:
-        """Return whether this is rounding, or at most 64 times the change caused by other last digits of all inputs."""
+        """Return whether this is rounding, or at most 64 times a change caused by the last digits of all inputs."""
         return self.is_rounding or self.share <= noise.share * _NOISE_FACTOR
 
 
@@ -30,7 +30,7 @@ _OTHER_VALUE = LargestDifference(1.0, is_rounding=False)
 
 
 def in_other_last_digits(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a copy with each real number multiplied by `1 + eps` or `1 - eps`, at random with a fixed seed."""
+    """Return a tensor with each real number times `1 + eps` or `1 - eps`, at random with a fixed seed."""
     if not tensor.is_floating_point():
         return tensor
     up = torch.randint(0, 2, tensor.shape, generator=torch.Generator().manual_seed(0)).to(tensor)
@@ -38,7 +38,7 @@ def in_other_last_digits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def difference_of(one: Any, other: Any) -> LargestDifference:
-    """Return the difference of two results, tensors or other values."""
+    """Return the difference of two results, tensors or not."""
     if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor):
         return NO_DIFFERENCE if repr(one) == repr(other) else _OTHER_VALUE
     if one.shape != other.shape or one.dtype != other.dtype:

@@ -1,10 +1,10 @@
-"""The interface of rules (`RuleCall`, `ChunkedOp`), and the layout of rows in tensors (`ProductRows`)."""
+"""The interface of rules (`RuleCall`, `ChunkedOp`), and the rows of a region (`ProductRows`)."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import Node
@@ -16,16 +16,16 @@ from lowtide.frameworks.torch.reading.effects import arguments_by_name
 
 @dataclass(frozen=True, slots=True)
 class ProductRows:
-    """The number of rows of a region. A tensor with rows holds each in one stretch of memory, in row order."""
+    """The number of rows of a region. Tensors with rows have each in one stretch of memory, in order."""
 
     count: int
 
     def range_for(self, first: int, last: int) -> tuple[int, int]:
-        """Return the range of these rows that belongs to rows `first` to `last` of the product."""
+        """Return the range of these rows in rows `first` to `last` of the product."""
         return first, last
 
     def leading_dims(self, shape: Sequence[int]) -> int | None:
-        """Return how many leading dimensions index the rows, or None if a tensor of this shape has no rows."""
+        """Return how many leading dimensions index the rows, or None if a tensor has no rows."""
         product = 1
         for place, size in enumerate(shape):
             product *= size
@@ -34,27 +34,27 @@ class ProductRows:
         return None
 
     def flat_shape(self, shape: Sequence[int]) -> list[int]:
-        """Return a shape with all dimensions that index rows merged into the first."""
+        """Return a shape with the dimensions that index rows merged."""
         leading = self._known_dims(shape)
         return [math.prod(shape[:leading]), *shape[leading:]]
 
     def chunk_shape(self, shape: Sequence[int], rows: int) -> list[int]:
-        """Return the shape of `rows` rows of a tensor, with the same number of dimensions."""
+        """Return the shape of some rows, with the same number of dimensions."""
         leading = self._known_dims(shape)
         first, *rest = self.flat_shape(shape)
         return [*[1] * (leading - 1), first // self.count * rows, *rest]
 
     def entries_per_row(self, shape: Sequence[int]) -> int:
-        """Return how many entries of the first dimension of the flat shape belong to one row."""
+        """Return the entries of the first dimension of the flat shape in one row."""
         return self.flat_shape(shape)[0] // self.count
 
     def match(self, operand: Sequence[int], result: Sequence[int]) -> bool:
-        """Return whether an operand that is broadcast to the shape of a result has the same rows."""
+        """Return whether an operand broadcast to a result has its rows."""
         leading = self.leading_dims(result)
         return leading is not None and len(operand) == len(result) and operand[:leading] == result[:leading]
 
     def are_broadcast(self, operand: Sequence[int], result: Sequence[int]) -> bool:
-        """Return whether an operand that is broadcast to the shape of a result is the same for every row."""
+        """Return whether an operand broadcast to a result is the same for every row."""
         inner = len(result) - self._known_dims(result)
         return all(size == 1 for size in operand[: max(0, len(operand) - inner)])
 
@@ -70,24 +70,22 @@ _UNSET = ProductRows(0)
 
 @dataclass(frozen=True, slots=True)
 class SlicedRows(ProductRows):
-    """The rows of a slice: those between two positions of each sequence, one sequence after the other."""
+    """The rows of a slice: those between two positions of each sequence."""
 
     of: ProductRows
     """The rows before the slice."""
     length: int
     """Rows of a sequence before the slice."""
     start: int
-    """The first position of a sequence in the slice."""
+    """The first position in the slice."""
     stop: int
-    """The position after the last one in the slice."""
 
     def range_for(self, first: int, last: int) -> tuple[int, int]:
-        """Return the range of these rows that belongs to rows `first` to `last` of the product."""
         first, last = self.of.range_for(first, last)
         return self._rows_before(first), self._rows_before(last)
 
     def stretches(self, first: int, last: int) -> Iterator[tuple[int, bool]]:
-        """Yield the stretches of a range of rows before the slice: number of rows, and whether the slice has them."""
+        """Yield stretches of rows before the slice: their length, and whether the slice has them."""
         while first < last:
             place = first % self.length
             is_kept = self.start <= place < self.stop
@@ -122,25 +120,24 @@ class ChunkedOp:
 
     role: RowRole
     by_rows: frozenset[Node] = field(default_factory=frozenset[Node])
-    """Operands that have the rows."""
     by_columns: frozenset[Node] = field(default_factory=frozenset[Node])
-    """Operands that have the rows as columns."""
+    """Operands that have the rows as columns; those in `by_rows` have them one after the other."""
     sizes: str | None = None
-    """The argument that holds the shape of the result, or its number of rows."""
+    """The argument with the shape of the result, or its number of rows."""
     partial_sums: frozenset[int] = field(default_factory=frozenset[int])
-    """Positions of the results, among several, that are sums over rows."""
+    """Positions of results that are sums over rows."""
     operand_rows: ProductRows = _UNSET
     """The rows of the operands."""
     rows: ProductRows = _UNSET
-    """The rows of the result. They differ from those of the operands for a slice, and for its gradient."""
+    """The rows of the result, which differ for a slice and its gradient."""
 
     @property
     def has_partial_sum(self) -> bool:
-        """Whether chunks give partial sums, so that the result equals the unchunked one up to rounding only."""
+        """Whether chunks give partial sums, and so equal the result up to rounding only."""
         return self.role is RowRole.PARTIAL_SUM or bool(self.partial_sums)
 
     def with_rows(self, rows: ProductRows) -> "ChunkedOp":
-        """Return the same with rows of operands and result, unless the rule has set them."""
+        """Return the same with these rows, unless the rule has set others."""
         return self if self.rows != _UNSET else replace(self, operand_rows=rows, rows=rows)
 
 
@@ -150,17 +147,17 @@ ChunkedOps = Mapping[Node, ChunkedOp]
 def normalize_dims(dims: Any, rank: int) -> tuple[int, ...] | None:
     """Return dimensions as non-negative integers, in the given order.
 
-    `dims` is an int, or a list or tuple of ints; negative ones count from the last of `rank` dimensions. Returns None if
-    there are no dimensions (None or empty), or if one of them is not an int in range.
+    `dims` is an int, or a list or tuple of ints; negative ones count from the last of `rank` dimensions. Returns None
+    if there are none, or one is not an int in range.
     """
-    given: list[Any] = list(dims) if isinstance(dims, list | tuple) else [dims]
+    given = cast("Sequence[Any]", dims) if isinstance(dims, list | tuple) else (dims,)
     if not given or not all(isinstance(dim, int) and -rank <= dim < rank for dim in given):
         return None
     return tuple(int(dim) % rank for dim in given)
 
 
 def argument_of(node: Node, name: str) -> Any:
-    """Return an argument of a call, or its default, or None if the op has no such argument."""
+    """Return an argument of a call, or its default, or None without such an argument."""
     given = arguments_by_name(node)
     if name in given:
         return given[name]
@@ -173,14 +170,12 @@ class RuleCall:
 
     node: Node
     given: Mapping[str, Any]
-    """Arguments by name."""
     ops: ChunkedOps
-    """Earlier ops that are computed in chunks."""
     rows: ProductRows
     """The rows of the operands."""
 
     def role(self, operand: Any) -> RowRole | None:
-        """Return the role of an operand, or None if it is not computed in chunks."""
+        """Return the role of an operand, or None if it is outside of the region."""
         return self.ops[operand].role if isinstance(operand, Node) and operand in self.ops else None
 
     def shape(self, operand: Any) -> torch.Size:
@@ -193,11 +188,11 @@ class RuleCall:
         return value_of(self.node).shape
 
     def dims(self, name: str, rank: int) -> tuple[int, ...] | None:
-        """Return the dimensions in an argument, or in its default; see `normalize_dims`."""
+        """Return the dimensions in an argument or its default; see `normalize_dims`."""
         return normalize_dims(argument_of(self.node, name), rank)
 
     def are_inner(self, dims: Any, shape: Sequence[int]) -> bool:
-        """Return whether a tensor of this shape has rows that `dims` do not index; see `normalize_dims`."""
+        """Return whether a tensor has rows that `dims` do not index."""
         leading, known = self.rows.leading_dims(shape), normalize_dims(dims, len(shape))
         return leading is not None and known is not None and min(known) >= leading
 
@@ -207,9 +202,9 @@ class RuleCall:
         return all(self.are_inner(argument_of(self.node, name), shape) for name in names)
 
     def row_wise(self, *operands: str, sizes: str | None = None, unread: str = "") -> ChunkedOp | None:
-        """Return the op with the named operands taken by rows, or None if the operands do not allow that.
+        """Return the op with the named operands by rows, or None if they have no rows.
 
-        The named operands must have rows. No other operand may be computed in chunks, except `unread`.
+        No other operand may be computed in chunks, except `unread`.
         """
         by_rows = [self.given[name] for name in operands if isinstance(self.given.get(name), Node)]
         others = [node for node in self.node.all_input_nodes if node not in by_rows]
@@ -220,3 +215,11 @@ class RuleCall:
         if any(self.rows.leading_dims(self.shape(node)) is None for node in by_rows):
             return None
         return ChunkedOp(RowRole.ROWS, frozenset(by_rows), sizes=sizes)
+
+
+Rule = Callable[[RuleCall], ChunkedOp | None]
+
+
+def along(*operands: str, dims: tuple[str, ...] = ("dim",)) -> Rule:
+    """Return the rule of an op along some dimensions of its operands, which must not index rows."""
+    return lambda call: call.row_wise(*operands) if call.keeps_rows(operands[0], *dims) else None

@@ -1,9 +1,9 @@
-"""Trials of regions: run a region with and without chunks, and compare bits, or compare up to rounding."""
+"""Trials of product regions: run each with and without chunks, and compare the results (`Trials`)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -13,16 +13,16 @@ from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkSizes, 
 from lowtide.frameworks.torch.rewrites.chunks.product_region import ChunkDevices, ProductRegion, can_run
 from lowtide.frameworks.torch.rewrites.chunks.rounding import LargestDifference, difference_of, in_other_last_digits
 from lowtide.frameworks.torch.rewrites.chunks.rule import SUMS
-from lowtide.frameworks.torch.rewrites.chunks.windows import Windows
+
+if TYPE_CHECKING:
+    from lowtide.frameworks.torch.rewrites.chunks.windows import Windows
 
 
 class Equal(NamedTuple):
-    """Which results of chunks equal those without chunks."""
+    """Which results of chunks equal those without."""
 
     rows: bool
-    """Results that have rows."""
     sums: bool
-    """Sums over rows."""
 
 
 _NOTHING_EQUAL = Equal(rows=False, sums=False)
@@ -30,28 +30,26 @@ _NOTHING_EQUAL = Equal(rows=False, sums=False)
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Trials of the regions of a program. Equal regions, as those of repeated layers, are tried once."""
+    """Trials of the regions of a program. Equal regions, as of repeated layers, are tried once."""
 
     exact: bool = True
-    """Whether bits must be equal. Otherwise results must be equal up to rounding."""
+    """Whether bits must be equal, or else equal up to rounding."""
     devices: ChunkDevices = ChunkDevices.CPU
-    """Devices on which chunks are allowed."""
     any_order: bool = False
-    """Whether chunks may add to gradients of weights in any order, so that regions may be whole networks of images.
+    """Whether chunks may add to sums in any order, so that regions may be whole networks of images.
 
-    Not for fused kernels, since chunks run PyTorch's own kernels.
-    """
+    Not for fused kernels, since chunks run PyTorch's own."""
     _known: dict[tuple[str, ChunkSizes | None], Equal] = field(
         default_factory=dict[tuple[str, ChunkSizes | None], Equal]
     )
 
     def first_equal(self, region: ProductRegion, tried: Iterable[ChunkSizes]) -> ChunkSizes | None:
-        """Return the first chunk sizes with which a region gives equal results, or None if none do.
+        """Return the first chunk sizes with equal results, or None if there are none.
 
-        Each trial runs once on random numbers of the real shapes and types, on the real device, with the current number
-        of threads: only a run shows in which order a BLAS sums. It allocates the memory of the unchunked region and a
-        copy of its results; if that fails, returns None. Rows or windows that gave other bits are not tried again. For
-        a device that this machine does not have, returns the first sizes if rounding is allowed.
+        Runs once on random numbers of the real shapes, on the real device, with the current threads: only a run shows
+        the order of sums of a BLAS. Allocates the memory of the unchunked region and a copy of its results; returns
+        None if that fails. If this machine does not have the device, returns the first sizes if rounding is allowed,
+        else None.
         """
         sources = region.sources
         if not all(map(_is_tensor, sources)):
@@ -63,7 +61,7 @@ class Trials:
         for sizes in tried:
             if sizes.rows in unequal or sizes.windows in unequal:
                 continue
-            known = (key, sizes if self.exact else None)  # up to rounding, sizes make no difference
+            known = (key, sizes if self.exact else None)  # rounding does not depend on sizes
             if known not in self._known:
                 self._known[known] = trial.run(sizes, exact=self.exact)
             if all(equal := self._known[known]):
@@ -76,17 +74,17 @@ class Trials:
 
 
 class Trial:
-    """A region with random inputs, which are allocated by the first run."""
+    """A region with random inputs, made by the first run."""
 
     def __init__(self, region: ProductRegion, sources: list[Node]) -> None:
         self._region, self._sources = region, sources
 
     @cached_property
     def _unchunked(self) -> tuple[list[torch.Tensor], tuple[torch.Tensor, ...]] | None:
-        """Inputs, and the results without chunks; None if results are not numbers.
+        """Inputs and results without chunks, or None if results are not numbers.
 
-        If results of normal inputs are not numbers, as of square roots, inputs are positive. Integers are 0 or 1, since
-        they may be indices.
+        Inputs are positive if normal ones give no numbers, as for square roots. Integers may be indices, so they are 0
+        or 1.
         """
         module = _as_module(self._region, self._sources, None)
         for positive in (False, True):
@@ -99,9 +97,9 @@ class Trial:
 
     @cached_property
     def _noise(self) -> list[LargestDifference]:
-        """The change of each unchunked result if the last digits of all inputs change.
+        """The change of each result if the last digits of all inputs change.
 
-        Some results consist of rounding errors only, such as the gradient of a bias that a norm cancels.
+        Some results are rounding errors only, such as the gradient of a bias that a norm cancels.
         """
         if self._unchunked is None:
             return []
@@ -131,7 +129,7 @@ class Trial:
 
 
 def _key_of(region: ProductRegion, sources: list[Node]) -> str:
-    """Return everything that the bits of the results depend on, except the inputs."""
+    """Return all properties that equality depends on."""
     names = {node: f"%{place}" for place, node in enumerate([*sources, *region.ops])}
     given = [(value_of(node).shape, value_of(node).stride(), value_of(node).dtype) for node in sources]
     done = [(node.target, *map_nodes((node.args, dict(node.kwargs)), names.__getitem__)) for node in region.ops]

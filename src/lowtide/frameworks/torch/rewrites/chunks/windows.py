@@ -1,4 +1,4 @@
-"""Sums over rows by windows of columns: the columns of a product are recomputed from a few values of each row."""
+"""Sums over rows by windows: columns of a product are recomputed from a few values of each row."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,53 +17,51 @@ from lowtide.frameworks.torch.rewrites.rewrite import call_like
 
 aten = torch.ops.aten
 _MARGIN = 16
-"""Columns computed on each side of a window. The nearest ones stand in for all targets outside of the window."""
+"""Extra columns on each side. The nearest ones get all targets outside of the window."""
 _IGNORED = -100
 _SLICES = ("slice", "slice_backward")
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How windows compute the sums over rows of a region."""
+    """Sizes of the windows of a product region."""
 
     classes: int
-    """Columns of a window."""
     separate: bool = False
-    """Whether the windows of a sum stay separate tensors until the last, so that an update can read them one by one."""
+    """Whether windows stay separate tensors until the last, so that an update can read them one by one."""
     rows_at_once: int | None = None
-    """Rows that one product sums before its result is added to; None for all rows.
+    """Rows summed at once; None for all rows.
 
-    A BLAS sums many rows of a large matrix block by block. With several threads, it uses other blocks for a small one.
-    """
+    A BLAS sums rows of a large matrix block by block, and with several threads, of a small one in other blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSums:
-    """The sums over rows of a region that windows can compute."""
+    """The sums that windows can compute."""
 
     nodes: dict[Node, ChunkedOp]
-    """The sums, and all nodes that only they read."""
+    """With all nodes that only they read."""
     rows: tuple[Node, ...]
-    """Small results of each row that windows read."""
+    """Small results with rows that windows read."""
     logarithms: tuple[Node, ...]
-    """The `log_softmax` of the region; windows read the maximum of each row and the logarithm of its sum."""
+    """The `log_softmax`, by the maximum of each row and the logarithm of its sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowValues:
-    """Values of each row that windows read, as nodes of the new graph."""
+    """Values of each row that windows read, in the new graph."""
 
     rows: Mapping[Node, Node]
     maxima: Mapping[Node, Node]
     logarithms: Mapping[Node, Node]
-    """The logarithms of the sums of exponentials, minus the maxima."""
+    """Logarithms of the sums of exponentials, less the maxima."""
 
 
 def sums_by_windows(region: ProductRegion) -> WindowSums | None:
-    """Return the sums of a region, if windows can compute them, else None.
+    """Return the sums that windows can compute, or None unless they can compute all.
 
-    The summands must depend on the product element by element, except for one `log_softmax` and the gradient of a loss
-    with one class per row.
+    Summands must depend on the product element by element, except for one `log_softmax` and a loss of one class per
+    row.
     """
     sums = region.with_role(*SUMS)
     search = _ColumnSearch(region)
@@ -84,7 +82,7 @@ class _ColumnSearch:
     seen: dict[Node, bool] = field(default_factory=dict[Node, bool])
 
     def has_columns(self, node: Node) -> bool:
-        """Return whether some columns of the result of a node can be computed independently."""
+        """Return whether columns of a result can be computed independently."""
         if node not in self.seen:
             self.seen[node] = self._has_columns(node)
         return self.seen[node]
@@ -140,7 +138,7 @@ def _source(node: Any) -> Node:
 def append_windows(
     graph: Graph, region: ProductRegion, windows: Windows, made: Mapping[Node, Node], values: RowValues
 ) -> Iterator[tuple[Node, Node]]:
-    """Append the sums of a region by windows. Yield each sum with its next window."""
+    """Append the sums of a region by windows. Yield each with its next window."""
     classes = value_of(region.product).shape[1]
     losses = [node for node in region.ops if node.target is aten.nll_loss_backward.default]
     ignored = {node: _ignored_targets(graph, node, made) for node in losses}
@@ -163,7 +161,7 @@ class _Window:
     made: Mapping[Node, Node]
     values: RowValues
     ignored: Mapping[Node, Node]
-    """Masks of ignored targets, by the gradient of the loss."""
+    """Masks of ignored targets, by loss gradient."""
     first: int
     last: int
     rows_at_once: int | None
@@ -171,16 +169,13 @@ class _Window:
 
     @property
     def start(self) -> int:
-        """The first column that is computed."""
         return max(0, self.first - _MARGIN)
 
     @property
     def end(self) -> int:
-        """The column after the last one that is computed."""
         return min(value_of(self.region.product).shape[1], self.last + _MARGIN)
 
     def sum(self, node: Node) -> Node:
-        """Append a sum for the columns of this window."""
         source, *others = node.args
         place = self.first - self.start, self.last - self.start
         if self.region.ops[node].role is RowRole.COLUMN_SUM:
@@ -190,7 +185,7 @@ class _Window:
         return self._call(node, aten.slice.Tensor, summed, 0, *place)
 
     def _product(self, node: Node, left: Node, right: Node) -> Node:
-        """Append the product of two matrices, `rows_at_once` rows of the right one at a time."""
+        """Append a product, as the sum of products of `rows_at_once` rows."""
         total = value_of(_node(node.args[1])).shape[0]
         if self.rows_at_once is None or self.rows_at_once >= total:
             return self._call(node, aten.mm.default, left, right)
@@ -230,7 +225,7 @@ class _Window:
         return self._call(node, node.target, *args, **kwargs)
 
     def _gradient_of_loss(self, node: Node) -> Node:
-        """Move targets outside of the window to the columns next to it, so that the gradients of a row keep their sum."""
+        """Move other targets to the columns next to the window, so that the gradients of a row keep their sum."""
         given = arguments_by_name(node)
         moved = self._call(node, aten.sub.Tensor, self.made[given["target"]], self.start)
         before = self.first - self.start - (1 if self.start else 0)
