@@ -22,8 +22,12 @@ from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
 from lowtide.frameworks.torch.rewrites.overwritten_inputs import SaveOldContents
 from lowtide.frameworks.torch.rewrites.rewrite import MADE_BY, Rewrite
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
-from lowtide.frameworks.torch.rewrites.saved_inputs import SaveInputsFlat, TakeInputsFlat
-from lowtide.frameworks.torch.rewrites.saved_masks import SaveMasksAsBytes, TakeMasksAsBytes
+from lowtide.frameworks.torch.rewrites.saved_values import (
+    SaveInputsFlat,
+    SaveMasksAsBytes,
+    TakeInputsFlat,
+    TakeMasksAsBytes,
+)
 from lowtide.frameworks.torch.rewrites.table import REWRITES
 
 aten = torch.ops.aten

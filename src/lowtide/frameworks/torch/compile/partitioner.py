@@ -24,11 +24,15 @@ from lowtide.frameworks.torch.internals.sizes import hint
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
 from lowtide.frameworks.torch.rewrites.chunks.chunk_program import Chunking
 from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode
-from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
 from lowtide.frameworks.torch.rewrites.overwritten_inputs import SaveOldContents
 from lowtide.frameworks.torch.rewrites.run import run_rewrites
-from lowtide.frameworks.torch.rewrites.saved_inputs import SaveInputsFlat, TakeInputsFlat
-from lowtide.frameworks.torch.rewrites.saved_masks import SaveMasksAsBytes, TakeMasksAsBytes
+from lowtide.frameworks.torch.rewrites.saved_values import (
+    SaveInputsFlat,
+    SaveMasksAsBytes,
+    TakeInputsFlat,
+    TakeMasksAsBytes,
+)
+from lowtide.frameworks.torch.rewrites.split_ops import SplitDropout
 from lowtide.frameworks.torch.rewrites.stored_values import CopyIntoConcatenations, StoreEarlyValues
 from lowtide.frameworks.torch.rewrites.table import CHECKPOINTED, JOINT, RUNS_AGAIN
 

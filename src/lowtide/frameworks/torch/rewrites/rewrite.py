@@ -61,6 +61,15 @@ def call_like(node: Node, graph: Graph, target: Any, *args: Any, **kwargs: Any) 
     return made
 
 
+def copy_module(module: GraphModule, append: Callable[[Graph, Node, dict[Node, Node]], bool]) -> GraphModule:
+    """Return a copy of a program. `append` may replace a node: it extends the graph and the map of nodes to copies."""
+    graph, made = Graph(), dict[Node, Node]()
+    for node in module.graph.nodes:
+        if node not in made and not append(graph, node, made):
+            made[node] = graph.node_copy(node, made.__getitem__)
+    return GraphModule(module, graph)
+
+
 def replace_uses(node: Node, before: Node, make: Callable[[Node], Node]) -> None:
     """Insert `make(node)` before another node, for the users of `node`."""
     users = list(node.users)

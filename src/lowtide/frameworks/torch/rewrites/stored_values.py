@@ -13,7 +13,7 @@ from lowtide.frameworks.torch.internals.operators import define_operator, is_ele
 from lowtide.frameworks.torch.internals.stored import copy_in_inductor, store_in_inductor
 from lowtide.frameworks.torch.internals.tensors import storage_bytes, storage_key
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like, replace_uses
-from lowtide.frameworks.torch.rewrites.saved_masks import as_bytes, from_bytes, is_mask_for_kernels
+from lowtide.frameworks.torch.rewrites.saved_values import as_bytes, from_bytes, is_mask_for_kernels
 
 aten = torch.ops.aten
 _PRODUCTS = (aten.mm.default, aten.bmm.default)

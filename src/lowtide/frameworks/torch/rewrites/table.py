@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from lowtide.frameworks.torch.rewrites.batch_norm import SplitBatchNorm
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary
 from lowtide.frameworks.torch.rewrites.canonicalize import Canonicalize
 from lowtide.frameworks.torch.rewrites.checkpoints import RepeatCheckpointed
@@ -11,14 +10,17 @@ from lowtide.frameworks.torch.rewrites.chunks.chunk_products import ChunkProduct
 from lowtide.frameworks.torch.rewrites.chunks.losses import LossesOfPixels, LossesOfRows, LossGradientByRows, MeanLosses
 from lowtide.frameworks.torch.rewrites.chunks.updates import ChunkUpdates
 from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode, FollowViews, MergeCommonSubexpressions
-from lowtide.frameworks.torch.rewrites.dropout import SplitDropout
 from lowtide.frameworks.torch.rewrites.out_of_place import WriteOutOfPlace
 from lowtide.frameworks.torch.rewrites.outline_chunks import OutlineChunks
 from lowtide.frameworks.torch.rewrites.overwritten_inputs import SaveOldContents, SnapshotOverwrittenInputs
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite
-from lowtide.frameworks.torch.rewrites.saved_inputs import SaveInputsFlat, TakeInputsFlat
-from lowtide.frameworks.torch.rewrites.saved_masks import SaveMasksAsBytes, TakeMasksAsBytes
-from lowtide.frameworks.torch.rewrites.split_foreach import SplitForeach
+from lowtide.frameworks.torch.rewrites.saved_values import (
+    SaveInputsFlat,
+    SaveMasksAsBytes,
+    TakeInputsFlat,
+    TakeMasksAsBytes,
+)
+from lowtide.frameworks.torch.rewrites.split_ops import SplitBatchNorm, SplitDropout, SplitForeach
 from lowtide.frameworks.torch.rewrites.stored_values import CopyIntoConcatenations, StoreEarlyValues
 
 Rewrites = Sequence[Rewrite[Any]]

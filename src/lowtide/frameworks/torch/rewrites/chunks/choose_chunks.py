@@ -33,7 +33,7 @@ from lowtide.frameworks.torch.rewrites.chunks.windows import Windows, sums_by_wi
 _UPDATE_CHUNKS = (2, 4, 8, 16)
 _PRODUCT_CHUNKS = (*_UPDATE_CHUNKS, 32, 64)
 _CHUNK_SHARE, _WINDOW_SHARE = 8, 4
-"""Chunks and windows may need such a fraction of the bytes alive across the region."""
+"""Chunks may need 1/8, windows 1/4 of the bytes alive across the region."""
 _VECTOR_ELEMENTS = 64
 """Chunks of updates fill whole vector registers of every kernel."""
 _BLOCKS = (64, 192, 256, 384)
@@ -44,7 +44,7 @@ _MIN_ROWS = (8, 16, 64)
 _WINDOW_TENSORS, _UPDATE_TENSORS = 2, 3
 """Tensors as large as a window, and as its part of a gradient, alive at once."""
 _REPORTED_SHARE = 4
-"""Products from such a fraction of the largest need are reported."""
+"""Products are reported from 1/4 of the largest need of other ops."""
 _ADDED_OPS_SHARE, _ADDED_OPS = 0.5, 500
 """Ops that updates may add, per op of the program and in any case, to limit the time of planning."""
 _PRODUCT_OPS = 4_000

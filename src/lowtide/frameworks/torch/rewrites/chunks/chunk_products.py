@@ -18,7 +18,7 @@ from lowtide.frameworks.torch.rewrites.chunks.windows import (
     append_windows,
     sums_by_windows,
 )
-from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like, origin_of
+from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, call_like, copy_module, origin_of
 
 aten = torch.ops.aten
 BY_WINDOWS = "lowtide_by_windows"
@@ -49,17 +49,16 @@ class ChunkProducts(Rewrite[tuple[ProductRegion, ChunkSizes]]):
         region_of = {node: region for region, _ in sites for node in region.ops}
         delayed = {node for region, _ in sites for node in region.delayed}
         sizes_of = dict(sites)
-        graph = Graph()
-        made: dict[Node, Node] = {}
-        for node in module.graph.nodes:
+
+        def append(graph: Graph, node: Node, made: dict[Node, Node]) -> bool:
             region = region_of.get(node)
-            if region is None and node not in delayed:
-                made[node] = graph.node_copy(node, made.__getitem__)
-            elif region is not None and node is next(reversed(region.ops)):
+            if region is not None and node is next(reversed(region.ops)):
                 append_chunks(graph, region, sizes_of[region], made)
                 for waiting in region.delayed:
                     made[waiting] = graph.node_copy(waiting, made.__getitem__)
-        return GraphModule(module, graph)
+            return region is not None or node in delayed
+
+        return copy_module(module, append)
 
 
 def append_chunks(graph: Graph, region: ProductRegion, sizes: ChunkSizes, made: dict[Node, Node]) -> None:

@@ -13,7 +13,7 @@ from lowtide.frameworks.torch.internals.nodes import value_of
 from lowtide.frameworks.torch.internals.operators import op_name, overload_of, schema_arguments
 from lowtide.frameworks.torch.reading.effects import arguments_by_name
 from lowtide.frameworks.torch.rewrites.chunks.product_region import ChunkDevices, bytes_of
-from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, call_like
+from lowtide.frameworks.torch.rewrites.rewrite import Preserves, Rewrite, call_like, copy_module
 
 aten = torch.ops.aten
 NONE, MEAN, SUM = 0, 1, 2
@@ -48,23 +48,18 @@ class LossesOfRows(Rewrite[Node]):
         return [node for node in large if self.devices.has(arguments_by_name(node)["self"])]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        graph = Graph()
-        made: dict[Node, Node] = {}
-        items: dict[Node, Node] = {}
-        for node in module.graph.nodes:
-            if node in sites and not _is_reduced(node):
+        def append(graph: Graph, node: Node, made: dict[Node, Node]) -> bool:
+            if node in sites and _is_reduced(node):
+                results = _summed_rows(graph, node, made)
+                made |= {item: results[bool(item.args[1])] for item in node.users}
+            elif node in sites:
                 made[node] = graph.node_copy(node, made.__getitem__)
                 dtype = value_of(arguments_by_name(node)["self"]).dtype
                 zero = call_like(node, graph, aten.full.default, [], 0, dtype=dtype)
-                items |= dict.fromkeys(_total_weights(node), zero)
-            elif node in sites:
-                results = _summed_rows(graph, node, made)
-                items |= {item: results[bool(item.args[1])] for item in node.users}
-            elif node in items:
-                made[node] = items[node]
-            else:
-                made[node] = graph.node_copy(node, made.__getitem__)
-        return GraphModule(module, graph)
+                made |= dict.fromkeys(_total_weights(node), zero)
+            return node in sites
+
+        return copy_module(module, append)
 
     def _is_large(self, node: Node) -> bool:
         value = value_of(arguments_by_name(node)["self"])
@@ -125,16 +120,13 @@ class LossesOfPixels(Rewrite[Node]):
         return [node for node, each in given if each["reduction"] != NONE and not is_symbolic(value_of(each["self"]))]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        graph = Graph()
-        made: dict[Node, Node] = {}
-        items: dict[Node, Node] = {}
-        for node in module.graph.nodes:
+        def append(graph: Graph, node: Node, made: dict[Node, Node]) -> bool:
             if node in sites:
                 results = _summed_pixels(graph, node, made)
-                items |= {item: results[item.args[1]] for item in node.users}
-            else:
-                made[node] = items[node] if node in items else graph.node_copy(node, made.__getitem__)
-        return GraphModule(module, graph)
+                made |= {item: results[bool(item.args[1])] for item in node.users}
+            return node in sites
+
+        return copy_module(module, append)
 
 
 def _summed_pixels(graph: Graph, node: Node, made: Mapping[Node, Node]) -> tuple[Node, Node]:
@@ -168,14 +160,14 @@ class MeanLosses(Rewrite[Node]):
         return [node for node in module.graph.nodes if _is_of_mean(node)]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
-        graph = Graph()
-        made: dict[Node, Node] = {}
-        for node in module.graph.nodes:
-            made[node] = copied = graph.node_copy(node, made.__getitem__)
+        def append(graph: Graph, node: Node, made: dict[Node, Node]) -> bool:
             if node in sites:
+                made[node] = copied = graph.node_copy(node, made.__getitem__)
                 with graph.inserting_before(copied):
                     copied.args, copied.kwargs = _arguments_of_sum(graph, node, copied), {}
-        return GraphModule(module, graph)
+            return node in sites
+
+        return copy_module(module, append)
 
 
 def _arguments_of_sum(graph: Graph, node: Node, copied: Node) -> tuple[Any, ...]:
@@ -224,15 +216,14 @@ class LossGradientByRows(Rewrite[LossGradient]):
     def apply(self, module: GraphModule, sites: Sequence[LossGradient]) -> GraphModule:
         site_of = {site.node: site for site in sites}
         left_out = {site.of_loss for site in sites}
-        graph = Graph()
-        made: dict[Node, Node] = {}
-        for node in module.graph.nodes:
+
+        def append(graph: Graph, node: Node, made: dict[Node, Node]) -> bool:
             if node in site_of:
                 _append_chunks(graph, site_of[node], made)
                 made[node] = made[site_of[node].logarithms]
-            elif node not in left_out:
-                made[node] = graph.node_copy(node, made.__getitem__)
-        return GraphModule(module, graph)
+            return node in site_of or node in left_out
+
+        return copy_module(module, append)
 
 
 def _site(node: Node) -> LossGradient | None:

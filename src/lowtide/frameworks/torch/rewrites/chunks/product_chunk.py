@@ -148,7 +148,7 @@ class ProductChunk:
         self._call(node, aten.copy_.default, rows, self.computed[node])
 
     def copy_statistics(self, node: Node, maxima: Node, logarithms: Node) -> None:
-        """Append copies of the maximum of each row of a `log_softmax`, and of the logarithm of its sum less it."""
+        """Append copies of the maximum of each row of a `log_softmax`, and of the logarithm of its sum minus that."""
         given, done = self.computed[_source_of(node)], self.computed[node]
         shape = torch.Size((value_of(node).shape[0], 1))
         largest = self._call(node, aten.amax.default, given, [1], True)

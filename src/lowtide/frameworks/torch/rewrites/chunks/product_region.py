@@ -15,7 +15,7 @@ aten = torch.ops.aten
 PRODUCTS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default)
 _MIN_BYTES = 1 << 20
 LARGE_SHARE = 2
-"""Tensors with at least `1 / LARGE_SHARE` of a product's elements count as being as large."""
+"""Tensors with at least `1 / LARGE_SHARE` of a product's elements count as large."""
 SECOND_PASS = "second_pass_of"
 """Meta key of nodes of a second pass, with the name of the product."""
 

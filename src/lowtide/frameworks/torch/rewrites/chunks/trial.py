@@ -46,10 +46,9 @@ class Trials:
     def first_equal(self, region: ProductRegion, tried: Iterable[ChunkSizes]) -> ChunkSizes | None:
         """Return the first chunk sizes with equal results, or None if there are none.
 
-        Runs once on random numbers of the real shapes, on the real device, with the current threads: only a run shows
-        the order of sums of a BLAS. Allocates the memory of the unchunked region and a copy of its results; returns
-        None if that fails. If this machine does not have the device, returns the first sizes if rounding is allowed,
-        else None.
+        Each trial runs once on random numbers of the real shapes, on the real device, with the current threads: only a
+        run shows the order of sums of a BLAS. Allocates the memory of the unchunked region and a copy of its results;
+        returns None if that fails. Without the device, returns the first sizes if rounding is allowed, else None.
         """
         sources = region.sources
         if not all(map(_is_tensor, sources)):

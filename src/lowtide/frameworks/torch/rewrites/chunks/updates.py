@@ -16,7 +16,7 @@ from lowtide.frameworks.torch.reading.effects import arguments_by_name, mutated_
 from lowtide.frameworks.torch.reading.lowering import nodes_in
 from lowtide.frameworks.torch.rewrites.chunks.rule import argument_of, normalize_dims
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
-from lowtide.frameworks.torch.rewrites.split_foreach import FUSED_OPTIMIZERS
+from lowtide.frameworks.torch.rewrites.split_ops import FUSED_OPTIMIZERS
 
 aten = torch.ops.aten
 EMBEDDING_BACKWARD = aten.embedding_dense_backward.default
