@@ -30,11 +30,11 @@ from lowtide.frameworks.torch.measure.measure_captured import check_real, measur
 from lowtide.frameworks.torch.measure.measured_costs import measure_prices
 from lowtide.frameworks.torch.reading.captured import Captured
 from lowtide.frameworks.torch.reading.read import Reading
-from lowtide.frameworks.torch.rewrites.chunks.chunk_program import (
-    ChunkedProgram,
+from lowtide.frameworks.torch.rewrites.chunks.chunk_module import (
+    ChunkedModule,
     Chunking,
-    chunk_program,
-    chunk_program_in_two_passes,
+    chunk_module,
+    chunk_module_in_two_passes,
 )
 from lowtide.frameworks.torch.rewrites.chunks.rounding import largest_difference
 
@@ -72,12 +72,12 @@ class TorchModel:
 
     @property
     def in_chunks(self) -> Graph | None:
-        """The program with its largest products and updates done in chunks of rows; see `chunk_program`."""
+        """The program with its largest products and updates done in chunks of rows; see `chunk_module`."""
         return self._graph_in_chunks
 
     @property
     def in_finer_chunks(self) -> Graph | None:
-        """The program with products in chunks, with rows computed twice; see `chunk_program_in_two_passes`."""
+        """The program with products in chunks, with rows computed twice; see `chunk_module_in_two_passes`."""
         return self._graph_in_finer_chunks
 
     @property
@@ -263,17 +263,18 @@ class _Readings:
         return (split or self._split).left_whole if "in_chunks" in vars(self) else ()
 
     @cached_property
-    def _split(self) -> ChunkedProgram:
-        return chunk_program(self.whole.captured, self._chunking)
+    def _split(self) -> ChunkedModule:
+        return chunk_module(self.whole.captured.graph_module, self.whole.captured.inputs, self._chunking)
 
     @cached_property
-    def _split_again(self) -> ChunkedProgram | None:
-        return chunk_program_in_two_passes(self.whole.captured, self._chunking)
+    def _split_again(self) -> ChunkedModule | None:
+        captured = self.whole.captured
+        return chunk_module_in_two_passes(captured.graph_module, captured.inputs, self._chunking)
 
-    def _read(self, split: ChunkedProgram | None) -> Reading | None:
-        if split is None or split.captured is None:
+    def _read(self, split: ChunkedModule | None) -> Reading | None:
+        captured = None if split is None else split.captured(self.whole.captured)
+        if captured is None:
             return None
-        captured = split.captured
         module = outline_chunks(captured.graph_module) if self._chunking.fused else captured.graph_module
         return self._reading(replace(captured, graph_module=module))
 

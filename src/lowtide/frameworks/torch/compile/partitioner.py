@@ -22,7 +22,7 @@ from lowtide.frameworks.torch.internals.hints import hinted_value_of
 from lowtide.frameworks.torch.internals.nodes import outputs_of, value_of
 from lowtide.frameworks.torch.internals.sizes import hint
 from lowtide.frameworks.torch.rewrites.boundary import InsertBoundary, is_tangent
-from lowtide.frameworks.torch.rewrites.chunks.chunk_program import Chunking
+from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 from lowtide.frameworks.torch.rewrites.clean_up import DropDeadCode
 from lowtide.frameworks.torch.rewrites.overwritten_inputs import SaveOldContents
 from lowtide.frameworks.torch.rewrites.run import run_rewrites

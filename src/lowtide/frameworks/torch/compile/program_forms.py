@@ -17,7 +17,7 @@ from lowtide.frameworks.torch.compile.read_program import ReadProgram, read_prog
 from lowtide.frameworks.torch.internals.fake_tensors import outside_of_fake_modes
 from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
-from lowtide.frameworks.torch.rewrites.chunks.chunk_program import (
+from lowtide.frameworks.torch.rewrites.chunks.chunk_module import (
     ChunkedModule,
     Chunking,
     chunk_module,

@@ -41,7 +41,6 @@ class InsertBoundary(Rewrite[Node]):
     """Outputs of the forward pass."""
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the output of a graph that has no boundary yet."""
         ends = module.graph.find_nodes(op="output")
         return [] if module.graph.find_nodes(op="call_function", target=TURN_BACK) else list(ends)
 

@@ -9,6 +9,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from lowtide.frameworks.torch.internals.hints import is_symbolic
 from lowtide.frameworks.torch.internals.nodes import value_of
+from lowtide.frameworks.torch.reading.effects import arguments_by_name
 from lowtide.frameworks.torch.rewrites.rewrite import Rewrite, origin_of
 
 aten = torch.ops.aten
@@ -21,7 +22,6 @@ _FILLED: dict[Any, float | None] = {
     aten.new_ones.default: 1,
     aten.new_full.default: None,
 }
-_FILL_ARGUMENT = {aten.full_like.default: 1, aten.new_full.default: 2}
 _EMPTY = {aten.empty_like.default, aten.new_empty.default, aten.new_empty_strided.default}
 
 
@@ -33,7 +33,6 @@ class Canonicalize(Rewrite[Node]):
     source = "ATen's `*_like` and `new_*` constructors do not read the contents of their operand."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the constructors of dense tensors without symbolic sizes."""
         return [node for node in module.graph.nodes if _is_constructor_like(node) and _is_plain(value_of(node))]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
@@ -74,7 +73,4 @@ def _constructor(graph: Graph, node: Node, value: torch.Tensor) -> Node:
 def _fill_of(node: Node) -> Any:
     target: Any = node.target
     fill: Any = _FILLED[target]
-    if fill is not None:
-        return fill
-    position = _FILL_ARGUMENT[target]
-    return node.args[position] if len(node.args) > position else node.kwargs["fill_value"]
+    return arguments_by_name(node)["fill_value"] if fill is None else fill

@@ -28,7 +28,6 @@ class RepeatCheckpointed(Rewrite[Node]):
     source = "`torch.utils.checkpoint`, which recomputes in the backward pass."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the nodes of the forward pass to recompute."""
         nodes = list(module.graph.nodes)
         boundary = _boundary_place(nodes)
         last_write = {

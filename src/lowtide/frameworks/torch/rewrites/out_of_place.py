@@ -35,7 +35,6 @@ class WriteOutOfPlace(Rewrite[tuple[Node, Any]]):
     """Name of the node at which to stop."""
 
     def sites(self, module: GraphModule) -> Sequence[tuple[Node, Any]]:
-        """Return the in-place ops, each with its out-of-place form."""
         found: list[tuple[Node, Any]] = []
         holders: dict[int, list[Node]] = {}
         overwritten_by: dict[Node, Node] = {}

@@ -70,7 +70,6 @@ class SaveOldContents(Rewrite[int]):
     """Outputs of the forward pass itself; the others are saved values."""
 
     def sites(self, module: GraphModule) -> Sequence[int]:
-        """Return the positions of the outputs to copy."""
         written = [node for call in module.graph.nodes for node in nodes_in(mutated_arguments(call))]
         written += inputs_overwritten_later(module, self.n_outputs)
         overwritten = storages_of(*written) & storages_of(*module.graph.find_nodes(op="placeholder"))

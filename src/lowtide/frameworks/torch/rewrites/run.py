@@ -72,17 +72,14 @@ class _Values:
             is_new = not node.meta.pop(HAD_NO_VALUE, False) and "val" not in node.meta
             if node.op == "call_function" and is_new:
                 node.meta[MADE_BY] = made_by
-            if node.op == "call_function" and ((is_new and _has_result(node)) or self._is_stale(node)):
+            overload = overload_of(node.target)
+            has_result = overload is None or returns_anything(overload)
+            if node.op == "call_function" and ((is_new and has_result) or self._is_stale(node)):
                 node.meta["val"] = self._memo.value(node, operand, self._fake)
 
     def _is_stale(self, node: Node) -> bool:
         shared = self._shared.get(node.name)
         return bool(shared and shared - storages_of(*node.all_input_nodes))
-
-
-def _has_result(node: Node) -> bool:
-    overload = overload_of(node.target)
-    return overload is None or returns_anything(overload)
 
 
 Form = tuple[tuple[str, str, tuple[int | None, ...]], ...]

@@ -33,7 +33,6 @@ class SaveInputsFlat(Rewrite[Node]):
     """Outputs of the forward pass itself; the others are saved values."""
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the saved inputs with the shape of images."""
         return [value for value in outputs_of(module)[self.n_outputs :] if isinstance(value, Node) and _is_image(value)]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
@@ -58,7 +57,6 @@ class TakeInputsFlat(Rewrite[Node]):
     source = "The forward pass saved flat views; see `SaveInputsFlat`."
     preserves = Preserves("the shape of saved inputs, which are flat", inputs=False)
     names: tuple[str, ...]
-    """The inputs."""
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
         return [node for node in module.graph.find_nodes(op="placeholder") if node.name in self.names]
@@ -108,7 +106,6 @@ class SaveMasksAsBytes(Rewrite[Node]):
     n_outputs: int
     """Outputs of the forward pass itself; the others are saved values."""
     names: tuple[str, ...]
-    """The saved values to change."""
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
         """Return the saved masks with these names, except the program's own outputs."""
@@ -134,7 +131,6 @@ class TakeMasksAsBytes(Rewrite[Node]):
     source = "The forward pass saved bytes; see `SaveMasksAsBytes`."
     preserves = Preserves("the type of saved masks, which are bytes", inputs=False)
     names: tuple[str, ...]
-    """The inputs."""
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
         inputs = [node for node in module.graph.find_nodes(op="placeholder") if node.name in self.names]

@@ -32,7 +32,6 @@ class SplitForeach(Rewrite[Node]):
     source = "ATen's foreach kernels treat the tensors of a list independently."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the ops over several tensors."""
         return [node for node in module.graph.nodes if _is_over_list(node) and len(_tensors(node)) > 1]
 
     def apply(self, module: GraphModule, sites: Sequence[Node]) -> GraphModule:
@@ -94,7 +93,6 @@ class SplitBatchNorm(Rewrite[Node]):
     source = "PyTorch's functionalization uses the same op, `_native_batch_norm_legit_functional`."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the ops that update statistics."""
         nodes = module.graph.find_nodes(op="call_function", target=aten.native_batch_norm.default)
         return [node for node in nodes if _updates(node)]
 

@@ -44,7 +44,6 @@ class StoreEarlyValues(Rewrite[Node]):
     source = "Inductor inlines element-wise values into the kernels that use them, unless they are realized."
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the values to store, last ones first."""
         graph = module.graph
         found: list[Node] = []
         callers = {storage_key(value) for node in graph.find_nodes(op="placeholder") for value in _tensors(node)}

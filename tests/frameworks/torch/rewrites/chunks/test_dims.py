@@ -1,4 +1,4 @@
-"""Rules give the same chunked op for dimensions as ints, lists and tuples, negative or not, and accept missing ones."""
+"""Rules accept dimensions as ints, lists and tuples, negative or missing, with equal results."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,10 +23,10 @@ aten = torch.ops.aten
 ROWS = ProductRows(6)
 SLICED = SlicedRows(4, ProductRows(6), length=3, start=1, stop=3)
 SHAPES = ((6, 4), (6, 4, 5), (2, 3, 4), (2, 3, 2, 5), (12, 3), (6,), (4, 5), (0, 3))
-"""Shapes with six rows in one or two dimensions, shapes without rows, and one without elements."""
+"""Shapes with six rows, shapes without rows, and one without elements."""
 DIM_NAMES = ("dim", "dims", "dim0", "dim1")
 Arguments = Callable[[Any, Any, list[int], Any], tuple[Any, ...]]
-"""The arguments of a call, of an operand, an index of its shape, its shape, and dimensions."""
+"""Arguments from an operand, an index of its shape, its shape, and dimensions."""
 
 
 def plain(*more: Any) -> Arguments:
@@ -72,12 +72,12 @@ ALL: dict[Any, Arguments] = {
     aten.permute.default: plain(),
     aten.transpose.int: lambda x, index, shape, dims: (x, dims[0], dims[-1]),
 }
-"""Ops on all dimensions, or on two of them."""
+"""Ops on all dimensions or on two."""
 CALLS = {**ONE, **SEVERAL, **ALL}
 
 
 def call(target: Any, x: torch.Tensor, dims: Any) -> tuple[Graph, dict[int, Node], Any]:
-    """Return a graph with the operands of a call, its operands by the address of their values, and its value."""
+    """Return a graph with the operands of a call, a map from values to nodes, and the value of the call."""
     index = torch.zeros(x.shape, dtype=torch.int64)
     graph, nodes = Graph(), dict[int, Node]()
     for value in (x, index):
@@ -87,7 +87,7 @@ def call(target: Any, x: torch.Tensor, dims: Any) -> tuple[Graph, dict[int, Node
 
 
 def op_of(target: Any, x: torch.Tensor, known: Any, rows: ProductRows, dims: Any, missing: int | None = None) -> Any:
-    """Return the chunked op of a call with some dimensions, whose value was computed before; without one argument."""
+    """Return the chunked op of a call with some dimensions, or without its argument at `missing`."""
     graph, nodes, (index, value) = known
     source = nodes[id(x)]
     args = CALLS[target](source, nodes[id(index)], list(x.shape), dims)
@@ -121,7 +121,7 @@ def test_every_way_to_write_dimensions_gives_the_same_chunked_op(data: st.DataOb
 
 @given(st.sampled_from([*ONE, *SEVERAL, aten.permute.default]), st.sampled_from(SHAPES))
 def test_missing_and_unusable_dimensions_are_no_error(target: Any, shape: tuple[int, ...]) -> None:
-    """A missing argument has its default. Names, and dimensions out of range, have no chunked op."""
+    """A missing argument has its default. Names and dimensions out of range have no chunked op."""
     x = torch.ones(shape)
     try:
         known = call(target, x, 0 if target in ONE else list(range(len(shape))))
@@ -155,7 +155,7 @@ def test_dimensions_become_non_negative(dims: Any, wanted: Any) -> None:
 
 
 def test_lists_and_negative_dimensions_in_a_region_are_no_error() -> None:
-    """`squeeze` with a list of dimensions stopped a compilation."""
+    """Such as the dimensions of `squeeze`."""
 
     def step(x: torch.Tensor, head: torch.Tensor) -> tuple[torch.Tensor, ...]:
         logits = x @ head

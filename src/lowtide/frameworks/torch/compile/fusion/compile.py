@@ -25,7 +25,7 @@ from lowtide.frameworks.torch.compile.programs import Remembered, put_back, reme
 from lowtide.frameworks.torch.internals.aot_autograd import patched_autograd
 from lowtide.frameworks.torch.internals.dynamo import copied, takes_hooks
 from lowtide.frameworks.torch.internals.inductor import compile_fx
-from lowtide.frameworks.torch.rewrites.chunks.chunk_program import Chunking
+from lowtide.frameworks.torch.rewrites.chunks.chunk_module import Chunking
 from lowtide.frameworks.torch.rewrites.chunks.region_search import has_chunkable_product
 
 _Run = Callable[..., Any]

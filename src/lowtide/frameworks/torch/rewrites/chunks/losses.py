@@ -42,7 +42,6 @@ class LossesOfRows(Rewrite[Node]):
     min_bytes: int = _MIN_BYTES
 
     def sites(self, module: GraphModule) -> Sequence[Node]:
-        """Return the large losses that are reduced, or have readers of the total weight."""
         losses = module.graph.find_nodes(op="call_function", target=aten.nll_loss_forward.default)
         large = (node for node in losses if self._is_large(node) and (_is_reduced(node) or _total_weights(node)))
         return [node for node in large if self.devices.has(arguments_by_name(node)["self"])]
@@ -82,7 +81,6 @@ def _summed_rows(graph: Graph, node: Node, made: Mapping[Node, Node]) -> tuple[N
         return call_like(node, graph, target, *args, **kwargs)
 
     def reduce(picked: Node, reduction: int, item: int) -> Node:
-        """Append the kernel's reduction of one number per row."""
         column = call(aten.unsqueeze.default, picked, 1)
         loss = call(aten.nll_loss_forward.default, column, first, None, reduction, _IGNORED)
         return call(operator.getitem, loss, item)
@@ -186,13 +184,11 @@ def _is_of_mean(node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossGradient:
-    """The ops from a loss back to the operand of its `log_softmax`."""
+    """A `log_softmax`, the gradient of a loss of it, and the gradient of the `log_softmax`."""
 
     logarithms: Node
     of_loss: Node
-    """The gradient of the loss."""
     node: Node
-    """The gradient of `log_softmax`."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +203,6 @@ class LossGradientByRows(Rewrite[LossGradient]):
     devices: ChunkDevices = ChunkDevices.CPU
 
     def sites(self, module: GraphModule) -> Sequence[LossGradient]:
-        """Return the gradients with operands that no later op reads."""
         order = {node: place for place, node in enumerate(module.graph.nodes)}
         nodes = module.graph.find_nodes(op="call_function", target=aten._log_softmax_backward_data.default)
         sites = [site for site in map(_site, nodes) if site is not None and _can_overwrite(site, order)]

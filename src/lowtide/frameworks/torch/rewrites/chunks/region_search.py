@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeGuard
 
 import torch
 from torch.fx import Graph, Node
@@ -53,7 +52,8 @@ def find_product_regions(graph: Graph, *, any_order: bool = False) -> tuple[list
         made = [RegionSearch(graph, product, rows, any_order=any_order).region() for rows in _kinds_of_rows(product)]
         regions = [region for region in made if isinstance(region, ProductRegion)]
         if not regions:
-            refused.append(min(filter(_is_refusal, made), key=lambda refusal: refusal.two_passes is None))
+            refusals = [refusal for refusal in made if isinstance(refusal, Refusal)]
+            refused.append(min(refusals, key=lambda refusal: refusal.two_passes is None))
             continue
         passes = [regions[0], *_second_pass(graph, regions[0])]
         taken = {node for region in found for node in region.ops}
@@ -90,10 +90,6 @@ def _second_pass(graph: Graph, first: ProductRegion) -> Iterator[ProductRegion]:
         second = RegionSearch(graph, first.product, first.rows, second=True).region()
         if isinstance(second, ProductRegion):
             yield second
-
-
-def _is_refusal(found: ProductRegion | Refusal) -> TypeGuard[Refusal]:
-    return isinstance(found, Refusal)
 
 
 def _kinds_of_rows(product: Node) -> Iterator[ProductRows]:

@@ -179,12 +179,10 @@ class RuleCall:
         return self.ops[operand].role if isinstance(operand, Node) and operand in self.ops else None
 
     def shape(self, operand: Any) -> torch.Size:
-        """Return the shape of an operand."""
         return value_of(operand).shape
 
     @property
     def result(self) -> torch.Size:
-        """The shape of the result."""
         return value_of(self.node).shape
 
     def dims(self, name: str, rank: int) -> tuple[int, ...] | None:

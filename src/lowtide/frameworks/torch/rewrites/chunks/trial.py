@@ -51,7 +51,7 @@ class Trials:
         returns None if that fails. Without the device, returns the first sizes if rounding is allowed, else None.
         """
         sources = region.sources
-        if not all(map(_is_tensor, sources)):
+        if not all(isinstance(value_of(source), torch.Tensor) for source in sources):
             return None
         if not can_run(value_of(region.product).device):
             return None if self.exact else next(iter(tried), None)
@@ -149,10 +149,6 @@ def _as_module(region: ProductRegion, sources: list[Node], sizes: ChunkSizes | N
         append_chunks(graph, region, sizes, made)
     graph.output(tuple(made[node] for node in region.results))
     return GraphModule(torch.nn.Module(), graph)
-
-
-def _is_tensor(node: Node) -> bool:
-    return isinstance(value_of(node), torch.Tensor)
 
 
 def _random(like: Any, generator: torch.Generator, *, positive: bool) -> torch.Tensor:

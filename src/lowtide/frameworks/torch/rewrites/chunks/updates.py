@@ -136,8 +136,8 @@ def row_wise_shape(node: Node) -> torch.Size | None:
     plain = name if name in FUSED_OPTIMIZERS else name.removeprefix("_foreach_").removesuffix("_")
     if plain not in ARITHMETIC and plain not in EXACT:
         return None
-    results = [leaf for leaf in pytree.tree_leaves(value_of(node)) if isinstance(leaf, torch.Tensor)]
-    results += [tensor for tensor in map(value_of, nodes_in(mutated_arguments(node))) if _is_tensor(tensor)]
+    leaves = pytree.tree_leaves([value_of(each) for each in (node, *nodes_in(mutated_arguments(node)))])
+    results = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     shapes = {tensor.shape for tensor in results}
     if len(shapes) != 1 or len({tensor.device for tensor in results}) != 1:
         return None
@@ -147,9 +147,9 @@ def row_wise_shape(node: Node) -> torch.Size | None:
     types = _ARITHMETIC_TYPES if plain in ARITHMETIC else None
     if not all(_is_plain(tensor) and (types is None or tensor.dtype in types) for tensor in results):
         return None
-    operands = [value for value in map(value_of, node.all_input_nodes) if _is_tensor(value)]
-    fits = all(has_rows(value, shape) or _is_broadcast(value, shape) for value in operands)
-    return shape if fits else None
+    operands = [value for value in map(value_of, node.all_input_nodes) if isinstance(value, torch.Tensor)]
+    is_broadcast = (value.dim() < len(shape) or value.shape[0] == 1 for value in operands if not has_rows(value, shape))
+    return shape if all(is_broadcast) else None
 
 
 def has_rows(value: Any, shape: torch.Size) -> bool:
@@ -157,16 +157,8 @@ def has_rows(value: Any, shape: torch.Size) -> bool:
     return isinstance(value, torch.Tensor) and value.dim() == len(shape) and value.shape[0] == shape[0]
 
 
-def _is_broadcast(value: torch.Tensor, shape: torch.Size) -> bool:
-    return value.dim() < len(shape) or value.shape[0] == 1
-
-
 def _is_plain(tensor: torch.Tensor) -> bool:
     return not is_symbolic(tensor) and tensor.is_contiguous()
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
 
 
 def _embedding_shape(node: Node) -> torch.Size | None:

@@ -65,15 +65,12 @@ class ChunkedModule:
     untried: tuple[str, ...]
     """A sentence for each device without a trial."""
 
-
-@dataclass(frozen=True, slots=True)
-class ChunkedProgram:
-    """A captured program in chunks."""
-
-    captured: Captured | None
-    """None if chunks are of no use."""
-    left_whole: tuple[str, ...]
-    """A sentence for each large product not in chunks."""
+    def captured(self, program: Captured) -> Captured | None:
+        """Return a captured program in chunks, with descriptions of the chunks in its name."""
+        if self.module is None:
+            return None
+        name, unmodeled = ", ".join([program.name, *self.done]), (*program.unmodeled, *self.left_whole, *self.untried)
+        return replace(program, name=name, graph_module=self.module, unmodeled=unmodeled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,27 +80,6 @@ class _ChosenProducts:
     module: GraphModule
     sizes: Mapping[ProductRegion, ChunkSizes]
     refused: Sequence[Refusal]
-
-    @property
-    def left_whole(self) -> tuple[str, ...]:
-        return tuple(f"'{each.product.name}' is not in chunks: {each.reason}" for each in self.refused)
-
-    @property
-    def untried(self) -> tuple[str, ...]:
-        devices = dict.fromkeys(value_of(region.product).device for region in self.sizes)
-        absent = [device for device in devices if not can_run(device)]
-        return tuple(f"results of chunks were not compared: no device '{device}' on this machine" for device in absent)
-
-
-def chunk_program(captured: Captured, chunking: Chunking | None = None) -> ChunkedProgram:
-    """Return a captured program in chunks; see `chunk_module`."""
-    return _named(captured, chunk_module(captured.graph_module, captured.inputs, chunking or Chunking()))
-
-
-def chunk_program_in_two_passes(captured: Captured, chunking: Chunking | None = None) -> ChunkedProgram | None:
-    """Return a captured program in chunks; see `chunk_module_in_two_passes`."""
-    chunked = chunk_module_in_two_passes(captured.graph_module, captured.inputs, chunking or Chunking())
-    return None if chunked is None else _named(captured, chunked)
 
 
 def chunk_module(module: GraphModule, inputs: Inputs, chunking: Chunking) -> ChunkedModule:
@@ -167,13 +143,7 @@ def _chunked(
         module = run_rewrites(module, [ChunkUpdates(tuple(rows_of.items()))])
         most = max(-(-region.shape[0] // rows) for region, rows in rows_of.items())
         done.append(f"{'the largest update' if len(rows_of) == 1 else f'{len(rows_of)} updates'} in {most} chunks")
-    return ChunkedModule(module if done else None, tuple(done), products.left_whole, products.untried)
-
-
-def _named(captured: Captured, chunked: ChunkedModule) -> ChunkedProgram:
-    if chunked.module is None:
-        return ChunkedProgram(None, chunked.left_whole)
-    name = ", ".join([captured.name, *chunked.done])
-    unmodeled = (*captured.unmodeled, *chunked.left_whole, *chunked.untried)
-    in_chunks = replace(captured, name=name, graph_module=chunked.module, unmodeled=unmodeled)
-    return ChunkedProgram(in_chunks, chunked.left_whole)
+    whole = tuple(f"'{each.product.name}' is not in chunks: {each.reason}" for each in products.refused)
+    absent = [device for device in {value_of(region.product).device: None for region in sizes} if not can_run(device)]
+    untried = (f"results of chunks were not compared: no device '{device}' on this machine" for device in absent)
+    return ChunkedModule(module if done else None, tuple(done), whole, tuple(untried))
