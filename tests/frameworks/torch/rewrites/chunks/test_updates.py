@@ -1,4 +1,4 @@
-"""Updates done in pieces change no bit and no state, and are taken where they lower the planned and measured peak."""
+"""Updates in chunks are bit-equal, and used where they lower the planned and measured peak."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from lowtide.engine.plan import Plan, write_plan_file
 from lowtide.engine.planning.plan_best_form import plan_best_form
 from lowtide.engine.planning.plan_file import read_plan
 from lowtide.engine.planning.settings import PlanSettings
-from lowtide.frameworks.torch.rewrites.chunks.split_updates import split_updates
+from tests.frameworks.torch.rewrites.examples import chunked
 
 TOKENS, WIDTH = 4099, 70
 N_STEPS = 3
@@ -50,7 +50,7 @@ CLIPPING: dict[str, Callable[[list[torch.Tensor]], Any]] = {
 
 
 class Tied(nn.Module):
-    """A table of tokens that is the output layer too, with a padding token."""
+    """A token embedding with an output layer of the same weights, and a padding token."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Tied(nn.Module):
 
 
 def predict(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
-    """Return the loss of telling every token from itself."""
+    """Return the loss of predicting every token from itself."""
     return nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
 
 
@@ -77,33 +77,33 @@ def make(name: str) -> tuple[nn.Module, torch.optim.Optimizer]:
 
 
 def batch(seed: int) -> tuple[torch.Tensor]:
-    """Return tokens, the padding token and repeated ones among them."""
+    """Return tokens, including the padding token and repeated ones."""
     tokens = torch.randint(0, TOKENS, (2, 5), generator=torch.Generator().manual_seed(seed))
     tokens[0, 1], tokens[1, 0], tokens[1, 2] = 3, tokens[0, 0], TOKENS - 1
     return (tokens,)
 
 
-def in_pieces(step: lt.PlannedStep) -> bool:
-    """Tell whether the plan is for the program in pieces."""
+def is_in_chunks(step: lt.PlannedStep) -> bool:
+    """Return whether the plan is for the program in chunks."""
     return step.captured is not step.untouched
 
 
 @pytest.mark.parametrize("name", Optimizers)
-def test_parameters_and_state_have_the_bits_of_the_plain_optimizer(name: str, digest: Callable[[Any], str]) -> None:
+def test_parameters_and_state_have_equal_bits(name: str, digest: Callable[[Any], str]) -> None:
     def run(planned: bool) -> list[str]:
         model, optimizer = make(name)
         step: Any = lt.TrainingStep(model, predict, optimizer)
         if planned:
             step = lt.training_step(model, predict, optimizer, batch(0))
         found = [digest([step(*batch(seed)), model.state_dict(), optimizer.state_dict()]) for seed in range(N_STEPS)]
-        assert not planned or in_pieces(step)
+        assert not planned or is_in_chunks(step)
         return found
 
     assert run(True) == run(False)
 
 
 @pytest.mark.parametrize("name", ["adamw", "adam-fused", "adadelta-foreach"])
-def test_the_peak_falls_below_what_any_order_of_whole_updates_needs(name: str) -> None:
+def test_the_peak_is_below_the_lower_bound_without_chunks(name: str) -> None:
     model, optimizer = make(name)
     step = lt.training_step(model, predict, optimizer, batch(0))
     whole = lowtide.minimize(lt.read(step.untouched))
@@ -128,9 +128,7 @@ def test_the_peak_falls_below_what_any_order_of_whole_updates_needs(name: str) -
     ],
     ids=str,
 )
-def test_whatever_stands_around_the_update_bits_stay_equal(
-    settings: dict[str, Any], digest: Callable[[Any], str]
-) -> None:
+def test_bits_are_equal_for_all_settings_of_the_step(settings: dict[str, Any], digest: Callable[[Any], str]) -> None:
     def run(planned: bool) -> list[str]:
         model, optimizer = make("adamw")
         given = dict(settings)
@@ -150,7 +148,7 @@ def test_whatever_stands_around_the_update_bits_stay_equal(
     assert run(True) == run(False)
 
 
-def test_a_plan_for_the_program_in_pieces_is_applied_to_the_program_it_came_from(tmp_path: Path) -> None:
+def test_a_plan_for_the_program_in_chunks_is_applied_to_the_given_program(tmp_path: Path) -> None:
     model, optimizer = make("adamw")
     program = (lt.TrainingStep(model, predict, optimizer), batch(0))
     opened = lt.TorchModel(program)
@@ -164,14 +162,14 @@ def test_a_plan_for_the_program_in_pieces_is_applied_to_the_program_it_came_from
     assert lt.apply(Plan.baseline(opened.graph), program).captured.name == opened.graph.name
 
 
-def test_small_updates_and_those_whose_gradient_is_needed_whole_are_left_alone() -> None:
+def test_small_updates_and_updates_that_need_all_rows_are_not_in_chunks() -> None:
     torch.manual_seed(0)
     small = nn.Linear(64, 64)
     step = lt.TrainingStep(small, lambda m, x: m(x).sum(), torch.optim.AdamW(small.parameters()))
-    assert split_updates(lt.capture((step, (torch.randn(4, 64),)))).captured is None
+    assert chunked(lt.capture((step, (torch.randn(4, 64),)))).module is None
     model, optimizer = make("adamw")
     step = lt.TrainingStep(model, predict, optimizer, before_update=_center)
-    assert split_updates(lt.capture((step, batch(0)))).captured is None
+    assert chunked(lt.capture((step, batch(0)))).module is None
 
 
 def _center(parameters: list[torch.Tensor]) -> None:
@@ -180,8 +178,8 @@ def _center(parameters: list[torch.Tensor]) -> None:
             parameter.grad.sub_(parameter.grad.mean())
 
 
-def test_no_pieces_where_activations_set_the_peak() -> None:
+def test_no_chunks_if_activations_set_the_peak() -> None:
     model, optimizer = make("sgd")
     tokens = torch.randint(0, TOKENS, (16, 64), generator=torch.Generator().manual_seed(0))
     step = lt.training_step(model, lambda model, tokens: model(tokens).tanh().mean(), optimizer, (tokens,))
-    assert not in_pieces(step)
+    assert not is_in_chunks(step)

@@ -1,4 +1,4 @@
-"""Doing some rows of an op that counts as row-wise gives the very bits of doing all of them."""
+"""Row-wise ops give the same bits for some rows as for all."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from lowtide.frameworks.torch.rewrites.chunks import row_wise
+from lowtide.frameworks.torch.rewrites.chunks import updates
 
 N = 4096
 Call = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
@@ -70,7 +70,7 @@ def _adagrad() -> dict[str, Any]:
 
 
 def operands(kind: torch.dtype) -> list[torch.Tensor]:
-    """Return two normal tensors and one of positive numbers."""
+    """Return two normal tensors and one with positive numbers."""
     generator = torch.Generator().manual_seed(0)
     first, second, third = (torch.randn(N, generator=generator) for _ in range(3))
     return [first.to(kind), second.to(kind), (third.abs() + 1e-3).to(kind)]
@@ -81,9 +81,9 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().view(torch.uint8)
 
 
-def test_every_op_that_counts_as_row_wise_is_tested_here() -> None:
-    assert Arithmetic.keys() | Steps.keys() == row_wise.ARITHMETIC
-    assert Exact.keys() == row_wise.EXACT
+def test_every_row_wise_op_is_tested_here() -> None:
+    assert Arithmetic.keys() | Steps.keys() == updates.ARITHMETIC
+    assert Exact.keys() == updates.EXACT
 
 
 @pytest.mark.parametrize("rows", [1, 3, 7, 100])
@@ -94,7 +94,7 @@ def test_every_op_that_counts_as_row_wise_is_tested_here() -> None:
         *((name, kind) for name in Exact for kind in (torch.float32, torch.float64, torch.bfloat16, torch.float16)),
     ],
 )
-def test_any_part_of_an_element_wise_op_has_the_bits_of_the_whole(name: str, kind: torch.dtype, rows: int) -> None:
+def test_chunks_of_an_element_wise_op_have_equal_bits(name: str, kind: torch.dtype, rows: int) -> None:
     compute = {**Arithmetic, **Exact}[name]
     given = operands(kind)
     parts = [compute(*(tensor[first : first + rows] for tensor in given)) for first in range(0, N, rows)]
@@ -103,8 +103,8 @@ def test_any_part_of_an_element_wise_op_has_the_bits_of_the_whole(name: str, kin
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", Steps)
-def test_pieces_of_whole_vectors_of_a_fused_update_have_the_bits_of_the_whole(name: str, kind: torch.dtype) -> None:
-    """Two threads, and a length that neither they nor vectors divide."""
+def test_chunks_of_a_fused_update_have_equal_bits(name: str, kind: torch.dtype) -> None:
+    """With two threads, and a length that neither they nor vectors divide."""
 
     def updated(first: int, last: int) -> list[torch.Tensor]:
         parameter, gradient, positive = (tensor[first:last].clone() for tensor in operands(kind))
@@ -119,8 +119,8 @@ def test_pieces_of_whole_vectors_of_a_fused_update_have_the_bits_of_the_whole(na
         assert torch.equal(bits(torch.cat(pieces)), bits(whole))
 
 
-def test_sums_over_tokens_have_the_same_order_in_every_piece() -> None:
-    """An embedding's gradient for some rows, tokens of other rows in rows that are dropped."""
+def test_sums_over_tokens_have_the_same_order_in_every_chunk() -> None:
+    """The gradient of an embedding for some rows. Other tokens go to extra rows."""
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(0, 37, (4, 300), generator=generator)
     gradient = torch.randn(4, 300, 13, generator=generator)
