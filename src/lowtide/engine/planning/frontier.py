@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from lowtide.core.collection import without_collection
-from lowtide.core.effort import EffortName
 from lowtide.core.notebook import html_table
 from lowtide.core.progress import Report, silent
-from lowtide.core.techniques import COST_NOTHING, NEED_BUDGET, Techniques
+from lowtide.core.techniques import NEED_BUDGET, Techniques
 from lowtide.core.units import ByteUnit
-from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.planning.draft import Draft
 from lowtide.engine.planning.find_plan import baseline, order
@@ -50,27 +48,6 @@ class Frontier:
             for mark in [", the knee" if number == self.knee else ""]
         ]
         return html_table(f"memory against time in {self.space}", rows)
-
-
-def frontier(
-    graph: Graph,
-    *,
-    reorder: bool = True,
-    in_place: bool = True,
-    costs: str | Prices = "given",
-    effort: EffortName = PlanSettings.effort,
-    progress: Report | None = None,
-) -> Frontier:
-    """Plan a graph for seven budgets of its first memory space, evenly spaced from the base order's peak to its floor.
-
-    The base order is the one of least peak if `reorder` is allowed, else program order. Each budget is planned as by
-    `minimize` with recomputation, so no point costs more than that plan. Every plan is verified.
-    Raises UsageError for an unknown effort or cost profile.
-    """
-    techniques: Techniques = COST_NOTHING if reorder else COST_NOTHING - {"reorder"}
-    return find_frontier(
-        graph, PlanSettings(techniques=techniques, in_place=in_place, costs=costs, effort=effort), progress=progress
-    )
 
 
 def find_frontier(

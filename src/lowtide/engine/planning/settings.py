@@ -1,11 +1,11 @@
 """The settings of planning: one record that all interfaces derive their options from."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName, check_effort
 from lowtide.core.errors import UsageError
-from lowtide.core.techniques import COST_NOTHING, Techniques, checked_techniques
+from lowtide.core.techniques import COST_NOTHING, Techniques, checked_techniques, refuse_without_budget
 from lowtide.engine.costs import Prices, price
 from lowtide.engine.graph import Graph
 from lowtide.engine.offload import Host
@@ -104,6 +104,20 @@ class PlanSettings:
         if isinstance(self.costs, Prices):
             return self.costs
         return self.costs(graph) if callable(self.costs) else price(graph, self.costs)
+
+
+def allowed_techniques(allow: Iterable[str] | None, budget: GivenBudget) -> Techniques:
+    """Return the techniques that a call allows.
+
+    By default these are "reorder" and "share", which cost no time, and with a budget also "recompute". Raises
+    UsageError for unknown techniques, and for those that have no effect without a budget.
+    """
+    if allow is None:
+        return COST_NOTHING if budget is None else COST_NOTHING | {"recompute"}
+    techniques = checked_techniques(allow)
+    if budget is None:
+        refuse_without_budget(techniques)
+    return techniques
 
 
 SENTENCES: Mapping[str, str] = {setting.name: setting.metadata["sentence"] for setting in fields(PlanSettings)}
