@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lowtide.core.errors import UsageError
 from lowtide.engine.analysis import simulate
 from lowtide.engine.graph import Graph
-from lowtide.engine.offload import HOST, Host, OffloadResult, plan_within_budget, with_host_space
+from lowtide.engine.offload import HOST, OffloadResult, plan_within_budget, with_host_space
 from lowtide.engine.plan import Plan, StepKind, verify
 from lowtide.engine.recompute import plan_within_budget as recompute_within_budget
 from lowtide.engine.timeline import play_timeline
@@ -146,7 +146,7 @@ def test_requests_that_mean_nothing_are_refused() -> None:
     problem = problem_of(graph)
     with pytest.raises(UsageError, match="cannot allow 'magic'"):
         plan_within_budget(problem, problem.given_order(), 8, allow={"magic"})
-    with pytest.raises(UsageError, match="no host"):
+    with pytest.raises(UsageError, match="cannot be the host"):
         plan_within_budget(problem, problem.given_order(), 8, host=0)
     with pytest.raises(UsageError, match="already"):
         with_host_space(graph, 1.0)
@@ -170,10 +170,3 @@ def test_the_solver_never_makes_a_plan_worse_and_its_bound_holds_for_every_plan(
         if plan.fits:
             assert solved.extra_cost <= plan.extra_cost + 1e-9
             assert solved.extra_cost_bound <= plan.extra_cost + 1e-9
-
-
-def test_the_old_name_for_adding_a_host_does_the_same_and_warns() -> None:
-    """It stays for one release."""
-    graph, host = residual_chain(2), Host(bandwidth_bytes_per_s=1.0, capacity_bytes=5)
-    with pytest.warns(DeprecationWarning, match="added_to"):
-        assert host.beside(graph).fingerprint == host.added_to(graph).fingerprint

@@ -67,16 +67,16 @@ def test_without_cuts_a_program_runs_as_its_order_says() -> None:
 def test_a_residual_chain_is_checkpointed_at_the_least_cost() -> None:
     """Twelve results of 8 bytes; with room for half of them, each that is dropped costs one op."""
     problem = problem_of(residual_chain(12))
-    untouched = int(problem.evaluate(problem.given_order()).peaks[0])
-    result = plan_within_budget(problem, problem.given_order(), untouched - 40)
+    baseline = int(problem.evaluate(problem.given_order()).peaks[0])
+    result = plan_within_budget(problem, problem.given_order(), baseline - 40)
     assert result.fits
     assert result.extra_cost == 5
 
 
 def test_what_must_not_run_twice_makes_a_budget_infeasible_and_is_named() -> None:
     problem = problem_of(residual_chain(12, pure=False))
-    untouched = int(problem.evaluate(problem.given_order()).peaks[0])
-    result = plan_within_budget(problem, problem.given_order(), untouched - 1)
+    baseline = int(problem.evaluate(problem.given_order()).peaks[0])
+    result = plan_within_budget(problem, problem.given_order(), baseline - 1)
     assert result.status == "infeasible"
     assert result.shortfall is not None
     assert "what must be held while op" in result.shortfall
@@ -94,10 +94,10 @@ def test_the_same_call_gives_the_same_plan() -> None:
 @pytest.mark.parametrize(
     ("cost", "budget", "said"),
     [
-        (np.ones(3), 10, "give one for each of the 24 ops"),
-        (np.full(24, np.nan), 10, "costs are finite"),
-        (np.full(24, -1.0), 10, "costs are finite"),
-        (np.ones(24), -1, "below zero"),
+        (np.ones(3), 10, "give one cost for each of the 24 ops"),
+        (np.full(24, np.nan), 10, "give a finite cost"),
+        (np.full(24, -1.0), 10, "give a finite cost"),
+        (np.ones(24), -1, "so give a larger one"),
     ],
 )
 def test_a_wrong_call_is_refused_in_one_line(cost: np.ndarray, budget: int, said: str) -> None:
@@ -109,8 +109,8 @@ def test_a_wrong_call_is_refused_in_one_line(cost: np.ndarray, budget: int, said
 def test_a_single_moment_bounds_the_cost_without_any_solver() -> None:
     """Of twelve alike results five must go, and the bound of one minimum cut knows it."""
     problem = problem_of(residual_chain(12))
-    untouched = int(problem.evaluate(problem.given_order()).peaks[0])
-    result = plan_within_budget(problem, problem.given_order(), untouched - 40, exact=False)
+    baseline = int(problem.evaluate(problem.given_order()).peaks[0])
+    result = plan_within_budget(problem, problem.given_order(), baseline - 40, exact=False)
     assert (result.method, result.status) == ("greedy", "optimal")
     assert result.extra_cost == result.extra_cost_bound == 5
 

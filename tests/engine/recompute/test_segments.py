@@ -7,9 +7,7 @@ from lowtide.core.effort import RECOMPUTE_EFFORTS
 from lowtide.engine.analysis import Problem
 from lowtide.engine.plan import verify
 from lowtide.engine.recompute import BudgetSearch, Drops, Program, budget_search, plan_within_budget
-from lowtide.engine.recompute.checkpoints import checkpoint_drops
-from lowtide.engine.recompute.periods import Stretch, repeated_stretch
-from lowtide.engine.recompute.segments import repeated_layers
+from lowtide.engine.recompute.segments import Stretch, checkpoint_drops, repeated_layers, repeated_stretch
 from tests.oracles.layered_step import layered_step
 from tests.strategies import random_graph
 
@@ -24,8 +22,8 @@ def _program(layers: int = LAYERS) -> Program:
 
 
 def _at_peak(program: Program) -> int:
-    untouched = program.execute(Drops())
-    return int(untouched.stages[int(untouched.live.argmax())])
+    baseline = program.execute(Drops())
+    return int(baseline.stages[int(baseline.live.argmax())])
 
 
 def test_layers_are_found_as_the_shortest_period_of_the_longest_stretch() -> None:
@@ -63,7 +61,7 @@ def test_checkpoints_make_a_segment_again_from_what_it_was_handed() -> None:
 @pytest.mark.parametrize("budget", [700, 400, 200, 110])
 def test_a_plan_of_layers_costs_no_more_than_textbook_checkpoints(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
     """Large programs are searched no further; here, all programs are large."""
-    monkeypatch.setattr(budget_search, "_LARGE", 0)
+    monkeypatch.setattr(budget_search, "_LARGE_PROGRAM_OPS", 0)
     program = _program()
     textbook = [program.execute(drops) for drops in checkpoint_drops(program, _at_peak(program))]
     cheapest = min(plan.extra_cost for plan in textbook if plan.peak_bytes <= budget)
@@ -94,9 +92,9 @@ def test_a_budget_below_the_least_gets_near_the_plan_for_the_least(
     search, effort = BudgetSearch(_program(), negligible), RECOMPUTE_EFFORTS["fast"]
     least = search.floor.peak_bytes
     with monkeypatch.context() as without:
-        without.setattr(budget_search, "_GOALS", 0)
+        without.setattr(budget_search, "_TARGETS", 0)
         before = search.plan(least - 1, effort, exact=False)
-    monkeypatch.setattr(budget_search, "_MOST_ON_DEMAND", 0)
+    monkeypatch.setattr(budget_search, "_MAX_OPS_ON_DEMAND", 0)
     after = search.plan(least - 1, effort, exact=False)
     assert not after.fits
     assert after.extra_cost_bound == float("inf")

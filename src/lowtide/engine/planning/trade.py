@@ -52,7 +52,7 @@ def trade(draft: Draft, report: Report) -> Draft:
         draft,
         base_order=base,
         extra_cost_bound=result.extra_cost_bound if math.isfinite(result.extra_cost_bound) else None,
-        is_of_any_order=result.is_of_any_order,
+        is_of_any_order=result.holds_for_any_order,
         bounds=bounds,
         searched_peak=searched_peak,
         proof=None,
@@ -88,7 +88,7 @@ def bounds_with_reruns(problem: Problem, *, copies: bool) -> tuple[LowerBound, .
 def _bounds(draft: Draft, result: RecomputeResult) -> tuple[tuple[LowerBound, ...], int]:
     """Return what no plan can beat, and what of the first space a search of all runs showed, 0 for nothing."""
     first, *others = bounds_with_reruns(draft.problem, copies="offload" in draft.settings.techniques)
-    if not result.is_of_any_order or result.peak_bound <= first.peak_bytes:
+    if not result.holds_for_any_order or result.peak_bound <= first.peak_bytes:
         return (first, *others), 0
     return (LowerBound(space=first.space, peak_bytes=result.peak_bound, op=None), *others), result.peak_bound
 
@@ -106,7 +106,7 @@ def _cheapest(draft: Draft, most: int, report: Report, keep: Callable[[Plan], No
     if alone is None or offloaded.rank <= alone.rank:
         return base, offloaded
     bound = min(offloaded.extra_cost_bound, alone.extra_cost)
-    return base, replace(alone, extra_cost_bound=bound, is_of_any_order=False)
+    return base, replace(alone, extra_cost_bound=bound, holds_for_any_order=False)
 
 
 def _with_copies(
@@ -135,7 +135,9 @@ def _copied(draft: Draft, order: Order, most: int, alone: RecomputeResult | None
     """Return the cheapest plan with copies within a limit for an order of first runs; `alone` is that of reruns."""
     settings = draft.settings
     allow, effort = settings.techniques & NEED_BUDGET, settings.effort
-    return plan_with_offload(draft.problem, order, most, prices=draft.prices, allow=allow, effort=effort, alone=alone)
+    return plan_with_offload(
+        draft.problem, order, most, prices=draft.prices, allow=allow, effort=effort, recomputed=alone
+    )
 
 
 def base_orders(draft: Draft) -> list[tuple[str, Order]]:
@@ -187,7 +189,7 @@ def _shortfall(draft: Draft, result: RecomputeResult) -> str | None:
 
 def _status(result: RecomputeResult, impossible: bool, reorder: bool) -> Status:
     """Return what a result is worth among all plans that may be made; most bounds of a cost are of one base order."""
-    is_of_all = result.is_of_any_order or not reorder
+    is_of_all = result.holds_for_any_order or not reorder
     if result.fits:
         cannot_cost_less = result.extra_cost == 0 or (result.status == "optimal" and is_of_all)
         return "optimal" if cannot_cost_less else "feasible"

@@ -1,4 +1,4 @@
-"""What planning within a budget gives, and why a budget is not met."""
+"""The result of planning within a budget."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -9,8 +9,7 @@ from lowtide.engine.analysis.bound_holders import BoundHolder, holder_of
 from lowtide.engine.analysis.folding import named_largest
 from lowtide.engine.analysis.own_bytes import what_needs
 from lowtide.engine.plan import Plan
-from lowtide.engine.recompute.floor import Floor
-from lowtide.engine.recompute.gathering import least_to_gather
+from lowtide.engine.recompute.floor import Floor, least_to_gather
 from lowtide.engine.recompute.program import Drops, Program
 
 Method = Literal["greedy", "exact"]
@@ -18,53 +17,50 @@ Method = Literal["greedy", "exact"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RecomputeResult:
-    """A plan for a base order and a budget, its price, and how far the price is from the best possible."""
+    """A plan for a base order and a budget, its extra cost, and a bound on that cost."""
 
     plan: Plan
-    """Never over the budget where `fits`; else the one of least peak that was found."""
+    """Within the budget if `fits`, else the plan of lowest peak found."""
     drops: Drops
-    """The best drops found, to start another search from; the plan itself may be an even better one."""
+    """The best drops found, to start another search from."""
     budget_bytes: int
     peak_bytes: int
-    """Peak of the plan in the memory space the budget is for, persistent buffers left out."""
+    """Peak in the memory space of the budget, without persistent buffers."""
     fits: bool
     base_cost: float
-    """Cost of running every op once, in the unit of the costs."""
     extra_cost: float
-    """Cost of all that runs again."""
+    """Cost of all recomputed runs."""
     extra_cost_bound: float
-    """What any plan within the budget costs at least if its first runs keep the base order and random, ordered and
-    mutating ops run once; infinite if none fits."""
+    """Lower bound on the extra cost of plans within the budget with this order of first runs, if random, ordered and
+    mutating ops run once. Infinite if none fits."""
     floor: Floor
     peak_bound: int
-    """No plan for the same first runs needs fewer bytes: the floor, or more where a search showed it."""
-    is_of_any_order: bool = False
-    """Whether both bounds hold for first runs in any order."""
+    """Lower bound on the peak with this order of first runs."""
+    holds_for_any_order: bool = False
+    """Whether both bounds hold for any order."""
     method: Method
-    """"exact" where HiGHS took part or all runs were searched, "greedy" without."""
+    """"exact" if HiGHS or the exact search was used."""
     work: int
-    """Work of the solver."""
     places: tuple[Place, ...]
-    """The places in the base order whose memory the bound counts."""
+    """Places that the bound counts memory at."""
     shortfall: str | None
-    """Why the budget is not met, in one sentence; None when it is."""
+    """Why the budget is missed, in one sentence, or None."""
 
     @property
     def rank(self) -> tuple[int, float, int]:
-        """What results for one budget are compared by, less is better: bytes over it, extra cost, peak."""
+        """Sort key: bytes over the budget, extra cost, peak."""
         return max(0, self.peak_bytes - self.budget_bytes), self.extra_cost, self.peak_bytes
 
     @property
     def gap(self) -> float:
-        """Extra cost above its bound, relative to the extra cost; 0 where it is proven least."""
+        """Extra cost above its bound, relative to the extra cost."""
         if not self.fits or self.extra_cost <= self.extra_cost_bound:
             return 0.0
         return (self.extra_cost - self.extra_cost_bound) / self.extra_cost
 
     @property
     def status(self) -> Literal["optimal", "feasible", "infeasible", "stopped_by_work"]:
-        """Optimal when the cost meets its bound, infeasible when the bound proves that no plan fits, stopped_by_work
-        when none was found, else feasible."""
+        """ "infeasible" if no plan fits, "stopped_by_work" if none was found."""
         if self.extra_cost_bound == float("inf"):
             return "infeasible"
         if not self.fits:
@@ -73,27 +69,26 @@ class RecomputeResult:
 
 
 def explain_shortfall(program: Program, floor: Floor, budget: int, least_peak: int, bound: float) -> str:
-    """Name the op and the buffers that alone need more than the budget, or the op whose operands do while they are
-    brought together, or say how close the best plan came."""
+    """Return why the budget is missed."""
     graph = program.problem.graph
     where, unit = graph.spaces[program.space].name, ByteUnit(max(least_peak, floor.peak_bytes))
     if floor.peak_bytes <= budget:
         gathering = least_to_gather(program.problem, program.space)
         if gathering.op is not None and gathering.peak_bytes > budget:
             reason = (
-                f"bringing the operands of op {graph.described(gathering.op)} together needs "
-                f"{unit.write(gathering.peak_bytes)} whatever is run again"
+                f"making all operands of op {graph.described(gathering.op)} needs {unit.write(gathering.peak_bytes)} "
+                "even with recomputation"
             )
         else:
-            reason = "proven impossible for this order" if bound == float("inf") else "no proof that none fits"
+            reason = "proven impossible for this order" if bound == float("inf") else "not proven impossible"
         return (
-            f"the best plan found needs {unit.write(least_peak)} in {where}, {unit.write(least_peak - budget)} more "
-            f"than the budget of {unit.write(budget)}; {reason}"
+            f"the best plan found needs {unit.write(least_peak)} in {where} and misses the budget of "
+            f"{unit.write(budget)} by {unit.write(least_peak - budget)}; {reason}"
         )
     if floor.op is None:
-        who = "inputs or outputs alone need"
+        subject = "inputs or outputs need"
     else:
-        who = what_needs(graph, floor.op, program.space, floor.peak_bytes)
+        subject = what_needs(graph, floor.op, program.space, floor.peak_bytes)
     held = [
         replace(holder_of(graph, where, buffer), size_bytes=int(program.counted_sizes[buffer]))
         for buffer in floor.buffers
@@ -101,7 +96,7 @@ def explain_shortfall(program: Program, floor: Floor, budget: int, least_peak: i
     if floor.scratch_bytes:
         held.append(BoundHolder(space=where, name="scratch and callees", size_bytes=floor.scratch_bytes))
     return (
-        f"{who} {unit.write(floor.peak_bytes)} in {where} whatever is run again, "
+        f"{subject} {unit.write(floor.peak_bytes)} in {where} even with recomputation, "
         f"{unit.write(floor.peak_bytes - budget)} more than the budget of {unit.write(budget)}; "
         f"live then: {named_largest(held, unit)}"
     )

@@ -8,7 +8,7 @@ from lowtide import minimize
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import GraphBuilder, Lifetime
 from lowtide.engine.recompute import Program, compose, least_possible
-from lowtide.engine.recompute.all_runs import search_all_runs
+from lowtide.engine.recompute.exact_search import search_exactly
 from lowtide.engine.recompute.unrolled import first_runs
 from tests.oracles.least_extra_cost import least_extra_cost
 from tests.oracles.plans import problem_of
@@ -38,11 +38,11 @@ def test_what_is_settled_costs_what_the_cheapest_of_all_plans_costs(in_place: bo
     met = 0
     for problem, budget, peak in _budgets(in_place):
         order = None if any_order else problem.given_order()
-        found = search_all_runs(problem, problem.graph.cost, budget, peak, order=order, max_work=WORK)
+        found = search_exactly(problem, problem.graph.cost, budget, peak, order=order, max_work=WORK)
         least = least_extra_cost(problem, budget, any_order=any_order)
         assert found.cost_bound == least
         if least < INFINITE:
-            assert found.is_settled
+            assert found.is_exact
             assert found.runs is not None
             played = Program(problem, first_runs(found.runs.tolist()), problem.graph.cost).replay(found.runs)
             assert (played.extra_cost, played.peak_bytes <= budget) == (least, True)
@@ -54,7 +54,7 @@ def test_where_no_plan_fits_the_least_peak_of_all_plans_is_found() -> None:
     """The peak found is met by some plan, and one byte less is not."""
     refuted = 0
     for problem, budget, peak in _budgets(True):
-        found = search_all_runs(problem, problem.graph.cost, budget, peak, max_work=WORK)
+        found = search_exactly(problem, problem.graph.cost, budget, peak, max_work=WORK)
         if found.cost_bound == INFINITE:
             refuted += 1
             assert found.peak_bound > budget
@@ -71,9 +71,9 @@ def test_a_search_that_stops_still_bounds_the_cost(any_order: bool) -> None:
         order = None if any_order else problem.given_order()
         least = least_extra_cost(problem, budget, any_order=any_order)
         for work in (3, 30):
-            found = search_all_runs(problem, problem.graph.cost, budget, peak, order=order, max_work=work)
+            found = search_exactly(problem, problem.graph.cost, budget, peak, order=order, max_work=work)
             assert found.cost_bound <= least
-            stopped += not found.is_settled
+            stopped += not found.is_exact
     assert stopped > 50
 
 
@@ -83,15 +83,15 @@ def test_every_budget_that_some_plan_meets_is_met_at_the_least_cost_of_all_order
         result = compose(problem, [("given", problem.given_order())], budget, effort="fast").result
         least = least_extra_cost(problem, budget, any_order=True)
         assert result.fits == (least < INFINITE)
-        assert result.is_of_any_order
+        assert result.holds_for_any_order
         assert result.extra_cost_bound == least
         assert not result.fits or result.extra_cost == least
 
 
 def test_graphs_beyond_the_kernel_are_left_to_others() -> None:
     problem = problem_of(residual_chain(40))
-    found = search_all_runs(problem, problem.graph.cost, 100, 400, max_work=WORK)
-    assert (found.runs, found.cost_bound, found.peak_bound, found.is_settled) == (None, 0.0, 0, False)
+    found = search_exactly(problem, problem.graph.cost, 100, 400, max_work=WORK)
+    assert (found.runs, found.cost_bound, found.peak_bound, found.is_exact) == (None, 0.0, 0, False)
 
 
 def test_buffers_that_others_make_again_are_taken_over_in_place() -> None:
@@ -109,7 +109,7 @@ def test_buffers_that_others_make_again_are_taken_over_in_place() -> None:
     problem = problem_of(builder.build())
     for budget in range(10, 20):
         given = problem.given_order()
-        found = search_all_runs(problem, problem.graph.cost, budget, 100, order=given, max_work=WORK)
+        found = search_exactly(problem, problem.graph.cost, budget, 100, order=given, max_work=WORK)
         assert found.cost_bound == least_extra_cost(problem, budget)
 
 

@@ -10,7 +10,7 @@ from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.graph.reorder import is_valid_order
 from lowtide.engine.recompute import Drops, Program
-from lowtide.engine.recompute.lower_sections import lower_sections
+from lowtide.engine.recompute.base_orders import lower_sections
 from tests.examples import examples
 from tests.strategies import graphs
 
