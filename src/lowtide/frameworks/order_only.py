@@ -1,4 +1,4 @@
-"""A program that can be put into another order, but that nothing here can run."""
+"""A program that can be reordered, but not run by its framework here."""
 
 from typing import NoReturn
 
@@ -13,10 +13,10 @@ from lowtide.frameworks.model import Measurement
 
 
 class OrderOnly:
-    """What models of such programs have in common: they can be planned and reordered, not measured."""
+    """The base of models that can be planned and reordered, but not measured."""
 
     def __init__(self, graph: Graph, program: str) -> None:
-        """`program` is what messages call it: "a graph file"."""
+        """`program` is its name in error messages, such as "a graph file"."""
         self._graph = graph
         self._program = program
 
@@ -27,35 +27,35 @@ class OrderOnly:
 
     @property
     def in_chunks(self) -> None:
-        """None: nothing here says how to compute a part of a tensor."""
+        """None: chunking is not supported."""
         return None
 
     @property
     def chunks_take_time(self) -> bool:
-        """False: there are none."""
+        """False: chunking is not supported."""
         return False
 
     def check_measurable(self) -> NoReturn:
-        """Raise UnsupportedError: there are no kernels to run."""
-        raise UnsupportedError(f"{self._program} cannot be run, so there is nothing to measure; leave out --measure")
+        """Raise UnsupportedError, because there are no kernels."""
+        raise UnsupportedError(f"{self._program} cannot be run or measured; leave out --measure")
 
     def measure(self, plan: Plan) -> Measurement:
-        """Raise UnsupportedError: there are no kernels to run."""
+        """Raise UnsupportedError, because there are no kernels."""
         self.check_measurable()
 
     def measure_costs(self) -> Prices:
-        """Raise UnsupportedError: there are no kernels to run."""
-        raise UnsupportedError(f"{self._program} has no kernels to run; price it by a profile, --costs eager or fused")
+        """Raise UnsupportedError, because there are no kernels."""
+        raise UnsupportedError(f"{self._program} has no kernels to time; choose --costs eager or fused")
 
     def order_of(self, plan: Plan) -> NDArray[np.int32]:
-        """Return the order of a plan, each op once.
+        """Return the order of a plan that runs each op once.
 
-        Raises PlanError for a plan that is wrong for this graph, UnsupportedError for one that repeats ops.
+        Raises PlanError for an invalid plan, UnsupportedError for one that recomputes ops.
         """
         verify(self._graph, plan, check_capacity=False)
         order = plan.order()
         if len(order) != self._graph.n_ops or len(np.unique(order)) != len(order):
             raise UnsupportedError(
-                f"the plan runs some ops twice, which {self._program} cannot say; write a plan file (.plan.json)"
+                f"the plan recomputes ops, which {self._program} cannot express; write a plan file (.plan.json)"
             )
         return order

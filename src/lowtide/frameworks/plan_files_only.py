@@ -1,4 +1,4 @@
-"""A program and a host, where the framework cannot carry out copies: plans go to plan files only."""
+"""A program with a host, for frameworks without copies to a host: plans are written to plan files only."""
 
 from pathlib import Path
 from typing import NoReturn
@@ -12,7 +12,7 @@ from lowtide.frameworks.model import Measurement, Model
 
 
 class PlanFilesOnly:
-    """A program and a host, to plan for: nothing but a plan file can hold what such a plan says."""
+    """A program with a host to plan for. Only plan files can contain its plans."""
 
     file_endings: tuple[str, ...] = ()
 
@@ -22,22 +22,22 @@ class PlanFilesOnly:
 
     @property
     def graph(self) -> Graph:
-        """The program and its host as a graph."""
+        """The program with its host as a graph."""
         return self._graph
 
     @property
     def in_chunks(self) -> None:
-        """None: tensors are copied to a host whole."""
+        """None: chunking is not supported with a host."""
         return None
 
     @property
     def chunks_take_time(self) -> bool:
-        """False: there are none."""
+        """False: chunking is not supported with a host."""
         return False
 
     def apply(self, plan: Plan) -> NoReturn:
-        """Raise UnsupportedError: this framework cannot copy to a host by a plan."""
-        raise UnsupportedError("this framework cannot copy to a host by a plan; write a plan (.plan.json)")
+        """Raise UnsupportedError, because this framework has no copies to a host."""
+        raise UnsupportedError("this framework cannot copy to a host; write a plan file (.plan.json)")
 
     def save(self, plan: Plan, path: Path) -> None:
         """Raise UnsupportedError, as `apply` does."""
@@ -48,5 +48,5 @@ class PlanFilesOnly:
         return self.apply(plan)
 
     def measure_costs(self) -> Prices:
-        """Return what the program's ops take; the host changes nothing about that."""
+        """Return the program's prices, which are independent of the host."""
         return self._model.measure_costs()

@@ -15,7 +15,7 @@ from lowtide.core.files import write_bytes, write_pieces
 from lowtide.engine.costs import Prices
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
-from lowtide.frameworks.arena.addresses import joined_texts
+from lowtide.frameworks.arena.runs import joined_texts
 from lowtide.frameworks.model import Measurement, RuntimePeaks, RuntimeRun
 from lowtide.frameworks.onnx.annotate import notes_of_model, notes_of_nodes, with_notes
 from lowtide.frameworks.onnx.apply import planned_order
