@@ -35,7 +35,7 @@ def test_no_plan_in_any_order_meets_a_budget_below_the_gathering_bound(in_place:
 
 
 def test_two_operands_are_resident_while_the_last_one_is_made() -> None:
-    """An op that adds two buffers of 1 needs more than 2 and 1: one of them was made from a buffer of 4."""
+    """An op that adds two buffers of 1 needs more than 3 bytes, because one was made from a buffer of 4."""
     graph = _sum_of_two(4)
     least = least_to_gather(Problem(graph), 0)
     assert (least.peak_bytes, least_possible(Problem(graph), 0).peak_bytes) == (6, 5)
@@ -61,7 +61,7 @@ def test_the_shortfall_names_the_op_and_the_claim_is_checked() -> None:
 
 
 def test_copies_may_need_less_than_gathering() -> None:
-    """A claim over plans that copy to the host does not count what waits for another operand."""
+    """A claim over plans with copies does not count operands that wait for another one."""
     result = minimize(
         with_host_space(_sum_of_two(4), 1e9), budget=5, allow={"reorder", "recompute", "offload"}, effort="fast"
     )

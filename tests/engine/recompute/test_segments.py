@@ -1,4 +1,4 @@
-"""Repeated layers: found, cut where least is handed on, and planned as one, never above textbook checkpointing."""
+"""Repeated layers are detected, cut where the fewest bytes cross, and planned no worse than textbook checkpointing."""
 
 import numpy as np
 import pytest
@@ -50,8 +50,8 @@ def test_segments_keep_one_sum_each(layers: int, growth: float, kept: int) -> No
     assert len(names) == kept
 
 
-def test_checkpoints_make_a_segment_again_from_what_it_was_handed() -> None:
-    """Sums are not used by the backward pass; where they are dropped, every segment starts from the first layer."""
+def test_checkpoints_recompute_a_segment_from_the_buffers_at_its_cut() -> None:
+    """Sums are unused in the backward pass. If they were dropped, every segment would start from the first layer."""
     program = _program()
     peaks = [program.execute(drops).peak_bytes for drops in checkpoint_drops(program, _at_peak(program))]
     by_layer = LAYERS + 2 * 24
@@ -60,7 +60,7 @@ def test_checkpoints_make_a_segment_again_from_what_it_was_handed() -> None:
 
 @pytest.mark.parametrize("budget", [700, 400, 200, 110])
 def test_a_plan_of_layers_costs_no_more_than_textbook_checkpoints(monkeypatch: pytest.MonkeyPatch, budget: int) -> None:
-    """Large programs are searched no further; here, all programs are large."""
+    """The search of large programs ends there. Here, all programs count as large."""
     monkeypatch.setattr(budget_search, "_LARGE_PROGRAM_OPS", 0)
     program = _program()
     textbook = [program.execute(drops) for drops in checkpoint_drops(program, _at_peak(program))]
@@ -81,12 +81,12 @@ def test_plans_of_layers_are_near_their_bound() -> None:
 
 
 @pytest.mark.parametrize("negligible", [0.0, 0.005])
-def test_a_budget_below_the_least_gets_near_the_plan_for_the_least(
+def test_a_budget_below_the_lower_bound_gives_a_peak_near_it(
     monkeypatch: pytest.MonkeyPatch, negligible: float
 ) -> None:
-    """Making on demand what is missing takes more work than there is for large programs; here, for all.
+    """Recomputation on demand fails. All programs count as large.
 
-    Where prices are worth little, the least is planned for in large programs alone.
+    With a negligible cost, higher targets are planned in large programs only.
     """
     monkeypatch.setattr(budget_search, "lowest_on_demand", lambda *_: None)
     search, effort = BudgetSearch(_program(), negligible), RECOMPUTE_EFFORTS["fast"]
