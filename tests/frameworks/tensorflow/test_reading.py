@@ -284,7 +284,7 @@ def test_what_only_a_level_looks_at_is_named_with_its_file_when_it_is_broken(tmp
     attributes = {"dtype": of_type(1), "shape": of_shape([4]), "_swap_to_host": b"\x0a\x7f"}
     broken = NodeDef.make("x", "Placeholder", (), attributes)
     (tmp_path / "a.pb").write_bytes(GraphDef([broken]).SerializeToString())
-    with pytest.raises(MalformedInputError, match=r"a\.pb: a message is broken at byte"):
+    with pytest.raises(MalformedInputError, match=r"a\.pb: invalid message at byte"):
         optimize(tmp_path / "a.pb", "manual")
 
 

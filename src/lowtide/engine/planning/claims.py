@@ -71,7 +71,7 @@ def _of_arenas(draft: Draft, packing: Packing) -> Iterator[Claim]:
 def _of_cost(draft: Draft) -> Iterator[Claim]:
     if draft.base_order is None or draft.extra_cost_bound is None:
         return
-    if draft.is_of_any_order:
+    if draft.holds_for_any_order:
         over: PlanClass = "reruns"
     else:
         over = "copies of one order" if "offload" in draft.settings.techniques else "reruns of one order"
@@ -82,6 +82,6 @@ def _of_cost(draft: Draft) -> Iterator[Claim]:
         at_least=draft.extra_cost_bound,
         in_place=draft.settings.takes_pairs,
         in_chunks=draft.in_chunks,
-        shown_by="search" if draft.is_of_any_order else "solver",
-        base_order=None if draft.is_of_any_order else draft.base_order,
+        shown_by="search" if draft.holds_for_any_order else "solver",
+        base_order=None if draft.holds_for_any_order else draft.base_order,
     )

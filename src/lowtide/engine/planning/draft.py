@@ -50,7 +50,7 @@ class Draft:
     extra_cost_bound: float | None = 0.0
     base_order: str | None = None
     """The order of first runs by name; None if it is the plan's own."""
-    is_of_any_order: bool = False
+    holds_for_any_order: bool = False
     """Whether the bound of the extra cost holds for all orders, not only for the base order."""
     bounds: tuple[LowerBound, ...] = ()
     """Lower bounds of the peak per memory space; empty if nothing is proven yet."""

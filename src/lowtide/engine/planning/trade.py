@@ -51,7 +51,7 @@ def trade(draft: Draft, report: Report) -> Draft:
         draft,
         base_order=base,
         extra_cost_bound=result.extra_cost_bound if math.isfinite(result.extra_cost_bound) else None,
-        is_of_any_order=result.is_of_any_order,
+        holds_for_any_order=result.holds_for_any_order,
         bounds=bounds,
         searched_peak=searched_peak,
         proof=None,
@@ -92,7 +92,7 @@ def bounds_with_reruns(problem: Problem, *, copies: bool) -> tuple[LowerBound, .
 def _bounds(draft: Draft, result: RecomputeResult) -> tuple[tuple[LowerBound, ...], int]:
     """Return the lower bounds, and the bound of the first space if a search of all runs proved it, else 0."""
     first, *others = bounds_with_reruns(draft.problem, copies="offload" in draft.settings.techniques)
-    if not result.is_of_any_order or result.peak_bound <= first.peak_bytes:
+    if not result.holds_for_any_order or result.peak_bound <= first.peak_bytes:
         return (first, *others), 0
     return (LowerBound(space=first.space, peak_bytes=result.peak_bound, op=None), *others), result.peak_bound
 
@@ -110,7 +110,7 @@ def _cheapest(draft: Draft, most: int, report: Report, keep: Callable[[Plan], No
     if alone is None or offloaded.rank <= alone.rank:
         return base, offloaded
     bound = min(offloaded.extra_cost_bound, alone.extra_cost)
-    return base, replace(alone, extra_cost_bound=bound, is_of_any_order=False)
+    return base, replace(alone, extra_cost_bound=bound, holds_for_any_order=False)
 
 
 def _with_copies(
@@ -138,7 +138,9 @@ def _copied(draft: Draft, order: Order, most: int, alone: RecomputeResult | None
     """Return the cheapest plan with copies for an order of first runs; `alone` is the plan without copies."""
     settings = draft.settings
     allow, effort = settings.techniques & NEED_BUDGET, settings.effort
-    return plan_with_offload(draft.problem, order, most, prices=draft.prices, allow=allow, effort=effort, alone=alone)
+    return plan_with_offload(
+        draft.problem, order, most, prices=draft.prices, allow=allow, effort=effort, recomputed=alone
+    )
 
 
 def base_orders(draft: Draft) -> list[tuple[str, Order]]:
@@ -186,11 +188,11 @@ def _shortfall(draft: Draft, result: RecomputeResult, *, is_impossible: bool) ->
 
 def _is_optimal(result: RecomputeResult, reorder: bool) -> bool:
     """Return whether no plan that the settings allow costs less; most bounds hold for one base order only."""
-    is_of_all = result.is_of_any_order or not reorder
+    is_of_all = result.holds_for_any_order or not reorder
     return result.fits and (result.extra_cost == 0 or (result.status == "optimal" and is_of_all))
 
 
 def _is_impossible(result: RecomputeResult, lower_bound: int, reorder: bool) -> bool:
     """Return whether every plan that the settings allow is proven to miss the budget."""
-    is_of_all = result.is_of_any_order or not reorder
+    is_of_all = result.holds_for_any_order or not reorder
     return not result.fits and (lower_bound > result.budget_bytes or (result.status == "infeasible" and is_of_all))

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from lowtide.core.errors import UnsupportedError
-from lowtide.frameworks.protobuf.binary_read import read_binary, wire_type
-from lowtide.frameworks.protobuf.binary_write import write_binary
+from lowtide.frameworks.protobuf.binary import read_binary, wire_type, write_binary
 from lowtide.frameworks.protobuf.message import Message, fields_of
-from lowtide.frameworks.protobuf.text_read import decoded_text, read_text
-from lowtide.frameworks.protobuf.text_write import write_text
+from lowtide.frameworks.protobuf.text import decoded_text, read_text, write_text
 from lowtide.frameworks.wire import (
     BYTES,
     VARINT,

@@ -1,4 +1,4 @@
-"""When copies happen: a buffer stays until it is on the host, and is prefetched in time, as far as memory allows."""
+"""Place copies: free a buffer once it is on the host, and prefetch it in time, as far as memory allows."""
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from lowtide.engine.plan import CopyIn, CopyOut, Free, Plan, Run, Step
 
 
 class CopyPlacer:
-    """Finds places for the frees and copies of plans for one graph and budget; runs keep their order."""
+    """Places frees and copies of plans for one graph and budget. Runs keep their order."""
 
     def __init__(
         self, graph: Graph, callees: Mapping[str, Plan], link: Link, seconds: NDArray[np.float64], budget_bytes: int
@@ -26,19 +26,18 @@ class CopyPlacer:
         self._touches: list[list[BufferId]] = list(graph.structure.touches)
 
     def plan(self, steps: Sequence[Step]) -> Plan:
-        """Return steps as a plan."""
         return replace(Plan.from_steps(self._graph, steps), callees=dict(self._callees))
 
     def free_late(self, steps: Sequence[Step]) -> tuple[list[Step], list[float]]:
-        """Put off the free of every buffer that is still being copied out.
+        """Delay the free of every buffer that is still being copied out, until the copy ends or its bytes are needed.
 
-        It is freed where its copy is done, or earlier where its bytes are needed. If it is still there when it is to be
-        prefetched, it stays. Returns the steps and, per run, when it starts if nothing waits for a prefetch. O(steps).
+        A buffer stays if its prefetch comes first. Returns the steps and the start of each run without stalls.
+        O(steps).
         """
         live = self._live(steps)
         now = stream = 0.0
         done: dict[BufferId, float] = {}
-        leaving: dict[BufferId, float] = {}  # in the order in which their copies end
+        leaving: dict[BufferId, float] = {}  # in the order their copies end
         extra = 0
         moved: list[Step] = []
         starts: list[float] = []
@@ -67,16 +66,16 @@ class CopyPlacer:
         return [*moved, *(Free(buffer) for buffer in leaving)], starts
 
     def prefetch_early(self, steps: Sequence[Step], starts: Sequence[float]) -> list[Step]:
-        """Start every prefetch as late as its transfer still hides, given when runs start.
+        """Start every prefetch as late as it still hides, or as soon after that as its bytes are free.
 
-        Where its bytes are not free by then, it starts as soon as they are. O(steps + copies * runs moved over).
+        `starts` are those of the runs. O(steps + copies * runs moved over).
         """
         live = self._live(steps)
         run_live = np.asarray([need for step, need in zip(steps, live, strict=True) if isinstance(step, Run)], np.int64)
         run_starts = [*starts, float("inf")] if not starts else [*starts, starts[-1]]
         ordinal = 0
         gone: dict[BufferId, Place] = {}
-        # per prefetch, the first run it may precede, the one it must precede, and the copy
+        # per prefetch: first run it may precede, run it must precede, the copy
         prefetches: list[tuple[Place, Place, CopyIn]] = []
         for step in steps:
             match step:
@@ -103,11 +102,7 @@ class CopyPlacer:
         return self._merge(steps, before)
 
     def _merge(self, steps: Sequence[Step], before: Mapping[Place, Sequence[Step]]) -> list[Step]:
-        """Put prefetches before the runs that they belong to.
-
-        The copy on the host is freed after the next run that touches the buffer, so that nobody waits for that. A
-        buffer that is never prefetched is not copied out.
-        """
+        """Insert prefetches before their runs. Host copies are freed after the next use, unneeded copies removed."""
         prefetched = {step.buffer for step in steps if isinstance(step, CopyIn)}
         merged: list[Step] = []
         ordinal = 0
@@ -131,5 +126,4 @@ class CopyPlacer:
         return [*merged, *before.get(ordinal, []), *unused.values()]
 
     def _live(self, steps: Sequence[Step]) -> list[int]:
-        """Per step, live bytes of the device at its peak."""
         return simulate(self._graph, self.plan(steps)).live[1:, self._link.device].tolist()

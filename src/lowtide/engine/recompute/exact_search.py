@@ -1,4 +1,4 @@
-"""Exact search over all orders and any number of reruns at once, for graphs of some tens of ops."""
+"""Exact search over all orders and any number of recomputed runs, for graphs of some tens of ops."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -22,7 +22,7 @@ _Row = tuple[list[int], list[int], list[int], list[int], list[int], list[tuple[i
 
 
 class _End(IntEnum):
-    """How a search ended; shared with the native kernel."""
+    """How a search ended, as numbered by the native kernel."""
 
     FOUND = 0
     IMPOSSIBLE = 1
@@ -30,20 +30,20 @@ class _End(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AllRuns:
-    """What searching all sequences of runs showed, over any number of reruns."""
+class ExactResult:
+    """The result of searching all sequences of runs."""
 
     runs: Ints | None = None
-    """In the order they run: the cheapest within the budget, or if none fits, those of the least peak found."""
+    """The cheapest runs within the budget, or if none fits, those of lowest peak found."""
     cost_bound: float = 0.0
-    """What any plan within the budget costs at least, on top of running every op once; infinite if none fits."""
+    """Lower bound on the extra cost of any plan within the budget, infinite if none fits."""
     peak_bound: int = 0
-    """No plan needs fewer bytes."""
-    is_settled: bool = False
-    """Whether the runs are the cheapest of all, or no plan fits and none needs less than they do."""
+    """Lower bound on the peak of any plan."""
+    is_exact: bool = False
+    """Whether the runs are proven to be the cheapest or, if none fits, of lowest peak."""
 
 
-def search_all_runs(
+def search_exactly(
     problem: Problem,
     cost: NDArray[np.float64],
     budget_bytes: int,
@@ -52,25 +52,24 @@ def search_all_runs(
     space: SpaceId = 0,
     order: Order | None = None,
     max_work: int,
-) -> AllRuns:
-    """Return the cheapest runs within a budget: any number of reruns, first runs in all orders or in a given one.
+) -> ExactResult:
+    """Return the cheapest runs within a budget, with any recomputation, in all orders or in a given one.
 
-    A* over what ran and what is resident; `native/kernels/recompute/states.hpp` names the rules that keep the states
-    few. After Hart, Nilsson and Raphael (1968). Where no runs fit, budgets up to the peak of a known plan are halved
-    until the least peak is found. Exact unless it stops after `max_work` successors and frees tried a budget; bounds
-    hold in any case. Nothing is searched where the graph has more ops or versions of buffers than the kernel takes, and
-    nothing is shown where callees might need less than they do in the problem. Exponential in the number of ops.
+    A* over sets of executed ops and resident buffers, pruned by the rules in `native/kernels/recompute/states.hpp`.
+    Source: Hart, Nilsson and Raphael (1968). If no runs fit, the lowest peak is found by bisection. Exact unless it
+    stops after `max_work` successors and frees per budget. Bounds always hold. Returns nothing for graphs above the
+    native limits, and no bounds if callees may need less than in the problem. Exponential in the number of ops.
     """
     if problem.graph.n_ops > _native.MOST_STATE_OPS:
-        return AllRuns()
+        return ExactResult()
     states = _States(problem, cost, space, order)
     if len(states.items) > _native.MOST_STATE_ITEMS:
-        return AllRuns()
+        return ExactResult()
     end, runs, bound = states.search(budget_bytes, max_work)
     if not np.array_equal(with_callee_floors(problem).transient, problem.transient):
-        return AllRuns(runs if end == _End.FOUND else None)
+        return ExactResult(runs if end == _End.FOUND else None)
     if end != _End.IMPOSSIBLE:
-        return AllRuns(runs if end == _End.FOUND else None, bound, is_settled=end == _End.FOUND)
+        return ExactResult(runs if end == _End.FOUND else None, bound, is_exact=end == _End.FOUND)
     impossible, possible, least = budget_bytes, known_peak, None
     while end != _End.STOPPED and possible - impossible > 1:
         middle = (impossible + possible) // 2
@@ -80,12 +79,12 @@ def search_all_runs(
         elif end == _End.FOUND:
             least = runs
             possible = Program(problem, first_runs(runs.tolist()), cost, space).replay(runs).peak_bytes
-    is_settled = least is not None and possible - impossible == 1
-    return AllRuns(least, float("inf"), impossible + 1, is_settled)
+    is_exact = least is not None and possible - impossible == 1
+    return ExactResult(least, float("inf"), impossible + 1, is_exact)
 
 
 class _States:
-    """A problem as the kernel takes it: versions of buffers are items, of which sets are resident."""
+    """A problem for the native kernel: items are versions of buffers, states are sets of resident items."""
 
     def __init__(self, problem: Problem, cost: NDArray[np.float64], space: SpaceId, order: Order | None) -> None:
         graph = problem.graph
@@ -95,7 +94,7 @@ class _States:
         written = np.zeros(graph.n_buffers, np.bool_)
         written[graph.writes.values] = written[graph.mutates.values] = True
         self._stays = graph.exists_at_start & graph.exists_at_end & ~written
-        """Per buffer, whether it is there throughout with the same contents: no item is needed for it."""
+        """Per buffer, whether it is always resident with the same contents and needs no item."""
         self._again = may_run_twice(graph).tolist()
         self._at_end: list[_Item] = [
             (buffer, versions.final[buffer])
@@ -113,7 +112,6 @@ class _States:
                 self._before[op] = order[:place].tolist()
 
     def search(self, budget: int, max_work: int) -> tuple[int, Ints, float]:
-        """Return how the search for one budget ended, the runs, and the bound of their extra cost."""
         graph, number = self.problem.graph, {item: index for index, item in enumerate(self.items)}
         there = graph.exists_at_start
         end, runs, bound, _, _ = _native.search_states(
@@ -130,7 +128,6 @@ class _States:
         return end, runs, bound
 
     def _row(self, op: OpId, number: dict[_Item, int]) -> _Row:
-        """Return what the kernel is told about an op."""
         versions = self._versions
         writes = range(versions.writes_from[op], versions.first[op + 1])
         written = [(versions.buffers[access], versions.seen[access] + 1) for access in writes]
@@ -162,7 +159,6 @@ class _States:
         return [item for item in dict.fromkeys(seen) if item[1] != ABSENT and not self._stays[item[0]]]
 
     def _pairs(self, op: OpId, own: list[BufferId]) -> list[tuple[_Item, BufferId]]:
-        """Return the in-place pairs that save bytes, with the version that is read."""
         if not self.problem.in_place:
             return []
         graph = self.problem.graph

@@ -1,4 +1,4 @@
-"""What bringing the operands of an op together takes."""
+"""The bound from gathering the operands of an op."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.offload import with_host_space
 from lowtide.engine.recompute import compose, least_possible
-from lowtide.engine.recompute.gathering import least_to_gather
+from lowtide.engine.recompute.floor import least_to_gather
 from lowtide.engine.search.certificate import check_certificate
 from lowtide.engine.search.plain_needs import needed_to_gather
 from tests.oracles.least_extra_cost import least_extra_cost
@@ -17,8 +17,8 @@ from tests.strategies import random_graph
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_no_plan_in_any_order_meets_a_budget_below_what_gathering_takes(in_place: bool) -> None:
-    """Every plan there is, on random graphs with mutations, in-place pairs and several spaces, needs that much."""
+def test_no_plan_in_any_order_meets_a_budget_below_the_gathering_bound(in_place: bool) -> None:
+    """Holds for all plans of random graphs with mutations, in-place pairs and several spaces."""
     higher = 0
     for seed in range(60):
         for graph in (skipping_graph(seed), random_graph(seed, 3 + seed % 4)):
@@ -34,8 +34,8 @@ def test_no_plan_in_any_order_meets_a_budget_below_what_gathering_takes(in_place
     assert higher > 0
 
 
-def test_two_operands_of_one_op_cannot_be_there_before_the_last_one_was_made() -> None:
-    """An op that adds two buffers of 1 needs more than 2 and 1: one of them was made from a buffer of 4."""
+def test_two_operands_are_resident_while_the_last_one_is_made() -> None:
+    """An op that adds two buffers of 1 needs more than 3 bytes, because one was made from a buffer of 4."""
     graph = _sum_of_two(4)
     least = least_to_gather(Problem(graph), 0)
     assert (least.peak_bytes, least_possible(Problem(graph), 0).peak_bytes) == (6, 5)
@@ -43,25 +43,25 @@ def test_two_operands_of_one_op_cannot_be_there_before_the_last_one_was_made() -
     assert graph.op_names[least.op] == "sum"
 
 
-def test_a_budget_below_what_gathering_takes_is_infeasible_at_once() -> None:
-    """It is said to have no plan, and the plan given is one of low peak."""
+def test_a_budget_below_the_gathering_bound_is_infeasible_at_once() -> None:
+    """The result is infeasible, with a plan of low peak."""
     problem = Problem(_sum_of_two(4))
     result = compose(problem, [("given", problem.given_order())], 5, exact=False).result
     assert (result.status, result.peak_bytes) == ("infeasible", 6)
 
 
-def test_such_a_budget_is_told_with_the_op_and_its_claim_is_shown_again() -> None:
+def test_the_shortfall_names_the_op_and_the_claim_is_checked() -> None:
     """The shortfall names the op, and the claim over all orders and reruns needs no proof file."""
     graph = _sum_of_two(4)
     result = minimize(graph, budget=5, allow={"reorder", "recompute"}, effort="fast")
     assert result.status == "infeasible"
-    assert "bringing the operands of op 'sum' together needs 6 B whatever is run again" in (result.shortfall or "")
+    assert "making all operands of op 'sum' needs 6 B even with recomputation" in (result.shortfall or "")
     (peak,) = (checked for checked in check_certificate(graph, result.plan, None)[0] if checked.claim.figure == "peak")
     assert (peak.claim.over, peak.claim.at_least, peak.is_shown) == ("reruns", 6, True)
 
 
 def test_copies_may_need_less_than_gathering() -> None:
-    """A claim over plans that copy to the host does not count what waits for another operand."""
+    """A claim over plans with copies does not count operands that wait for another one."""
     result = minimize(
         with_host_space(_sum_of_two(4), 1e9), budget=5, allow={"reorder", "recompute", "offload"}, effort="fast"
     )

@@ -8,7 +8,7 @@ from lowtide import minimize
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import GraphBuilder, Lifetime
 from lowtide.engine.recompute import Program, compose, least_possible
-from lowtide.engine.recompute.all_runs import search_all_runs
+from lowtide.engine.recompute.exact_search import search_exactly
 from lowtide.engine.recompute.unrolled import first_runs
 from tests.oracles.least_extra_cost import least_extra_cost
 from tests.oracles.plans import problem_of
@@ -33,16 +33,16 @@ def _budgets(in_place: bool) -> Iterator[tuple[Problem, int, int]]:
 
 @pytest.mark.parametrize("any_order", [False, True])
 @pytest.mark.parametrize("in_place", [False, True])
-def test_what_is_settled_costs_what_the_cheapest_of_all_plans_costs(in_place: bool, any_order: bool) -> None:
-    """The same budgets are met as by brute force, at the same cost; the runs, played, do what the search says."""
+def test_exact_results_cost_as_much_as_the_cheapest_of_all_plans(in_place: bool, any_order: bool) -> None:
+    """Brute force meets the same budgets at the same cost, and replaying the runs confirms the result."""
     met = 0
     for problem, budget, peak in _budgets(in_place):
         order = None if any_order else problem.given_order()
-        found = search_all_runs(problem, problem.graph.cost, budget, peak, order=order, max_work=WORK)
+        found = search_exactly(problem, problem.graph.cost, budget, peak, order=order, max_work=WORK)
         least = least_extra_cost(problem, budget, any_order=any_order)
         assert found.cost_bound == least
         if least < INFINITE:
-            assert found.is_settled
+            assert found.is_exact
             assert found.runs is not None
             played = Program(problem, first_runs(found.runs.tolist()), problem.graph.cost).replay(found.runs)
             assert (played.extra_cost, played.peak_bytes <= budget) == (least, True)
@@ -50,11 +50,11 @@ def test_what_is_settled_costs_what_the_cheapest_of_all_plans_costs(in_place: bo
     assert met > 50
 
 
-def test_where_no_plan_fits_the_least_peak_of_all_plans_is_found() -> None:
+def test_the_lowest_peak_is_found_if_no_plan_fits() -> None:
     """The peak found is met by some plan, and one byte less is not."""
     refuted = 0
     for problem, budget, peak in _budgets(True):
-        found = search_all_runs(problem, problem.graph.cost, budget, peak, max_work=WORK)
+        found = search_exactly(problem, problem.graph.cost, budget, peak, max_work=WORK)
         if found.cost_bound == INFINITE:
             refuted += 1
             assert found.peak_bound > budget
@@ -65,37 +65,37 @@ def test_where_no_plan_fits_the_least_peak_of_all_plans_is_found() -> None:
 
 @pytest.mark.parametrize("any_order", [False, True])
 def test_a_search_that_stops_still_bounds_the_cost(any_order: bool) -> None:
-    """With little work, no bound is above the least cost, and no runs cost less."""
+    """With little work, no bound exceeds the lowest cost, and no runs cost less."""
     stopped = 0
     for problem, budget, peak in _budgets(True):
         order = None if any_order else problem.given_order()
         least = least_extra_cost(problem, budget, any_order=any_order)
         for work in (3, 30):
-            found = search_all_runs(problem, problem.graph.cost, budget, peak, order=order, max_work=work)
+            found = search_exactly(problem, problem.graph.cost, budget, peak, order=order, max_work=work)
             assert found.cost_bound <= least
-            stopped += not found.is_settled
+            stopped += not found.is_exact
     assert stopped > 50
 
 
-def test_every_budget_that_some_plan_meets_is_met_at_the_least_cost_of_all_orders() -> None:
-    """What is composed for tiny graphs misses no budget, and says that its bound is of any order."""
+def test_every_feasible_budget_is_met_at_the_lowest_cost_of_all_orders() -> None:
+    """Composed plans of tiny graphs miss no budget, and their bounds hold for any order."""
     for problem, budget, _ in _budgets(True):
         result = compose(problem, [("given", problem.given_order())], budget, effort="fast").result
         least = least_extra_cost(problem, budget, any_order=True)
         assert result.fits == (least < INFINITE)
-        assert result.is_of_any_order
+        assert result.holds_for_any_order
         assert result.extra_cost_bound == least
         assert not result.fits or result.extra_cost == least
 
 
-def test_graphs_beyond_the_kernel_are_left_to_others() -> None:
+def test_graphs_beyond_the_native_limits_give_no_result() -> None:
     problem = problem_of(residual_chain(40))
-    found = search_all_runs(problem, problem.graph.cost, 100, 400, max_work=WORK)
-    assert (found.runs, found.cost_bound, found.peak_bound, found.is_settled) == (None, 0.0, 0, False)
+    found = search_exactly(problem, problem.graph.cost, 100, 400, max_work=WORK)
+    assert (found.runs, found.cost_bound, found.peak_bound, found.is_exact) == (None, 0.0, 0, False)
 
 
-def test_buffers_that_others_make_again_are_taken_over_in_place() -> None:
-    """A rerun may write into an operand that itself was made again, where the budget leaves no room for both."""
+def test_recomputed_buffers_are_overwritten_in_place() -> None:
+    """A recomputed run may overwrite a recomputed operand if the budget has no room for both."""
     builder = GraphBuilder("chain read from its end")
     names = [builder.add_buffer("x", 4, Lifetime.INPUT)]
     for k in range(3):
@@ -109,12 +109,12 @@ def test_buffers_that_others_make_again_are_taken_over_in_place() -> None:
     problem = problem_of(builder.build())
     for budget in range(10, 20):
         given = problem.given_order()
-        found = search_all_runs(problem, problem.graph.cost, budget, 100, order=given, max_work=WORK)
+        found = search_exactly(problem, problem.graph.cost, budget, 100, order=given, max_work=WORK)
         assert found.cost_bound == least_extra_cost(problem, budget)
 
 
-def test_what_was_searched_over_all_orders_is_claimed_so() -> None:
-    """An optimal plan claims its cost over all orders; a refuted budget is infeasible, the least peak a claim."""
+def test_exact_results_are_claimed_over_all_orders() -> None:
+    """An optimal plan claims its cost over all orders. For an infeasible budget, the lowest peak is a claim."""
     allowed = ["reorder", "share", "recompute"]
     result = minimize(residual_chain(6), budget="60%", allow=allowed)
     assert result.status == "optimal"

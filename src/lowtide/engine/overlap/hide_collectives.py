@@ -1,8 +1,8 @@
-"""Moves collectives, and the frees that wait for them, so that computation goes on meanwhile."""
+"""Move collectives, and the frees that wait for them, so that computation continues meanwhile."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,15 +16,31 @@ from lowtide.engine.plan import Plan, Run, StepKind
 from lowtide.engine.timeline import play_timeline
 
 
-def hide_collectives(graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Mapping[str, int]) -> Plan:
-    """Return a plan whose collectives keep computation waiting less, or the plan itself.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Communication:
+    """Seconds of a plan's collectives, 0 without any."""
 
-    A collective starts as late as it still ends in time for whoever needs it, or as soon after that as its bytes are
-    free. What it reads is freed once it is done, or as soon before that as its bytes are needed; what would wait for it
-    comes behind what need not (`wait_late`). Ordered ops keep their order, collectives among them, so all ranks go on
-    agreeing. No memory space needs more than is allowed. Plans with copies stay as they are. Source: the placement of
-    prefetches of this project's offload search. Complexity: O(steps + e), and what the moved steps move over.
-    Guarantee: never slower on the timeline with collectives apart, never above `allowed_bytes`.
+    seconds: float = 0.0
+    """Time of all collectives, recomputed ones included."""
+    exposed_seconds: float = 0.0
+    """Time that computation waits for them."""
+
+
+def communication_of(graph: Graph, plan: Plan, prices: Prices) -> Communication:
+    """Return the time of a plan's collectives on a stream of their own. O(steps + e)."""
+    if not (graph.ranks > 1).any():
+        return Communication()
+    timeline = play_timeline(graph, plan, prices, collectives_apart=True)
+    return Communication(seconds=timeline.collective_seconds, exposed_seconds=timeline.exposed_seconds)
+
+
+def hide_collectives(graph: Graph, plan: Plan, prices: Prices, allowed_bytes: Mapping[str, int]) -> Plan:
+    """Return a plan that waits less for its collectives, or the plan itself.
+
+    A collective starts as late as it still ends in time, or as soon after that as memory allows. Its operands are freed
+    when it is done, or when their bytes are needed. Steps that would wait move behind others (`wait_late`). Ordered ops
+    keep their order, so that all ranks agree. Plans with copies are unchanged. Source: the placement of prefetches in
+    `engine.offload`. O(steps + e), and the steps moved over. Never slower on the timeline, never above `allowed_bytes`.
     """
     copies = ~np.isin(plan.kinds, (StepKind.RUN, StepKind.FREE))
     if copies.any() or not (graph.ranks > 1).any():
@@ -45,51 +61,50 @@ def _seconds(graph: Graph, plan: Plan, prices: Prices) -> float:
 
 
 def _start_early(plan: Steps) -> Plan:
-    """Start every collective as late as it still ends in time, in so far as its results find room until then."""
     graph = plan.graph
-    wanted = _latest_starts(plan)
+    latest = _latest_starts(plan)
     touched: dict[BufferId, StepIndex] = {}
     changed: dict[BufferId, StepIndex] = {}
     ran: dict[OpId, StepIndex] = {}
     places: dict[StepIndex, tuple[StepIndex, int]] = {}
-    earliest = 0  # where ordered ops so far leave off
+    earliest = 0  # first place after the ordered ops before
     for step, this in enumerate(plan.steps):
-        stands = step
+        position = step
         if isinstance(this, Run):
-            if step in wanted and not this.pairs:
+            if step in latest and not this.pairs:
                 after = [touched.get(buffer, -1) for buffer in plan.changes[this.op]]
                 after += [changed.get(buffer, -1) for buffer in plan.reads[this.op]]
                 after += [ran.get(op, -1) for op in graph.structure.predecessors[this.op].tolist()]
-                first = max(earliest, 1 + max(after, default=-1), bisect_right(plan.clock, wanted[step]) - 1)
+                first = max(earliest, 1 + max(after, default=-1), bisect_right(plan.clock, latest[step]) - 1)
                 place = _with_room(plan, this, min(first, step), step)
                 if place < step:
                     places[step] = (place, BEFORE)
-                    stands = place - 1
+                    position = place - 1
             if graph.ordered[this.op]:
-                earliest = stands + 1
-            ran[this.op] = stands
+                earliest = position + 1
+            ran[this.op] = position
         buffers = plan.buffers_of(this)
-        touched.update({buffer: max(stands, touched.get(buffer, -1)) for buffer in buffers})
-        changed.update(dict.fromkeys(plan.changes[this.op] if isinstance(this, Run) else buffers, stands))
+        touched.update({buffer: max(position, touched.get(buffer, -1)) for buffer in buffers})
+        changed.update(dict.fromkeys(plan.changes[this.op] if isinstance(this, Run) else buffers, position))
     return plan.moved(places)
 
 
 def _latest_starts(plan: Steps) -> dict[StepIndex, float]:
-    """Return, by step, when each collective must start so that nobody waits for it, one after the other."""
+    """Return, by step, the latest start of each collective that makes no op wait."""
     needed_at: dict[BufferId, float] = {}
-    wanted: dict[StepIndex, float] = {}
+    latest: dict[StepIndex, float] = {}
     before = plan.clock[-1]
     for step in range(len(plan.steps) - 1, -1, -1):
         this = plan.steps[step]
-        if isinstance(this, Run) and plan.is_apart[this.op]:
+        if isinstance(this, Run) and plan.is_collective[this.op]:
             needed = (needed_at.get(buffer, before) for buffer in plan.changes[this.op])
-            before = wanted[step] = min([before, *needed]) - plan.seconds[this.op]
+            before = latest[step] = min([before, *needed]) - plan.seconds[this.op]
         needed_at.update(dict.fromkeys(plan.buffers_of(this), plan.clock[step]))
-    return wanted
+    return latest
 
 
 def _with_room(plan: Steps, run: Run, place: StepIndex, step: StepIndex) -> StepIndex:
-    """Return the first place from one on where the results of a run fit until its own step, and take that room."""
+    """Return the first place from which the results of a run fit, and reserve that room."""
     graph, room = plan.graph, plan.room
     made = np.zeros(room.shape[1], np.int64)
     np.add.at(made, graph.buffer_spaces[graph.writes[run.op]], graph.sizes[graph.writes[run.op]])
@@ -103,7 +118,6 @@ def _with_room(plan: Steps, run: Run, place: StepIndex, step: StepIndex) -> Step
 
 
 def _free_late(plan: Steps) -> Plan:
-    """Free what a collective reads once that is done, in so far as there is room."""
     graph = plan.graph
     done: dict[BufferId, float] = {}
     places: dict[StepIndex, tuple[StepIndex, int]] = {}
@@ -111,7 +125,7 @@ def _free_late(plan: Steps) -> Plan:
     stream = 0.0
     for step, this in enumerate(plan.steps):
         if isinstance(this, Run):
-            if plan.is_apart[this.op]:
+            if plan.is_collective[this.op]:
                 stream = max(stream, plan.clock[step]) + plan.seconds[this.op]
                 done.update(dict.fromkeys(plan.buffers_of(this), stream))
             continue
@@ -129,7 +143,7 @@ def _free_late(plan: Steps) -> Plan:
 
 
 def _next_touches(plan: Steps) -> list[StepIndex]:
-    """Return, by step, when a buffer that the step frees is touched again; the number of steps where it is not."""
+    """Return, by step, the next touch of the buffer it frees, or the number of steps."""
     coming: dict[BufferId, StepIndex] = {}
     found = [len(plan.steps)] * len(plan.steps)
     for step in range(len(plan.steps) - 1, -1, -1):

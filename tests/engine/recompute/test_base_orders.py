@@ -1,4 +1,4 @@
-"""Base orders in which every section above the budget needs the least."""
+"""Base orders with every section above the budget in its order of lowest peak."""
 
 import numpy as np
 from hypothesis import given
@@ -10,7 +10,7 @@ from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.graph.reorder import is_valid_order
 from lowtide.engine.recompute import Drops, Program
-from lowtide.engine.recompute.lower_sections import lower_sections
+from lowtide.engine.recompute.base_orders import lower_sections
 from tests.examples import examples
 from tests.strategies import graphs
 
@@ -18,7 +18,7 @@ FAST = SEARCH_EFFORTS["fast"]
 
 
 def two_rises() -> Graph:
-    """Return a rise to 100 bytes that nothing avoids, then four results of 20 bytes that need not be there at once."""
+    """Return an unavoidable rise to 100 bytes, then four results of 20 bytes that need not be live at once."""
     builder = GraphBuilder("two rises")
     large = builder.add_buffer("large", 100)
     builder.add_op("make", "make", writes=[large])
@@ -37,7 +37,7 @@ def live_of(program: Program) -> NDArray[np.int64]:
     return program.execute(Drops()).live
 
 
-def test_a_second_rise_that_another_order_avoids_is_gone_though_the_peak_stays():
+def test_an_avoidable_second_rise_is_removed():
     problem = Problem(two_rises())
     program = Program(problem, problem.given_order(), problem.graph.cost)
     lower = Program(problem, lower_sections(program, 60, FAST), problem.graph.cost)
