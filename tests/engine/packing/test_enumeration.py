@@ -7,7 +7,7 @@ import pytest
 
 from lowtide.core.errors import VerificationError
 from lowtide.engine.packing import FREE, Buffers
-from lowtide.engine.packing.live_pieces import live_pieces
+from lowtide.engine.packing.buffers import live_pieces
 from lowtide.engine.packing.validate import validate
 from tests.oracles.brute_packing import least_arena
 from tests.oracles.random_buffers import plain_buffers, tied_buffers

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.engine.packing import FREE, Buffers, Packed, pack
-from lowtide.engine.packing.hinted_offsets import clashing_pairs
 from lowtide.engine.packing.items import items_of
+from lowtide.engine.packing.keep_hints import clashing_pairs
 from lowtide.engine.packing.validate import broken_rule, validate
 from tests.examples import examples
 from tests.oracles.brute_packing import least_arena

@@ -10,7 +10,7 @@ from lowtide import _native
 from lowtide.engine.packing import Buffers
 from lowtide.engine.packing.bound import lower_bound
 from lowtide.engine.packing.items import Items, items_of
-from lowtide.engine.packing.split import split
+from lowtide.engine.packing.search import split
 from tests.examples import examples
 from tests.oracles.brute_packing import least_arena
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lowtide.core.errors import VerificationError
 from lowtide.engine.packing import FREE, Buffers, pack
-from lowtide.engine.packing.live_pieces import live_pieces
+from lowtide.engine.packing.buffers import live_pieces
 from lowtide.engine.packing.validate import count_overlaps, validate
 from tests.examples import examples
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.schedule import scheduler
-from lowtide.engine.schedule.elements import view_by_elements
-from lowtide.engine.schedule.inductor import Lpmf
+from lowtide.engine.schedule.inductor import Lpmf, view_by_elements
 from tests.examples import examples
 from tests.oracles.inductor import Inductor
 from tests.oracles.random_graphs import random_graph

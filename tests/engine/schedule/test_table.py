@@ -9,7 +9,7 @@ import pytest
 
 from lowtide.core.errors import UsageError
 from lowtide.engine.schedule import scheduler, scheduler_names, table
-from lowtide.engine.schedule.given import Given
+from lowtide.engine.schedule.scheduler import Given
 
 ROWS = (
     "given",
@@ -55,13 +55,13 @@ def test_an_unknown_name_is_a_usage_error_that_lists_all_names() -> None:
 
 
 def test_third_parties_add_schedulers(monkeypatch: pytest.MonkeyPatch) -> None:
-    _offer(monkeypatch, "acme", "lowtide.engine.schedule.given:Given")
+    _offer(monkeypatch, "acme", "lowtide.engine.schedule.scheduler:Given")
     assert scheduler_names() == (*ROWS, "acme")
     assert scheduler("acme") == Given()
 
 
 def test_third_parties_cannot_take_over_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    _offer(monkeypatch, "lpmf", "lowtide.engine.schedule.given:Given")
+    _offer(monkeypatch, "lpmf", "lowtide.engine.schedule.scheduler:Given")
     assert scheduler_names() == ROWS
     assert scheduler("lpmf") != Given()
 

@@ -11,7 +11,7 @@ from lowtide.core.errors import UsageError
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import GraphBuilder
 from lowtide.engine.schedule import scheduler, table
-from lowtide.engine.search.closure import close_order
+from lowtide.engine.search.uncross import close_order
 
 
 class Backward:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lowtide.engine.analysis.problem import Order
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
-from lowtide.engine.search.closure import close_order
+from lowtide.engine.search.uncross import close_order
 from tests.examples import examples
 from tests.oracles.plans import problem_of
 from tests.strategies import graphs

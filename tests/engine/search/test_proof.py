@@ -14,10 +14,9 @@ from lowtide.core.errors import FingerprintError, InputError, LowtideError, Malf
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime, write_graph_file
 from lowtide.engine.schedule import make_candidate
 from lowtide.engine.search import Proof, RefutedBudget, check_proof, plain_max_flow, read_proof_file, write_proof_file
-from lowtide.engine.search.check_cut import cut_of
-from lowtide.engine.search.check_flow import least_by_flow
+from lowtide.engine.search.check_cut import cut_of, least_by_flow
+from lowtide.engine.search.plain_orders import plain_tree_peak
 from lowtide.engine.search.plain_program import PlainProgram
-from lowtide.engine.search.plain_tree import plain_tree_peak
 from lowtide.engine.search.proof import CutFlow, Moves
 from tests.cli.conftest import Command, lowtide
 from tests.examples import examples

@@ -10,8 +10,8 @@ from lowtide.engine.analysis.lower_bounds import lower_bounds
 from lowtide.engine.graph import Graph
 from lowtide.engine.search.check_refutation import is_refuted
 from lowtide.engine.search.plain_program import PlainProgram
-from lowtide.engine.search.proof_log import Cycle, Either, First, Last, Line, Need, Next, Over, Previous
-from lowtide.engine.search.refutation import find_refutation
+from lowtide.engine.search.proof import Cycle, Either, First, Last, Line, Need, Next, Over, Previous
+from lowtide.engine.search.searched import find_refutation
 from tests.examples import examples
 from tests.oracles.least_peak import least_peak
 from tests.oracles.plans import problem_of

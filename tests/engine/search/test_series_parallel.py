@@ -12,9 +12,9 @@ from lowtide.engine.graph import Graph, GraphBuilder
 from lowtide.engine.graph.reorder import is_valid_order
 from lowtide.engine.schedule import make_candidate
 from lowtide.engine.search import check_proof, solve
+from lowtide.engine.search.optimal_orders import series_parallel_order
+from lowtide.engine.search.plain_orders import plain_series_parallel_peak
 from lowtide.engine.search.plain_program import PlainProgram
-from lowtide.engine.search.plain_series_parallel import plain_series_parallel_peak
-from lowtide.engine.search.series_parallel import series_parallel_order
 from tests.examples import examples
 from tests.oracles.least_peak import least_peak
 from tests.oracles.plans import problem_of

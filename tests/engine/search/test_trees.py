@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from lowtide.core.effort import SEARCH_EFFORTS
 from lowtide.engine.graph import Graph
 from lowtide.engine.search import solve
-from lowtide.engine.search.trees import tree_order
+from lowtide.engine.search.optimal_orders import tree_order
 from tests.examples import examples
 from tests.oracles.least_peak import least_peak
 from tests.oracles.liu import liu_peak

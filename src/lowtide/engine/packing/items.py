@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from lowtide import _native
 from lowtide.core.errors import MalformedInputError
 from lowtide.engine.graph.rows import Rows
-from lowtide.engine.packing.buffers import FREE, Buffers
-from lowtide.engine.packing.live_pieces import live_pieces
+from lowtide.engine.packing.buffers import FREE, Buffers, live_pieces
 
 Ints = NDArray[np.int64]
 _NO_OFFSETS, _NO_IDS = np.zeros(0, np.int64), np.zeros(0, np.int32)

@@ -1,4 +1,4 @@
-"""Offsets for buffers: a named rule, or the default that combines them all."""
+"""x."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from lowtide.core.effort import DEFAULT_EFFORT, PACKING_EFFORTS, EffortName, PackingEffort, check_effort
-from lowtide.core.errors import UsageError
+from lowtide.core.errors import MalformedInputError, UsageError
 from lowtide.core.progress import Report, silent
 from lowtide.core.suggestions import unknown
-from lowtide.engine.packing.buffers import Buffers
+from lowtide.engine.packing.buffers import FREE, Buffers
 from lowtide.engine.packing.conflict import Conflict, find_conflict
-from lowtide.engine.packing.contradictions import refuse_contradictions
 from lowtide.engine.packing.items import Ints, Layout, items_of
 from lowtide.engine.packing.keep_hints import keep_hints
 from lowtide.engine.packing.packed import Packed
 from lowtide.engine.packing.rules import RULES
 from lowtide.engine.packing.search import PackSearch
-from lowtide.engine.packing.validate import validate
+from lowtide.engine.packing.validate import broken_rule, validate
 
 if TYPE_CHECKING:
     from lowtide.engine.plan import Status
@@ -141,3 +140,32 @@ def _result(buffers: Buffers, layout: Layout, search: PackSearch, capacity: int 
         method=search.method,
         work=search.work,
     )
+
+
+def refuse_contradictions(buffers: Buffers, layout: Layout) -> None:
+    """Check that no group holds two buffers that must be apart, and that all that is fixed is a packing by itself.
+
+    Fixed is, too, what a group ties to a fixed offset. Raises MalformedInputError, which names the buffers at fault.
+    As fast as `validate`.
+    """
+    _refuse_apart_in_group(buffers, layout)
+    if buffers.fixed is None:
+        return
+    placed = np.flatnonzero(layout.item_of >= 0)
+    ids = placed[layout.items.fixed[layout.item_of[placed]] != FREE]
+    offsets = layout.items.fixed[layout.item_of[ids]] + layout.low[ids]
+    broken = broken_rule(buffers.take(ids), offsets)
+    if broken is not None:
+        raise MalformedInputError(f"fixed offsets clash: {broken}; move or free one of them")
+
+
+def _refuse_apart_in_group(buffers: Buffers, layout: Layout) -> None:
+    if buffers.apart is None:
+        return
+    one, two = buffers.apart.T
+    low, high = layout.low, layout.low + buffers.sizes
+    tied = (one != two) & (layout.item_of[one] >= 0) & (layout.item_of[one] == layout.item_of[two])
+    tied &= (low[one] < high[two]) & (low[two] < high[one])
+    for row in np.flatnonzero(tied)[:1].tolist():
+        names = f"{buffers.name(int(one[row]))} and {buffers.name(int(two[row]))}"
+        raise MalformedInputError(f"buffers {names} share an offset and must be apart; drop one of the two")

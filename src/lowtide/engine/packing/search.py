@@ -1,6 +1,7 @@
-"""The default packer: cheap rules first, search where they leave a gap."""
+"""x."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -13,12 +14,28 @@ from lowtide.engine.packing.bound import Bound, lower_bound
 from lowtide.engine.packing.improve import Improvement, improve, look
 from lowtide.engine.packing.items import Ints, Items
 from lowtide.engine.packing.rules import RULES, stacked
-from lowtide.engine.packing.split import Split, Subproblem, split
 
 _MOST_FOR_QUADRATIC = 20_000
 """With more items, rules that look at every pair and the short penalty loop before them are left out."""
 _SHORT_LOOP = 25_000
 """Work per item of the penalty loop that comes before those rules: some fifty rounds."""
+_MOST_ROUNDS = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subproblem:
+    """Items that overlap no others in time, and the `base` bytes below them, taken by items alive throughout."""
+
+    ids: NDArray[np.intp]
+    base: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """A split of items: the parts to solve, and offsets for those at the bottom of a part; -1 for all others."""
+
+    parts: tuple[Subproblem, ...]
+    offsets: NDArray[np.int64]
 
 
 class PackSearch:
@@ -194,3 +211,51 @@ def _below(items: Items, parts: Split, part: Subproblem) -> NDArray[np.intp]:
     """Return the items that take the bytes below a part."""
     first, last = items.first[part.ids].min(), items.last[part.ids].max()
     return np.flatnonzero((parts.offsets >= 0) & (items.first < last) & (first < items.last))
+
+
+def split(items: Items) -> Split:
+    """Split items at every moment that none of them spans; items alive throughout a part go to its bottom.
+
+    Without those, the rest may split again. No smallest arena is lost: what is alive throughout conflicts with all the
+    others, so exchanging it with what lies below it changes no sum. If items are in pieces, fixed, or have partners,
+    the split is by time only.
+    """
+    offsets = np.full(len(items), -1, np.int64)
+    if items.apart is not None:
+        return Split((Subproblem(np.arange(len(items)), 0),), offsets)
+    done: list[Subproblem] = []
+    todo = [Subproblem(np.arange(len(items)), 0)]
+    for _ in range(_MOST_ROUNDS):
+        if not todo:
+            break
+        todo = [piece for part in todo for piece in _by_time(items, part)]
+        rest: list[Subproblem] = []
+        for part in todo:
+            bottom = _bottom(items, part)
+            if not len(bottom):
+                done.append(part)
+                continue
+            ends = part.base + np.cumsum(items.sizes[bottom])
+            offsets[bottom] = ends - items.sizes[bottom]
+            others = np.setdiff1d(part.ids, bottom, assume_unique=True)
+            if len(others):
+                rest.append(Subproblem(others, int(ends[-1])))
+        todo = rest
+    return Split((*done, *todo), offsets)
+
+
+def _by_time(items: Items, part: Subproblem) -> list[Subproblem]:
+    ids = part.ids[np.argsort(items.first[part.ids], kind="stable")]
+    reach = np.maximum.accumulate(items.last[ids])
+    cuts = np.flatnonzero(items.first[ids][1:] >= reach[:-1]) + 1
+    return [Subproblem(np.sort(piece), part.base) for piece in np.split(ids, cuts)]
+
+
+def _bottom(items: Items, part: Subproblem) -> NDArray[np.intp]:
+    """Return the items that may go to the bottom of a part: alive throughout, and what lies on them stays aligned."""
+    if not items.plain:
+        return np.zeros(0, np.intp)
+    ids = part.ids
+    throughout = (items.first[ids] == items.first[ids].min()) & (items.last[ids] == items.last[ids].max())
+    step = int(np.lcm.reduce(np.unique(items.alignment[ids])))
+    return ids[throughout & (items.sizes[ids] % step == 0)]

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.errors import VerificationError
-from lowtide.engine.packing.buffers import FREE, Buffers
-from lowtide.engine.packing.live_pieces import live_pieces
+from lowtide.engine.packing.buffers import FREE, Buffers, live_pieces
 
 
 def validate(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None = None) -> None:

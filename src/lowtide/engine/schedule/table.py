@@ -11,7 +11,7 @@ ENTRY_POINT_GROUP = "lowtide.schedulers"
 """Third parties offer schedulers of their own in this entry point group: name = "module:Class"."""
 
 SCHEDULERS = {
-    "given": "lowtide.engine.schedule.given:Given",
+    "given": "lowtide.engine.schedule.scheduler:Given",
     "mesh-list": "lowtide.engine.schedule.mesh_list:MeshList",
     "mesh-best": "lowtide.engine.schedule.mesh_list:MeshBest",
     "xla-list": "lowtide.engine.schedule.xla:XlaList",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from lowtide import _native
 from lowtide.engine.analysis import Problem
 from lowtide.engine.analysis.problem import Order
-from lowtide.engine.schedule.compare import best_of
+from lowtide.engine.schedule.scheduler import best_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

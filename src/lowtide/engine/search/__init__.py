@@ -2,13 +2,11 @@
 
 from lowtide.engine.search.certificate import CheckedClaim, check_certificate
 from lowtide.engine.search.check_proof import CheckedBound, check_proof
-from lowtide.engine.search.equal_orders import equal_orders
 from lowtide.engine.search.fit import Fit, find_fit
 from lowtide.engine.search.fit_order import FittedOrder, fit_order
-from lowtide.engine.search.flows import with_flows
-from lowtide.engine.search.moves import moved_ops
+from lowtide.engine.search.moves import equal_orders, moved_ops
 from lowtide.engine.search.proof import Proof, RefutedBudget, SpaceProof, prove, read_proof_file, write_proof_file
-from lowtide.engine.search.searched import Searched
+from lowtide.engine.search.searched import Searched, with_flows
 from lowtide.engine.search.solve import Solution, solve
 
 __all__ = [

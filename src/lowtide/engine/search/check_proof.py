@@ -10,14 +10,11 @@ from lowtide.core.errors import FingerprintError, ProofError
 from lowtide.core.index_spaces import OpId
 from lowtide.engine.graph import Graph
 from lowtide.engine.graph.transient import transient_bytes
-from lowtide.engine.search.check_cut import cut_of, is_closed_before, least_needed, needed_after
-from lowtide.engine.search.check_flow import least_by_flow
+from lowtide.engine.search.check_cut import cut_of, is_closed_before, least_by_flow, least_needed, needed_after
 from lowtide.engine.search.check_refutation import is_refuted
-from lowtide.engine.search.plain_fit import PlainFit, plain_fit
 from lowtide.engine.search.plain_max_flow import TooMuchWorkError
+from lowtide.engine.search.plain_orders import PlainFit, plain_fit, plain_series_parallel_peak, plain_tree_peak
 from lowtide.engine.search.plain_program import PlainProgram
-from lowtide.engine.search.plain_series_parallel import plain_series_parallel_peak
-from lowtide.engine.search.plain_tree import plain_tree_peak
 from lowtide.engine.search.proof import Proof, SpaceProof
 
 MOST_LOOKS = 3_000_000

@@ -1,14 +1,15 @@
-"""Replays, in plain Python, a log that no order stays within a budget."""
+"""x."""
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from lowtide.core.index_spaces import OpId
+from lowtide.engine.graph import Lifetime
 from lowtide.engine.search.check_cut import least_needed
+from lowtide.engine.search.plain_max_flow import INFINITE, PlainMaxFlow
 from lowtide.engine.search.plain_program import PlainProgram
-from lowtide.engine.search.plain_valley import least_live, live_after
-from lowtide.engine.search.proof_log import Cycle, Either, First, Last, Line, Need, Next, Over, Previous
+from lowtide.engine.search.proof import Cycle, Either, First, Last, Line, Need, Next, Over, Previous
 
 
 def is_refuted(program: PlainProgram, budget_bytes: int, log: Sequence[Line]) -> bool:
@@ -196,3 +197,51 @@ def _closes_a_cycle(program: PlainProgram, known: Sequence[tuple[OpId, OpId]]) -
             if not left[later]:
                 ready.append(later)
     return len(ready) < program.n_ops
+
+
+def live_after(program: PlainProgram, executed: AbstractSet[OpId]) -> int:
+    """Return the bytes that are live after a set of ops, in whatever order they ran."""
+    return least_live(program, executed, frozenset(), ())
+
+
+def least_live(
+    program: PlainProgram,
+    executed: AbstractSet[OpId],
+    free: AbstractSet[OpId],
+    dependencies: Sequence[tuple[OpId, OpId]],
+) -> int:
+    """Return the least bytes live after `executed` and any of the `free` ops that are closed together.
+
+    They are closed if all that they wait for, by the program or by `dependencies` (earlier, later), is in one of both.
+    A minimum cut: nodes on the source side are ops that ran. A buffer's node is there too when it costs nothing, that
+    is when all its users are; to have its producer there without it costs its size.
+    """
+    flow = PlainMaxFlow(2)
+    node = {op: flow.add_node() for op in free}
+    given = ((earlier, later) for later in free for earlier in program.predecessors[later])
+    for earlier, later in (*given, *dependencies):
+        if earlier in node and later in node:
+            flow.add_edge(node[later], node[earlier], INFINITE)
+    total = program.bytes_of(Lifetime.INPUT)
+    for buffer, size in enumerate(program.sizes):
+        producer, lifetime = program.producers[buffer], program.lifetimes[buffer]
+        if size == 0 or lifetime == Lifetime.INPUT:
+            continue
+        if producer in node:
+            start = node[producer]
+        elif producer in executed or (producer < 0 and lifetime == Lifetime.DONATED):
+            start = flow.SOURCE
+        else:
+            continue
+        waiting = [user for user in program.users[buffer] if user not in executed]
+        if lifetime == Lifetime.OUTPUT or any(user not in node for user in waiting):
+            if start == flow.SOURCE:
+                total += size
+            else:
+                flow.add_edge(start, flow.SINK, size)
+        elif waiting:
+            joint = flow.add_node()
+            flow.add_edge(start, joint, size)
+            for user in waiting:
+                flow.add_edge(joint, node[user], INFINITE)
+    return total + (flow.run() if node else 0)

@@ -1,7 +1,8 @@
-"""Fit mode: an order within a budget that stays close to the given one, or why there is none."""
+"""x."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -12,9 +13,9 @@ from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.analysis.lower_bounds import LowerBound, bytes_at_the_edges
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.search.cuts import ClosureCut, ClosureCuts
-from lowtide.engine.search.fewest_moves import fewest_moves
 from lowtide.engine.search.fit import Fit, FitOutcome, find_fit
 from lowtide.engine.search.moves import bring_nearer, moved_ops
+from lowtide.engine.search.plain_program import PlainProgram
 
 _MOST_LOOKS = 300_000
 _MOST_OPS_BY_MOVES = 1_000
@@ -23,6 +24,8 @@ _MOST_CUT = 200
 _MOST_REPAIRED = 40
 _TRY_WORK = 500
 """What one try at an order costs, in units of work per op: its evaluation and what Python does around it."""
+_State = tuple[int, int]
+"""The executed set as bits, and the place of the last op that kept its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -158,3 +161,68 @@ def _run_after_its_cut(order: Order, place: Place, cut: ClosureCut) -> Order:
     after = ~before
     after[place] = False
     return np.concatenate([order[before], order[place : place + 1], order[after]])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FewestMoves:
+    """What the search by moves found."""
+
+    order: Order | None
+    least_moved: int
+    """No order within the budget moves fewer ops than this."""
+
+
+def fewest_moves(problem: Problem, budget: Budget, given: Order, most_looks: int) -> FewestMoves:
+    """Find an order within a budget that moves the fewest ops from the given order.
+
+    Shortest paths (Dijkstra) over pairs of an executed set and the last op that kept its place. An op that comes after
+    all kept ones in the given order may keep its place; whatever it overtakes has to move. Exact if it ends; gives up
+    after about `most_looks` looks at an op.
+    """
+    limits = budget.limits
+    spaces = range(len(limits))
+    programs = [PlainProgram(problem.graph, problem.transient, problem.in_place, space) for space in spaces]
+    order = given.tolist()
+    everything = (1 << len(order)) - 1
+    start: _State = (0, -1)
+    live_at_start = tuple(program.live_at_start(unused=False) for program in programs)
+    came_from: dict[_State, tuple[_State, int]] = {}
+    least: dict[_State, int] = {start: 0}
+    waiting: list[tuple[int, int, int, _State, tuple[int, ...]]] = [(0, 0, 0, start, live_at_start)]
+    looks = pushed = moved = 0
+    while waiting and looks <= most_looks:
+        moved, _, _, state, live = heappop(waiting)
+        executed, last = state
+        if executed == everything:
+            return FewestMoves(_path(came_from, state), moved)
+        if moved > least[state]:
+            continue
+        looks += len(order)
+        overtaken = 0
+        for place, op in enumerate(order):
+            if not programs[0].may_run(op, executed):
+                overtaken += place > last and not executed >> op & 1
+                continue
+            after = [program.run(op, executed) for program in programs]
+            if all(now + more <= most for now, (more, _), most in zip(live, after, limits, strict=True)):
+                then = tuple(now + net for now, (_, net) in zip(live, after, strict=True))
+                ways = [(last, moved + (place > last))]
+                if place > last:
+                    ways.append((place, moved + overtaken))
+                for kept, cost in ways:
+                    reached = (executed | 1 << op, kept)
+                    if cost < least.get(reached, len(order) + 1):
+                        least[reached] = cost
+                        came_from[reached] = (state, op)
+                        pushed += 1
+                        heappush(waiting, (cost, -reached[0].bit_count(), pushed, reached, then))
+            overtaken += place > last
+    return FewestMoves(None, moved)
+
+
+def _path(came_from: dict[_State, tuple[_State, int]], state: _State) -> Order:
+    ops: list[int] = []
+    while state in came_from:
+        state, op = came_from[state]
+        ops.append(op)
+    return np.asarray(ops[::-1], np.int32)

@@ -1,15 +1,36 @@
-"""A search that was done: what it was asked, what it said, and the proof of that, with logs once somebody asks."""
+"""x."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from lowtide import _native
 from lowtide.core.effort import SearchEffort
-from lowtide.engine.analysis.problem import Problem
-from lowtide.engine.search.flows import with_flows
-from lowtide.engine.search.proof import Proof, RefutedBudget, SpaceProof, prove
-from lowtide.engine.search.refutation import find_refutation
+from lowtide.core.index_spaces import OpId, SpaceId
+from lowtide.engine.analysis.problem import Order, Problem
+from lowtide.engine.graph import Graph
+from lowtide.engine.search.proof import (
+    CutFlow,
+    Cycle,
+    Either,
+    First,
+    Last,
+    Line,
+    Moves,
+    Need,
+    Next,
+    Over,
+    Previous,
+    Proof,
+    RefutedBudget,
+    SpaceProof,
+    prove,
+)
 from lowtide.engine.search.solve import Solution
 
 _LEAST_FOR_A_LOG = 200_000_000
@@ -56,3 +77,77 @@ class Searched:
         *lower, highest = space.refuted
         logged: RefutedBudget = msgspec.structs.replace(highest, log=log)
         return msgspec.structs.replace(space, refuted=(*lower, logged))
+
+
+_NEED, _OVER, _CYCLE, _EITHER, _FIRST, _LAST, _NEXT, _PREVIOUS = range(8)  # shared with the native kernel
+_OF_OPS = {_FIRST: First, _LAST: Last, _NEXT: Next, _PREVIOUS: Previous}
+"""Lines whose ops follow, a row each."""
+
+
+def find_refutation(
+    problem: Problem, order: Order, space: SpaceId, budget_bytes: int, most_work: int
+) -> tuple[Line, ...]:
+    """Return a log that no order stays within a budget of one memory space, an empty one where none is found.
+
+    Dependencies that every such order obeys are deduced from minimum cuts, each from those before it, until an op
+    exceeds the budget. Where that ends, two ops are taken one way round and then the other. Where no log is found so,
+    sets are walked from the start: what may run first without harm, up to a valley, then each op that may come next.
+    `order` says which ops are the worst: those are looked at first. Stops after about `most_work` arcs of flow graphs
+    for each of both; deterministic. Exact, but not complete: no log does not mean that some order fits.
+    """
+    profile: NDArray[np.int64] = _native.profile(problem.native, order, problem.in_place)
+    bytes_here = profile.reshape(len(order), len(problem.graph.spaces))[:, space]
+    worst_first = order[np.argsort(-bytes_here, kind="stable")]
+    flat = _native.refute(problem.native, space, problem.in_place, budget_bytes, worst_first, most_work)
+    return tuple(_lines(iter(flat.reshape(-1, 4).tolist())))
+
+
+def _lines(rows: Iterator[list[int]]) -> Iterator[Line]:
+    for kind, one, other, last in rows:
+        match kind:
+            case kind if kind == _NEED:
+                yield Need(one, other, last)
+            case kind if kind == _OVER:
+                yield Over(one)
+            case kind if kind == _EITHER:
+                yield Either(one, other)
+            case kind if kind in _OF_OPS:
+                yield _OF_OPS[kind](tuple(op for _, op, *_ in islice(rows, one)))
+            case _:
+                yield Cycle()
+
+
+def with_flows(proof: Proof, graph: Graph) -> Proof:
+    """Return a proof for a graph with the flows that show its cuts and those of its callees; one flow an op named."""
+    flowing = _with_flows(proof, graph)
+    subgraphs = dict[str, Graph]()
+    _collect(graph, subgraphs)
+    callees = {name: _with_flows(callee, subgraphs[name]) for name, callee in proof.callees.items()}
+    return msgspec.structs.replace(flowing, callees=callees)
+
+
+def _with_flows(proof: Proof, graph: Graph) -> Proof:
+    problem = Problem(graph, in_place=proof.in_place)
+
+    def flow_of(position: int, op: OpId) -> CutFlow:
+        waits, uses = _native.ClosureCutter(problem.native, position, proof.in_place).flow(op)
+        return CutFlow(uses=_moves(uses), dependencies=_moves(waits))
+
+    spaces = tuple(
+        space if space.op is None else msgspec.structs.replace(space, flow=flow_of(position, space.op))
+        for position, space in enumerate(proof.spaces)
+    )
+    return msgspec.structs.replace(proof, spaces=spaces)
+
+
+def _moves(flat: NDArray[np.int64]) -> Moves:
+    sources, targets, moved = flat.reshape(-1, 3).T.tolist()
+    return Moves(sources=tuple(sources), targets=tuple(targets), bytes=tuple(moved))
+
+
+def _collect(graph: Graph, found: dict[str, Graph]) -> None:
+    """Collect what a graph calls, and what is called there, by names, which a program has once."""
+    for name in graph.called:
+        if name not in found:
+            found[name] = graph.subgraphs[name]
+            _collect(found[name], found)

@@ -9,13 +9,11 @@ from lowtide.core.progress import Report, silent
 from lowtide.engine.analysis.budget import UNLIMITED, Budget
 from lowtide.engine.analysis.lower_bounds import LowerBound, bytes_at_the_edges, lower_bounds
 from lowtide.engine.analysis.problem import Order, Problem
-from lowtide.engine.search.closure import close_order, close_orders
 from lowtide.engine.search.cuts import ClosureCuts
-from lowtide.engine.search.first_of import first_of_bound, uncross_first
+from lowtide.engine.search.first_in_group import first_of_bound, uncross_first
 from lowtide.engine.search.fit import Fit, FitOutcome, find_fit
-from lowtide.engine.search.series_parallel import series_parallel_order
-from lowtide.engine.search.trees import tree_order
-from lowtide.engine.search.uncross import uncross
+from lowtide.engine.search.optimal_orders import series_parallel_order, tree_order
+from lowtide.engine.search.uncross import close_order, close_orders, uncross
 
 _FIRST_SHARE = 50_000_000
 _GROWTH = 4

@@ -1,7 +1,4 @@
-"""What the first of several alike ops needs: moves and bounds for graphs that repeat a layer many times.
-
-One op alone can often wait until memory is low, so its own cut says little; but one of its kind must be the first.
-"""
+"""x."""
 
 import numpy as np
 from numpy.typing import NDArray
