@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.core.errors import InputError, MalformedInputError
-from lowtide.engine.packing import FREE, csv_text
+from lowtide.engine.packing import FREE, csv_file
 from lowtide.engine.packing.csv_file import BufferFile, read_buffer_file, write_buffer_file
 
 SAMPLES = sorted((Path(__file__).parents[2] / "data/buffers").glob("*.csv"))
@@ -122,7 +122,7 @@ def test_any_name_comes_back_through_another_csv_reader_whatever_the_block_size(
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
     writer.writerows([["id", "lower", "upper", "size"], *([name, k, k + 1, 7] for k, name in enumerate(names))])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_text, "BLOCK_BYTES", block)
+        patch.setattr(csv_file, "MOST_RECORD_BYTES", block)
         file = read(folder, text.getvalue())
     assert rows(file) == [(name, k, k + 1, 7) for k, name in enumerate(names)]
     back = list(csv.reader(io.StringIO(written(folder, file, [3] * len(names)), newline="")))
@@ -159,11 +159,11 @@ HEAD = "id,lower,upper,size\n"
 BAD = {
     "empty": ("", "is empty"),
     "only blank lines": ("\n\r\n \n", "is empty"),
-    "unknown column": ("id,lower,upper,size,colour\n", "line 1: unknown column 'colour'; the columns known are id,"),
+    "unknown column": ("id,lower,upper,size,colour\n", "line 1: unknown column 'colour'; the known columns are id,"),
     "no column": ("id,lower,upper\n", "line 1: there is no column 'size'"),
     "no end": ("id,lower,size\n", "no column 'upper' or 'end'"),
-    "a column twice": ("id,id,lower,upper,size\n", "'id' and 'id' say the same"),
-    "two names of one column": ("id,start,lower,upper,size\n", "'start' and 'lower' say the same"),
+    "a column twice": ("id,id,lower,upper,size\n", "'id' and 'id' mean the same"),
+    "two names of one column": ("id,start,lower,upper,size\n", "'start' and 'lower' mean the same"),
     "another separator": ("id;lower;upper;size\na;0;1;2\n", "unknown column 'id;lower;upper;size'"),
     "negative size": (HEAD + "a,0,3,4\nb,0,3,-4\n", "line 3: size is -4; give bytes >= 0"),
     "float size": (HEAD + "a,0,3,4.0\n", "line 2: size is '4.0'; give a whole number"),
@@ -183,12 +183,13 @@ BAD = {
     "inclusive end before start": ("id,start,end,size\na,5,4,4\n", "end is 4; the live range ends before its start"),
     "too few fields": (HEAD + "a,0,3,4\n\nb,0,3\n", "line 4: it has 3 fields, the header has 4"),
     "too many fields": (HEAD + "a,0,3,4,5\n", "line 2: it has 5 fields"),
-    "ids twice": (HEAD + "a,0,3,4\nb,0,3,4\na,1,3,4\n", "line 4: id 'a' stands on line 2, too"),
+    "ids twice": (HEAD + "a,0,3,4\nb,0,3,4\na,1,3,4\n", "line 4: id 'a' is also on line 2"),
+    "carriage return": (HEAD + "a\rb,0,3,4\n", "line 2: a carriage return inside an unquoted field"),
     "no id": (HEAD + ",0,3,4\n", "line 2: the id is empty"),
     "open quote": (HEAD + '"a,0,3,4\nb,0,3,4\n', "line 2: it does not end"),
-    "stray quote": (HEAD + 'a"b"c,0,3,4\n', "line 2: a quote stands within a field"),
-    "text behind a quote": (HEAD + '"a"b,0,3,4\n', "a quote stands within a field"),
-    "single quote within quotes": (HEAD + '"a"b"c",0,3,4\n', "a quote stands within a field"),
+    "stray quote": (HEAD + 'a"b"c,0,3,4\n', "line 2: a quote inside an unquoted field"),
+    "text behind a quote": (HEAD + '"a"b,0,3,4\n', "a quote inside an unquoted field"),
+    "single quote within quotes": (HEAD + '"a"b"c",0,3,4\n', "a quote inside an unquoted field"),
     "not UTF-8": (HEAD.encode() + b"\xff\xfe,0,3,4\n", "line 2: a field is no UTF-8 text"),
     "UTF-16": (PLAIN.encode("utf-16"), "no UTF-8 text"),
     "binary": (bytes(range(256)) * 4, "line 1"),
@@ -224,6 +225,6 @@ def test_no_bytes_make_anything_but_buffers_or_an_input_error(
 
 
 def test_a_line_longer_than_a_block_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_text, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(csv_file, "MOST_RECORD_BYTES", 64)
     with pytest.raises(MalformedInputError, match="line 2: it does not end within 64 bytes"):
         read(tmp_path, HEAD + "a" * 100 + ",0,3,4\n")
