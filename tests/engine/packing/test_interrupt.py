@@ -27,7 +27,7 @@ class _CtrlC:
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> Callable[..., Any] | None:
         file = frame.f_code.co_filename
-        if "/lowtide/packing/" not in file or file.endswith("/pack.py"):
+        if "/lowtide/engine/packing/" not in file or file.endswith("/pack.py"):
             return None
         if event == "line":
             self.left -= 1

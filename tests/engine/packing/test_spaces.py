@@ -150,7 +150,7 @@ def test_a_group_stays_together() -> None:
         ([[0], []], r"buffer 1: choices \[\] do not name spaces"),
         ([[0, 0], [0, 1]], r"buffer 0: choices \[0, 0\]"),
         ([[0, 2], [0, 1]], r"buffer 0: choices \[0, 2\]"),
-        ([[0, 1], [1, 0]], "buffers 1 and 0 are in one group, but have other choices"),
+        ([[0, 1], [1, 0]], "buffers 1 and 0 are in one group, but their choices differ"),
     ],
 )
 def test_wrong_choices_are_refused(choices: list[list[int]], message: str) -> None:

@@ -163,7 +163,7 @@ def test_a_gap_frees_the_bytes_for_others() -> None:
 def test_buffers_by_themselves_are_aligned_fixed_and_within_the_capacity() -> None:
     assert "buffer 1 at offset 12 is not aligned" in complaint(Buffers(**TWO, alignment=[1, 8]), [0, 12])
     assert "buffer 0 at offset 10 is not where it is fixed" in complaint(Buffers(**TWO, fixed=[0, FREE]), [10, 0])
-    assert "buffer 1 at offset -1 lies below 0" in complaint(Buffers(**TWO), [0, -1])
+    assert "buffer 1 at offset -1 is below 0" in complaint(Buffers(**TWO), [0, -1])
     assert "buffer 1 at offset 10 ends above 19" in complaint(Buffers(**TWO), [0, 10], 19)
     assert "ends beyond 64 bits" in complaint(Buffers(**TWO), [0, 2**63 - 5])
     assert sound(Buffers(**TWO, alignment=[1, 2], fixed=[0, FREE]), [0, 10], 20)
@@ -177,8 +177,8 @@ def test_aliases_share_one_offset_and_their_bytes() -> None:
 def test_contiguous_buffers_follow_one_another_with_nothing_but_padding_between() -> None:
     group = {"contiguous": [[0, 1]], "alignment": [1, 8]}
     assert sound(Buffers(**TWO, **group), [0, 16])
-    assert "must lie one after the other" in complaint(Buffers(**TWO, **group), [0, 24])
-    assert "must lie one after the other" in complaint(Buffers(**TWO, **group), [16, 0])
+    assert "must be adjacent" in complaint(Buffers(**TWO, **group), [0, 24])
+    assert "must be adjacent" in complaint(Buffers(**TWO, **group), [16, 0])
 
 
 def test_apart_holds_for_buffers_that_are_never_alive_together() -> None:

@@ -1,4 +1,4 @@
-"""x."""
+"""Lower bounds of the arena: the most bytes alive at once, and sets of buffers that must not share bytes."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from lowtide.engine.packing.buffers import FREE
 from lowtide.engine.packing.items import Ints, Items
 
 _MOST_SECTIONS = 1000
-"""Padding is looked at in this many of the fullest sections; more would seldom raise the bound."""
+"""Number of sections, fullest first, in which padding is counted."""
 _MOST_BUFFERS = 5_000
 _MOST_STARTS = 300
 
@@ -24,11 +24,12 @@ class Bound:
 
 
 def lower_bound(items: Items) -> Bound:
-    """Return the largest sum of bytes alive in one section, or the end of the highest fixed item where that is more.
+    """Return the largest sum of bytes alive in one section, or the end of the highest fixed item if that is more.
 
-    With alignment, items alive together take their padded sizes, except that the one on top needs no padding. If two
-    may overlap, the smaller of the pair is taken off. If pairs must be apart, the heaviest clique counts too (see
-    `heaviest_clique`). O(n log n) without such pairs.
+    With alignment, items alive together count with their padding, except for the topmost item. If two buffers may
+    overlap, the smaller size is subtracted. If pairs must be apart, the bound is at least the heaviest clique (see
+    `heaviest_clique`).
+    Complexity: O(n log n) without such pairs.
     """
     ends = np.where(items.fixed == FREE, 0, items.fixed) + items.sizes
     top = int(ends.argmax()) if len(items) else -1
@@ -43,13 +44,13 @@ def lower_bound(items: Items) -> Bound:
 
 
 def live_bytes(items: Items) -> Ints:
-    """Return the bytes alive in every section, allowed overlap counted twice."""
+    """Return the bytes alive in every section. Bytes of an allowed overlap count twice."""
     owners, pieces = items.all_pieces()
     return sum_by_section(items, pieces, _own_bytes(owners, pieces))
 
 
 def sum_by_section(items: Items, pieces: Ints, heights: Ints) -> Ints:
-    """Return, per section, the sum of the heights of the pieces alive in it. O(pieces + sections)."""
+    """Return, per section, the sum of `heights` over the pieces alive in it. O(pieces + sections)."""
     live = np.zeros(items.n_sections + 1, np.int64)
     np.add.at(live, pieces[:, 0], heights)
     np.subtract.at(live, pieces[:, 1], heights)
@@ -57,14 +58,14 @@ def sum_by_section(items: Items, pieces: Ints, heights: Ints) -> Ints:
 
 
 def alive_in(pieces: Ints, section: Section) -> NDArray[np.bool_]:
-    """Return a mask over pieces: those alive in a section."""
+    """Return a mask of the pieces alive in a section."""
     return (pieces[:, 0] <= section) & (section < pieces[:, 1])
 
 
 def _own_bytes(owners: Ints, pieces: Ints) -> Ints:
-    """Return the bytes of every piece that no earlier piece of its item may cover while it is alive.
+    """Return the bytes of every piece, 0 for pieces covered by a larger piece of the same item.
 
-    Pieces of one item overlap where buffers are aliases; then each but the largest of those is counted with nothing.
+    Pieces of one item overlap if their buffers are aliases.
     """
     own = pieces[:, 3] - pieces[:, 2]
     shared = np.unique(owners[1:][(owners[1:] == owners[:-1]) & (pieces[1:, 4] != pieces[:-1, 4])])
@@ -81,7 +82,7 @@ def _own_bytes(owners: Ints, pieces: Ints) -> Ints:
 
 
 def _discounts(items: Items, pieces: Ints) -> Ints:
-    """Return what allowed overlap takes off the bytes of pieces: per pair the smaller size, from the earlier buffer."""
+    """Return the bytes saved by allowed overlap per piece: the smaller size of a pair, on the earlier buffer."""
     if items.may_overlap is None:
         return np.zeros(len(pieces), np.int64)
     sizes, off = (np.zeros(len(items.may_overlap), np.int64) for _ in range(2))
@@ -92,7 +93,7 @@ def _discounts(items: Items, pieces: Ints) -> Ints:
 
 
 def _sums(items: Items, step: int, best: Bound) -> Bound:
-    """Return the better of a bound and the largest sum of sizes padded to `step`, less the largest padding in it."""
+    """Return the better of `best` and the largest sum of sizes padded to `step`, less the largest padding in it."""
     owners, pieces = items.all_pieces()
     own = _own_bytes(owners, pieces)
     padding = np.where(own > 0, -pieces[:, 3] % step, 0)
@@ -108,11 +109,12 @@ def _sums(items: Items, step: int, best: Bound) -> Bound:
 
 
 def heaviest_clique(items: Items) -> tuple[int, tuple[int, ...]]:
-    """Return the bytes of a heavy set of buffers, no two of which may share bytes, and the items they are in.
+    """Return the bytes of a heavy set of buffers that pairwise must not share bytes, and their items.
 
-    Greedy: a set grows from each of the 300 largest buffers by the largest that conflicts with all so far, of equals
-    the one with the most conflicts. Offsets are multiples of what divides all alignments, so sizes are padded to that,
-    except for the buffer on top. O(n^2) for the conflicts and every start; not tried for more than 5,000 buffers.
+    Greedy: from each of the 300 largest buffers, add the largest buffer that conflicts with the whole set, ties to most
+    conflicts. Offsets are multiples of the common divisor of all alignments, so sizes are padded to it, except for the
+    topmost buffer.
+    Complexity: O(n^2) for the conflicts and for every start; returns 0 for more than 5,000 buffers.
     """
     owners, pieces = items.all_pieces()
     labels, first_piece, label_of = np.unique(pieces[:, 4], return_index=True, return_inverse=True)
@@ -139,7 +141,7 @@ def heaviest_clique(items: Items) -> tuple[int, tuple[int, ...]]:
 
 
 def _conflicts(items: Items, labels: Ints, label_of: NDArray[np.intp], item_of: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which pairs of buffers must not share bytes; those of one item are not said to."""
+    """Return a matrix of the buffers that must not share bytes; pairs within one item are left out."""
     pieces, n = items.all_pieces()[1], len(labels)
     conflict = np.zeros((n, n), np.bool_)
     for first, last, own in zip(pieces[:, 0].tolist(), pieces[:, 1].tolist(), label_of.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""x."""
+"""The input of packing: sizes, live ranges and constraints of buffers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,44 +10,45 @@ from numpy.typing import ArrayLike, NDArray
 from lowtide.core.errors import MalformedInputError
 
 FREE = -1
-"""In `fixed` and `hints`: no offset is given."""
+"""No offset, in `fixed` and `hints`."""
 _MOST_BYTES = 2**62
-"""The sum of all sizes must stay below, so that no arena overflows 64 bits."""
+"""Limit on the sum of all sizes, so that no arena overflows 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class Buffers:
-    """Buffers of one memory space, one array entry each; anything that NumPy turns into integers is accepted.
+    """Buffers of one memory space, one array entry each. Accepts any array-like of integers.
 
-    Raises MalformedInputError, which names the first buffer at fault, for arrays of unequal length, a range that ends
-    before it starts, a negative size or offset, an alignment below 1, sizes that overflow, and ids out of range.
+    Raises MalformedInputError, naming the first buffer at fault, for arrays of unequal length, ranges that end before
+    they start, negative sizes or offsets, alignments below 1, sizes that overflow, and ids out of range.
     """
 
     first: NDArray[np.int64]
-    """The step from which a buffer is alive."""
+    """The first step of each live range."""
     last: NDArray[np.int64]
-    """The step from which it is alive no more: live ranges are half-open, and empty where this equals `first`."""
+    """The end of each half-open live range. Equal to `first` if the buffer is never alive."""
     sizes: NDArray[np.int64]
     """In bytes."""
     alignment: NDArray[np.int64]
-    """Every offset is a multiple of it; one figure for all may be given."""
+    """Every offset is a multiple of this; a scalar applies to all buffers."""
     fixed: NDArray[np.int64] | None
-    """Offsets that must be kept, FREE where there is none."""
+    """Required offsets, FREE for none."""
     hints: NDArray[np.int64] | None
-    """Offsets to keep where that does no harm, such as those of an earlier plan; FREE where there is none."""
+    """Preferred offsets, such as those of an earlier plan, FREE for none."""
     gaps: NDArray[np.int64] | None
-    """Rows (buffer, first, last): from step to step, half-open, the buffer is not alive, though it keeps its offset."""
+    """Rows (buffer, first, last): half-open ranges in which the buffer is not alive but keeps its offset."""
     aliases: tuple[tuple[int, ...], ...]
-    """Groups of buffers that must have one offset, and may overlap."""
+    """Groups of buffers that have the same offset and may overlap."""
     contiguous: tuple[tuple[int, ...], ...]
-    """Groups of buffers that must lie one after the other in this order, with no more between them than alignment asks.
-    A group starts at a multiple of all its alignments, its aliases' included, so that it looks the same everywhere."""
+    """Groups of adjacent buffers in address order, padded only for alignment. A group starts at a multiple of all its
+    alignments, including those of aliases.
+    """
     may_overlap: NDArray[np.int64] | None
-    """Rows of two buffers that may share bytes although both are alive, as an in-place pair does."""
+    """Rows of two buffers that may share bytes while both are alive, such as an in-place pair."""
     apart: NDArray[np.int64] | None
-    """Rows of two buffers that must not share bytes, whenever they are alive."""
+    """Rows of two buffers that must never share bytes."""
     names: tuple[str, ...] | None
-    """For messages and files; by default their positions."""
+    """Names for messages and files; positions by default."""
 
     def __init__(
         self,
@@ -88,13 +89,13 @@ class Buffers:
         return len(self.sizes)
 
     def name(self, buffer: int) -> str:
-        """Return what messages call a buffer."""
+        """Return the name of a buffer for messages."""
         return str(buffer) if self.names is None else self.names[buffer]
 
     def take(self, ids: NDArray[np.intp]) -> "Buffers":
-        """Return some of the buffers in the given order, with their names and the constraints among them.
+        """Return some of the buffers in the given order, with the constraints among them.
 
-        Take all of a contiguous group or none of it: what is left of one would close up.
+        A contiguous group must be taken completely or not at all, since a partial group would close up.
         """
         place = np.full(len(self), -1, np.int64)
         place[ids] = np.arange(len(ids))
@@ -127,8 +128,8 @@ class Buffers:
                 self._refuse(offsets < FREE, f"its {name} offset is negative; give bytes >= 0, or {FREE} for none")
                 self._refuse(offsets >= _MOST_BYTES, f"its {name} offset is too large; give less than {_MOST_BYTES}")
         if self.fixed is not None:
-            crooked = (self.fixed != FREE) & (self.fixed % self.alignment != 0)
-            self._refuse(crooked, "its fixed offset is no multiple of its alignment; change one of the two")
+            misaligned = (self.fixed != FREE) & (self.fixed % self.alignment != 0)
+            self._refuse(misaligned, "its fixed offset is no multiple of its alignment; change one of the two")
         for name in ("gaps", "may_overlap", "apart"):
             rows: NDArray[np.int64] | None = getattr(self, name)
             if rows is not None:
@@ -203,7 +204,7 @@ def _groups(groups: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
 
 
 def _renumbered(rows: NDArray[np.int64] | None, n_ids: int, place: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Return the rows whose first figures, ids, all have a new place, with that."""
+    """Return the rows whose ids, the first `n_ids` columns, all have a new position, with these positions."""
     if rows is None:
         return None
     rows = np.concatenate([place[rows[:, :n_ids]], rows[:, n_ids:]], axis=1)
@@ -216,9 +217,9 @@ def _kept(groups: tuple[tuple[int, ...], ...], place: NDArray[np.int64]) -> Iter
 
 
 def live_pieces(buffers: Buffers) -> NDArray[np.int64]:
-    """Return rows (buffer, first, last), half-open and not empty, by buffer and step; gaps may overlap or stick out.
+    """Return half-open, non-empty rows (buffer, first, last) of live ranges without gaps, by buffer and step.
 
-    O(n log n) for n buffers and gaps.
+    Gaps may overlap and exceed the live range. Complexity: O(n log n) for n buffers and gaps.
     """
     everyone = np.arange(len(buffers))
     if buffers.gaps is None:
@@ -227,7 +228,7 @@ def live_pieces(buffers: Buffers) -> NDArray[np.int64]:
     owners, first, last = buffers.gaps.T
     first, last = np.maximum(first, buffers.first[owners]), np.minimum(last, buffers.last[owners])
     inside = first < last
-    # an empty gap at the end of every live range ends the piece before it
+    # An empty gap at the end of every live range ends its last piece.
     owners = np.concatenate([owners[inside], everyone])
     first = np.concatenate([first[inside], buffers.last])
     last = np.concatenate([last[inside], buffers.last])

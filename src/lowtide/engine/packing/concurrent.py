@@ -1,4 +1,4 @@
-"""Which buffers may be alive together if ops that do not wait for one another run in any order, or at once."""
+"""Find buffers that may be alive together if independent ops run in any order, or at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,26 +19,27 @@ _ADVICE = "pack it for one order, without `concurrent`"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Storage of one buffer, of several that hand it on, or of an op's scratch."""
+    """Storage of a buffer, of several buffers that reuse it in place, or of an op's scratch."""
 
     touched_by: tuple[int, ...]
-    """The ops that need it, the one that allocates it among them."""
+    """The ops that use the block, including its producer."""
     producer: int
-    """The op that allocates it; -1 where it is there from the start."""
+    """The op that allocates the block; -1 if it exists from the start."""
     freed: bool
-    """Whether it is free once those ops are done; else it stays."""
+    """Whether the block is freed after these ops; otherwise it stays allocated."""
 
 
 class Reachability:
-    """Which ops run after which, whatever the order; a bit for every pair of ops.
+    """The ops that run after each op in every order, one bit per pair of ops.
 
-    O(n e / 8) time and n * n / 8 bytes. Raises UnsupportedError for more than 30,000 ops.
+    Complexity: O(n e / 8) time and n * n / 8 bytes.
+    Raises UnsupportedError for more than 30,000 ops.
     """
 
     def __init__(self, graph: Graph) -> None:
         n = graph.n_ops
         if n > _MOST_OPS:
-            raise UnsupportedError(f"a graph of {n} ops is too large to tell which may run at once; {_ADVICE}")
+            raise UnsupportedError(f"a graph of {n} ops is too large to find ops that may run at once; {_ADVICE}")
         self._after = np.zeros((n, (n + 7) // 8), np.uint8)
         for op, later in zip(range(n - 1, -1, -1), reversed(list(graph.structure.successors)), strict=True):
             if later:
@@ -47,44 +48,44 @@ class Reachability:
                 self._after[op] = row
 
     def after_all(self, ops: Sequence[OpId]) -> NDArray[np.bool_]:
-        """Return per op whether it runs after each of some ops in every order."""
+        """Return a mask of the ops that run after all given ops in every order."""
         n = len(self._after)
         return np.unpackbits(np.bitwise_and.reduce(self._after[list(ops)], axis=0), count=n).astype(np.bool_)
 
 
-def refuse_what_needs_its_order(graph: Graph, plan: Plan, reach: Reachability) -> None:
-    """Check that a plan stays correct in every order that its ops' dependencies allow.
+def refuse_fixed_order(graph: Graph, plan: Plan, reach: Reachability) -> None:
+    """Raise UnsupportedError unless a plan is correct in every order that dependencies allow.
 
-    Raises UnsupportedError for copies, for ops that run twice, and for an op that takes over the storage of a buffer
-    while another op may still need it.
+    Refused are copies, ops that run twice, and an op that reuses a buffer in place while another op may still need it.
     """
     runs = plan.order()
     if len(np.unique(runs)) < len(runs) or (np.isin(plan.kinds, (StepKind.RUN, StepKind.FREE), invert=True)).any():
-        raise UnsupportedError(f"the plan runs ops again or copies buffers, which takes an order; {_ADVICE}")
+        raise UnsupportedError(f"the plan recomputes ops or copies buffers, which needs a fixed order; {_ADVICE}")
     for _, op, pairs in plan.taken_pairs():
         for read, _ in pairs:
             for user in _touching(graph, read):
                 if user != op and not reach.after_all([user])[op]:
                     raise UnsupportedError(
-                        f"op {graph.op_names[op]} takes over the storage of {graph.buffer_names[read]} while "
+                        f"op {graph.op_names[op]} reuses the storage of {graph.buffer_names[read]} while "
                         f"{graph.op_names[user]} may still use it; plan without in-place pairs, or {_ADVICE}"
                     )
 
 
 def block_of_chain(graph: Graph, buffers: Sequence[BufferId], *, freed: bool) -> Block:
-    """Return the block of buffers that hand their storage on, in this order."""
+    """Return the block of buffers that reuse its storage in place, in this order."""
     touching = {op for buffer in buffers for op in _touching(graph, buffer)}
     return Block(tuple(sorted(touching)), int(graph.structure.producers[buffers[0]]), freed)
 
 
 def concurrent_pairs(blocks: Sequence[Block], reach: Reachability) -> NDArray[np.int64]:
-    """Return rows of two blocks, ascending, that some execution has alive together.
+    """Return ascending pairs of blocks that are alive together in some execution.
 
-    One is freed before the other is allocated if all ops that touch it run before the other's producer in every order.
-    O(b (n + b)) for b blocks. Raises UnsupportedError for more than 10,000 blocks or 5,000,000 pairs.
+    One block is freed before the other is allocated if all its ops run before the other's producer in every order.
+    Complexity: O(b (n + b)) for b blocks.
+    Raises UnsupportedError for more than 10,000 blocks or 5,000,000 pairs.
     """
     if len(blocks) > _MOST_BLOCKS:
-        raise UnsupportedError(f"{len(blocks)} buffers are too many to tell which may be alive at once; {_ADVICE}")
+        raise UnsupportedError(f"{len(blocks)} buffers are too many to find those alive at once; {_ADVICE}")
     producers = np.asarray([block.producer for block in blocks], np.int64)
     separate = np.zeros((len(blocks), len(blocks)), np.bool_)
     for number, block in enumerate(blocks):
@@ -93,7 +94,7 @@ def concurrent_pairs(blocks: Sequence[Block], reach: Reachability) -> NDArray[np
     together = np.triu(~(separate | separate.T), 1)
     count = int(together.sum())
     if count > _MOST_PAIRS:
-        raise UnsupportedError(f"{count} pairs of buffers may be alive at once, which is too many; {_ADVICE}")
+        raise UnsupportedError(f"{count} pairs of buffers may be alive at once, more than {_MOST_PAIRS}; {_ADVICE}")
     return np.argwhere(together).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""x."""
+"""Keep buffers at their hinted offsets, so that a packing changes little from an earlier one."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MOST_ITEMS = 20_000
-"""With more items, all hints are kept or none: a try takes time quadratic in their number."""
+"""With more items, either all hints are kept or none, because a try takes quadratic time."""
 
 
 _MOST_TO_GROW = 100
-"""With more items, placing the rest around some that stay fails too often to be worth the time."""
+"""With more items, placing the rest around kept items fails too often to be worth the time."""
 
 
 _STEPS_PER_ITEM = 10
@@ -46,23 +46,23 @@ Ids = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HintedOffsets:
-    """One offset per item, and what keeping it is worth; FREE for an item without a hint that it can follow."""
+    """The hinted offset of every item with its value; FREE for an item without a usable hint."""
 
     offsets: Ints
     counts: Ints
-    """How many buffers of the item have their hints then."""
+    """Number of buffers in the item that agree with the offset."""
     size_bytes: Ints
-    """The bytes of those buffers."""
+    """Bytes of these buffers."""
 
 
 def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effort: PackingEffort) -> Ints:
-    """Return a packing of items within `limit` bytes that follows many hints; `packed` is one to start from.
+    """Return a packing of items within `limit` bytes that keeps many hints, starting from `packed`.
 
-    What counts is how many buffers stay, then how many bytes. If the hints are a packing by themselves, they are
-    returned. Else the hint with the most clashes is dropped until none clash, and the rest is completed (see
-    `complete`), which moves few more buffers. If the items are few, halves, quarters and so on of the hints are then
-    added to what is kept, as long as the rest can be placed around them. The best of the results and `packed` is
-    returned; another choice of buffers might keep more. Deterministic.
+    Packings are ranked by the number of buffers at their hints, then by their bytes. If the hints are a valid packing,
+    they are returned. Otherwise hints with the most clashes are dropped until none clash, and the rest is completed
+    (see `complete`). For few items, halves, quarters and so on of the hints are then added as long as the rest can be
+    placed around them. Returns the best result, `packed` included.
+    Guarantees: within `limit`; not the most hints possible. Deterministic.
     """
     items = layout.items
     hinted = hinted_offsets(buffers, layout, limit)
@@ -75,12 +75,12 @@ def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effor
         return packed
     held = items.fixed != FREE
     pairs = clashing_pairs(items, np.where(held, items.fixed, hinted.offsets))
-    barred = pairs[held[pairs[:, ::-1]]]
-    hinted.offsets[barred] = FREE
-    wanted = np.setdiff1d(wanted, barred)
-    pairs = pairs[~np.isin(pairs, barred).any(axis=1)]
+    blocked = pairs[held[pairs[:, ::-1]]]
+    hinted.offsets[blocked] = FREE
+    wanted = np.setdiff1d(wanted, blocked)
+    pairs = pairs[~np.isin(pairs, blocked).any(axis=1)]
     homes = np.full(len(items), FREE)
-    kept = _without_clashes(wanted, pairs, hinted)
+    kept = _drop_clashes(wanted, pairs, hinted)
     homes[kept] = hinted.offsets[kept]
     completed = complete(items, homes, hinted.offsets, limit, _STEPS_PER_ITEM * len(items))
     results = [packed] if completed is None else [packed, completed]
@@ -88,15 +88,15 @@ def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effor
     best = max(results, key=tries.worth)
     if len(items) <= _MOST_TO_GROW:
         clashes = np.bincount(pairs.reshape(-1), minlength=len(items))
-        gentle = wanted[np.lexsort((hinted.size_bytes[wanted], clashes[wanted]))]
-        large = wanted[np.argsort(-hinted.size_bytes[wanted], kind="stable")]
-        for order, start in ((gentle, tries.kept_by(best)), (large, np.zeros(0, np.intp))):
+        fewest_clashes_first = wanted[np.lexsort((hinted.size_bytes[wanted], clashes[wanted]))]
+        largest_first = wanted[np.argsort(-hinted.size_bytes[wanted], kind="stable")]
+        for order, start in ((fewest_clashes_first, tries.kept_by(best)), (largest_first, np.zeros(0, np.intp))):
             results.append(_grow(order, start, best, pairs, tries))
     return max(results, key=tries.worth)
 
 
-def _without_clashes(wanted: Ids, pairs: NDArray[np.intp], hinted: HintedOffsets) -> Ids:
-    """Drop the item with the most clashes until there are none; of equals the one worth least, then the last."""
+def _drop_clashes(wanted: Ids, pairs: NDArray[np.intp], hinted: HintedOffsets) -> Ids:
+    """Drop the item with the most clashes until none remain; ties to the lowest value, then the last item."""
     dropped = np.zeros(len(hinted.offsets), np.bool_)
     while len(pairs):
         clashes = np.bincount(pairs.reshape(-1), minlength=len(dropped))
@@ -108,7 +108,7 @@ def _without_clashes(wanted: Ids, pairs: NDArray[np.intp], hinted: HintedOffsets
 
 
 def _grow(order: Ids, start: Ids, packed: Ints, pairs: NDArray[np.intp], tries: "_Tries") -> Ints:
-    """Add items to those kept, many at once where that goes, and return the last packing found."""
+    """Add items to the kept ones, in blocks that are halved on failure, and return the last packing found."""
     offsets = packed
     kept = np.zeros(len(packed), np.bool_)
     kept[start] = True
@@ -125,7 +125,7 @@ def _grow(order: Ids, start: Ids, packed: Ints, pairs: NDArray[np.intp], tries: 
         inside[chunk] = True
         found = None
         if not (inside[pairs[:, 0]] & inside[pairs[:, 1]]).any():
-            found = tries.place(np.flatnonzero(kept | inside))
+            found = tries.pack_around(np.flatnonzero(kept | inside))
         if found is not None:
             offsets = found
             kept[tries.kept_by(found)] = True
@@ -135,7 +135,7 @@ def _grow(order: Ids, start: Ids, packed: Ints, pairs: NDArray[np.intp], tries: 
 
 
 class _Tries:
-    """Packings in which some items stay; all tries share one limit of work."""
+    """Packings that keep given items, within one limit of work."""
 
     def __init__(self, items: Items, hinted: HintedOffsets, limit: int, effort: PackingEffort) -> None:
         self._items = items
@@ -152,8 +152,8 @@ class _Tries:
         kept = self.kept_by(offsets)
         return int(self._hinted.counts[kept].sum()), int(self._hinted.size_bytes[kept].sum())
 
-    def place(self, kept: Ids) -> Ints | None:
-        """Return a packing within the limit that keeps some items, which do not clash; None where none is found."""
+    def pack_around(self, kept: Ids) -> Ints | None:
+        """Return a packing within the limit that keeps the given non-clashing items, or None if none is found."""
         fixed = self._items.fixed.copy()
         fixed[kept] = self._hinted.offsets[kept]
         items = replace(self._items, fixed=fixed)
@@ -189,10 +189,11 @@ class _Tries:
 
 
 def hinted_offsets(buffers: Buffers, layout: Layout, limit: int) -> HintedOffsets:
-    """Return what hints ask of items, within an arena of `limit` bytes.
+    """Return the hinted offset of every item that fits an arena of `limit` bytes.
 
-    If buffers that are tied together hint at different offsets, the one that most of them ask for is taken, then the
-    one with most bytes, then the lowest. O(n log n).
+    If hints of one item disagree, the offset of most buffers is used, ties to the most bytes, then to the lowest
+    offset.
+    Complexity: O(n log n).
     """
     items = layout.items
     result = HintedOffsets(*(np.full(len(items), value, np.int64) for value in (FREE, 0, 0)))
@@ -216,7 +217,7 @@ def hinted_offsets(buffers: Buffers, layout: Layout, limit: int) -> HintedOffset
 
 
 def clashing_pairs(items: Items, offsets: Ints) -> NDArray[np.intp]:
-    """Return rows of two items, ascending, that would share bytes they may not; FREE ones clash with none. O(n^2)."""
+    """Return ascending pairs of items that would illegally share bytes; FREE items clash with none. O(n^2)."""
     owners, pieces = items.all_pieces()
     kept = offsets[owners] != FREE
     owners, pieces = owners[kept], pieces[kept]
@@ -235,7 +236,7 @@ def clashing_pairs(items: Items, offsets: Ints) -> NDArray[np.intp]:
 
 
 def _related(items: Items, kind: str, one: Ints, two: Ints) -> NDArray[np.bool_]:
-    """Return which pairs of buffers stand in a relation, `may_overlap` or `apart`."""
+    """Return a mask of the pairs of buffers related by `may_overlap` or `apart`."""
     rows = items.may_overlap if kind == "may_overlap" else items.apart
     if rows is None:
         return np.zeros(len(one), np.bool_)

@@ -1,4 +1,4 @@
-"""x."""
+"""Pack buffers with a named rule, or with the default search over all methods."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _SETTLED = ("optimal", "infeasible")
-"""What is known then is known, whatever was interrupted."""
+"""Statuses that an interrupt does not change."""
 _CONFLICT_SHARE = 10
-"""One in so many parts of the work of exact search goes to finding which buffers a capacity is too small for."""
+"""One part in this many of the exact-search work is for finding a conflict."""
 
 
 def pack(
@@ -37,57 +37,59 @@ def pack(
     effort: EffortName = DEFAULT_EFFORT,
     progress: Report | None = None,
 ) -> Packed:
-    """Find offsets with the smallest arena, or with one of at most `capacity` bytes.
+    """Return offsets with the smallest arena found, or with an arena of at most `capacity` bytes.
 
-    `method` names one of the published rules to use instead of the search: "best-fit-by-size", "best-fit-by-birth",
-    "best-fit-by-breadth", "first-fit-by-size", "first-fit-by-birth". `effort` is how much work the search may do; it is
-    counted, not timed, so that every machine finds the same. Without a `method`, many buffers stay where their hints
-    ask, within `capacity` if given and else within the smallest arena found (see `keep_hints`). `validate` checks the
-    result. Where a capacity is neither met nor proven too small, the search goes on as if none were given, with as much
-    work again, so that the arena is never above the one found without it. A packing is returned in every case: after
-    Ctrl-C or the end of the work it is the best one so far, and its status says so.
+    `method` names a published rule to use instead of the search: "best-fit-by-size", "best-fit-by-birth",
+    "best-fit-by-breadth", "first-fit-by-size" or "first-fit-by-birth". `effort` limits the work of the search. Work is
+    counted, not timed, so that results are the same on every machine. Without `method`, many buffers stay at their
+    hints, within `capacity` or else within the smallest arena found (see `keep_hints`). If a capacity is neither met
+    nor proven too small, the search is repeated without a capacity. The arena is therefore never above the arena found
+    without one. `validate` checks every result. After Ctrl-C or at the end of the work, the best packing found is
+    returned with its status.
 
-    Raises UsageError for an unknown method or effort or a negative capacity, MalformedInputError for buffers that
-    contradict one another.
+    Raises UsageError for an unknown method or effort or a negative capacity, and MalformedInputError for contradictory
+    buffers.
 
     >>> import lowtide
-    >>> packed = lowtide.pack(lowtide.Buffers(first=[0, 3, 0], last=[3, 9, 9], sizes=[400, 400, 800]))
-    >>> packed.offsets.tolist(), packed.arena_bytes, packed.status
-    ([800, 800, 0], 1200, 'optimal')
+        >>> packed = lowtide.pack(lowtide.Buffers(first=[0, 3, 0], last=[3, 9, 9], sizes=[400, 400, 800]))
+        >>> packed.offsets.tolist(), packed.arena_bytes, packed.status
+        ([800, 800, 0], 1200, 'optimal')
     """
     if method is not None and method not in RULES:
         raise UsageError(unknown("packing method", method, RULES))
     check_effort(effort)
     if capacity is not None and capacity < 0:
         raise UsageError(f"capacity {capacity} is negative; give bytes >= 0")
-    layout, late = _to_the_end(lambda: _layout(buffers))
-    search, later = _to_the_end(lambda: PackSearch(layout.items, capacity, PACKING_EFFORTS[effort], progress or silent))
-    late |= later
+    layout, interrupted = _run_despite_interrupt(lambda: _layout(buffers))
+    search, again = _run_despite_interrupt(
+        lambda: PackSearch(layout.items, capacity, PACKING_EFFORTS[effort], progress or silent)
+    )
+    interrupted |= again
     conflict = Conflict((), minimal=False)
     try:
-        if late:
+        if interrupted:
             raise KeyboardInterrupt
         if method is None:
             search.run()
             if search.may_still_fit:
                 free = PackSearch(layout.items, None, PACKING_EFFORTS[effort], progress or silent)
                 free.run()
-                search.take_from(free)
-            _keep_hints(buffers, layout, search, capacity, PACKING_EFFORTS[effort])
+                search.adopt(free)
+            _apply_hints(buffers, layout, search, capacity, PACKING_EFFORTS[effort])
         else:
             search.offer(RULES[method](layout.items), method)
         if capacity is not None and search.bound.size_bytes > capacity:
             conflict = Conflict(search.bound.holders, minimal=False)
-            conflict = _conflict(search, capacity, PACKING_EFFORTS[effort])
+            conflict = _find_conflict(search, capacity, PACKING_EFFORTS[effort])
     except KeyboardInterrupt:
-        late = True
-        search.offer_anything()
-    result, later = _to_the_end(lambda: _result(buffers, layout, search, capacity, conflict))
-    return replace(result, status="interrupted") if (late or later) and result.status not in _SETTLED else result
+        interrupted = True
+        search.offer_quick_packing()
+    result, again = _run_despite_interrupt(lambda: _result(buffers, layout, search, capacity, conflict))
+    return replace(result, status="interrupted") if (interrupted or again) and result.status not in _SETTLED else result
 
 
-def _to_the_end(step: Callable[[], _T]) -> tuple[_T, bool]:
-    """Return what a step that no packing can do without returns, and whether Ctrl-C came meanwhile."""
+def _run_despite_interrupt(step: Callable[[], _T]) -> tuple[_T, bool]:
+    """Run a required step, again after Ctrl-C; return its result and whether Ctrl-C came."""
     try:
         return step(), False
     except KeyboardInterrupt:
@@ -100,7 +102,7 @@ def _layout(buffers: Buffers) -> Layout:
     return layout
 
 
-def _keep_hints(
+def _apply_hints(
     buffers: Buffers, layout: Layout, search: PackSearch, capacity: int | None, effort: PackingEffort
 ) -> None:
     if buffers.hints is None or not search.method:
@@ -111,11 +113,11 @@ def _keep_hints(
         search.replace(offsets, "kept-hints")
 
 
-def _hints_kept(buffers: Buffers, offsets: Ints) -> int:
+def _count_kept_hints(buffers: Buffers, offsets: Ints) -> int:
     return 0 if buffers.hints is None else int((buffers.hints == offsets).sum())
 
 
-def _conflict(search: PackSearch, capacity: int, effort: PackingEffort) -> Conflict:
+def _find_conflict(search: PackSearch, capacity: int, effort: PackingEffort) -> Conflict:
     suspects = np.asarray(search.bound.holders, np.intp)
     work = effort.exact_work // _CONFLICT_SHARE
     return find_conflict(search.items, suspects, capacity, work, effort.exact_items)
@@ -136,17 +138,17 @@ def _result(buffers: Buffers, layout: Layout, search: PackSearch, capacity: int 
         bound_holders=layout.buffers_of(search.bound.holders),
         conflict=layout.buffers_of(conflict.items),
         conflict_minimal=conflict.minimal,
-        hints_kept=_hints_kept(buffers, offsets),
+        hints_kept=_count_kept_hints(buffers, offsets),
         method=search.method,
         work=search.work,
     )
 
 
 def refuse_contradictions(buffers: Buffers, layout: Layout) -> None:
-    """Check that no group holds two buffers that must be apart, and that all that is fixed is a packing by itself.
+    """Raise MalformedInputError, naming the buffers, for constraints that no packing can meet.
 
-    Fixed is, too, what a group ties to a fixed offset. Raises MalformedInputError, which names the buffers at fault.
-    As fast as `validate`.
+    These are buffers of one group that must be apart, and fixed offsets, or offsets tied to fixed ones, that clash.
+    Complexity: that of `validate`.
     """
     _refuse_apart_in_group(buffers, layout)
     if buffers.fixed is None:
@@ -168,4 +170,4 @@ def _refuse_apart_in_group(buffers: Buffers, layout: Layout) -> None:
     tied &= (low[one] < high[two]) & (low[two] < high[one])
     for row in np.flatnonzero(tied)[:1].tolist():
         names = f"{buffers.name(int(one[row]))} and {buffers.name(int(two[row]))}"
-        raise MalformedInputError(f"buffers {names} share an offset and must be apart; drop one of the two")
+        raise MalformedInputError(f"buffers {names} share an offset but must be apart; drop one constraint")

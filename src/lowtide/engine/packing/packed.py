@@ -1,4 +1,4 @@
-"""The results of packing, into one memory space and into several."""
+"""Results of packing one memory space or several."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,31 +12,34 @@ from lowtide.engine.plan import Status
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Packed:
-    """An offset for every buffer, and how far from the smallest arena it can be."""
+    """An offset for every buffer, and a lower bound of the arena."""
 
     offsets: NDArray[np.int64]
-    """In bytes, one per buffer; 0 for one that is never alive or has no bytes, unless it is fixed."""
+    """In bytes, one per buffer; 0 for a buffer that is never alive or empty, unless it is fixed."""
     arena_bytes: int
     """The end of the highest buffer."""
     lower_bound_bytes: int
-    """What no packing can beat."""
+    """No packing has a smaller arena."""
     status: Status
-    """optimal: the arena is the bound. feasible: it fits the capacity, where there is one, and may not be the smallest.
-    infeasible: proven that no packing fits the capacity. stopped_by_work: none was found that fits it, nor a proof.
-    interrupted: Ctrl-C ended the search. The offsets are a sound packing in every case, within the capacity or not."""
+    """optimal: the arena equals the bound. feasible: it fits the capacity, if any, and may not be the smallest.
+    infeasible: no packing fits the capacity, proven. stopped_by_work: neither a fitting packing nor a proof was
+    found. interrupted: Ctrl-C ended the search. The offsets are a valid packing in every case, possibly above the
+    capacity.
+    """
     bound_holders: tuple[int, ...]
     """Buffers that together set the bound."""
     conflict: tuple[int, ...]
-    """When infeasible: few buffers that already cannot fit the capacity, whatever becomes of the others; else empty."""
+    """If infeasible, a small set of buffers that exceeds the capacity without any other buffer; else empty."""
     conflict_minimal: bool = False
-    """Whether it is proven that no buffer of the conflict, or group of buffers tied together, can be left out; False,
-    too, where there is no conflict. Other conflicts may be smaller all the same."""
+    """Whether every buffer of the conflict, or group of tied buffers, is proven necessary; False without a conflict.
+    Other conflicts may still be smaller.
+    """
     hints_kept: int = 0
-    """How many buffers are where their hints ask."""
+    """Number of buffers at their hints."""
     method: str
-    """What found the packing, by name."""
+    """Name of the method that found the packing."""
     work: int
-    """Items looked at, over all methods; the limit of every search is counted in them."""
+    """Items examined by all methods. Work limits count in this unit."""
 
     @property
     def optimal(self) -> bool:
@@ -45,20 +48,20 @@ class Packed:
 
     @property
     def gap(self) -> float:
-        """How far the arena can be above the smallest, as a fraction of the bound."""
+        """Distance of the arena from the bound, as a fraction of the bound."""
         return self.arena_bytes / self.lower_bound_bytes - 1.0 if self.lower_bound_bytes else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spill:
-    """A buffer that is not in the space of its first choice."""
+    """A buffer placed outside its first choice of space."""
 
     buffer: int
     wanted: SpaceId
-    """The space of its first choice, by position, as is `space`."""
+    """Position of its first choice."""
     space: SpaceId
     too_large: bool
-    """Whether it does not fit its first choice even alone; else that was full."""
+    """Whether the buffer exceeds its first choice without any other buffer; otherwise that space was full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,10 +73,11 @@ class PackedSpaces:
     offsets: NDArray[np.int64]
     """In bytes, within the buffer's space."""
     packed: Mapping[str, Packed]
-    """The packing of every space, by its name; ids in it count the buffers of that space only."""
+    """The packing of every space, by name, with ids among the buffers of that space."""
     spilled: tuple[Spill, ...]
     status: Status
-    """optimal: every buffer is in its first choice. feasible: all spaces hold what is in them. infeasible: proven that
-    they cannot, however buffers spill. stopped_by_work: some space is too full, and neither is proven. interrupted:
-    Ctrl-C came first. The packings of the spaces are sound in every case, within their capacities or not."""
+    """optimal: every buffer is in its first choice. feasible: every space fits its buffers. infeasible: proven
+    impossible for any choice of spaces. stopped_by_work: some space is too full, without a proof. interrupted:
+    Ctrl-C ended the search. The packing of each space is valid in every case, possibly above its capacity.
+    """
     spilled_bytes: int

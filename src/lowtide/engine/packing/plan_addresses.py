@@ -18,7 +18,7 @@ from lowtide.engine.packing.concurrent import (
     Reachability,
     block_of_chain,
     concurrent_pairs,
-    refuse_what_needs_its_order,
+    refuse_fixed_order,
 )
 from lowtide.engine.packing.pack import pack
 from lowtide.engine.plan import Plan, StepKind
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Where everything lies, and how large each memory space's arena must be."""
+    """The address of every residency, and the arena size of each memory space."""
 
     addresses: Addresses
     arena_bytes: Mapping[str, int]
     lower_bound_bytes: Mapping[str, int]
-    """The least arena of this plan, as far as it is known; no less than the plan's peak."""
+    """Lower bounds of the arenas of this plan; at least the plan's peak."""
     effort: EffortName = DEFAULT_EFFORT
-    """How much work the search was allowed."""
+    """The work limit of the search."""
     interrupted: bool = False
-    """Whether Ctrl-C ended the search for tighter places."""
+    """Whether Ctrl-C ended the search."""
 
     @property
     def total_bytes(self) -> int:
-        """The arenas of all memory spaces together."""
+        """The arena bytes of all memory spaces together."""
         return sum(self.arena_bytes.values())
 
     @property
     def is_smallest(self) -> bool:
-        """Whether no other packing of this plan has a smaller arena in any memory space."""
+        """Whether no packing of this plan has a smaller arena in any memory space."""
         return self.arena_bytes == self.lower_bound_bytes
 
 
@@ -61,17 +61,17 @@ def pack_plan(
     concurrent: bool = False,
     progress: Report | None = None,
 ) -> Packing:
-    """Give every residency of a plan an address, with the smallest arena per space that `pack` finds.
+    """Return addresses for all residencies of a plan, with the smallest arena per space that `pack` finds.
 
-    `transient` holds the bytes that every op needs while it runs, shape (ops, spaces); they are packed too, without an
-    address in the result. A buffer that takes over another one's storage gets its address. With `concurrent`, the
-    addresses also hold for an executor that runs ops in any order that their dependencies allow, or at once; what is
-    alive together then follows from reachability.
-    Raises UnsupportedError if `concurrent` cannot be had (see `lowtide.engine.packing.concurrent`).
+    `transient` holds the scratch bytes per op and space, shape (ops, spaces); scratch is packed too, but not part of
+    the result. An output that reuses a buffer in place gets its address. With `concurrent`, the addresses also hold for
+    an executor that runs ops in any order their dependencies allow, or at once. Reachability then decides which buffers
+    may be alive together.
+    Raises UnsupportedError if `concurrent` is impossible (see `lowtide.engine.packing.concurrent`).
     """
     reach = Reachability(graph) if concurrent else None
     if reach is not None:
-        refuse_what_needs_its_order(graph, plan, reach)
+        refuse_fixed_order(graph, plan, reach)
     ranges = live_ranges(graph, plan)
     blocks = storage_blocks(graph, ranges)
     chains = [] if reach is None else _chains(ranges, blocks)
@@ -122,7 +122,7 @@ def pack_plan(
 
 
 def _chains(ranges: LiveRanges, blocks: StorageBlocks) -> list[list[int]]:
-    """Return the buffers that have a block one after the other."""
+    """Return the buffers that use each block, one after the other."""
     chains: list[list[int]] = [[] for _ in range(len(blocks))]
     block_of: list[int] = blocks.of_residency.tolist()
     for buffer, block in zip(ranges.buffers.tolist(), block_of, strict=True):

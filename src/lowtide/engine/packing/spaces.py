@@ -1,4 +1,4 @@
-"""x."""
+"""Pack several memory spaces with capacities; buffers that do not fit spill to their next choice."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from lowtide.engine.packing.packed import Packed, PackedSpaces, Spill
 from lowtide.engine.plan import Status
 
 _MOST_RETURNS = 200
-"""The number of spilled units, largest first, that are tried again in their first choice."""
+"""Number of spilled units, largest first, that are tried again in their first choice."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,11 +27,11 @@ class SpaceUnits:
     """Units of buffers that groups tie together."""
 
     unit_of: NDArray[np.int64]
-    """Per buffer."""
+    """The unit of every buffer."""
     choices: tuple[tuple[int, ...], ...]
-    """Per unit, spaces by falling preference."""
+    """Spaces per unit, in order of preference."""
     size_bytes: NDArray[np.int64]
-    """Per unit, all its buffers."""
+    """Total bytes per unit."""
 
 
 def pack_spaces(
@@ -41,25 +41,25 @@ def pack_spaces(
     *,
     effort: EffortName = DEFAULT_EFFORT,
 ) -> PackedSpaces:
-    """Give every buffer a space and an offset there, so that all capacities hold and few bytes spill.
+    """Return a space and an offset for every buffer, such that all capacities hold and few bytes spill.
 
-    `choices` has a row per buffer: positions in `spaces`, by falling preference; all spaces in their order by default.
-    Groups stay together; pairs matter within one space; hints count for the first choice.
+    `choices` has a row per buffer: positions in `spaces`, in order of preference; by default all spaces in their order.
+    Groups stay together, pairs apply within one space, and hints apply to the first choice.
 
-    Greedy: all units begin in their first choice. As long as a space is too full, one of its units moves to its next
-    choice. In the step with the most bytes too many that is the smallest unit that makes up for them, else the largest.
-    If the bytes fit and `pack` does not find how, it is the smallest unit that ends above the capacity. At last the
-    largest units that were spilled return if there is room after all. The spill is not the least in general, but
-    nothing spills if `pack` fits all first choices. Deterministic. At most one packing per unit spilled and per return
-    tried.
+    Greedy: all units start in their first choice. While a space is too full, one of its units moves to its next choice:
+    at the step with the largest excess, the smallest unit that covers the excess, else the largest unit. If the bytes
+    fit but `pack` finds no packing, it is the smallest unit that ends above the capacity. Finally the largest spilled
+    units return if they fit.
+    Complexity: at most one packing per unit spilled and per return tried. Guarantees: deterministic; nothing spills if
+    `pack` fits all first choices; otherwise the spill may not be minimal.
 
-    Raises UsageError for no spaces or two of one name, MalformedInputError as `space_units` and `pack` do.
+    Raises UsageError for no spaces or duplicate names, and MalformedInputError as `space_units` and `pack` do.
     """
     if not spaces or len({space.name for space in spaces}) < len(spaces):
         raise UsageError("spaces must be at least one, each with a name of its own")
     assignment = _Assignment(buffers, spaces, space_units(buffers, len(spaces), choices), effort)
     assignment.spill()
-    assignment.bring_back()
+    assignment.return_spilled()
     return assignment.result()
 
 
@@ -73,14 +73,14 @@ class _Assignment:
         self._packed: dict[int, Packed] = {}
 
     def spill(self) -> None:
-        """Move units on until every space holds what is in it, or none can be moved."""
+        """Move units to their next choices until every space fits or no unit can move."""
         todo = list(range(len(self._spaces)))
         while todo:
             space = todo.pop(0)
             while not self._fits(space):
                 if self._packed[space].status == "interrupted":
                     return
-                unit = self._victim(space)
+                unit = self._unit_to_spill(space)
                 if unit is None:
                     break
                 self._level[unit] += 1
@@ -90,8 +90,8 @@ class _Assignment:
                 if following not in todo:
                     todo.append(following)
 
-    def bring_back(self) -> None:
-        """Try spilled units again where they wanted to be, the largest first."""
+    def return_spilled(self) -> None:
+        """Try spilled units in their earlier choices again, the largest first."""
         spilled = np.flatnonzero(self._level > 0)
         largest: list[int] = spilled[np.argsort(-self._units.size_bytes[spilled], kind="stable")].tolist()
         for unit in largest[:_MOST_RETURNS]:
@@ -108,11 +108,11 @@ class _Assignment:
                 self._packed = before
 
     def result(self) -> PackedSpaces:
-        """Return what came of it, with the packing of every space."""
+        """Return the spaces and offsets, with the packing of every space."""
         offsets = np.zeros(len(self._buffers), np.int64)
         for space in range(len(self._spaces)):
             self._fits(space)
-            offsets[self._in(space)] = self._packed[space].offsets
+            offsets[self._buffers_in(space)] = self._packed[space].offsets
         levels, choices = self._level[self._units.unit_of], self._units.choices
         units: list[int] = self._units.unit_of.tolist()
         rows = [choices[unit] for unit in units]
@@ -139,11 +139,14 @@ class _Assignment:
             return "feasible" if spilled else "optimal"
         if any(packed.status == "interrupted" for packed in self._packed.values()):
             return "interrupted"
-        return "infeasible" if self._impossible() else "stopped_by_work"
+        return "infeasible" if self._is_impossible() else "stopped_by_work"
 
-    def _impossible(self) -> bool:
-        """Whether what may go to one space only cannot fit it, or a buffer is larger than all its
-        spaces, or all is too much for all spaces together."""
+    def _is_impossible(self) -> bool:
+        """Return whether no assignment can fit.
+
+        A space cannot fit the buffers bound to it, a buffer exceeds all its spaces, or all buffers exceed the total
+        capacity.
+        """
         alone = [row[0] if len(row) == 1 else -1 for row in self._units.choices]
         for space in range(len(self._spaces)):
             bound_there = np.flatnonzero(np.asarray(alone, np.int64)[self._units.unit_of] == space)
@@ -164,13 +167,13 @@ class _Assignment:
         capacity = self._spaces[space].capacity_bytes
         return math.inf if capacity is None else capacity
 
-    def _in(self, space: SpaceId) -> NDArray[np.intp]:
+    def _buffers_in(self, space: SpaceId) -> NDArray[np.intp]:
         homes = np.asarray([self._space_of_unit(unit) for unit in range(len(self._level))], np.int64)
         return np.flatnonzero(homes[self._units.unit_of] == space)
 
     def _fits(self, space: SpaceId) -> bool:
         if space not in self._packed:
-            self._packed[space] = self._pack(space, self._in(space))
+            self._packed[space] = self._pack(space, self._buffers_in(space))
         return self._packed[space].arena_bytes <= self._capacity(space)
 
     def _pack(self, space: SpaceId, ids: NDArray[np.intp]) -> Packed:
@@ -182,10 +185,10 @@ class _Assignment:
         aligned = replace(some, alignment=np.lcm(some.alignment, about.alignment), hints=hints)
         return pack(aligned, capacity=about.capacity_bytes, effort=self._effort)
 
-    def _live(self, space: SpaceId) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the live pieces of buffers in a space, the steps where figures change, and the bytes from each on."""
+    def _live_bytes(self, space: SpaceId) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the live pieces of the buffers in a space, the steps where live bytes change, and these bytes."""
         here = np.zeros(len(self._buffers), np.bool_)
-        here[self._in(space)] = True
+        here[self._buffers_in(space)] = True
         pieces = live_pieces(self._buffers)
         pieces = pieces[here[pieces[:, 0]]]
         steps, ranks = np.unique(pieces[:, 1:], return_inverse=True)
@@ -197,28 +200,28 @@ class _Assignment:
 
     def _bytes_fit(self, space: SpaceId) -> bool:
         tied = self._buffers.aliases or self._buffers.may_overlap is not None
-        return bool(tied) or int(self._live(space)[2].max(initial=0)) <= self._capacity(space)
+        return bool(tied) or int(self._live_bytes(space)[2].max(initial=0)) <= self._capacity(space)
 
-    def _victim(self, space: SpaceId) -> int | None:
-        """Return the unit that had best go on from a space that is too full; None where none can."""
-        pieces, steps, live = self._live(space)
+    def _unit_to_spill(self, space: SpaceId) -> int | None:
+        """Return the unit to move out of an overfull space, or None if no unit can move."""
+        pieces, steps, live = self._live_bytes(space)
         over = int(live.max(initial=0)) - self._capacity(space)
         step = int(steps[int(live.argmax())]) if len(live) else 0
         alive = pieces[(pieces[:, 1] <= step) & (step < pieces[:, 2]), 0]
-        crowd = self._movable(alive) if over > 0 else []
-        if crowd:
-            enough = [unit for unit in crowd if self._units.size_bytes[unit] >= over]
+        candidates = self._movable(alive) if over > 0 else []
+        if candidates:
+            enough = [unit for unit in candidates if self._units.size_bytes[unit] >= over]
             sizes = self._units.size_bytes
             if enough:
                 return min(enough, key=lambda unit: (int(sizes[unit]), unit))
-            return max(crowd, key=lambda unit: (int(sizes[unit]), -unit))
-        packed, ids = self._packed[space], self._in(space)
+            return max(candidates, key=lambda unit: (int(sizes[unit]), -unit))
+        packed, ids = self._packed[space], self._buffers_in(space)
         high = ids[packed.offsets + self._buffers.sizes[ids] > self._capacity(space)]
         units = self._movable(high) or self._movable(ids)
         return min(units, key=lambda unit: (int(self._units.size_bytes[unit]), unit)) if units else None
 
     def _movable(self, buffers: NDArray[np.int64] | NDArray[np.intp]) -> list[int]:
-        """Return the units of some buffers that have bytes and another choice."""
+        """Return the units of the given buffers that have bytes and another choice."""
         units: list[int] = np.unique(self._units.unit_of[buffers]).tolist()
         return [
             unit
@@ -228,10 +231,10 @@ class _Assignment:
 
 
 def space_units(buffers: Buffers, n_spaces: int, choices: Sequence[Sequence[int]] | None) -> SpaceUnits:
-    """Join the buffers of groups into units. Without `choices`, every unit may go to all spaces, in their order.
+    """Join the buffers of groups into units. Without `choices`, every unit may use all spaces, in their order.
 
-    Raises MalformedInputError for choices that are empty, unknown, repeated, not one row per buffer or different in a
-    group, and for a fixed buffer with several choices: its offset belongs to one space.
+    Raises MalformedInputError for choices that are empty, unknown, repeated, not one row per buffer or different within
+    a group, and for a fixed buffer with several choices, since its offset belongs to one space.
     """
     rows = [tuple(range(n_spaces))] * len(buffers) if choices is None else [tuple(map(int, row)) for row in choices]
     if len(rows) != len(buffers):
@@ -247,7 +250,7 @@ def space_units(buffers: Buffers, n_spaces: int, choices: Sequence[Sequence[int]
             )
         if row != rows[head[buffer]]:
             names = f"{buffers.name(buffer)} and {buffers.name(head[buffer])}"
-            raise MalformedInputError(f"buffers {names} are in one group, but have other choices; give both the same")
+            raise MalformedInputError(f"buffers {names} are in one group, but their choices differ; give both the same")
         if len(row) > 1 and buffers.fixed is not None and buffers.fixed[buffer] != FREE:
             raise MalformedInputError(
                 f"buffer {buffers.name(buffer)} has a fixed offset and {len(row)} choices of space; give it one"
