@@ -1,4 +1,4 @@
-"""x."""
+"""Recheck the least memory at which an op can run, by the proof's flow or by a maximum flow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,31 +14,33 @@ from lowtide.engine.search.plain_program import PlainProgram
 from lowtide.engine.search.proof import CutFlow
 
 _MOST_BYTES = 2**62
-"""What all moves of a flow may add up to, so that no sum leaves 64 bits."""
+"""Limit on the sum of all moves of a flow, so that no sum overflows 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cut:
-    """What an op needs, by the closed set of ops that ran before it.
+    """The memory of an op as a function of the closed set of ops before it.
 
-    A buffer costs its size if it has been made and not all that must run before it goes has run.
+    A buffer costs its size from its production until all ops that must run before it is freed have run.
     """
 
     op: OpId
     fixed: int
-    """Bytes that are needed in any case."""
+    """Bytes needed in any case."""
     sizes: NDArray[np.int64]
-    """Per buffer, what it may cost. What the op may write into one operand only costs its size unless that one dies."""
+    """Bytes that each buffer may cost. A result with a single in-place operand costs its size only while this operand
+    lives.
+    """
     makers: NDArray[np.int32]
-    """Per buffer, the op that must have run for it to cost anything, or -1 where none must."""
+    """The op that must have run before each buffer costs bytes; -1 for none."""
     used: NDArray[np.int32]
-    """Buffers, each as often as there are ops that must run before it goes."""
+    """Buffers, once for every op that must run before the buffer is freed."""
     users: NDArray[np.int32]
-    """Those ops, for each of `used`; the op itself stands for the end of the program."""
+    """These ops, for each entry of `used`. The op itself represents the end of the program."""
 
 
 def cut_of(program: PlainProgram, op: OpId) -> Cut:
-    """Return what an op needs. O(n + e), on arrays."""
+    """Return the cut data of an op. O(n + e), on arrays."""
     structure, lifetimes = program.structure, program.graph.lifetimes
     makers = structure.producers.copy()
     sizes = np.where((makers < 0) & (lifetimes != Lifetime.DONATED), 0, program.bytes_here)
@@ -66,9 +68,9 @@ def cut_of(program: PlainProgram, op: OpId) -> Cut:
 
 
 def is_closed_before(program: PlainProgram, op: OpId, before: NDArray[np.bool_]) -> bool:
-    """Whether exactly the ops of a mask may have run when the op is about to run. O(n + e).
+    """Return whether the ops of a mask may be exactly the ops that ran before `op`. O(n + e).
 
-    They must hold all that they and the op wait for, and not the op; then nothing that waits for the op is among them.
+    The mask must contain all predecessors of its ops and of `op`, but not `op`; it then contains no descendant of `op`.
     """
     waiting = before.copy()
     waiting[op] = True
@@ -78,7 +80,7 @@ def is_closed_before(program: PlainProgram, op: OpId, before: NDArray[np.bool_])
 
 
 def needed_after(cut: Cut, before: NDArray[np.bool_]) -> int:
-    """Return the bytes that the op needs while it runs when exactly the ops of a mask have run. O(n + e)."""
+    """Return the bytes needed while the op runs after exactly the ops of a mask. O(n + e)."""
     is_made = (cut.makers < 0) | before[cut.makers]
     is_kept = np.zeros(len(cut.sizes), np.bool_)
     is_kept[cut.used[~before[cut.users]]] = True
@@ -86,12 +88,11 @@ def needed_after(cut: Cut, before: NDArray[np.bool_]) -> int:
 
 
 def least_needed(program: PlainProgram, op: OpId, dependencies: Sequence[tuple[OpId, OpId]] = ()) -> int:
-    """Return the least of `needed_after` over all closed sets, by a maximum flow; no set gives INFINITE or more.
+    """Return the least of `needed_after` over all closed sets, by a maximum flow; INFINITE or more if there is none.
 
-    `dependencies`, (earlier, later) each, are obeyed beside those of the program.
-
-    Nodes on the source side are ops that ran. A buffer's node is there too when it costs nothing, that is when all
-    that must run before it goes has run; to have its maker there without it costs its size.
+    `dependencies` are further pairs (earlier, later). Nodes on the source side are executed ops. A buffer's node is
+    there too at no cost if all ops that must run before it is freed have run; its maker without it costs the buffer's
+    size.
     """
     cut = cut_of(program, op)
     flow = PlainMaxFlow(program.n_ops + 2)
@@ -111,14 +112,14 @@ def least_needed(program: PlainProgram, op: OpId, dependencies: Sequence[tuple[O
 
 
 def _fixed(program: PlainProgram, op: OpId) -> int:
-    """Return what is needed in any case; every result that might be written into an operand is left out."""
+    """Return the bytes needed in any case, without results that may be written in place."""
     fresh = set(program.structure.allocates[op].tolist()) - {written for _, written in program.pairs_of(op)}
     allocated = sum(int(program.bytes_here[buffer]) for buffer in fresh)
     return program.bytes_of(Lifetime.INPUT) + program.transient_of(op) + allocated
 
 
 def _single_chances(program: PlainProgram, op: OpId) -> dict[BufferId, BufferId]:
-    """Return operands by the results that can be written into them only: a saving only if the operand dies."""
+    """Return operands by results that can be written into this operand only."""
     operands: dict[BufferId, list[BufferId]] = {}
     for read, written in program.pairs_of(op):
         operands.setdefault(written, []).append(read)
@@ -126,13 +127,13 @@ def _single_chances(program: PlainProgram, op: OpId) -> dict[BufferId, BufferId]
 
 
 def least_by_flow(structure: Structure, cut: Cut, flow: CutFlow) -> int | None:
-    """Return the bytes that a flow shows an op to need, whatever the order; None for what is no flow.
+    """Return the bytes that a flow shows an op to need in any order, or None if the flow is invalid.
 
-    The weak duality of flows and cuts (Ford and Fulkerson, 1956). Bytes move from the maker of a buffer to ops that
-    must run before the buffer goes, no more than its size, and from an op to those it waits for. Every op passes on
-    what it gets, save those that run before the op in any case, where bytes begin, and those that run after it, where
-    they end. Take any closed set of ops that may have run: bytes leave it through buffers only that are kept then, so
-    that these have at least what ends. A buffer that is kept whatever the set counts in full and moves nothing.
+    By weak duality of flows and cuts (Ford and Fulkerson, 1956). Bytes move from the maker of a buffer to ops that must
+    run before it is freed, at most its size, and from an op to its predecessors. Every op passes on all bytes it
+    receives, except ancestors of `op`, where bytes start, and its descendants, where they end. For any closed set of
+    executed ops, bytes leave the set only through live buffers, so these are at least as large as the bytes that end.
+    Buffers live for every set count in full and move nothing.
     Complexity: O((n + e) log e).
     """
     uses, waits = flow.uses, flow.dependencies
@@ -176,12 +177,12 @@ def _array(column: Sequence[int]) -> NDArray[np.int64]:
 def _are_among(
     rows: NDArray[np.int64], values: NDArray[np.int64], known_rows: NDArray[np.int32], known: NDArray[np.int32]
 ) -> bool:
-    """Tell whether all pairs are among known ones; ids stay below 2^31."""
+    """Return whether all pairs are known; ids are below 2^31."""
     return bool(np.isin(rows << 32 | values, known_rows.astype(np.int64) << 32 | known).all())
 
 
 def _reached(rows: Rows, op: OpId) -> NDArray[np.bool_]:
-    """Return a mask of the ops that are reached from one along rows, itself not among them."""
+    """Return a mask of the ops reachable from an op along rows, without this op."""
     reached = np.zeros(len(rows), np.bool_)
     marks, offsets, values = reached.view(np.uint8).data, rows.offsets.data, rows.values.data
     waiting = [op]

@@ -1,4 +1,4 @@
-"""x."""
+"""Replay a log that refutes a budget, in plain Python."""
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -13,10 +13,10 @@ from lowtide.engine.search.proof import Cycle, Either, First, Last, Line, Need, 
 
 
 def is_refuted(program: PlainProgram, budget_bytes: int, log: Sequence[Line]) -> bool:
-    """Whether a log shows that no order stays within a budget; one maximum flow a line.
+    """Return whether a log shows that no order meets a budget. One maximum flow per line.
 
-    A line is right if it follows from the program and what is known where it stands. The log shows it all if every case
-    ends, and nothing follows after the last one.
+    Each line must follow from the program and the lines that hold there. The log is complete if it ends exactly with
+    the last case.
     """
     replay = _Replay(program, budget_bytes)
     return all(not replay.ended and replay.goes_on_with(line) for line in log) and replay.ended
@@ -24,13 +24,13 @@ def is_refuted(program: PlainProgram, budget_bytes: int, log: Sequence[Line]) ->
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """What some order within the budget, if there is any, can be assumed to obey."""
+    """Assumptions about an order within the budget."""
 
     dependencies: tuple[tuple[OpId, OpId], ...] = ()
     first: tuple[OpId, ...] = ()
-    """What runs first, in turn."""
+    """The first ops, in order."""
     last: tuple[OpId, ...] = ()
-    """What runs last, from the last op on."""
+    """The last ops, from the end."""
 
 
 class _Replay:
@@ -43,10 +43,10 @@ class _Replay:
             for earlier in earlier_ones:
                 self._followers[earlier].append(op)
         self._case = _Case()
-        self._others: list[_Case] = []  # that are open, the next one last
+        self._others: list[_Case] = []  # open cases, the next one last
 
     def goes_on_with(self, line: Line) -> bool:
-        """Whether a line is right where the replay stands; if so, what it says counts from now on."""
+        """Return whether a line is valid here, and apply it."""
         case, n_ops = self._case, self.program.n_ops
         if any(op >= n_ops for op in _ops_of(line)):
             return False
@@ -83,42 +83,42 @@ class _Replay:
         return True
 
     def _take_cases(self, cases: Sequence[_Case]) -> None:
-        """Go on with the first of some cases; where there is none, the present one ends."""
+        """Continue with the first of the given cases; without any, end the current case."""
         self._others += reversed(cases)
         self.ended = not self._others
         if self._others:
             self._case = self._others.pop()
 
     def _middle(self) -> set[OpId]:
-        """Return the ops that run neither first nor last."""
+        """Return the ops that are neither first nor last."""
         return set(range(self.program.n_ops)).difference(self._case.first, self._case.last)
 
     def _is_over(self, op: OpId, *more: tuple[OpId, OpId]) -> bool:
-        """Whether an op between what runs first and last needs more than the budget, in whatever order of the rest."""
+        """Return whether a middle op exceeds the budget in every order of the rest."""
         case = self._case
         around = [(earlier, op) for earlier in case.first] + [(op, later) for later in case.last]
         dependencies = [*case.dependencies, *around, *more]
         return op in self._middle() and least_needed(self.program, op, dependencies) > self.budget_bytes
 
     def _may_be_next(self, among: Iterable[OpId], first: set[OpId]) -> list[OpId]:
-        """Return those of some ops that wait for nothing but what runs first."""
+        """Return the ops whose predecessors are all in `first`."""
         waiting = {later for earlier, later in self._case.dependencies if earlier not in first}
         return [op for op in among if op not in waiting and first.issuperset(self.program.predecessors[op])]
 
     def _may_be_last(self, among: Iterable[OpId], last: set[OpId]) -> list[OpId]:
-        """Return those of some ops that nothing waits for but what runs last."""
+        """Return the ops whose successors are all in `last`."""
         waited_for = {earlier for earlier, later in self._case.dependencies if later not in last}
         return [op for op in among if op not in waited_for and last.issuperset(self._followers[op])]
 
     def _are_all_next(self, ops: Sequence[OpId]) -> bool:
-        """Whether nothing but some ops can run next, within the budget."""
+        """Return whether only the given ops can run next within the budget."""
         first, middle = set(self._case.first), self._middle()
         live = live_after(self.program, first)
         others = self._may_be_next(middle.difference(ops), first)
         return bool(middle) and all(live + self._run(op, first)[0] > self.budget_bytes for op in others)
 
     def _are_all_last(self, ops: Sequence[OpId]) -> bool:
-        """Whether nothing but some ops can run last, within the budget."""
+        """Return whether only the given ops can run last within the budget."""
         last, middle = set(self._case.last), self._middle()
         left = middle.union(self._case.first)
         live = live_after(self.program, left)
@@ -127,7 +127,7 @@ class _Replay:
         return bool(middle) and all(live - net + more > self.budget_bytes for more, net in runs)
 
     def _run(self, op: OpId, before: AbstractSet[OpId]) -> tuple[int, int]:
-        """Return the bytes that an op adds after others while it runs, and what it leaves behind or takes away."""
+        """Return the bytes that an op adds while it runs after the ops `before`, and its net bytes."""
         return self.program.run(op, sum(1 << earlier for earlier in before))
 
     def _settle_first(self, ops: Sequence[OpId]) -> bool:
@@ -181,7 +181,7 @@ def _ops_of(line: Line) -> Sequence[OpId]:
 
 
 def _closes_a_cycle(program: PlainProgram, known: Sequence[tuple[OpId, OpId]]) -> bool:
-    """Whether the program and some dependencies leave no order at all."""
+    """Return whether the program and the given dependencies allow no order."""
     waiting_for: list[set[OpId]] = [set(earlier) for earlier in program.predecessors]
     for earlier, later in known:
         waiting_for[later].add(earlier)
@@ -200,7 +200,7 @@ def _closes_a_cycle(program: PlainProgram, known: Sequence[tuple[OpId, OpId]]) -
 
 
 def live_after(program: PlainProgram, executed: AbstractSet[OpId]) -> int:
-    """Return the bytes that are live after a set of ops, in whatever order they ran."""
+    """Return the live bytes after a set of ops, in any order."""
     return least_live(program, executed, frozenset(), ())
 
 
@@ -210,11 +210,11 @@ def least_live(
     free: AbstractSet[OpId],
     dependencies: Sequence[tuple[OpId, OpId]],
 ) -> int:
-    """Return the least bytes live after `executed` and any of the `free` ops that are closed together.
+    """Return the least live bytes after `executed` and any subset of `free` that is closed together with it.
 
-    They are closed if all that they wait for, by the program or by `dependencies` (earlier, later), is in one of both.
-    A minimum cut: nodes on the source side are ops that ran. A buffer's node is there too when it costs nothing, that
-    is when all its users are; to have its producer there without it costs its size.
+    Closed sets contain all their predecessors, by the program and by `dependencies` (earlier, later). A minimum cut:
+    nodes on the source side are executed ops. A buffer's node is there too at no cost if all its users are; its
+    producer without it costs the buffer's size.
     """
     flow = PlainMaxFlow(2)
     node = {op: flow.add_node() for op in free}

@@ -1,4 +1,7 @@
-"""x."""
+"""Bound the peak by the first op of a group that runs, for graphs that repeat a layer many times.
+
+A single op can often wait until memory is low, so its own cut is weak. But one op of each group must run first.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,17 +12,17 @@ from lowtide.engine.search.cuts import HeldBackCuts
 from lowtide.engine.search.uncross import Profile
 
 _MOST_MEMBERS = 20
-"""Members looked at one by one before a bound is given up."""
+"""Members tried one by one before the bound is abandoned."""
 _MOST_BITS = 2**30
-"""Of the table of which op is needed by which members."""
+"""Size limit of the table of descendants among the members."""
 
 
 def uncross_first(problem: Problem, order: Order, space: SpaceId, most_work: int) -> Order:
-    """Improve an order as long as it helps to run its worst op as the first of those that follow and add as much.
+    """Improve an order by moving its worst op before later ops that allocate as much, within `most_work` arcs.
 
-    For the worst op v, the ops after it that allocate at least as many bytes are held back. S is the least closed set
-    at which v can run then: a move runs what is in S in the present order, then v, then the rest. Moves are taken as in
-    `uncross`. Stops after about `most_work` arcs; never returns a worse order.
+    For the worst op v, later ops that allocate at least as many bytes are held back. S is the least closed set at which
+    v can then run. Moves run S in the current order, then v, then the rest, and are kept as in `uncross`.
+    Guarantees: never a worse order.
     """
     current = Profile(problem, order, space)
     cuts = HeldBackCuts(problem, space)
@@ -37,11 +40,11 @@ def uncross_first(problem: Problem, order: Order, space: SpaceId, most_work: int
 
 
 def first_of_bound(problem: Problem, order: Order, space: SpaceId) -> tuple[int, int]:
-    """Return a peak in bytes that no order can beat in a memory space, 0 if none is found, and the work done.
+    """Return a lower bound of the peak in a memory space, 0 if none is found, and the work done.
 
-    The group is the worst op of the order and all that allocate at least as much and need not run before it. In every
-    order one of the group is the first; while it runs, none of the others has run. Ops that may be the first are tried
-    one by one. For all the rest at once, what every one of them needs has run. The bound is the least of these cuts.
+    The group is the worst op of the order and all non-ancestors that allocate at least as much. In every order one
+    member runs first, while no other member has run. Members that may be first are cut one by one; the remaining ones
+    share one cut after their common ancestors. The bound is the least of these cuts.
     """
     if not len(order):
         return 0, 0
@@ -58,7 +61,7 @@ def first_of_bound(problem: Problem, order: Order, space: SpaceId) -> tuple[int,
     for number in range(min(_MOST_MEMBERS, len(members))):
         rest = ((1 << len(members)) - 1) >> number << number
         common = [op for op, reached in enumerate(reaches) if reached & rest == rest]
-        if not set(held).isdisjoint(common):  # the rest need a member, so none of them is the first
+        if not set(held).isdisjoint(common):  # the rest depend on a member, so they cannot be first
             best = max(best, least)
             break
         least_adding = int(members[number:][cuts.added[members[number:]].argmin()])
@@ -93,7 +96,7 @@ def _ancestors(problem: Problem, op: OpId) -> NDArray[np.bool_]:
 
 
 def _members_reached(problem: Problem, members: NDArray[np.int32]) -> list[int]:
-    """Return, per op, the members that need it, as bits; a member does not count as needing itself."""
+    """Return, per op, the members among its descendants as bits."""
     number = {op: bit for bit, op in enumerate(members.tolist())}
     successors = list(problem.graph.structure.successors)
     reached = [0] * problem.graph.n_ops

@@ -1,4 +1,4 @@
-"""x."""
+"""Fit mode: an order within a budget that moves few ops of a given order."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,27 +23,29 @@ _MOST_TRIES = 2_000
 _MOST_CUT = 200
 _MOST_REPAIRED = 40
 _TRY_WORK = 500
-"""What one try at an order costs, in units of work per op: its evaluation and what Python does around it."""
+"""Work of evaluating one order, in units per op."""
 _State = tuple[int, int]
-"""The executed set as bits, and the place of the last op that kept its place."""
+"""The executed set as bits, and the place of the last op that was not moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FittedOrder:
-    """What fit mode found."""
+    """The result of fit mode."""
 
     fit: Fit
     order: Order | None = None
-    """When found."""
+    """Set if an order was found."""
     moved: int = 0
-    """How many ops it moves: those outside a longest common subsequence with the given order."""
+    """Number of moved ops: those outside a longest common subsequence with the given order."""
     least_moved: int = 0
-    """No order within the budget moves fewer; equal to `moved` where the order is proven to move the fewest."""
+    """Lower bound of moved ops over all orders within the budget; equal to `moved` if proven minimal."""
     reason: LowerBound | None = None
-    """When impossible: the op, or the inputs and outputs, that alone needs more than the budget, and what runs before
-    it at best; `bound_holders` lists what it forces to be live. None if only exact search refuted the budget."""
+    """If impossible: the op, or the inputs and outputs, that needs more than the budget in every order, with the ops
+    that best run before; `bound_holders` lists the forced live buffers. None if only exact search refuted the
+    budget.
+    """
     refuted: FitOutcome | None = None
-    """When impossible without a reason: what the exact search says."""
+    """The outcome of exact search if it refuted the budget."""
 
 
 def fit_order(
@@ -54,13 +56,13 @@ def fit_order(
     *,
     known: Iterable[Order] = (),
 ) -> FittedOrder:
-    """Find an order within a budget that moves few ops of `given`, or prove there is none.
+    """Return an order within a budget that moves few ops of `given`, or prove that there is none.
 
-    If the given order fits, nothing moves. Small problems, and those that few moves solve, are solved exactly
-    (`fewest_moves`). Else the given order is repaired at one op after the other: what its minimum cut leaves out runs
-    after it. The nearest of that order and those `known` is taken; if none of them fits, exact search finds one. Then
-    ops move back to their given places as long as the budget holds. Deterministic. Ctrl-C raises KeyboardInterrupt
-    until some order fits; after that it ends the search with the best order so far.
+    If the given order fits, nothing moves. Small problems, and problems solved by few moves, are solved exactly
+    (`fewest_moves`). Otherwise the given order is repaired op by op along minimum cuts. The nearest of the repaired
+    order and the orders in `known` is used, or an order from exact search if none fits. Then ops move back to their
+    given places while the budget holds.
+    Guarantees: deterministic. Ctrl-C raises KeyboardInterrupt until some order fits, then returns the best order found.
     """
     within = _Within(problem, budget)
     if within.holds(given):
@@ -87,7 +89,7 @@ def fit_order(
 
 
 class _Within:
-    """A budget, and what can be asked about it."""
+    """A budget with its checks of orders."""
 
     def __init__(self, problem: Problem, budget: Budget) -> None:
         self.problem = problem
@@ -102,7 +104,7 @@ class _Within:
         return np.maximum(profile.reshape(len(order), len(self.limits)) - self.limits, 0)
 
     def reason(self, order: Order, cuts: ClosureCuts, most_work: int) -> LowerBound | None:
-        """Return why no order fits, as far as a single op or the edges show it: only ops above the budget can."""
+        """Return an op above the budget, or the edges, if every order exceeds the budget there."""
         graph = self.problem.graph
         excess = self.excess(order)
         for space, most in enumerate(self.limits.tolist()):
@@ -120,7 +122,7 @@ class _Within:
         return None
 
     def nearest(self, order: Order, given: Order, most_work: int) -> Order:
-        """Bring an order that fits nearer to the given one; Ctrl-C ends with what there is."""
+        """Move an order within the budget nearer to the given one; Ctrl-C returns the best order found."""
         best = [order]
 
         def keep(nearer: Order) -> bool:
@@ -137,7 +139,7 @@ class _Within:
 
 
 def _repair(within: _Within, given: Order, cuts: ClosureCuts, most_work: int) -> Order | None:
-    """Make op after op fit by running it after its minimum cut, as long as the bytes above the budget get fewer."""
+    """Move ops behind their minimum cuts while the bytes above the budget decrease; return None if stuck."""
     order, excess = given, within.excess(given)
     tries = 0
     while excess.any():
@@ -156,7 +158,7 @@ def _repair(within: _Within, given: Order, cuts: ClosureCuts, most_work: int) ->
 
 
 def _run_after_its_cut(order: Order, place: Place, cut: ClosureCut) -> Order:
-    """Return the order in which just what lies before the cut of the op at a place runs before it."""
+    """Return the order with exactly the ops before the cut of an op in front of this op."""
     before = cut.before[order]
     after = ~before
     after[place] = False
@@ -165,19 +167,19 @@ def _run_after_its_cut(order: Order, place: Place, cut: ClosureCut) -> Order:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FewestMoves:
-    """What the search by moves found."""
+    """The result of `fewest_moves`."""
 
     order: Order | None
     least_moved: int
-    """No order within the budget moves fewer ops than this."""
+    """Lower bound of moved ops over all orders within the budget."""
 
 
 def fewest_moves(problem: Problem, budget: Budget, given: Order, most_looks: int) -> FewestMoves:
-    """Find an order within a budget that moves the fewest ops from the given order.
+    """Return the order within a budget that moves the fewest ops, unless the search is stopped.
 
-    Shortest paths (Dijkstra) over pairs of an executed set and the last op that kept its place. An op that comes after
-    all kept ones in the given order may keep its place; whatever it overtakes has to move. Exact if it ends; gives up
-    after about `most_looks` looks at an op.
+    Dijkstra over pairs of an executed set and the last unmoved op. An op after all unmoved ones in the given order may
+    stay unmoved; all ops that it overtakes must move.
+    Guarantees: exact unless stopped after about `most_looks` examined ops.
     """
     limits = budget.limits
     spaces = range(len(limits))

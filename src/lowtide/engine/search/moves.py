@@ -1,4 +1,4 @@
-"""x."""
+"""The distance between orders, moves toward a given order, and other orders of the same peak."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +16,9 @@ _SWAPS_PER_ORDER = 2_000
 
 
 def moved_ops(order: Order, given: Order) -> list[int]:
-    """Return the fewest ops that must be moved to turn one order into another, in the given order.
+    """Return a minimal set of ops to move to turn one order into the other, in the given order.
 
-    What need not move is a longest common subsequence: of two permutations, a longest rising one. O(n log n).
+    The other ops are a longest common subsequence, which for permutations is a longest increasing one. O(n log n).
     """
     place = np.empty(len(given), np.int64)
     place[given] = np.arange(len(given))
@@ -46,11 +46,11 @@ def bring_nearer(
     keep: Callable[[Order], bool],
     most_tries: int,
 ) -> Order:
-    """Move ops of an order back to their places in the given one as long as `keep` accepts what comes out.
+    """Move ops of an order back to their given places while `keep` accepts the result.
 
-    Ops that were moved go back in blocks, which are halved down to single ops (delta debugging, Zeller 1999). A block
-    goes right after the op that precedes it in the given order, or right before the one that follows. Tries at most
-    `most_tries` orders. The result is valid, never farther away, and accepted by `keep` unless it is `order` itself.
+    Moved ops return in blocks that are halved down to single ops (delta debugging, Zeller 1999). A block goes right
+    after its predecessor in the given order, or right before its successor. Tries at most `most_tries` orders.
+    Guarantees: valid, never farther away, and accepted by `keep` unless it is `order` itself.
     """
     moved = moved_ops(order, given)
     size = max(1, len(moved) // 2)
@@ -80,7 +80,7 @@ def bring_nearer(
 
 
 def _taken_back(order: Order, given: Order, moved: Sequence[int], block: Sequence[int], *, late: bool) -> Order:
-    """Return the order with a block of moved ops beside their neighbors of the given order."""
+    """Return the order with a block of moved ops next to their neighbors of the given order."""
     going = set(block)
     elsewhere = set(moved) - going
     beside: dict[int, list[int]] = {}
@@ -102,11 +102,11 @@ def _taken_back(order: Order, given: Order, moved: Sequence[int], block: Sequenc
 
 
 def equal_orders(problem: Problem, solution: Solution, count: int) -> Iterator[Order]:
-    """Yield up to `count` different valid orders that need no more than the solution's peak in any memory space.
+    """Yield up to `count` distinct orders within the solution's peak in every memory space.
 
-    The solution's own comes first, then the same brought nearer to the program order. Then comes what exact search
-    finds within that peak if ties go to the program order, to its reverse, or to the reverse of the solution; last the
-    solution with neighbors swapped. Deterministic. Each is looked for when it is asked for; there may be fewer.
+    First the solution's order, then the same order nearer to program order. Then the results of exact search with ties
+    to program order, its reverse, and the reversed solution, and last the solution with neighbors swapped. Each order
+    is computed on demand. Deterministic.
     """
     seen: set[bytes] = set()
     for order in _candidates(problem, solution):

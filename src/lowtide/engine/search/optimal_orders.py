@@ -1,4 +1,4 @@
-"""x."""
+"""Optimal orders of trees and series-parallel graphs."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from lowtide.engine.graph import Lifetime
 from lowtide.engine.graph.rows import Rows
 
 _MOST_OPS = 200_000
-"""Larger graphs are left alone: in plain Python this takes some five seconds for as many."""
+"""Larger graphs are skipped; this size takes about five seconds in Python."""
 EMPTY = -1
 """The part without ops, and the op of a parallel part."""
 
 
 class GraphPart(NamedTuple):
-    """What lies between two ops: `left`, then `op`, then `right`; without an op, `left` and `right` side by side."""
+    """A part in series, `left`, `op`, `right`; without an op, `left` and `right` in parallel."""
 
     op: OpId
     left: int
@@ -28,36 +28,36 @@ class GraphPart(NamedTuple):
 
 
 def tree_order(problem: Problem) -> Order | None:
-    """Return an order of least peak, or None unless the graph is a forest of in-trees in one memory space.
+    """Return an optimal order, or None unless the graph is a forest of in-trees in one memory space.
 
-    That is: every op has at most one successor, and every buffer that is freed has at most one user. Scratch, in-place
-    pairs, control edges, donated inputs and outputs are included.
+    Every op must have at most one successor, and every freed buffer at most one user. Scratch, in-place pairs, control
+    edges, donated inputs and outputs are supported.
 
-    Source: Liu, "An application of generalized tree pebbling to sparse matrix factorization" (1987); the general form
-    of Abdel-Wahab and Kameda, "Scheduling to minimize maximum cumulative cost subject to series-parallel precedence
-    constraints" (1978). Complexity: O(n log n). Guarantees: optimal, so the peak is a lower bound for every order.
+    Source: Liu, "An application of generalized tree pebbling to sparse matrix factorization" (1987); in general form
+    Abdel-Wahab and Kameda, "Scheduling to minimize maximum cumulative cost subject to series-parallel precedence
+    constraints" (1978).
+    Complexity: O(n log n). Guarantees: optimal, so the peak is a lower bound for every order.
     """
     order = _native.tree_order(problem.native, problem.in_place)
     return order if len(order) == problem.graph.n_ops else None
 
 
 def series_parallel_order(problem: Problem) -> Order | None:
-    """Return an order of least peak, or None unless the graph is series-parallel in one memory space.
+    """Return an optimal order, or None unless the graph is series-parallel in one memory space.
 
-    That is: with one source before all ops and one sink after them, the dependences reduce to a single edge (see
-    `decompose`); and every buffer that is freed has one user that comes after its other users, so that the op that
-    frees it is the same in every order. One reader a buffer is enough, and so is a residual connection around a chain;
-    a buffer that several branches read is not. Scratch, in-place pairs, control edges, donated inputs and outputs are
-    included.
+    Between a source and a sink, the dependencies must reduce to one edge (see `decompose`). Every freed buffer must
+    have one user after all its other users, so that the same op frees it in every order. Residual connections around a
+    chain qualify; buffers read by several branches do not. Scratch, in-place pairs, control edges, donated inputs and
+    outputs are supported.
 
-    Each op then adds and leaves fixed bytes. Ops in series, or parts side by side, are segments that nothing should
-    interrupt, most urgent first: parts side by side merge by urgency, so that all go down to their least bytes before
-    any goes on, and in series a segment joins the next one where it is no more urgent.
+    Each op then adds and leaves fixed bytes. Every part is a list of uninterrupted segments, most urgent first.
+    Parallel parts merge by urgency. In series, a segment joins the next one if it is no more urgent.
 
     Source: Abdel-Wahab and Kameda, "Scheduling to minimize maximum cumulative cost subject to series-parallel
     precedence constraints" (1978); for memory Kayaaslan, Lambert, Marchal and Uçar, "Scheduling series-parallel task
-    graphs to minimize peak memory" (2018), who meet at the minimum cuts of the parts. Complexity: O(n log n) for parts
-    that are nested little, O(n^2) at worst. Guarantees: optimal, so the peak is a lower bound for every order.
+    graphs to minimize peak memory" (2018).
+    Complexity: O(n log n) for shallow nesting, O(n^2) at worst.
+    Guarantees: optimal, so the peak is a lower bound for every order.
     """
     graph = problem.graph
     if len(graph.spaces) != 1 or not 0 < graph.n_ops <= _MOST_OPS:
@@ -69,7 +69,7 @@ def series_parallel_order(problem: Problem) -> Order | None:
 
 
 def _last_users(problem: Problem) -> NDArray[np.int32]:
-    """Return, per buffer, its last user in program order, or -1 where nothing uses it."""
+    """Return the last user of every buffer in program order, or -1 for unused buffers."""
     users = problem.graph.structure.users
     last = np.full(len(users), -1, np.int32)
     used = np.diff(users.offsets) > 0
@@ -78,7 +78,7 @@ def _last_users(problem: Problem) -> NDArray[np.int32]:
 
 
 def _frees_are_fixed(problem: Problem, parts: Sequence[GraphPart]) -> bool:
-    """Whether every buffer that is freed has one user that comes after its other users in every order."""
+    """Return whether every freed buffer has one user after all its other users in every order."""
     graph = problem.graph
     users = graph.structure.users
     buffers = users.owners()
@@ -88,7 +88,7 @@ def _frees_are_fixed(problem: Problem, parts: Sequence[GraphPart]) -> bool:
 
 
 def _steps(problem: Problem) -> tuple[list[int], list[int]]:
-    """Return, per op, the bytes that it adds while it runs and those that it leaves or, below zero, takes away."""
+    """Return, per op, the bytes added while it runs, and the net bytes it leaves."""
     graph, structure = problem.graph, problem.graph.structure
     last = _last_users(problem)
     net = np.zeros(graph.n_ops, np.int64)
@@ -104,12 +104,12 @@ def _steps(problem: Problem) -> tuple[list[int], list[int]]:
 
 
 class _Segment(NamedTuple):
-    """Ops that run without anything in between; less is more urgent."""
+    """Ops that run without interruption; smaller is more urgent."""
 
     keeps: bool
-    """Whether bytes are left when it is over: what leaves none comes first."""
+    """Whether the segment leaves bytes; segments that leave none come first."""
     urgency: int
-    """The most bytes that it adds where it leaves none, else how far bytes fall from there to its end, below zero."""
+    """The peak if the segment leaves no bytes, else the fall from its peak to its end, as a negative number."""
     first: OpId
     last: OpId
     hill: int
@@ -117,7 +117,7 @@ class _Segment(NamedTuple):
 
 
 class _Segments:
-    """Puts parts together from segments; the ops of a segment are a list by `next_op`."""
+    """Builds parts from segments. The ops of a segment are a linked list in `next_op`."""
 
     def __init__(self, hills: Sequence[int], nets: Sequence[int]) -> None:
         self.hills = hills
@@ -125,7 +125,7 @@ class _Segments:
         self.next_op = [EMPTY] * len(hills)
 
     def order(self, parts: Sequence[GraphPart]) -> list[OpId]:
-        """Return the best order of the last part."""
+        """Return the optimal order of the last part."""
         done: list[deque[_Segment]] = []
 
         def taken(part: int) -> deque[_Segment]:
@@ -150,7 +150,7 @@ class _Segments:
         return order
 
     def in_series(self, left: deque[_Segment], right: deque[_Segment]) -> deque[_Segment]:
-        """Return the segments of a part followed by another, most urgent first. O(segments joined + the fewer)."""
+        """Return the segments of two parts in series, most urgent first. O(segments joined + the fewer)."""
         joined: deque[_Segment] = deque()
         while right and (joined or left) and _no_more_urgent((joined or left)[-1], right[0]):
             joined = deque((self.one_of((joined or left).pop(), right.popleft()),))
@@ -164,7 +164,7 @@ class _Segments:
         return left
 
     def one_of(self, first: _Segment, second: _Segment) -> _Segment:
-        """Return a segment and the one after it as one."""
+        """Return two consecutive segments as one."""
         self.next_op[first.last] = second.first
         hill = max(first.hill, first.net + second.hill)
         return _segment(first.first, second.last, hill, first.net + second.net)
@@ -179,17 +179,16 @@ def _no_more_urgent(segment: _Segment, following: _Segment) -> bool:
 
 
 def decompose(predecessors: Rows) -> list[GraphPart] | None:
-    """Return the parts of a series-parallel graph, each after those in it, or None for another graph.
+    """Return the parts of a series-parallel graph, each after its own parts, or None for another graph.
 
-    A source is set before all ops and a sink after them. Then two edges between the same ops become one, a parallel
-    part, and an op between one edge in and one edge out becomes an edge with them, a part in series, as long as there
-    are any; the graph is series-parallel if one edge is left.
+    Adds a source and a sink. Repeatedly, two edges between the same ops become one parallel part, and an op with one
+    edge in and one edge out becomes an edge, a part in series. The graph is series-parallel if one edge remains.
 
     Source: Valdes, Tarjan and Lawler, "The recognition of series parallel digraphs" (1982).
     Complexity: O(n + e) expected.
     """
     n_ops = len(predecessors)
-    if len(predecessors.values) > 2 * n_ops:  # a series-parallel graph has less than two edges per vertex
+    if len(predecessors.values) > 2 * n_ops:  # a series-parallel graph has fewer edges
         return None
     source, sink = n_ops, n_ops + 1
     parts: list[GraphPart] = []
@@ -227,9 +226,9 @@ def decompose(predecessors: Rows) -> list[GraphPart] | None:
 
 
 def two_orders(parts: Sequence[GraphPart], n_ops: int) -> tuple[list[Place], list[Place]]:
-    """Return per op its place in two orders; an op comes before another in every order if it does in these two. O(n).
+    """Return two orders as places per op. One op precedes another in every order if it does in these two. O(n).
 
-    Both take the parts in turn, those side by side from left to right in the first and from right to left in the other.
+    Both run parts in series in turn, and parallel parts from left to right or from right to left.
     """
     return _places(parts, n_ops, mirrored=False), _places(parts, n_ops, mirrored=True)
 

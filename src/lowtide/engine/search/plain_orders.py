@@ -1,4 +1,4 @@
-"""x."""
+"""The least peak of trees and series-parallel graphs, and exhaustive search, in plain Python."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -7,19 +7,20 @@ from heapq import merge
 from lowtide.engine.search.plain_program import PlainProgram
 
 Segment = tuple[int, int]
-"""What a run of ops adds to live bytes at its highest, and what it leaves behind; both relative to its start."""
+"""The peak and the net bytes of consecutive ops, relative to the live bytes before them."""
 
 
 _Edges = dict[int, dict[int, list[Segment]]]
 
 
 def plain_tree_peak(program: PlainProgram) -> int | None:
-    """Return the least peak of all orders, or None where the program is no forest of in-trees in this memory space.
+    """Return the optimal peak, or None unless the program is a forest of in-trees in this memory space.
 
-    In a tree every op waits for ops of its own, and a buffer that is freed has one user, so that what an op adds and
-    leaves does not depend on the order. Source: Liu, "An application of generalized tree pebbling to sparse matrix
-    factorization" (1987): cut the best order of each subtree into segments that nothing should interrupt, merge those
-    of an op's operands by urgency, append the op, and join whatever is less urgent than what follows it.
+    In a tree, every op has at most one successor and every freed buffer one user, so that each op adds and leaves the
+    same bytes in every order.
+    Source: Liu, "An application of generalized tree pebbling to sparse matrix factorization" (1987). The optimal order
+    of each subtree is cut into uninterrupted segments; the operands' segments merge by urgency, the op is appended, and
+    segments join where they are no more urgent than the next.
     """
     successors = [0] * program.n_ops
     for op in range(program.n_ops):
@@ -43,18 +44,18 @@ def plain_tree_peak(program: PlainProgram) -> int | None:
 
 
 def by_urgency(subtrees: Iterable[list[Segment]]) -> Iterable[Segment]:
-    """Interleave the segments of several parts, each most urgent first, in the same way."""
+    """Merge the segments of several parts, each sorted by urgency."""
     return merge(*subtrees, key=_urgency)
 
 
 def _urgency(segment: Segment) -> tuple[bool, int]:
-    """Less is sooner: first what frees bytes, lowest hill first; then what keeps some, deepest fall first."""
+    """Return the sort key: segments that leave no bytes by peak, then the others by their fall, deepest first."""
     hill, net = segment
     return (False, hill) if net <= 0 else (True, net - hill)
 
 
 def joined(segments: Iterable[Segment]) -> list[Segment]:
-    """Join every segment with the one after it where that is at least as urgent."""
+    """Join every segment with the next one if that is at least as urgent."""
     done: list[Segment] = []
     for hill, net in segments:
         done.append((hill, net))
@@ -66,14 +67,14 @@ def joined(segments: Iterable[Segment]) -> list[Segment]:
 
 
 def plain_series_parallel_peak(program: PlainProgram) -> int | None:
-    """Return the least peak of all orders, or None where the program is not series-parallel in this memory space.
+    """Return the optimal peak, or None unless the program is series-parallel in this memory space.
 
-    It is where, between a source before all ops and a sink after them, the dependences shrink to one edge, and every
-    buffer that is freed has one user after all its others, so that what an op adds and leaves does not depend on the
-    order. An edge carries the best order of what it stands for, as segments that nothing should interrupt, most urgent
-    first: two edges between the same ops merge, an op with an edge in and an edge out stands between them.
+    Between a source and a sink, the dependencies must reduce to one edge, and every freed buffer must have one user
+    after all its other users. Each edge carries the optimal order of its part as segments, most urgent first. Parallel
+    edges merge; an op with one edge in and one edge out is appended between them.
     Source: Abdel-Wahab and Kameda, "Scheduling to minimize maximum cumulative cost subject to series-parallel
-    precedence constraints" (1978). Complexity: O(n^2) at worst, and n bits an op.
+    precedence constraints" (1978).
+    Complexity: O(n^2) at worst, and n bits per op.
     """
     ancestors: list[int] = []
     for earlier in program.predecessors:
@@ -84,7 +85,7 @@ def plain_series_parallel_peak(program: PlainProgram) -> int | None:
     for size, lifetime, users in zip(program.sizes, program.lifetimes, program.users, strict=True):
         if size and lifetime.freeable and any(not ancestors[users[-1]] >> user & 1 for user in users[:-1]):
             return None
-    if sum(map(len, program.predecessors)) > 2 * program.n_ops:  # more edges than a series-parallel graph has
+    if sum(map(len, program.predecessors)) > 2 * program.n_ops:  # more edges than in any series-parallel graph
         return None
     whole = _reduced(program, ancestors)
     if whole is None:
@@ -97,7 +98,7 @@ def plain_series_parallel_peak(program: PlainProgram) -> int | None:
 
 
 def _reduced(program: PlainProgram, ancestors: list[int]) -> list[Segment] | None:
-    """Return the segments of the one edge that is left, or None where more are left."""
+    """Return the segments of the remaining edge, or None if several edges remain."""
     source, sink = -1, program.n_ops
     after: _Edges = {op: {} for op in range(source, sink + 1)}
     before: dict[int, set[int]] = {op: set() for op in range(source, sink + 1)}
@@ -127,20 +128,19 @@ def _reduced(program: PlainProgram, ancestors: list[int]) -> list[Segment] | Non
 
 
 class PlainFit(Enum):
-    """What exhaustive search can say about a budget."""
+    """The result of exhaustive search for a budget."""
 
     SOME_ORDER_FITS = "some order fits"
     NO_ORDER_FITS = "no order fits"
-    TOO_MUCH_WORK = "too much work to tell"
+    TOO_MUCH_WORK = "too much work"
 
 
 def plain_fit(program: PlainProgram, budget_bytes: int, most_looks: int) -> PlainFit:
-    """Say whether some order stays within a budget, trying each set of executed ops once.
+    """Return whether some order meets the budget, by trying each set of executed ops once.
 
-    Gives up after about `most_looks` looks at an op.
-    The one shortcut: an op that fits and leaves no more bytes live than before runs at once. The more has run, the less
-    an op adds to what is live, so that whatever runs after it finds no more bytes live than without it; and it takes no
-    in-place pair away, since those need others to have run.
+    Stops after about `most_looks` examined ops. An op that fits and does not raise live bytes runs at once. This is
+    safe: after more ops, an op adds no more bytes than before, and it loses no in-place pair, which requires other ops
+    to have run.
     """
     if program.at_the_edges() > budget_bytes:
         return PlainFit.NO_ORDER_FITS
@@ -168,7 +168,7 @@ def plain_fit(program: PlainProgram, budget_bytes: int, most_looks: int) -> Plai
 
 
 def _run_what_is_safe(program: PlainProgram, executed: int, live: int, budget_bytes: int) -> tuple[int, int, int]:
-    """Return the executed set, its live bytes, and how often all ops were looked at."""
+    """Return the executed set, its live bytes, and the number of passes over all ops."""
     passes = 0
     changed = True
     while changed:

@@ -1,4 +1,4 @@
-"""A problem as plain Python sees it: what running an op does to one memory space, from the definition."""
+"""One memory space of a problem in plain Python: the effect of running an op, from the definition."""
 
 from functools import cached_property
 
@@ -10,25 +10,25 @@ from lowtide.engine.graph import Graph, Lifetime
 
 
 class PlainProgram:
-    """One memory space of a graph; a set of executed ops is the bits of an int."""
+    """One memory space of a graph. A set of executed ops is the bits of an int."""
 
     def __init__(self, graph: Graph, transient: NDArray[np.int64], in_place: bool, space: SpaceId) -> None:
-        """Look at a graph; `transient` are bytes per op and space that last while the op runs, shape (ops, spaces)."""
+        """Create a view of a graph; `transient` are the scratch bytes per op and space, shape (ops, spaces)."""
         self.graph = graph
         self.structure = graph.structure
         self.n_ops = graph.n_ops
         self.bytes_here: NDArray[np.int64] = np.where(
             (graph.buffer_spaces == space) & ~graph.persistent, graph.sizes, 0
         )
-        """Bytes per buffer, none for those elsewhere and persistent ones."""
+        """Bytes per buffer; 0 for persistent buffers and those in other spaces."""
         self._transient_here = transient[:, space]
         self._in_place = in_place
 
-    # Lists of a large graph take gigabytes, and what is checked on arrays needs none of them.
+    # Lists are made on demand: those of a large graph take gigabytes, and checks on arrays need none.
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Bytes per buffer, none for those elsewhere and persistent ones."""
+        """`bytes_here` as a list."""
         return self.bytes_here.tolist()
 
     @cached_property
@@ -43,40 +43,40 @@ class PlainProgram:
 
     @cached_property
     def users(self) -> list[list[OpId]]:
-        """The ops that touch every buffer, its producer not among them."""
+        """The ops that use every buffer, without its producer."""
         return list(self.structure.users)
 
     @cached_property
     def allocates(self) -> list[list[BufferId]]:
-        """The buffers that every op writes first."""
+        """The buffers that every op allocates."""
         return list(self.structure.allocates)
 
     @cached_property
     def touches(self) -> list[list[BufferId]]:
-        """The buffers that every op needs beforehand."""
+        """The existing buffers that every op uses."""
         return list(self.structure.touches)
 
     @cached_property
     def predecessors(self) -> list[list[OpId]]:
-        """The ops that every op waits for."""
+        """The predecessors of every op."""
         return list(self.structure.predecessors)
 
     @cached_property
     def transient(self) -> list[int]:
-        """Bytes that last only while an op runs."""
+        """Scratch bytes per op."""
         return self._transient_here.tolist()
 
     def transient_of(self, op: OpId) -> int:
-        """Return the bytes that last only while an op runs."""
+        """Return the scratch bytes of an op."""
         return int(self._transient_here[op])
 
     @cached_property
     def pairs(self) -> list[list[tuple[BufferId, BufferId]]]:
-        """The in-place pairs that every op may take, (read, written)."""
+        """The in-place pairs of every op, (read, written)."""
         return [self.pairs_of(op) for op in range(self.n_ops)]
 
     def pairs_of(self, op: OpId) -> list[tuple[BufferId, BufferId]]:
-        """Return the in-place pairs that an op may take, (read, written)."""
+        """Return the in-place pairs of an op, (read, written)."""
         graph, sizes = self.graph, self.bytes_here
         flat: list[int] = graph.in_place[op].tolist() if self._in_place else []
         pairs = dict.fromkeys(zip(flat[::2], flat[1::2], strict=True))
@@ -90,14 +90,14 @@ class PlainProgram:
         ]
 
     def live_at_start(self, *, unused: bool) -> int:
-        """Return the bytes of inputs; donated ones that nothing uses count only before the first op (`unused`)."""
+        """Return the bytes of inputs; `unused` includes donated inputs without users, which count before the first op."""
         counted = self.graph.lifetimes == Lifetime.DONATED
         if not unused:
             counted &= np.diff(self.structure.users.offsets) > 0
         return self.bytes_of(Lifetime.INPUT) + int(self.bytes_here[counted].sum())
 
     def at_the_edges(self) -> int:
-        """Return the bytes before the first op or after the last one, whichever is more."""
+        """Return the larger of the bytes before the first op and after the last one."""
         at_the_end = self.bytes_of(Lifetime.INPUT) + self.bytes_of(Lifetime.OUTPUT)
         return max(self.live_at_start(unused=True), at_the_end)
 
@@ -106,11 +106,11 @@ class PlainProgram:
         return int(self.bytes_here[self.graph.lifetimes == lifetime].sum())
 
     def may_run(self, op: OpId, executed: int) -> bool:
-        """Whether the op may come next after a set of executed ops."""
+        """Return whether the op may run next after a set of executed ops."""
         return not executed >> op & 1 and all(executed >> earlier & 1 for earlier in self.predecessors[op])
 
     def run(self, op: OpId, executed: int) -> tuple[int, int]:
-        """Return the bytes that the op adds to what is live while it runs, and what it leaves behind or takes away."""
+        """Return the bytes that the op adds while it runs, and its net bytes afterwards."""
         executed |= 1 << op
         peak = self.transient[op] + sum(self.sizes[buffer] for buffer in self.allocates[op])
         net = 0
@@ -126,7 +126,7 @@ class PlainProgram:
         return self.lifetimes[buffer].freeable and all(executed >> user & 1 for user in self.users[buffer])
 
     def _saved(self, op: OpId, executed: int) -> int:
-        """Return the most bytes that the op can save by writing into operands that die: a maximum-weight matching."""
+        """Return the most bytes saved by writing into dying operands: a maximum-weight matching."""
         takers: dict[int, list[int]] = {}
         for read, written in self.pairs[op]:
             if self._dies(read, executed):
@@ -142,7 +142,7 @@ class PlainProgram:
                         return True
             return False
 
-        # What a pair saves depends on the written buffer alone, so that taking the largest first is best.
+        # A pair saves the size of the written buffer, so matching the largest buffers first is optimal.
         return sum(
             self.sizes[written]
             for written in sorted(takers, key=lambda written: -self.sizes[written])

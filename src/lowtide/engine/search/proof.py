@@ -1,4 +1,4 @@
-"""x."""
+"""Proofs of lower bounds, their logs, and their files."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class Need(msgspec.Struct, frozen=True, array_like=True, tag="need", forbid_unknown_fields=True):
-    """A dependency: `op`, one of the two ops, needs more than the budget if `later` runs before `earlier`."""
+    """A dependency: `op`, one of the two ops, exceeds the budget if `later` runs before `earlier`."""
 
     op: _Id
     earlier: _Id
@@ -29,75 +29,69 @@ class Need(msgspec.Struct, frozen=True, array_like=True, tag="need", forbid_unkn
 
 
 class Over(msgspec.Struct, frozen=True, array_like=True, tag="over", forbid_unknown_fields=True):
-    """The op needs more than the budget; that ends a case."""
+    """The op exceeds the budget, which ends a case."""
 
     op: _Id
 
 
 class Cycle(msgspec.Struct, frozen=True, array_like=True, tag="cycle", forbid_unknown_fields=True):
-    """The dependencies close a cycle; that ends a case."""
+    """The dependencies form a cycle, which ends a case."""
 
 
 class Either(msgspec.Struct, frozen=True, array_like=True, tag="either", forbid_unknown_fields=True):
-    """The case that `one` runs before `other` follows; where it ends, the opposite one does."""
+    """A case in which `one` runs before `other`; the opposite case follows at its end."""
 
     one: _Id
     other: _Id
 
 
 class First(msgspec.Struct, frozen=True, array_like=True, tag="first", forbid_unknown_fields=True):
-    """Some ops that may run in turn, next after what runs first until here, in whatever order follows.
+    """Ops that may run next, in this order, after the fixed first ops, without loss of generality.
 
-    They fit, and no closed set between the one before and the one after them has fewer live bytes than the latter.
+    They fit, and no closed set between the states before and after them has fewer live bytes than the latter.
     """
 
     ops: tuple[_Id, ...]
 
 
 class Last(msgspec.Struct, frozen=True, array_like=True, tag="last", forbid_unknown_fields=True):
-    """Some ops that may run right before what runs last until here, the last of them first, whatever precedes them.
+    """Ops that may run right before the fixed last ops, the last op first, without loss of generality.
 
-    They fit, no closed set between the one before and the one after them has fewer live bytes than the former, and none
-    of them reads what another op that is left could write its result into.
+    They fit, and no closed set between the states before and after them has fewer live bytes than the former. They read
+    no buffer that another remaining op could write in place.
     """
 
     ops: tuple[_Id, ...]
 
 
 class Next(msgspec.Struct, frozen=True, array_like=True, tag="next", forbid_unknown_fields=True):
-    """Cases: each of some ops runs next after what runs first; where one case ends, the following one does.
-
-    No other op that can run next fits.
-    """
+    """Cases: each of these ops runs next after the fixed first ops. No other op that can run there fits."""
 
     ops: tuple[_Id, ...]
 
 
 class Previous(msgspec.Struct, frozen=True, array_like=True, tag="previous", forbid_unknown_fields=True):
-    """Cases: each of some ops runs right before what runs last; where one case ends, the following one does.
-
-    No other op that can run there fits.
-    """
+    """Cases: each of these ops runs right before the fixed last ops. No other op that can run there fits."""
 
     ops: tuple[_Id, ...]
 
 
 Line = Need | Over | Cycle | Either | First | Last | Next | Previous
-"""One line of a log. It holds under all lines before it, except for those of cases that have ended."""
+"""A line of a log. It holds under all earlier lines, except those of ended cases."""
 
 
 class RefutedBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A budget for one memory space that exhaustive search found no order within."""
+    """A budget for one memory space that no order meets."""
 
     budget_bytes: _Bytes
     at_least_bytes: _Bytes
-    """The least peak that is left for any order: a figure above the budget that was met on the way."""
+    """Lower bound that follows from the refuted budget."""
     log: tuple[Line, ...] = ()
-    """What shows that no order needs less than `at_least_bytes`; empty where only a search does, see `check_proof`."""
+    """Steps that show the bound; if empty, see `check_proof`."""
 
 
 class Moves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bytes that a flow moves, a column each."""
+    """Bytes moved by a flow, as columns."""
 
     sources: tuple[_Id, ...]
     targets: tuple[_Id, ...]
@@ -105,34 +99,34 @@ class Moves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class CutFlow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A maximum flow that shows how much an op needs in any order; see `check_flow`."""
+    """A maximum flow that shows the least memory of an op in any order; see `least_by_flow`."""
 
     uses: Moves
-    """From buffers to ops that must run before the buffer goes; the op itself stands for the end of the program."""
+    """From buffers to ops that must run before the buffer is freed. The op itself represents the end of the program."""
     dependencies: Moves
-    """From ops to those they wait for."""
+    """From ops to their predecessors."""
 
 
 class SpaceProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why no order has a lower peak in one memory space. Persistent buffers are left out of every figure."""
+    """The proof for one memory space. Persistent buffers are excluded from all figures."""
 
     space: str
     bound_bytes: _Bytes
     op: _Id | None
-    """The op that needs `cut_bytes` while it runs, whatever the order; None: the inputs or the outputs alone do."""
+    """The op that needs `cut_bytes` in any order; None if the inputs or outputs need them."""
     before: tuple[_Id, ...]
-    """The ops, ascending, after which `op` needs least: no closed set leaves it less. Empty without an op."""
+    """Ascending: the closed set of ops before `op` for which it needs least. Empty without an op."""
     cut_bytes: _Bytes
     flow: CutFlow | None = None
-    """What shows that `op` never needs less; None where nobody asked for it, or without an op."""
+    """Shows that `op` never needs less; None if not requested, or without an op."""
     tree_bytes: _Bytes | None
-    """The least peak of all orders, where the graph is a tree or series-parallel; None elsewhere."""
+    """The optimal peak of a tree or series-parallel graph; None for other graphs."""
     refuted: tuple[RefutedBudget, ...]
-    """Budgets between `cut_bytes` and the bound, in the order in which they were refuted."""
+    """Budgets between `cut_bytes` and the bound, in the order of refutation."""
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A bound for every memory space of a graph, with what shows that it holds; see `check_proof`."""
+    """Lower bounds for all memory spaces of a graph, with their proofs; see `check_proof`."""
 
     lowtide_proof: Literal[1] = 1
     graph: str
@@ -141,9 +135,9 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Whether optional in-place pairs were allowed."""
     spaces: tuple[SpaceProof, ...]
     callees: dict[str, "Proof"] = {}
-    """Proofs for all graphs that are called, also by one another, by name: each counts with its own bound.
+    """Proofs for all graphs called directly or indirectly, once each, by name.
 
-    All stand here, once each, however many call them; those of callees have none of their own.
+    These proofs have no callees of their own.
     """
 
     @property
@@ -159,11 +153,11 @@ def prove(
     *,
     tree_bytes: int | None = None,
 ) -> Proof:
-    """Write down why the peak of a problem is bounded.
+    """Return the proof of a problem's bounds.
 
-    `cuts` are the bounds of `lower_bounds`, one per memory space; `refuted` are budgets that exact search proved
-    impossible, each limited in one memory space only; `tree_bytes` is the least peak of a graph that is a tree or
-    series-parallel. O(n) beside the bounds of callees, which are found again, once each.
+    `cuts` are the bounds of `lower_bounds`, one per memory space. `refuted` are budgets refuted by exact search, each
+    limited in one memory space. `tree_bytes` is the optimal peak of a tree or series-parallel graph.
+    Complexity: O(n), plus computing the bounds of every callee once.
     """
     spaces = tuple(_space_proof(position, cut, refuted, tree_bytes) for position, cut in enumerate(cuts))
     callees: dict[str, Proof] = {}
@@ -172,7 +166,7 @@ def prove(
 
 
 def _prove_callees(graph: Graph, in_place: bool, bounds: CalleeBounds, proofs: dict[str, Proof]) -> None:
-    """Prove the bounds of all that a graph calls and what is called there, by names, which a program has once."""
+    """Prove the bounds of all graphs called directly or indirectly, by name."""
     for name in graph.called:
         if name not in proofs:
             callee = graph.subgraphs[name]
@@ -199,10 +193,10 @@ def _space_proof(position: int, cut: LowerBound, refuted: Sequence[FitOutcome], 
 
 
 def write_proof_file(proof: Proof, path: Path) -> None:
-    """Write a proof as JSON, gzipped where the name ends in .gz; raises UsageError when the place cannot be written."""
+    """Write a proof as JSON, gzipped if the name ends in .gz. Raises UsageError if the path is not writable."""
     write_bytes(path, msgspec.json.encode(proof))
 
 
 def read_proof_file(path: Path) -> Proof:
-    """Read a proof; raises what `read_document` raises. What it claims is not checked here."""
+    """Read a proof without checking its claims. Raises the errors of `read_document`."""
     return read_document(path, Proof, "not a proof of lowtide")

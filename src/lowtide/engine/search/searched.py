@@ -1,4 +1,4 @@
-"""x."""
+"""A completed search, and its proof with logs and flows that are computed on demand."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,14 +35,14 @@ from lowtide.engine.search.solve import Solution
 
 _LEAST_FOR_A_LOG = 200_000_000
 _OPS_FOR_A_LOG = 1_000
-"""Beyond so many ops, the least work gets less: each deduction also takes time that no arc counts."""
+"""Above this number of ops the minimal work for a log shrinks, since deductions also take time."""
 _LOG_TO_SEARCH = 8
-"""How much more work than the search itself the log of what it refuted may take."""
+"""Limit on the work for a log, as a multiple of the search's work."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Searched:
-    """A problem with the solution that a search of some effort found."""
+    """A problem with its solution."""
 
     problem: Problem
     solution: Solution
@@ -50,17 +50,16 @@ class Searched:
 
     @cached_property
     def proof(self) -> Proof:
-        """What bounds the peak, without a log of what only the search refuted."""
+        """The proof of the bounds, without logs of refuted budgets."""
         solution = self.solution
         return prove(self.problem, solution.cuts, solution.refuted, tree_bytes=solution.tree_bytes)
 
     @cached_property
     def logged_proof(self) -> Proof:
-        """The proof with the flows of its cuts, and a log of the highest budget that was refuted in every space.
+        """The proof with the flows of its cuts, and a log of the highest refuted budget per space, if one is found.
 
-        A log shows all budgets below it as well; not for every one a log is found. To look for it takes up to eight
-        times the work of the search, so it is done when first asked for, and not after Ctrl-C. Deterministic; Ctrl-C
-        raises KeyboardInterrupt.
+        A log also refutes all lower budgets. Computed on first access, with up to eight times the work of the search;
+        without logs after an interrupted search. Ctrl-C raises KeyboardInterrupt. Deterministic.
         """
         if self.solution.interrupted:
             return self.proof
@@ -79,21 +78,22 @@ class Searched:
         return msgspec.structs.replace(space, refuted=(*lower, logged))
 
 
-_NEED, _OVER, _CYCLE, _EITHER, _FIRST, _LAST, _NEXT, _PREVIOUS = range(8)  # shared with the native kernel
+_NEED, _OVER, _CYCLE, _EITHER, _FIRST, _LAST, _NEXT, _PREVIOUS = range(8)  # as in the native kernel
 _OF_OPS = {_FIRST: First, _LAST: Last, _NEXT: Next, _PREVIOUS: Previous}
-"""Lines whose ops follow, a row each."""
+"""Lines followed by one row per op."""
 
 
 def find_refutation(
     problem: Problem, order: Order, space: SpaceId, budget_bytes: int, most_work: int
 ) -> tuple[Line, ...]:
-    """Return a log that no order stays within a budget of one memory space, an empty one where none is found.
+    """Return a log that no order meets a budget of one memory space, or an empty one if none is found.
 
-    Dependencies that every such order obeys are deduced from minimum cuts, each from those before it, until an op
-    exceeds the budget. Where that ends, two ops are taken one way round and then the other. Where no log is found so,
-    sets are walked from the start: what may run first without harm, up to a valley, then each op that may come next.
-    `order` says which ops are the worst: those are looked at first. Stops after about `most_work` arcs of flow graphs
-    for each of both; deterministic. Exact, but not complete: no log does not mean that some order fits.
+    Dependencies that every such order obeys are deduced from minimum cuts until an op exceeds the budget. If deduction
+    ends before, two ops are ordered one way and then the other. If this fails, closed sets are walked from both ends:
+    ops that may safely run first or last, then every op that may follow. Ops with the most live bytes in `order` are
+    examined first.
+    Complexity: up to `most_work` arcs of flow graphs for each of the two methods. Guarantees: every log is correct, but
+    a missing log does not mean that some order fits; deterministic.
     """
     profile: NDArray[np.int64] = _native.profile(problem.native, order, problem.in_place)
     bytes_here = profile.reshape(len(order), len(problem.graph.spaces))[:, space]
@@ -118,7 +118,7 @@ def _lines(rows: Iterator[list[int]]) -> Iterator[Line]:
 
 
 def with_flows(proof: Proof, graph: Graph) -> Proof:
-    """Return a proof for a graph with the flows that show its cuts and those of its callees; one flow an op named."""
+    """Return a proof with the flows that show its cuts and those of its callees. One flow per named op."""
     flowing = _with_flows(proof, graph)
     subgraphs = dict[str, Graph]()
     _collect(graph, subgraphs)
@@ -146,7 +146,7 @@ def _moves(flat: NDArray[np.int64]) -> Moves:
 
 
 def _collect(graph: Graph, found: dict[str, Graph]) -> None:
-    """Collect what a graph calls, and what is called there, by names, which a program has once."""
+    """Collect all graphs called directly or indirectly, by name."""
     for name in graph.called:
         if name not in found:
             found[name] = graph.subgraphs[name]

@@ -1,4 +1,4 @@
-"""The search: from the best known order to the best there is, as far as the work allows."""
+"""The search: improve the best known order and raise the lower bound until they meet or the work ends."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,23 +19,23 @@ _FIRST_SHARE = 50_000_000
 _GROWTH = 4
 _SEEDS_UNCROSSED = 3
 _TRIES = ((True, 2), (False, 1), (False, 0))
-"""Whether to improve or to bound, and how far from the bound to the best peak the budget lies, in halves."""
+"""Whether to look for an order or a bound, and the budget's distance from the bound, in halves of the gap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Solution:
-    """The best order found, what no order can beat, and how both came about."""
+    """The best order found and the lower bounds, with the steps that prove them."""
 
     order: Order
     peaks: tuple[int, ...]
     """Bytes per memory space."""
     bounds: tuple[LowerBound, ...]
     cuts: tuple[LowerBound, ...]
-    """What the bounds were before any budget was refuted."""
+    """The bounds before any budget was refuted."""
     tree_bytes: int | None = None
-    """The least peak of a graph that is a tree or series-parallel."""
+    """The optimal peak of a tree or series-parallel graph."""
     refuted: tuple[FitOutcome, ...] = field(default=())
-    """Budgets that the exact search proved impossible, in the order it did."""
+    """Budgets refuted by exact search, in this order."""
     interrupted: bool = False
     work: int = 0
 
@@ -55,16 +55,14 @@ def solve(
     progress: Report | None = None,
     keep: Callable[[Order], None] | None = None,
 ) -> Solution:
-    """Find an order of least peak, starting from `seeds`, at least one valid order; the result is never worse.
+    """Return an order of least peak found from `seeds`, at least one valid order, with lower bounds.
 
-    Nor is it worse than the `rivals`, valid orders that are looked at in the end if there is a gap left.
-
-    It goes through layers as long as there is a gap: the best seed, with ops moved to where they cost nothing; the
-    min-cut bound; the best order of a tree or a series-parallel graph; uncrossing; what the first of several alike ops
-    needs; exact search for budgets between the bound and the best order.
-    Bytes over the `budget` count before the sum of the peaks. `keep` is handed the best order so far before each step
-    that may take long, where it is another than the last time.
-    Anytime: Ctrl-C ends it with the best so far. Deterministic.
+    As long as there is a gap, the search closes the seeds (see `close_order`), computes cut bounds, tries the optimal
+    order of a tree or series-parallel graph, uncrosses, bounds the first op of a group, and searches exactly for
+    budgets between bound and peak. `rivals` are valid orders that are evaluated last. Orders are compared by bytes
+    above `budget`, then by the sum of peaks. `keep` receives each new best order before a long step.
+    Guarantees: never worse than any seed or, unless optimal, any rival; Ctrl-C returns the best order found;
+    deterministic.
     """
     search = _Search(problem, effort, budget, progress or silent, keep)
     interrupted = False
@@ -109,7 +107,7 @@ class _Search:
         self.stopped = False
 
     def solution(self, interrupted: bool) -> Solution:
-        """Return where the search stands."""
+        """Return the current result."""
         return Solution(
             order=self.order,
             peaks=tuple(self.peaks),
@@ -122,12 +120,12 @@ class _Search:
         )
 
     def run(self, seeds: Iterable[Order]) -> None:
-        """Go through the layers until nothing is left to gain or the work is used up."""
+        """Run all steps until the gap is closed or the work ends."""
         known = [(self.take(seed), seed) for seed in seeds]
         ranked = [self.problem.given_order(), *_best_first(known)]
         known += [(self.take(order), order) for order in close_orders(self.problem, ranked)]
         ranked = _best_first(known)
-        self.progress("bounding the peak from below")
+        self.progress("computing a lower bound of the peak")
         self.cuts = lower_bounds(self.problem, ranked)
         self.bounds = list(self.cuts)
         if self.gap():
@@ -138,7 +136,7 @@ class _Search:
         if self.problem.graph.n_ops > self.effort.fit_ops:
             return
         if self.gap():
-            self.progress("looking at the first of several alike ops")
+            self.progress("bounding the first op of a group")
             self.look_at_the_first()
         share = min(_FIRST_SHARE, self.effort.fit_work)
         while self.gap() and self.work < self.effort.fit_work:
@@ -148,22 +146,22 @@ class _Search:
                 self.close_in(space, share)
             if not self.moved and not self.stopped:
                 break
-            if self.gap() > gap // 2:  # small steps use up the work too
+            if self.gap() > gap // 2:  # also after slow progress
                 share *= _GROWTH
 
     def face(self, rivals: Iterable[Order]) -> None:
-        """Take the best of other orders if none as good was found."""
+        """Evaluate further orders if there is a gap."""
         if self.gap():
             for order in rivals:
                 self.take(order)
 
     def rank(self, peaks: Sequence[int]) -> tuple[int, int]:
-        """Return what orders are compared by: bytes over the limits, then the sum of the peaks."""
+        """Return the key that orders are compared by: bytes above the limits, then the sum of the peaks."""
         over = sum(max(0, peak - limit) for peak, limit in zip(peaks, self.limits, strict=True))
         return over, sum(peaks)
 
     def take(self, order: Order) -> tuple[int, int]:
-        """Make an order the best one if it is better; returns its rank."""
+        """Keep an order if it is the best; return its rank."""
         peaks: list[int] = self.problem.evaluate(order).peaks.tolist()
         rank = self.rank(peaks)
         if rank < self.rank(self.peaks):
@@ -171,12 +169,12 @@ class _Search:
         return rank
 
     def keep(self, order: Order) -> bool:
-        """Make an order the best one if it is better; returns whether it is."""
+        """Keep an order if it is the best; return whether it is."""
         present = self.rank(self.peaks)
         return self.take(order) < present
 
     def hand_over_the_best(self) -> None:
-        """Hand the best order to whoever keeps it, once."""
+        """Pass the best order to the callback, once."""
         if self.hand_over is not None and self.handed_over is not self.order:
             self.hand_over(self.order)
             self.handed_over = self.order
@@ -186,14 +184,14 @@ class _Search:
         return sum(self.peaks) - sum(bound.peak_bytes for bound in self.bounds)
 
     def settle(self) -> None:
-        """Take the best order of a graph that is a tree or series-parallel; its peak is the bound as well."""
+        """Use the optimal order of a tree or series-parallel graph; its peak is also the bound."""
         order = tree_order(self.problem)
         if order is None:
             order = series_parallel_order(self.problem)
         if order is None:
             return
         self.keep(order)
-        # Another plan for a callee might need less, so then the proof holds for this problem only.
+        # With callees, whose plans might improve, the optimum holds for this problem only.
         if not self.problem.graph.subgraphs:
             self.tree_bytes = self.peaks[0]
             self.bounds = [replace(self.bounds[0], peak_bytes=self.tree_bytes)]
@@ -210,7 +208,7 @@ class _Search:
                 return
 
     def look_at_the_first(self) -> None:
-        """Make the moves that the first of several alike ops asks for, and raise the bound to what it needs."""
+        """Improve the order and raise the bound by the first op of a group."""
         for space in range(len(self.bounds)):
             order = uncross_first(self.problem, self.order, space, self.effort.cut_work)
             self.keep(order)
@@ -224,7 +222,7 @@ class _Search:
             low, high = self.bounds[space].peak_bytes, self.peaks[space]
             if low >= high:
                 return
-            # An improvement must not cost the other spaces anything; a bound must hold whatever they need.
+            # An improvement must not raise other spaces; a bound must hold without limits on them.
             budget = [UNLIMITED] * len(self.bounds)
             if improving:
                 budget = [
@@ -246,7 +244,7 @@ class _Search:
                 self.moved |= self.refute(space, outcome)
 
     def impossible(self, space: SpaceId, at_least_bytes: int, work: int) -> FitOutcome:
-        """Return what is known once it is shown that no order needs less than some bytes in a space."""
+        """Return the outcome for a space in which every order needs `at_least_bytes`."""
         budget, following = ([UNLIMITED] * len(self.bounds) for _ in range(2))
         budget[space], following[space] = at_least_bytes - 1, at_least_bytes
         return FitOutcome(
@@ -260,10 +258,10 @@ class _Search:
         )
 
     def refute(self, space: SpaceId, outcome: FitOutcome) -> bool:
-        """Raise the bound of a space after a budget in it was proven impossible; returns whether it rose."""
+        """Raise the bound of a space after a refuted budget; return whether it rose."""
         raised = min(outcome.next_budget[space], self.peaks[space])
         bound = self.bounds[space]
-        # Another plan for a callee might need less, so then the proof holds for this problem only.
+        # With callees, whose plans might improve, the bound holds for this problem only.
         if raised <= bound.peak_bytes or self.problem.graph.subgraphs:
             return False
         next_budget = list(outcome.next_budget)

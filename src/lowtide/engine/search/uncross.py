@@ -1,4 +1,4 @@
-"""x."""
+"""Moves that never raise the peak: closing an order, and uncrossing it along minimum cuts."""
 
 from collections.abc import Sequence
 
@@ -13,34 +13,33 @@ _MOST_OPS = 1_000_000
 _LEAST_ORDERS = 2
 _MOST_TRIED = 40
 _WORK_PER_OP = 32
-"""Of trying a move, in arcs of a flow graph."""
+"""Work of evaluating a move, in arcs of a flow graph per op."""
 
 
 def close_order(problem: Problem, order: Order) -> Order:
-    """Move ops to where they cost nothing; the peak is never higher, in any memory space.
+    """Return an order with ops moved earlier or later at no cost; the peak rises in no memory space.
 
-    Forward first: a ready op that fits below the order's own peak and does not raise live bytes runs at once. Then
-    backward: an op that fits, and whose removal from the executed ones does not raise live bytes, runs as late as it
-    can. So an update runs right after its gradient is there, a recomputation right before it is needed. Safe because
-    live bytes are submodular over executed sets; with in-place pairs, an op is put off only if that takes no pair from
-    another. Complexity: O((n + e) log n).
+    Forward: a ready op runs at once if it fits below the order's peak and does not raise live bytes. Backward: an op
+    that fits runs as late as possible if its delay does not raise live bytes. Updates then follow their gradients, and
+    recomputed ops precede their readers. Correct because live bytes are submodular over executed sets. With in-place
+    pairs, an op is only delayed if no other op loses a pair.
+    Complexity: O((n + e) log n).
     """
     return _native.close_order(problem.native, order, problem.in_place)
 
 
 def close_orders(problem: Problem, orders: Sequence[Order]) -> list[Order]:
-    """Return the first of the orders closed: all of them for graphs of 100,000 ops, two at least for any."""
+    """Return the leading orders closed: all for graphs of up to 100,000 ops, always at least two."""
     count = max(_LEAST_ORDERS, _MOST_OPS // max(1, problem.graph.n_ops))
     return [close_order(problem, order) for order in orders[:count]]
 
 
 def uncross(problem: Problem, order: Order, cuts: ClosureCuts, space: SpaceId, most_work: int) -> Order:
-    """Improve an order in one memory space as long as cutting at one of its worst ops helps.
+    """Improve an order in one memory space by cutting at its worst ops, within `most_work` arcs.
 
-    S is the least closed set at which a bad op v can run. A move runs what is in S in the present order, then v, then
-    the rest in the present order. It is taken if the profile, sorted from its top, gets smaller and no other space gets
-    a higher peak. Stops after `most_work` arcs. Source: uncrossing of minimum cuts (submodularity of live
-    bytes); never returns a worse order.
+    S is the least closed set at which a bad op v can run. A move runs S in the current order, then v, then the rest. It
+    is kept if the profile, sorted from its top, gets smaller and no other space gets a higher peak.
+    Source: uncrossing of minimum cuts (submodularity of live bytes). Guarantees: never a worse order.
     """
     current = Profile(problem, order, space)
     while cuts.work < most_work:
@@ -52,7 +51,7 @@ def uncross(problem: Problem, order: Order, cuts: ClosureCuts, space: SpaceId, m
 
 
 class Profile:
-    """An order with its live bytes, place by place."""
+    """An order with its live bytes per place."""
 
     def __init__(self, problem: Problem, order: Order, space: SpaceId) -> None:
         n_spaces = len(problem.graph.spaces)
@@ -65,7 +64,7 @@ class Profile:
         self.falling = np.sort(self.here)[::-1]
 
     def with_cut(self, place: Place, cut: ClosureCut) -> "Profile":
-        """Return the order in which what a cut holds runs first, then the op at `place`, then the rest."""
+        """Return the order that runs the ops before the cut first, then the op at `place`, then the rest."""
         before = cut.before[self.order]
         after = ~before
         after[place] = False
@@ -73,7 +72,7 @@ class Profile:
         return Profile(self.problem, order, self.space)
 
     def is_better_than(self, other: "Profile") -> bool:
-        """Whether the sorted profile is smaller where it first differs, and no space got worse."""
+        """Return whether the sorted profile is smaller at its first difference and no space got worse."""
         if (self.peaks > other.peaks).any():
             return False
         different = np.flatnonzero(self.falling != other.falling)
