@@ -1,4 +1,4 @@
-"""Check a plan together with its proof: find the claims that are shown, and contradictions."""
+"""Check a plan together with its proof."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,12 +28,10 @@ def check_certificate(
 ) -> tuple[list[CheckedClaim], Sequence[CheckedBound]]:
     """Return the claims of a verified plan with whether each is shown, and the checked bounds of its proof.
 
-    The proof shows claims about all orders. Claims about all reruns are shown by adding up the bytes that each op
-    needs, and the bytes live while its operands are gathered. A claim about an arena is shown if the peak is as large,
-    and one about an extra cost if it is 0. Claims may remain unshown. Without claims, the plan's bounds count as
-    claims.
-    Raises ProofError if plan and proof contradict one another in in-place pairs, a bound, or a peak below the proven
-    bound, and the errors of `check_proof`.
+    The proof shows claims about all orders. Claims about all reruns are shown by the bytes that each op needs, and the
+    bytes live while its operands are gathered. A claim about an arena is shown if the peak is as large, and one about
+    an extra cost if it is 0. Unshown claims are no error. Without claims, the plan's bounds count as claims.
+    Raises ProofError if plan and proof contradict one another, and the errors of `check_proof`.
     Complexity: that of `check_proof`.
     """
     checked: Sequence[CheckedBound] = ()
@@ -53,7 +51,6 @@ def check_certificate(
 
 
 def _contradict(graph: Graph, plan: Plan, proof: Proof) -> None:
-    """Raise ProofError if plan and proof contradict one another."""
     if not proof.in_place and len(plan.pairs.values):
         raise ProofError("the proof is for plans without in-place pairs, but the plan uses some; prove it with pairs")
     by_order = {claim.space: claim for claim in _of_orders(graph, plan, proof)}
@@ -79,14 +76,14 @@ def _contradict(graph: Graph, plan: Plan, proof: Proof) -> None:
 
 
 def _of_orders(graph: Graph, plan: Plan, proof: Proof) -> Iterator[Claim]:
-    """Yield the plan's claims about all orders; without claims, its bounds if they are of that class."""
+    """Yield the plan's claims about all orders, or its bounds if they are of that class."""
     for claim in plan.claims or _plain_claims(graph, plan, in_place=proof.in_place):
         if claim.over == "orders" and (plan.claims or is_of_class(plan, claim, graph.n_ops)):
             yield claim
 
 
 def _plain_claims(graph: Graph, plan: Plan, *, in_place: bool) -> Iterator[Claim]:
-    """Yield the bounds of a plan as claims of the narrowest class that contains its steps."""
+    """Yield the bounds of a plan as claims of its narrowest class."""
     copies = bool((plan.kinds == StepKind.COPY_OUT).any())
     reruns = int((plan.kinds == StepKind.RUN).sum()) > graph.n_ops
     for space, least in plan.lower_bound_bytes.items():
@@ -109,7 +106,6 @@ def _pairs(taken: bool) -> str:
 def _is_shown(
     graph: Graph, plan: Plan, claim: Claim, by_proof: dict[str, int], needed: Callable[[str, bool, bool], int]
 ) -> bool:
-    """Return whether a claim follows from the checked proof or from the graph."""
     if claim.figure == "extra cost":
         return claim.at_least == 0
     space = claim.space or ""

@@ -1,4 +1,4 @@
-"""Recheck the least memory at which an op can run, by the proof's flow or by a maximum flow."""
+"""Recheck the least memory at which an op can run, by a flow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from lowtide.engine.search.plain_program import PlainProgram
 from lowtide.engine.search.proof import CutFlow
 
 _MOST_BYTES = 2**62
-"""Limit on the sum of all moves of a flow, so that no sum overflows 64 bits."""
+"""Limit on the sum of a flow, so that no sum overflows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,21 +26,17 @@ class Cut:
 
     op: OpId
     fixed: int
-    """Bytes needed in any case."""
     sizes: NDArray[np.int64]
-    """Bytes that each buffer may cost. A result with a single in-place operand costs its size only while this operand
-    lives.
-    """
+    """Bytes per buffer. A result with a single in-place operand costs bytes only while this operand lives."""
     makers: NDArray[np.int32]
-    """The op that must have run before each buffer costs bytes; -1 for none."""
+    """The op that must have run before each buffer costs bytes, or -1."""
     used: NDArray[np.int32]
-    """Buffers, once for every op that must run before the buffer is freed."""
+    """Buffers, once per op that must run before the buffer is freed."""
     users: NDArray[np.int32]
-    """These ops, for each entry of `used`. The op itself represents the end of the program."""
+    """These ops, per entry of `used`; the op itself represents the end."""
 
 
 def cut_of(program: PlainProgram, op: OpId) -> Cut:
-    """Return the cut data of an op. O(n + e), on arrays."""
     structure, lifetimes = program.structure, program.graph.lifetimes
     makers = structure.producers.copy()
     sizes = np.where((makers < 0) & (lifetimes != Lifetime.DONATED), 0, program.bytes_here)
@@ -70,7 +66,7 @@ def cut_of(program: PlainProgram, op: OpId) -> Cut:
 def is_closed_before(program: PlainProgram, op: OpId, before: NDArray[np.bool_]) -> bool:
     """Return whether the ops of a mask may be exactly the ops that ran before `op`. O(n + e).
 
-    The mask must contain all predecessors of its ops and of `op`, but not `op`; it then contains no descendant of `op`.
+    The mask must contain all predecessors of its ops and of `op`, but not `op`.
     """
     waiting = before.copy()
     waiting[op] = True
@@ -80,7 +76,7 @@ def is_closed_before(program: PlainProgram, op: OpId, before: NDArray[np.bool_])
 
 
 def needed_after(cut: Cut, before: NDArray[np.bool_]) -> int:
-    """Return the bytes needed while the op runs after exactly the ops of a mask. O(n + e)."""
+    """Return the bytes needed by the op after exactly the ops of a mask. O(n + e)."""
     is_made = (cut.makers < 0) | before[cut.makers]
     is_kept = np.zeros(len(cut.sizes), np.bool_)
     is_kept[cut.used[~before[cut.users]]] = True
@@ -88,11 +84,10 @@ def needed_after(cut: Cut, before: NDArray[np.bool_]) -> int:
 
 
 def least_needed(program: PlainProgram, op: OpId, dependencies: Sequence[tuple[OpId, OpId]] = ()) -> int:
-    """Return the least of `needed_after` over all closed sets, by a maximum flow; INFINITE or more if there is none.
+    """Return the least of `needed_after` over all closed sets by a maximum flow, INFINITE or more without one.
 
-    `dependencies` are further pairs (earlier, later). Nodes on the source side are executed ops. A buffer's node is
-    there too at no cost if all ops that must run before it is freed have run; its maker without it costs the buffer's
-    size.
+    `dependencies` are further pairs (earlier, later). Executed ops are on the source side. A buffer's node is there too
+    at no cost if all ops before its free have run; its maker without it costs the buffer's size.
     """
     cut = cut_of(program, op)
     flow = PlainMaxFlow(program.n_ops + 2)
@@ -112,14 +107,13 @@ def least_needed(program: PlainProgram, op: OpId, dependencies: Sequence[tuple[O
 
 
 def _fixed(program: PlainProgram, op: OpId) -> int:
-    """Return the bytes needed in any case, without results that may be written in place."""
     fresh = set(program.structure.allocates[op].tolist()) - {written for _, written in program.pairs_of(op)}
     allocated = sum(int(program.bytes_here[buffer]) for buffer in fresh)
     return program.bytes_of(Lifetime.INPUT) + program.transient_of(op) + allocated
 
 
 def _single_chances(program: PlainProgram, op: OpId) -> dict[BufferId, BufferId]:
-    """Return operands by results that can be written into this operand only."""
+    """Return results that can be written into one operand only, with this operand."""
     operands: dict[BufferId, list[BufferId]] = {}
     for read, written in program.pairs_of(op):
         operands.setdefault(written, []).append(read)
@@ -130,10 +124,10 @@ def least_by_flow(structure: Structure, cut: Cut, flow: CutFlow) -> int | None:
     """Return the bytes that a flow shows an op to need in any order, or None if the flow is invalid.
 
     By weak duality of flows and cuts (Ford and Fulkerson, 1956). Bytes move from the maker of a buffer to ops that must
-    run before it is freed, at most its size, and from an op to its predecessors. Every op passes on all bytes it
-    receives, except ancestors of `op`, where bytes start, and its descendants, where they end. For any closed set of
-    executed ops, bytes leave the set only through live buffers, so these are at least as large as the bytes that end.
-    Buffers live for every set count in full and move nothing.
+    run before its free, at most its size, and from an op to its predecessors. Every op passes on all bytes, except
+    ancestors of `op`, where bytes start, and its descendants, where they end. Bytes leave a closed set of executed ops
+    only through live buffers, so these hold at least the bytes that end. Buffers live for every set count in full and
+    move nothing.
     Complexity: O((n + e) log e).
     """
     uses, waits = flow.uses, flow.dependencies
@@ -177,12 +171,10 @@ def _array(column: Sequence[int]) -> NDArray[np.int64]:
 def _are_among(
     rows: NDArray[np.int64], values: NDArray[np.int64], known_rows: NDArray[np.int32], known: NDArray[np.int32]
 ) -> bool:
-    """Return whether all pairs are known; ids are below 2^31."""
     return bool(np.isin(rows << 32 | values, known_rows.astype(np.int64) << 32 | known).all())
 
 
 def _reached(rows: Rows, op: OpId) -> NDArray[np.bool_]:
-    """Return a mask of the ops reachable from an op along rows, without this op."""
     reached = np.zeros(len(rows), np.bool_)
     marks, offsets, values = reached.view(np.uint8).data, rows.offsets.data, rows.values.data
     waiting = [op]

@@ -18,30 +18,26 @@ from lowtide.engine.search.plain_program import PlainProgram
 from lowtide.engine.search.proof import Proof, SpaceProof
 
 MOST_LOOKS = 3_000_000
-"""Limit on the ops examined to recheck one budget, some seconds in Python."""
+"""Limit on the ops examined per budget, some seconds in Python."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedBound:
-    """The confirmed bound of one memory space."""
-
     space: str
     confirmed_bytes: int
-    """The largest bound that a cut, a tree or a rechecked budget shows."""
+    """The largest bound that was shown."""
     not_rechecked: tuple[int, ...]
-    """Larger claimed bounds in bytes, left unchecked because they take too much work in Python."""
+    """Larger claimed bounds, unchecked because they take too much work."""
 
 
 def check_proof(graph: Graph, proof: Proof, *, most_looks: int = MOST_LOOKS) -> Sequence[CheckedBound]:
     """Return the bounds of a proof that could be confirmed, per memory space.
 
-    A cut is confirmed by adding up its buffers and by the proof's flow, or by a maximum flow if there is none. The
-    optimal peak of a tree or series-parallel graph is recomputed. A refuted budget is confirmed by replaying its log,
-    or without a log by trying all orders, within `most_looks` examined ops. Flows have a work limit, too; bounds that
-    exceed a limit are listed in the result. Every callee is checked once.
+    A cut is confirmed by adding up its buffers and by the proof's flow, or else by a maximum flow. Optimal peaks of
+    trees and series-parallel graphs are recomputed. A refuted budget is confirmed by replaying its log, or else by
+    trying all orders, within `most_looks` examined ops. Bounds that exceed a work limit are listed as unchecked.
     Raises ProofError for a proof that does not show its claims, and FingerprintError for the proof of another graph.
-    Complexity: O(e log e) on arrays per space, one flow per log line in Python (well below a second for a thousand
-    ops), plus the examined ops.
+    Complexity: O(e log e) on arrays per space, one flow per log line in Python, plus the examined ops.
     """
     return _check(graph, proof, proof.callees, most_looks, {})
 
@@ -111,13 +107,12 @@ def _check_space(
 
 
 def _settled_peak(program: PlainProgram) -> int | None:
-    """Return the optimal peak of a tree or series-parallel graph, or None for other graphs."""
     peak = plain_tree_peak(program)
     return plain_series_parallel_peak(program) if peak is None else peak
 
 
 def _check_cut(program: PlainProgram, proof: SpaceProof) -> int:
-    """Return the bytes that the cut shows, or those of inputs and outputs if its flow takes too much work."""
+    """Return the bytes of the cut, or of the edges if its flow takes too much work."""
     if proof.op is None:
         if proof.before or proof.flow is not None or proof.cut_bytes != program.at_the_edges():
             raise _wrong(proof, f"inputs and outputs need exactly {program.at_the_edges()} bytes")
@@ -138,14 +133,11 @@ def _check_cut(program: PlainProgram, proof: SpaceProof) -> int:
     if least is None:
         raise _wrong(proof, f"the flow of op {proof.op} is invalid")
     if not proof.cut_bytes == needed == least:
-        raise _wrong(
-            proof, f"op {proof.op} needs {needed} bytes after the named ops and at least {least} in any order"
-        )
+        raise _wrong(proof, f"op {proof.op} needs {needed} bytes after the named ops and at least {least} in any order")
     return proof.cut_bytes if is_checked else min(proof.cut_bytes, program.at_the_edges())
 
 
 def _mask(n_ops: int, ops: Sequence[OpId]) -> NDArray[np.bool_] | None:
-    """Return a mask of the given ops, or None for unknown ops."""
     mask = np.zeros(n_ops, np.bool_)
     named = np.fromiter(ops, np.int64, len(ops))
     if (named >= n_ops).any():

@@ -15,8 +15,7 @@ from lowtide.engine.search.proof import Cycle, Either, First, Last, Line, Need, 
 def is_refuted(program: PlainProgram, budget_bytes: int, log: Sequence[Line]) -> bool:
     """Return whether a log shows that no order meets a budget. One maximum flow per line.
 
-    Each line must follow from the program and the lines that hold there. The log is complete if it ends exactly with
-    the last case.
+    Each line must follow from the program and the lines in force. The log must end exactly with its last case.
     """
     replay = _Replay(program, budget_bytes)
     return all(not replay.ended and replay.goes_on_with(line) for line in log) and replay.ended
@@ -28,7 +27,6 @@ class _Case:
 
     dependencies: tuple[tuple[OpId, OpId], ...] = ()
     first: tuple[OpId, ...] = ()
-    """The first ops, in order."""
     last: tuple[OpId, ...] = ()
     """The last ops, from the end."""
 
@@ -83,42 +81,38 @@ class _Replay:
         return True
 
     def _take_cases(self, cases: Sequence[_Case]) -> None:
-        """Continue with the first of the given cases; without any, end the current case."""
+        """Continue with the first given case, or with the next open one."""
         self._others += reversed(cases)
         self.ended = not self._others
         if self._others:
             self._case = self._others.pop()
 
     def _middle(self) -> set[OpId]:
-        """Return the ops that are neither first nor last."""
         return set(range(self.program.n_ops)).difference(self._case.first, self._case.last)
 
     def _is_over(self, op: OpId, *more: tuple[OpId, OpId]) -> bool:
-        """Return whether a middle op exceeds the budget in every order of the rest."""
         case = self._case
         around = [(earlier, op) for earlier in case.first] + [(op, later) for later in case.last]
         dependencies = [*case.dependencies, *around, *more]
         return op in self._middle() and least_needed(self.program, op, dependencies) > self.budget_bytes
 
     def _may_be_next(self, among: Iterable[OpId], first: set[OpId]) -> list[OpId]:
-        """Return the ops whose predecessors are all in `first`."""
         waiting = {later for earlier, later in self._case.dependencies if earlier not in first}
         return [op for op in among if op not in waiting and first.issuperset(self.program.predecessors[op])]
 
     def _may_be_last(self, among: Iterable[OpId], last: set[OpId]) -> list[OpId]:
-        """Return the ops whose successors are all in `last`."""
         waited_for = {earlier for earlier, later in self._case.dependencies if later not in last}
         return [op for op in among if op not in waited_for and last.issuperset(self._followers[op])]
 
     def _are_all_next(self, ops: Sequence[OpId]) -> bool:
-        """Return whether only the given ops can run next within the budget."""
+        """Return whether only these ops can run next."""
         first, middle = set(self._case.first), self._middle()
         live = live_after(self.program, first)
         others = self._may_be_next(middle.difference(ops), first)
         return bool(middle) and all(live + self._run(op, first)[0] > self.budget_bytes for op in others)
 
     def _are_all_last(self, ops: Sequence[OpId]) -> bool:
-        """Return whether only the given ops can run last within the budget."""
+        """Return whether only these ops can run last."""
         last, middle = set(self._case.last), self._middle()
         left = middle.union(self._case.first)
         live = live_after(self.program, left)
@@ -127,7 +121,7 @@ class _Replay:
         return bool(middle) and all(live - net + more > self.budget_bytes for more, net in runs)
 
     def _run(self, op: OpId, before: AbstractSet[OpId]) -> tuple[int, int]:
-        """Return the bytes that an op adds while it runs after the ops `before`, and its net bytes."""
+        """Return the bytes that an op adds while it runs, and its net bytes."""
         return self.program.run(op, sum(1 << earlier for earlier in before))
 
     def _settle_first(self, ops: Sequence[OpId]) -> bool:
@@ -181,7 +175,6 @@ def _ops_of(line: Line) -> Sequence[OpId]:
 
 
 def _closes_a_cycle(program: PlainProgram, known: Sequence[tuple[OpId, OpId]]) -> bool:
-    """Return whether the program and the given dependencies allow no order."""
     waiting_for: list[set[OpId]] = [set(earlier) for earlier in program.predecessors]
     for earlier, later in known:
         waiting_for[later].add(earlier)
@@ -200,7 +193,6 @@ def _closes_a_cycle(program: PlainProgram, known: Sequence[tuple[OpId, OpId]]) -
 
 
 def live_after(program: PlainProgram, executed: AbstractSet[OpId]) -> int:
-    """Return the live bytes after a set of ops, in any order."""
     return least_live(program, executed, frozenset(), ())
 
 
@@ -210,11 +202,10 @@ def least_live(
     free: AbstractSet[OpId],
     dependencies: Sequence[tuple[OpId, OpId]],
 ) -> int:
-    """Return the least live bytes after `executed` and any subset of `free` that is closed together with it.
+    """Return the least live bytes after `executed` and any of the `free` ops that together are closed.
 
-    Closed sets contain all their predecessors, by the program and by `dependencies` (earlier, later). A minimum cut:
-    nodes on the source side are executed ops. A buffer's node is there too at no cost if all its users are; its
-    producer without it costs the buffer's size.
+    Closed sets obey the program and `dependencies` (earlier, later). A minimum cut, with executed ops on the source
+    side. A buffer's node is there too at no cost if all its users are; its producer without it costs the buffer's size.
     """
     flow = PlainMaxFlow(2)
     node = {op: flow.add_node() for op in free}

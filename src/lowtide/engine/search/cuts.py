@@ -1,4 +1,4 @@
-"""Minimum closure cuts: the least memory at which an op can run, optionally with other ops held back."""
+"""Minimum closure cuts: the least memory at which an op can run."""
 
 from dataclasses import dataclass, replace
 
@@ -13,15 +13,13 @@ from lowtide.engine.graph import Rows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClosureCut:
-    """The least memory at which an op can run."""
-
     peak_bytes: int
     before: NDArray[np.bool_]
-    """Mask of the ops that run before it in an order that attains `peak_bytes`."""
+    """Mask of the ops before it in an order that attains `peak_bytes`."""
 
 
 class ClosureCuts:
-    """Closure cuts of one problem by op and memory space, with a count of their work."""
+    """Closure cuts by op and memory space, and their work."""
 
     def __init__(self, problem: Problem) -> None:
         self._cutters = [
@@ -31,7 +29,7 @@ class ClosureCuts:
         self.work = 0
 
     def of(self, op: OpId, space: SpaceId) -> ClosureCut:
-        """Return the cut of an op in a memory space. The first request computes one flow."""
+        """Return the cut of an op in a memory space, by one flow."""
         found = self._found.get((op, space))
         if found is None:
             peak, before, work = self._cutters[space].cut(op)
@@ -41,13 +39,13 @@ class ClosureCuts:
 
 
 class HeldBackCuts:
-    """The least memory at which an op can run while other ops are held back, with a count of the work."""
+    """Closure cuts with other ops held back, and their work."""
 
     def __init__(self, problem: Problem, space: SpaceId) -> None:
         predecessors = problem.graph.structure.predecessors
         self.work = 0
         self.added = _least_added_bytes(problem, space)
-        """Bytes that each op allocates while it runs if it uses all its in-place pairs."""
+        """Bytes that each op allocates with all its in-place pairs used."""
         self._problem = problem
         self._space = space
         self._earlier = predecessors.values
@@ -81,7 +79,6 @@ class HeldBackCuts:
 
 
 def _rows(owners: NDArray[np.int32], values: NDArray[np.int32], n_rows: int) -> Rows:
-    """Return rows of ascending, distinct values."""
     both = np.unique(owners.astype(np.int64) << 32 | values)
     offsets = np.zeros(n_rows + 1, np.int64)
     np.cumsum(np.bincount(both >> 32, minlength=n_rows), out=offsets[1:])

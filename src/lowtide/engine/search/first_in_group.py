@@ -1,6 +1,6 @@
-"""Bound the peak by the first op of a group that runs, for graphs that repeat a layer many times.
+"""Bound the peak by the first op of a group, for graphs that repeat a layer many times.
 
-A single op can often wait until memory is low, so its own cut is weak. But one op of each group must run first.
+A single op can often wait until memory is low, so its own cut is weak. But one op of each group runs first.
 """
 
 import numpy as np
@@ -12,17 +12,15 @@ from lowtide.engine.search.cuts import HeldBackCuts
 from lowtide.engine.search.uncross import Profile
 
 _MOST_MEMBERS = 20
-"""Members tried one by one before the bound is abandoned."""
 _MOST_BITS = 2**30
-"""Size limit of the table of descendants among the members."""
+"""Size limit of the table of descendants."""
 
 
 def uncross_first(problem: Problem, order: Order, space: SpaceId, most_work: int) -> Order:
-    """Improve an order by moving its worst op before later ops that allocate as much, within `most_work` arcs.
+    """Improve an order by moving its worst op before later ops that allocate as much.
 
-    For the worst op v, later ops that allocate at least as many bytes are held back. S is the least closed set at which
-    v can then run. Moves run S in the current order, then v, then the rest, and are kept as in `uncross`.
-    Guarantees: never a worse order.
+    For the worst op v, later ops that allocate at least as many bytes are held back. The cut of v then gives a move, as
+    in `uncross`. Stops after about `most_work` arcs. Guarantees: never a worse order.
     """
     current = Profile(problem, order, space)
     cuts = HeldBackCuts(problem, space)
@@ -43,8 +41,8 @@ def first_of_bound(problem: Problem, order: Order, space: SpaceId) -> tuple[int,
     """Return a lower bound of the peak in a memory space, 0 if none is found, and the work done.
 
     The group is the worst op of the order and all non-ancestors that allocate at least as much. In every order one
-    member runs first, while no other member has run. Members that may be first are cut one by one; the remaining ones
-    share one cut after their common ancestors. The bound is the least of these cuts.
+    member runs first. Members that may be first are cut one by one; the remaining ones share one cut after their common
+    ancestors. The bound is the least of these cuts.
     """
     if not len(order):
         return 0, 0
@@ -96,7 +94,6 @@ def _ancestors(problem: Problem, op: OpId) -> NDArray[np.bool_]:
 
 
 def _members_reached(problem: Problem, members: NDArray[np.int32]) -> list[int]:
-    """Return, per op, the members among its descendants as bits."""
     number = {op: bit for bit, op in enumerate(members.tolist())}
     successors = list(problem.graph.structure.successors)
     reached = [0] * problem.graph.n_ops

@@ -13,7 +13,7 @@ from lowtide.engine.analysis.problem import Order, Problem
 
 
 class Fit(IntEnum):
-    """Result of the search for an order within a budget, with the numbers of the native kernel."""
+    """Result of a search within a budget, with the numbers of the native kernel."""
 
     FOUND = 0
     IMPOSSIBLE = 1
@@ -22,31 +22,27 @@ class Fit(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FitOutcome:
-    """The result of a search within a budget."""
-
     fit: Fit
     budget: tuple[int, ...]
-    """Bytes per memory space."""
     order: Order | None
-    """Set if an order was found."""
     next_budget: tuple[int, ...]
-    """If impossible: no budget with any one figure below these, and the others as given, can be met either."""
+    """If impossible: no budget with one figure below these, the others as given, can be met."""
     states: int
     flows: int
     work: int
 
     @property
     def limited_space(self) -> int | None:
-        """The only limited memory space, or None if there are several or none."""
+        """The only limited memory space, if there is exactly one."""
         limited = [space for space, most in enumerate(self.budget) if most < UNLIMITED]
         return limited[0] if len(limited) == 1 else None
 
 
 def find_fit(problem: Problem, limits: Sequence[int], preference: Order, most_work: int) -> FitOutcome:
-    """Search for an order whose peak stays within a limit in bytes in every memory space; `UNLIMITED` is no limit.
+    """Search for an order within a limit in bytes per memory space; `UNLIMITED` is no limit.
 
-    First deduces dependencies that every such order obeys, then searches executed sets depth first, forward and
-    backward, each at most once. The native kernel `fit_search` describes the rules. Ties follow `preference`.
+    Deduces dependencies that every such order obeys, then searches executed sets depth first, forward and backward,
+    each at most once (see the native kernel `fit_search`). Ties follow `preference`.
     Guarantees: exact unless stopped after about `most_work` units of work; deterministic. Ctrl-C raises
     KeyboardInterrupt.
     """

@@ -1,4 +1,4 @@
-"""Fit mode: an order within a budget that moves few ops of a given order."""
+"""Fit mode: an order within a budget that moves few ops."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,24 +25,20 @@ _MOST_REPAIRED = 40
 _TRY_WORK = 500
 """Work of evaluating one order, in units per op."""
 _State = tuple[int, int]
-"""The executed set as bits, and the place of the last op that was not moved."""
+"""The executed set as bits, and the place of the last unmoved op."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FittedOrder:
-    """The result of fit mode."""
-
     fit: Fit
     order: Order | None = None
-    """Set if an order was found."""
     moved: int = 0
-    """Number of moved ops: those outside a longest common subsequence with the given order."""
+    """Ops outside a longest common subsequence with the given order."""
     least_moved: int = 0
-    """Lower bound of moved ops over all orders within the budget; equal to `moved` if proven minimal."""
+    """Lower bound of moved ops within the budget; equal to `moved` if proven minimal."""
     reason: LowerBound | None = None
-    """If impossible: the op, or the inputs and outputs, that needs more than the budget in every order, with the ops
-    that best run before; `bound_holders` lists the forced live buffers. None if only exact search refuted the
-    budget.
+    """If impossible: the op or the edges that exceed the budget in every order, with the ops that best run before;
+    `bound_holders` lists the forced live buffers. None if only exact search refuted the budget.
     """
     refuted: FitOutcome | None = None
     """The outcome of exact search if it refuted the budget."""
@@ -58,10 +54,9 @@ def fit_order(
 ) -> FittedOrder:
     """Return an order within a budget that moves few ops of `given`, or prove that there is none.
 
-    If the given order fits, nothing moves. Small problems, and problems solved by few moves, are solved exactly
-    (`fewest_moves`). Otherwise the given order is repaired op by op along minimum cuts. The nearest of the repaired
-    order and the orders in `known` is used, or an order from exact search if none fits. Then ops move back to their
-    given places while the budget holds.
+    Small problems, and problems solved by few moves, are solved exactly (`fewest_moves`). Otherwise the given order is
+    repaired op by op along minimum cuts. The nearest of the repaired order and the orders in `known` is used, or an
+    order from exact search if none fits. Then ops move back to their given places while the budget holds.
     Guarantees: deterministic. Ctrl-C raises KeyboardInterrupt until some order fits, then returns the best order found.
     """
     within = _Within(problem, budget)
@@ -89,8 +84,6 @@ def fit_order(
 
 
 class _Within:
-    """A budget with its checks of orders."""
-
     def __init__(self, problem: Problem, budget: Budget) -> None:
         self.problem = problem
         self.limits = np.asarray(budget.limits, np.int64)
@@ -99,12 +92,11 @@ class _Within:
         return bool((self.problem.evaluate(order).peaks <= self.limits).all())
 
     def excess(self, order: Order) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-        """Return the bytes above the budget per place and space."""
         profile = _native.profile(self.problem.native, order, self.problem.in_place)
         return np.maximum(profile.reshape(len(order), len(self.limits)) - self.limits, 0)
 
     def reason(self, order: Order, cuts: ClosureCuts, most_work: int) -> LowerBound | None:
-        """Return an op above the budget, or the edges, if every order exceeds the budget there."""
+        """Return an op, or the edges, above the budget in every order."""
         graph = self.problem.graph
         excess = self.excess(order)
         for space, most in enumerate(self.limits.tolist()):
@@ -122,7 +114,7 @@ class _Within:
         return None
 
     def nearest(self, order: Order, given: Order, most_work: int) -> Order:
-        """Move an order within the budget nearer to the given one; Ctrl-C returns the best order found."""
+        """Move an order nearer to the given one within the budget; Ctrl-C returns the best order found."""
         best = [order]
 
         def keep(nearer: Order) -> bool:
@@ -139,7 +131,7 @@ class _Within:
 
 
 def _repair(within: _Within, given: Order, cuts: ClosureCuts, most_work: int) -> Order | None:
-    """Move ops behind their minimum cuts while the bytes above the budget decrease; return None if stuck."""
+    """Move ops behind their cuts while the bytes above the budget decrease; return None if stuck."""
     order, excess = given, within.excess(given)
     tries = 0
     while excess.any():
@@ -158,7 +150,7 @@ def _repair(within: _Within, given: Order, cuts: ClosureCuts, most_work: int) ->
 
 
 def _run_after_its_cut(order: Order, place: Place, cut: ClosureCut) -> Order:
-    """Return the order with exactly the ops before the cut of an op in front of this op."""
+    """Return the order that runs exactly the ops before an op's cut before this op."""
     before = cut.before[order]
     after = ~before
     after[place] = False
@@ -167,11 +159,8 @@ def _run_after_its_cut(order: Order, place: Place, cut: ClosureCut) -> Order:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FewestMoves:
-    """The result of `fewest_moves`."""
-
     order: Order | None
     least_moved: int
-    """Lower bound of moved ops over all orders within the budget."""
 
 
 def fewest_moves(problem: Problem, budget: Budget, given: Order, most_looks: int) -> FewestMoves:

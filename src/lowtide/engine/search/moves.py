@@ -1,4 +1,4 @@
-"""The distance between orders, moves toward a given order, and other orders of the same peak."""
+"""The distance between orders, moves toward an order, and other orders of equal peak."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ _SWAPS_PER_ORDER = 2_000
 def moved_ops(order: Order, given: Order) -> list[int]:
     """Return a minimal set of ops to move to turn one order into the other, in the given order.
 
-    The other ops are a longest common subsequence, which for permutations is a longest increasing one. O(n log n).
+    The other ops are a longest common subsequence. Complexity: O(n log n).
     """
     place = np.empty(len(given), np.int64)
     place[given] = np.arange(len(given))
@@ -80,7 +80,7 @@ def bring_nearer(
 
 
 def _taken_back(order: Order, given: Order, moved: Sequence[int], block: Sequence[int], *, late: bool) -> Order:
-    """Return the order with a block of moved ops next to their neighbors of the given order."""
+    """Return the order with a block of moved ops next to their given neighbors."""
     going = set(block)
     elsewhere = set(moved) - going
     beside: dict[int, list[int]] = {}
@@ -104,9 +104,8 @@ def _taken_back(order: Order, given: Order, moved: Sequence[int], block: Sequenc
 def equal_orders(problem: Problem, solution: Solution, count: int) -> Iterator[Order]:
     """Yield up to `count` distinct orders within the solution's peak in every memory space.
 
-    First the solution's order, then the same order nearer to program order. Then the results of exact search with ties
-    to program order, its reverse, and the reversed solution, and last the solution with neighbors swapped. Each order
-    is computed on demand. Deterministic.
+    First the solution's order, then the same order nearer to program order. Then results of exact search with various
+    ties, and last the solution with neighbors swapped. Each is computed on demand. Deterministic.
     """
     seen: set[bytes] = set()
     for order in _candidates(problem, solution):

@@ -14,7 +14,7 @@ from lowtide.engine.graph import Lifetime
 from lowtide.engine.graph.rows import Rows
 
 _MOST_OPS = 200_000
-"""Larger graphs are skipped; this size takes about five seconds in Python."""
+"""Larger graphs are skipped; this size takes five seconds."""
 EMPTY = -1
 """The part without ops, and the op of a parallel part."""
 
@@ -33,9 +33,7 @@ def tree_order(problem: Problem) -> Order | None:
     Every op must have at most one successor, and every freed buffer at most one user. Scratch, in-place pairs, control
     edges, donated inputs and outputs are supported.
 
-    Source: Liu, "An application of generalized tree pebbling to sparse matrix factorization" (1987); in general form
-    Abdel-Wahab and Kameda, "Scheduling to minimize maximum cumulative cost subject to series-parallel precedence
-    constraints" (1978).
+    Source: Liu, "An application of generalized tree pebbling to sparse matrix factorization" (1987).
     Complexity: O(n log n). Guarantees: optimal, so the peak is a lower bound for every order.
     """
     order = _native.tree_order(problem.native, problem.in_place)
@@ -46,12 +44,11 @@ def series_parallel_order(problem: Problem) -> Order | None:
     """Return an optimal order, or None unless the graph is series-parallel in one memory space.
 
     Between a source and a sink, the dependencies must reduce to one edge (see `decompose`). Every freed buffer must
-    have one user after all its other users, so that the same op frees it in every order. Residual connections around a
-    chain qualify; buffers read by several branches do not. Scratch, in-place pairs, control edges, donated inputs and
-    outputs are supported.
+    have one user after all its other users, so that the same op frees it in every order. Scratch, in-place pairs,
+    control edges, donated inputs and outputs are supported.
 
-    Each op then adds and leaves fixed bytes. Every part is a list of uninterrupted segments, most urgent first.
-    Parallel parts merge by urgency. In series, a segment joins the next one if it is no more urgent.
+    Every part is a list of uninterrupted segments, most urgent first. Parallel parts merge by urgency. In series, a
+    segment joins the next one if it is no more urgent.
 
     Source: Abdel-Wahab and Kameda, "Scheduling to minimize maximum cumulative cost subject to series-parallel
     precedence constraints" (1978); for memory Kayaaslan, Lambert, Marchal and Uçar, "Scheduling series-parallel task
@@ -69,7 +66,7 @@ def series_parallel_order(problem: Problem) -> Order | None:
 
 
 def _last_users(problem: Problem) -> NDArray[np.int32]:
-    """Return the last user of every buffer in program order, or -1 for unused buffers."""
+    """Return the last user of every buffer in program order, or -1."""
     users = problem.graph.structure.users
     last = np.full(len(users), -1, np.int32)
     used = np.diff(users.offsets) > 0
@@ -78,7 +75,6 @@ def _last_users(problem: Problem) -> NDArray[np.int32]:
 
 
 def _frees_are_fixed(problem: Problem, parts: Sequence[GraphPart]) -> bool:
-    """Return whether every freed buffer has one user after all its other users in every order."""
     graph = problem.graph
     users = graph.structure.users
     buffers = users.owners()
@@ -88,7 +84,7 @@ def _frees_are_fixed(problem: Problem, parts: Sequence[GraphPart]) -> bool:
 
 
 def _steps(problem: Problem) -> tuple[list[int], list[int]]:
-    """Return, per op, the bytes added while it runs, and the net bytes it leaves."""
+    """Return, per op, the bytes added while it runs, and its net bytes."""
     graph, structure = problem.graph, problem.graph.structure
     last = _last_users(problem)
     net = np.zeros(graph.n_ops, np.int64)
@@ -104,12 +100,10 @@ def _steps(problem: Problem) -> tuple[list[int], list[int]]:
 
 
 class _Segment(NamedTuple):
-    """Ops that run without interruption; smaller is more urgent."""
-
     keeps: bool
-    """Whether the segment leaves bytes; segments that leave none come first."""
+    """Whether bytes remain at its end; segments without come first."""
     urgency: int
-    """The peak if the segment leaves no bytes, else the fall from its peak to its end, as a negative number."""
+    """The peak if no bytes remain, else the negative fall from peak to end."""
     first: OpId
     last: OpId
     hill: int
@@ -117,7 +111,7 @@ class _Segment(NamedTuple):
 
 
 class _Segments:
-    """Builds parts from segments. The ops of a segment are a linked list in `next_op`."""
+    """Builds parts from segments, whose ops are linked lists in `next_op`."""
 
     def __init__(self, hills: Sequence[int], nets: Sequence[int]) -> None:
         self.hills = hills
@@ -125,7 +119,6 @@ class _Segments:
         self.next_op = [EMPTY] * len(hills)
 
     def order(self, parts: Sequence[GraphPart]) -> list[OpId]:
-        """Return the optimal order of the last part."""
         done: list[deque[_Segment]] = []
 
         def taken(part: int) -> deque[_Segment]:
@@ -164,7 +157,6 @@ class _Segments:
         return left
 
     def one_of(self, first: _Segment, second: _Segment) -> _Segment:
-        """Return two consecutive segments as one."""
         self.next_op[first.last] = second.first
         hill = max(first.hill, first.net + second.hill)
         return _segment(first.first, second.last, hill, first.net + second.net)
@@ -182,10 +174,10 @@ def decompose(predecessors: Rows) -> list[GraphPart] | None:
     """Return the parts of a series-parallel graph, each after its own parts, or None for another graph.
 
     Adds a source and a sink. Repeatedly, two edges between the same ops become one parallel part, and an op with one
-    edge in and one edge out becomes an edge, a part in series. The graph is series-parallel if one edge remains.
+    edge in and one edge out becomes a part in series. The graph is series-parallel if one edge remains.
 
-    Source: Valdes, Tarjan and Lawler, "The recognition of series parallel digraphs" (1982).
-    Complexity: O(n + e) expected.
+    Source: Valdes, Tarjan and Lawler, "The recognition of series parallel digraphs" (1982). Complexity: O(n + e)
+    expected.
     """
     n_ops = len(predecessors)
     if len(predecessors.values) > 2 * n_ops:  # a series-parallel graph has fewer edges
@@ -226,9 +218,9 @@ def decompose(predecessors: Rows) -> list[GraphPart] | None:
 
 
 def two_orders(parts: Sequence[GraphPart], n_ops: int) -> tuple[list[Place], list[Place]]:
-    """Return two orders as places per op. One op precedes another in every order if it does in these two. O(n).
+    """Return two orders as places per op; an op precedes another in every order if it does in both. O(n).
 
-    Both run parts in series in turn, and parallel parts from left to right or from right to left.
+    Parallel parts run from left to right in the first order, from right to left in the second.
     """
     return _places(parts, n_ops, mirrored=False), _places(parts, n_ops, mirrored=True)
 

@@ -1,10 +1,10 @@
-"""Maximum flow in plain Python, short and independent of the native kernels."""
+"""Maximum flow in plain Python, independent of the native kernels."""
 
 from collections import deque
 
 INFINITE = 2**63
 MOST_WORK = 30_000_000
-"""Limit on the edges examined by a flow, well below a minute in Python."""
+"""Limit on the edges examined by a flow."""
 
 
 class TooMuchWorkError(Exception):
@@ -12,27 +12,24 @@ class TooMuchWorkError(Exception):
 
 
 class PlainMaxFlow:
-    """Dinic's algorithm (1970): shortest augmenting paths, one phase per distance. O(V^2 E).
+    """Dinic's algorithm (1970) from node 0 to node 1. O(V^2 E).
 
-    Raises TooMuchWorkError if adding edges and searching exceed the work limit.
+    Raises TooMuchWorkError beyond the work limit.
     """
 
     SOURCE, SINK = 0, 1
 
     def __init__(self, n_nodes: int) -> None:
-        """Create nodes 0 (source) and 1 (sink), up to `n_nodes` in all."""
         self._edges_of: list[list[int]] = [[] for _ in range(n_nodes)]
         self._target: list[int] = []
         self._residual: list[int] = []
         self._work = 0
 
     def add_node(self) -> int:
-        """Add a node and return its number."""
         self._edges_of.append([])
         return len(self._edges_of) - 1
 
     def add_edge(self, start: int, end: int, capacity: int) -> None:
-        """Add an edge, with a reverse edge of capacity 0."""
         self._spend(8)  # also limits memory
         for node, target, residual in ((start, end, capacity), (end, start, 0)):
             self._edges_of[node].append(len(self._target))
@@ -71,7 +68,7 @@ class PlainMaxFlow:
         return level
 
     def _augment(self, level: list[int], next_edge: list[int]) -> int:
-        """Push along one path of increasing levels; return the amount, 0 if no path is left."""
+        """Push along one path of increasing levels; return the amount, or 0."""
         path: list[int] = []
         node = self.SOURCE
         while node != self.SINK:

@@ -1,4 +1,4 @@
-"""Lower bounds for any plan, with recomputation and copies, added up op by op."""
+"""Lower bounds for any plan, with recomputation and copies."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +10,8 @@ from lowtide.engine.graph.transient import transient_bytes
 def needed_in_any_plan(graph: Graph, space: str, *, in_place: bool) -> int:
     """Return the most bytes that the start, the end or an op needs in any plan. O(n + e).
 
-    An op needs all kept inputs, the buffers it touches and allocates, and its scratch, less results that it may write
-    in place. Subgraphs called by ops are ignored.
+    An op needs kept inputs, the buffers it touches and allocates, and scratch, less results written in place. Subgraphs
+    called by ops are ignored.
     """
     position = [each.name for each in graph.spaces].index(space)
     structure, lifetimes = graph.structure, graph.lifetimes
@@ -29,11 +29,10 @@ def needed_in_any_plan(graph: Graph, space: str, *, in_place: bool) -> int:
 
 
 def needed_to_gather(graph: Graph, space: str, *, in_place: bool) -> int:
-    """Return the most bytes live while the last operand of an op is made, for the best choice of the last operand.
+    """Return the most bytes live while the last operand of an op is made, for the best last operand.
 
-    The other operands are live then, in addition to the buffers and scratch of the producer, less results that it may
-    write in place into non-operands. Holds for any order and any reruns, without copies to the host. Subgraphs called
-    by ops are ignored.
+    The other operands are live then, in addition to the buffers and scratch of the producer, less results written in
+    place. Holds for any order and any reruns, without copies to the host. Subgraphs called by ops are ignored.
     Complexity: O(operands * accesses of their producers).
     """
     position = [each.name for each in graph.spaces].index(space)
@@ -65,7 +64,7 @@ def _counted_sizes(graph: Graph, position: int) -> NDArray[np.int64]:
 
 
 def _usable_pairs(graph: Graph, sizes: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return pairs of an operand and a result of equal size that its producer may write in place."""
+    """Return pairs of an operand and a result that its producer may write in place."""
     pairs, owners = graph.in_place.values.reshape(-1, 2), graph.in_place.owners()[::2]
     read, written = pairs[:, 0], pairs[:, 1]
     usable = graph.freeable[read] & (graph.structure.producers[written] == owners)

@@ -1,4 +1,4 @@
-"""The least peak of trees and series-parallel graphs, and exhaustive search, in plain Python."""
+"""Optimal peaks and exhaustive search in plain Python."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -7,7 +7,7 @@ from heapq import merge
 from lowtide.engine.search.plain_program import PlainProgram
 
 Segment = tuple[int, int]
-"""The peak and the net bytes of consecutive ops, relative to the live bytes before them."""
+"""Peak and net bytes of consecutive ops, relative to their start."""
 
 
 _Edges = dict[int, dict[int, list[Segment]]]
@@ -16,11 +16,8 @@ _Edges = dict[int, dict[int, list[Segment]]]
 def plain_tree_peak(program: PlainProgram) -> int | None:
     """Return the optimal peak, or None unless the program is a forest of in-trees in this memory space.
 
-    In a tree, every op has at most one successor and every freed buffer one user, so that each op adds and leaves the
-    same bytes in every order.
-    Source: Liu, "An application of generalized tree pebbling to sparse matrix factorization" (1987). The optimal order
-    of each subtree is cut into uninterrupted segments; the operands' segments merge by urgency, the op is appended, and
-    segments join where they are no more urgent than the next.
+    Source: Liu, "An application of generalized tree pebbling to sparse matrix factorization" (1987). The operands'
+    segments merge by urgency, the op is appended, and segments join where they are no more urgent than the next.
     """
     successors = [0] * program.n_ops
     for op in range(program.n_ops):
@@ -44,12 +41,11 @@ def plain_tree_peak(program: PlainProgram) -> int | None:
 
 
 def by_urgency(subtrees: Iterable[list[Segment]]) -> Iterable[Segment]:
-    """Merge the segments of several parts, each sorted by urgency."""
     return merge(*subtrees, key=_urgency)
 
 
 def _urgency(segment: Segment) -> tuple[bool, int]:
-    """Return the sort key: segments that leave no bytes by peak, then the others by their fall, deepest first."""
+    """Return the sort key: by peak if no bytes remain, then by fall, deepest first."""
     hill, net = segment
     return (False, hill) if net <= 0 else (True, net - hill)
 
@@ -70,11 +66,10 @@ def plain_series_parallel_peak(program: PlainProgram) -> int | None:
     """Return the optimal peak, or None unless the program is series-parallel in this memory space.
 
     Between a source and a sink, the dependencies must reduce to one edge, and every freed buffer must have one user
-    after all its other users. Each edge carries the optimal order of its part as segments, most urgent first. Parallel
-    edges merge; an op with one edge in and one edge out is appended between them.
+    after all its other users. Each edge carries the optimal order of its part as segments. Parallel edges merge; an op
+    with one edge in and one edge out is appended between them.
     Source: Abdel-Wahab and Kameda, "Scheduling to minimize maximum cumulative cost subject to series-parallel
-    precedence constraints" (1978).
-    Complexity: O(n^2) at worst, and n bits per op.
+    precedence constraints" (1978). Complexity: O(n^2) at worst, and n bits per op.
     """
     ancestors: list[int] = []
     for earlier in program.predecessors:
@@ -98,7 +93,6 @@ def plain_series_parallel_peak(program: PlainProgram) -> int | None:
 
 
 def _reduced(program: PlainProgram, ancestors: list[int]) -> list[Segment] | None:
-    """Return the segments of the remaining edge, or None if several edges remain."""
     source, sink = -1, program.n_ops
     after: _Edges = {op: {} for op in range(source, sink + 1)}
     before: dict[int, set[int]] = {op: set() for op in range(source, sink + 1)}
@@ -128,8 +122,6 @@ def _reduced(program: PlainProgram, ancestors: list[int]) -> list[Segment] | Non
 
 
 class PlainFit(Enum):
-    """The result of exhaustive search for a budget."""
-
     SOME_ORDER_FITS = "some order fits"
     NO_ORDER_FITS = "no order fits"
     TOO_MUCH_WORK = "too much work"
@@ -139,8 +131,7 @@ def plain_fit(program: PlainProgram, budget_bytes: int, most_looks: int) -> Plai
     """Return whether some order meets the budget, by trying each set of executed ops once.
 
     Stops after about `most_looks` examined ops. An op that fits and does not raise live bytes runs at once. This is
-    safe: after more ops, an op adds no more bytes than before, and it loses no in-place pair, which requires other ops
-    to have run.
+    safe: the ops after it find no more live bytes than without it, and they lose no in-place pair.
     """
     if program.at_the_edges() > budget_bytes:
         return PlainFit.NO_ORDER_FITS
@@ -168,7 +159,7 @@ def plain_fit(program: PlainProgram, budget_bytes: int, most_looks: int) -> Plai
 
 
 def _run_what_is_safe(program: PlainProgram, executed: int, live: int, budget_bytes: int) -> tuple[int, int, int]:
-    """Return the executed set, its live bytes, and the number of passes over all ops."""
+    """Return the executed set, its live bytes, and the passes made."""
     passes = 0
     changed = True
     while changed:

@@ -39,14 +39,14 @@ class Cycle(msgspec.Struct, frozen=True, array_like=True, tag="cycle", forbid_un
 
 
 class Either(msgspec.Struct, frozen=True, array_like=True, tag="either", forbid_unknown_fields=True):
-    """A case in which `one` runs before `other`; the opposite case follows at its end."""
+    """A case in which `one` runs before `other`; then the opposite case."""
 
     one: _Id
     other: _Id
 
 
 class First(msgspec.Struct, frozen=True, array_like=True, tag="first", forbid_unknown_fields=True):
-    """Ops that may run next, in this order, after the fixed first ops, without loss of generality.
+    """Ops that may run next, in this order, without loss of generality.
 
     They fit, and no closed set between the states before and after them has fewer live bytes than the latter.
     """
@@ -65,13 +65,13 @@ class Last(msgspec.Struct, frozen=True, array_like=True, tag="last", forbid_unkn
 
 
 class Next(msgspec.Struct, frozen=True, array_like=True, tag="next", forbid_unknown_fields=True):
-    """Cases: each of these ops runs next after the fixed first ops. No other op that can run there fits."""
+    """Cases: each of these ops runs next. No other op that can run there fits."""
 
     ops: tuple[_Id, ...]
 
 
 class Previous(msgspec.Struct, frozen=True, array_like=True, tag="previous", forbid_unknown_fields=True):
-    """Cases: each of these ops runs right before the fixed last ops. No other op that can run there fits."""
+    """Cases: each of these ops runs before the fixed last ops. No other op there fits."""
 
     ops: tuple[_Id, ...]
 
@@ -85,26 +85,22 @@ class RefutedBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     budget_bytes: _Bytes
     at_least_bytes: _Bytes
-    """Lower bound that follows from the refuted budget."""
     log: tuple[Line, ...] = ()
     """Steps that show the bound; if empty, see `check_proof`."""
 
 
 class Moves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bytes moved by a flow, as columns."""
-
     sources: tuple[_Id, ...]
     targets: tuple[_Id, ...]
     bytes: tuple[_Bytes, ...]
 
 
 class CutFlow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A maximum flow that shows the least memory of an op in any order; see `least_by_flow`."""
+    """A maximum flow for the least memory of an op; see `least_by_flow`."""
 
     uses: Moves
-    """From buffers to ops that must run before the buffer is freed. The op itself represents the end of the program."""
+    """From buffers to ops that must run before the buffer is freed; the op itself represents the end."""
     dependencies: Moves
-    """From ops to their predecessors."""
 
 
 class SpaceProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -113,36 +109,31 @@ class SpaceProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     space: str
     bound_bytes: _Bytes
     op: _Id | None
-    """The op that needs `cut_bytes` in any order; None if the inputs or outputs need them."""
+    """The op that needs `cut_bytes` in any order; None for inputs and outputs."""
     before: tuple[_Id, ...]
-    """Ascending: the closed set of ops before `op` for which it needs least. Empty without an op."""
+    """Ascending: the closed set before `op` for which it needs least."""
     cut_bytes: _Bytes
     flow: CutFlow | None = None
-    """Shows that `op` never needs less; None if not requested, or without an op."""
+    """Shows that `op` never needs less; None if not requested."""
     tree_bytes: _Bytes | None
-    """The optimal peak of a tree or series-parallel graph; None for other graphs."""
+    """The optimal peak of a tree or series-parallel graph."""
     refuted: tuple[RefutedBudget, ...]
-    """Budgets between `cut_bytes` and the bound, in the order of refutation."""
+    """Budgets in the order of refutation."""
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Lower bounds for all memory spaces of a graph, with their proofs; see `check_proof`."""
+    """Lower bounds for all memory spaces of a graph; see `check_proof`."""
 
     lowtide_proof: Literal[1] = 1
     graph: str
-    """Fingerprint of the graph."""
     in_place: bool
     """Whether optional in-place pairs were allowed."""
     spaces: tuple[SpaceProof, ...]
     callees: dict[str, "Proof"] = {}
-    """Proofs for all graphs called directly or indirectly, once each, by name.
-
-    These proofs have no callees of their own.
-    """
+    """Proofs for all graphs called directly or indirectly, without callees of their own."""
 
     @property
     def bound_bytes(self) -> Mapping[str, int]:
-        """The bound of every memory space."""
         return {space.space: space.bound_bytes for space in self.spaces}
 
 
@@ -155,9 +146,9 @@ def prove(
 ) -> Proof:
     """Return the proof of a problem's bounds.
 
-    `cuts` are the bounds of `lower_bounds`, one per memory space. `refuted` are budgets refuted by exact search, each
-    limited in one memory space. `tree_bytes` is the optimal peak of a tree or series-parallel graph.
-    Complexity: O(n), plus computing the bounds of every callee once.
+    `cuts` are the bounds of `lower_bounds`, `refuted` are budgets refuted by exact search, each limited in one memory
+    space, and `tree_bytes` is the optimal peak of a tree or series-parallel graph.
+    Complexity: O(n), plus the bounds of every callee.
     """
     spaces = tuple(_space_proof(position, cut, refuted, tree_bytes) for position, cut in enumerate(cuts))
     callees: dict[str, Proof] = {}
@@ -166,7 +157,6 @@ def prove(
 
 
 def _prove_callees(graph: Graph, in_place: bool, bounds: CalleeBounds, proofs: dict[str, Proof]) -> None:
-    """Prove the bounds of all graphs called directly or indirectly, by name."""
     for name in graph.called:
         if name not in proofs:
             callee = graph.subgraphs[name]

@@ -1,4 +1,4 @@
-"""A completed search, and its proof with logs and flows that are computed on demand."""
+"""A completed search, and its proof with logs and flows on demand."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,22 +35,20 @@ from lowtide.engine.search.solve import Solution
 
 _LEAST_FOR_A_LOG = 200_000_000
 _OPS_FOR_A_LOG = 1_000
-"""Above this number of ops the minimal work for a log shrinks, since deductions also take time."""
+"""Above this number of ops, the minimal work for a log shrinks."""
 _LOG_TO_SEARCH = 8
-"""Limit on the work for a log, as a multiple of the search's work."""
+"""Limit on the work for a log, as a multiple of the search."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Searched:
-    """A problem with its solution."""
-
     problem: Problem
     solution: Solution
     effort: SearchEffort
 
     @cached_property
     def proof(self) -> Proof:
-        """The proof of the bounds, without logs of refuted budgets."""
+        """The proof without logs."""
         solution = self.solution
         return prove(self.problem, solution.cuts, solution.refuted, tree_bytes=solution.tree_bytes)
 
@@ -58,8 +56,8 @@ class Searched:
     def logged_proof(self) -> Proof:
         """The proof with the flows of its cuts, and a log of the highest refuted budget per space, if one is found.
 
-        A log also refutes all lower budgets. Computed on first access, with up to eight times the work of the search;
-        without logs after an interrupted search. Ctrl-C raises KeyboardInterrupt. Deterministic.
+        A log also refutes all lower budgets. Takes up to eight times the work of the search. After an interrupted
+        search it is the proof without logs. Ctrl-C raises KeyboardInterrupt. Deterministic.
         """
         if self.solution.interrupted:
             return self.proof
@@ -89,9 +87,8 @@ def find_refutation(
     """Return a log that no order meets a budget of one memory space, or an empty one if none is found.
 
     Dependencies that every such order obeys are deduced from minimum cuts until an op exceeds the budget. If deduction
-    ends before, two ops are ordered one way and then the other. If this fails, closed sets are walked from both ends:
-    ops that may safely run first or last, then every op that may follow. Ops with the most live bytes in `order` are
-    examined first.
+    ends before, two ops are ordered one way and then the other. If this fails, closed sets are walked from both ends.
+    Ops with the most live bytes in `order` are examined first.
     Complexity: up to `most_work` arcs of flow graphs for each of the two methods. Guarantees: every log is correct, but
     a missing log does not mean that some order fits; deterministic.
     """
@@ -118,7 +115,7 @@ def _lines(rows: Iterator[list[int]]) -> Iterator[Line]:
 
 
 def with_flows(proof: Proof, graph: Graph) -> Proof:
-    """Return a proof with the flows that show its cuts and those of its callees. One flow per named op."""
+    """Return a proof with the flows of its cuts and of its callees' cuts."""
     flowing = _with_flows(proof, graph)
     subgraphs = dict[str, Graph]()
     _collect(graph, subgraphs)
@@ -146,7 +143,6 @@ def _moves(flat: NDArray[np.int64]) -> Moves:
 
 
 def _collect(graph: Graph, found: dict[str, Graph]) -> None:
-    """Collect all graphs called directly or indirectly, by name."""
     for name in graph.called:
         if name not in found:
             found[name] = graph.subgraphs[name]

@@ -1,4 +1,4 @@
-"""The search: improve the best known order and raise the lower bound until they meet or the work ends."""
+"""Improve the best order and raise the lower bound until they meet."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,29 +19,27 @@ _FIRST_SHARE = 50_000_000
 _GROWTH = 4
 _SEEDS_UNCROSSED = 3
 _TRIES = ((True, 2), (False, 1), (False, 0))
-"""Whether to look for an order or a bound, and the budget's distance from the bound, in halves of the gap."""
+"""Whether to look for an order or a bound, and the budget's part of the gap, in halves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Solution:
-    """The best order found and the lower bounds, with the steps that prove them."""
+    """The best order found, the lower bounds, and their steps."""
 
     order: Order
     peaks: tuple[int, ...]
     """Bytes per memory space."""
     bounds: tuple[LowerBound, ...]
     cuts: tuple[LowerBound, ...]
-    """The bounds before any budget was refuted."""
+    """The bounds before exact search."""
     tree_bytes: int | None = None
     """The optimal peak of a tree or series-parallel graph."""
     refuted: tuple[FitOutcome, ...] = field(default=())
-    """Budgets refuted by exact search, in this order."""
     interrupted: bool = False
     work: int = 0
 
     @property
     def optimal(self) -> bool:
-        """Whether the order meets the bound in every memory space."""
         return all(peak == bound.peak_bytes for peak, bound in zip(self.peaks, self.bounds, strict=True))
 
 
@@ -57,12 +55,11 @@ def solve(
 ) -> Solution:
     """Return an order of least peak found from `seeds`, at least one valid order, with lower bounds.
 
-    As long as there is a gap, the search closes the seeds (see `close_order`), computes cut bounds, tries the optimal
-    order of a tree or series-parallel graph, uncrosses, bounds the first op of a group, and searches exactly for
-    budgets between bound and peak. `rivals` are valid orders that are evaluated last. Orders are compared by bytes
-    above `budget`, then by the sum of peaks. `keep` receives each new best order before a long step.
-    Guarantees: never worse than any seed or, unless optimal, any rival; Ctrl-C returns the best order found;
-    deterministic.
+    While there is a gap, the search closes the seeds (see `close_order`), computes cut bounds, tries the optimal order
+    of a tree or series-parallel graph, uncrosses, bounds the first op of a group, and searches exactly for budgets
+    between bound and peak. `rivals` are valid orders evaluated last. Orders are compared by bytes above `budget`, then
+    by the sum of peaks. `keep` receives each new best order before a long step.
+    Guarantees: never worse than any seed or rival; Ctrl-C returns the best order found; deterministic.
     """
     search = _Search(problem, effort, budget, progress or silent, keep)
     interrupted = False
@@ -107,7 +104,6 @@ class _Search:
         self.stopped = False
 
     def solution(self, interrupted: bool) -> Solution:
-        """Return the current result."""
         return Solution(
             order=self.order,
             peaks=tuple(self.peaks),
@@ -120,7 +116,6 @@ class _Search:
         )
 
     def run(self, seeds: Iterable[Order]) -> None:
-        """Run all steps until the gap is closed or the work ends."""
         known = [(self.take(seed), seed) for seed in seeds]
         ranked = [self.problem.given_order(), *_best_first(known)]
         known += [(self.take(order), order) for order in close_orders(self.problem, ranked)]
@@ -150,13 +145,12 @@ class _Search:
                 share *= _GROWTH
 
     def face(self, rivals: Iterable[Order]) -> None:
-        """Evaluate further orders if there is a gap."""
         if self.gap():
             for order in rivals:
                 self.take(order)
 
     def rank(self, peaks: Sequence[int]) -> tuple[int, int]:
-        """Return the key that orders are compared by: bytes above the limits, then the sum of the peaks."""
+        """Return the key of an order: bytes above the limits, then the sum of the peaks."""
         over = sum(max(0, peak - limit) for peak, limit in zip(peaks, self.limits, strict=True))
         return over, sum(peaks)
 
@@ -174,17 +168,15 @@ class _Search:
         return self.take(order) < present
 
     def hand_over_the_best(self) -> None:
-        """Pass the best order to the callback, once."""
         if self.hand_over is not None and self.handed_over is not self.order:
             self.hand_over(self.order)
             self.handed_over = self.order
 
     def gap(self) -> int:
-        """Return the bytes between the best order and the bound, over all spaces."""
         return sum(self.peaks) - sum(bound.peak_bytes for bound in self.bounds)
 
     def settle(self) -> None:
-        """Use the optimal order of a tree or series-parallel graph; its peak is also the bound."""
+        """Use the optimal order of a tree or series-parallel graph as order and bound."""
         order = tree_order(self.problem)
         if order is None:
             order = series_parallel_order(self.problem)
@@ -208,7 +200,6 @@ class _Search:
                 return
 
     def look_at_the_first(self) -> None:
-        """Improve the order and raise the bound by the first op of a group."""
         for space in range(len(self.bounds)):
             order = uncross_first(self.problem, self.order, space, self.effort.cut_work)
             self.keep(order)
@@ -217,7 +208,6 @@ class _Search:
             self.refute(space, self.impossible(space, bound, work))
 
     def close_in(self, space: SpaceId, most_work: int) -> None:
-        """Try budgets between the bound and the best peak of a space."""
         for improving, part in _TRIES:
             low, high = self.bounds[space].peak_bytes, self.peaks[space]
             if low >= high:
@@ -244,7 +234,7 @@ class _Search:
                 self.moved |= self.refute(space, outcome)
 
     def impossible(self, space: SpaceId, at_least_bytes: int, work: int) -> FitOutcome:
-        """Return the outcome for a space in which every order needs `at_least_bytes`."""
+        """Return the outcome if every order needs `at_least_bytes`."""
         budget, following = ([UNLIMITED] * len(self.bounds) for _ in range(2))
         budget[space], following[space] = at_least_bytes - 1, at_least_bytes
         return FitOutcome(
@@ -258,7 +248,7 @@ class _Search:
         )
 
     def refute(self, space: SpaceId, outcome: FitOutcome) -> bool:
-        """Raise the bound of a space after a refuted budget; return whether it rose."""
+        """Raise the bound of a space; return whether it rose."""
         raised = min(outcome.next_budget[space], self.peaks[space])
         bound = self.bounds[space]
         # With callees, whose plans might improve, the bound holds for this problem only.

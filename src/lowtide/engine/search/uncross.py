@@ -1,4 +1,4 @@
-"""Moves that never raise the peak: closing an order, and uncrossing it along minimum cuts."""
+"""Moves that never raise the peak: closing and uncrossing an order."""
 
 from collections.abc import Sequence
 
@@ -13,23 +13,21 @@ _MOST_OPS = 1_000_000
 _LEAST_ORDERS = 2
 _MOST_TRIED = 40
 _WORK_PER_OP = 32
-"""Work of evaluating a move, in arcs of a flow graph per op."""
+"""Work of evaluating a move, in arcs per op."""
 
 
 def close_order(problem: Problem, order: Order) -> Order:
     """Return an order with ops moved earlier or later at no cost; the peak rises in no memory space.
 
     Forward: a ready op runs at once if it fits below the order's peak and does not raise live bytes. Backward: an op
-    that fits runs as late as possible if its delay does not raise live bytes. Updates then follow their gradients, and
-    recomputed ops precede their readers. Correct because live bytes are submodular over executed sets. With in-place
-    pairs, an op is only delayed if no other op loses a pair.
-    Complexity: O((n + e) log n).
+    that fits runs as late as possible if its delay does not raise live bytes, and no other op loses an in-place pair.
+    Correct because live bytes are submodular over executed sets. Complexity: O((n + e) log n).
     """
     return _native.close_order(problem.native, order, problem.in_place)
 
 
 def close_orders(problem: Problem, orders: Sequence[Order]) -> list[Order]:
-    """Return the leading orders closed: all for graphs of up to 100,000 ops, always at least two."""
+    """Return the leading orders closed: at least two, all for up to 100,000 ops."""
     count = max(_LEAST_ORDERS, _MOST_OPS // max(1, problem.graph.n_ops))
     return [close_order(problem, order) for order in orders[:count]]
 
@@ -37,8 +35,8 @@ def close_orders(problem: Problem, orders: Sequence[Order]) -> list[Order]:
 def uncross(problem: Problem, order: Order, cuts: ClosureCuts, space: SpaceId, most_work: int) -> Order:
     """Improve an order in one memory space by cutting at its worst ops, within `most_work` arcs.
 
-    S is the least closed set at which a bad op v can run. A move runs S in the current order, then v, then the rest. It
-    is kept if the profile, sorted from its top, gets smaller and no other space gets a higher peak.
+    A move runs the least closed set at which a bad op v can run, in the current order, then v, then the rest. It is
+    kept if the profile, sorted from its top, gets smaller and no other space gets a higher peak.
     Source: uncrossing of minimum cuts (submodularity of live bytes). Guarantees: never a worse order.
     """
     current = Profile(problem, order, space)
@@ -51,8 +49,6 @@ def uncross(problem: Problem, order: Order, cuts: ClosureCuts, space: SpaceId, m
 
 
 class Profile:
-    """An order with its live bytes per place."""
-
     def __init__(self, problem: Problem, order: Order, space: SpaceId) -> None:
         n_spaces = len(problem.graph.spaces)
         profile = _native.profile(problem.native, order, problem.in_place).reshape(len(order), n_spaces)
@@ -64,7 +60,7 @@ class Profile:
         self.falling = np.sort(self.here)[::-1]
 
     def with_cut(self, place: Place, cut: ClosureCut) -> "Profile":
-        """Return the order that runs the ops before the cut first, then the op at `place`, then the rest."""
+        """Return the order that runs the ops before the cut, then the op at `place`, then the rest."""
         before = cut.before[self.order]
         after = ~before
         after[place] = False
@@ -72,7 +68,7 @@ class Profile:
         return Profile(self.problem, order, self.space)
 
     def is_better_than(self, other: "Profile") -> bool:
-        """Return whether the sorted profile is smaller at its first difference and no space got worse."""
+        """Return whether the sorted profile is smaller and no space got worse."""
         if (self.peaks > other.peaks).any():
             return False
         different = np.flatnonzero(self.falling != other.falling)
