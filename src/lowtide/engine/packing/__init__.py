@@ -1,12 +1,10 @@
 """Assign byte offsets to buffers from their live ranges, with the smallest arena that is found.
 
-`pack` places the buffers of one memory space, `pack_spaces` those of several, and `pack_plan` those of a plan. Buffers
-that must keep their distance become one rigid item. Time is divided into sections, in which no item starts or ends. The
-search runs cheap methods first: a bound, the skyline, the published rules. Then it splits the items into parts that
-share no section, and improves the parts above the bound by exact search and by a loop of priorities. Every limit counts
-items examined, never seconds, so that results are the same on every machine.
-
-`validate` shares no code with the search and checks every packing before it is returned.
+Buffers that must keep their distance form one rigid item. Time is divided into sections, in which no item starts or
+ends. Cheap methods run first: a bound, the skyline, the published rules. Items are then split into parts that share no
+section, and parts above the bound are improved by exact search and a loop of priorities. Limits count examined items,
+never seconds, so that results are the same on every machine. `validate`, independent of the search, checks every
+packing.
 """
 
 from lowtide.engine.packing.buffers import FREE, Buffers

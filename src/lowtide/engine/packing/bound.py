@@ -1,4 +1,4 @@
-"""Lower bounds of the arena: the most bytes alive at once, and sets of buffers that must not share bytes."""
+"""Lower bounds of the arena."""
 
 from dataclasses import dataclass
 
@@ -10,15 +10,12 @@ from lowtide.engine.packing.buffers import FREE
 from lowtide.engine.packing.items import Ints, Items
 
 _MOST_SECTIONS = 1000
-"""Number of sections, fullest first, in which padding is counted."""
 _MOST_BUFFERS = 5_000
 _MOST_STARTS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A lower bound in bytes, and the items that set it."""
-
     size_bytes: int
     holders: tuple[int, ...]
 
@@ -26,9 +23,8 @@ class Bound:
 def lower_bound(items: Items) -> Bound:
     """Return the largest sum of bytes alive in one section, or the end of the highest fixed item if that is more.
 
-    With alignment, items alive together count with their padding, except for the topmost item. If two buffers may
-    overlap, the smaller size is subtracted. If pairs must be apart, the bound is at least the heaviest clique (see
-    `heaviest_clique`).
+    Padding for alignment counts, except for the topmost item. If two buffers may overlap, the smaller size is
+    subtracted. If pairs must be apart, the heaviest clique counts too (see `heaviest_clique`).
     Complexity: O(n log n) without such pairs.
     """
     ends = np.where(items.fixed == FREE, 0, items.fixed) + items.sizes
@@ -44,13 +40,13 @@ def lower_bound(items: Items) -> Bound:
 
 
 def live_bytes(items: Items) -> Ints:
-    """Return the bytes alive in every section. Bytes of an allowed overlap count twice."""
+    """Return the bytes alive per section; allowed overlap counts twice."""
     owners, pieces = items.all_pieces()
     return sum_by_section(items, pieces, _own_bytes(owners, pieces))
 
 
 def sum_by_section(items: Items, pieces: Ints, heights: Ints) -> Ints:
-    """Return, per section, the sum of `heights` over the pieces alive in it. O(pieces + sections)."""
+    """Return the sum of `heights` per section over the pieces alive there. O(pieces + sections)."""
     live = np.zeros(items.n_sections + 1, np.int64)
     np.add.at(live, pieces[:, 0], heights)
     np.subtract.at(live, pieces[:, 1], heights)
@@ -58,15 +54,11 @@ def sum_by_section(items: Items, pieces: Ints, heights: Ints) -> Ints:
 
 
 def alive_in(pieces: Ints, section: Section) -> NDArray[np.bool_]:
-    """Return a mask of the pieces alive in a section."""
     return (pieces[:, 0] <= section) & (section < pieces[:, 1])
 
 
 def _own_bytes(owners: Ints, pieces: Ints) -> Ints:
-    """Return the bytes of every piece, 0 for pieces covered by a larger piece of the same item.
-
-    Pieces of one item overlap if their buffers are aliases.
-    """
+    """Return the bytes of every piece, 0 if a larger piece of its item, an alias, covers it."""
     own = pieces[:, 3] - pieces[:, 2]
     shared = np.unique(owners[1:][(owners[1:] == owners[:-1]) & (pieces[1:, 4] != pieces[:-1, 4])])
     for item in shared.tolist():
@@ -82,7 +74,7 @@ def _own_bytes(owners: Ints, pieces: Ints) -> Ints:
 
 
 def _discounts(items: Items, pieces: Ints) -> Ints:
-    """Return the bytes saved by allowed overlap per piece: the smaller size of a pair, on the earlier buffer."""
+    """Return the bytes saved by allowed overlap: the smaller size of each pair, on the earlier buffer."""
     if items.may_overlap is None:
         return np.zeros(len(pieces), np.int64)
     sizes, off = (np.zeros(len(items.may_overlap), np.int64) for _ in range(2))
@@ -93,7 +85,7 @@ def _discounts(items: Items, pieces: Ints) -> Ints:
 
 
 def _sums(items: Items, step: int, best: Bound) -> Bound:
-    """Return the better of `best` and the largest sum of sizes padded to `step`, less the largest padding in it."""
+    """Return the better of `best` and the largest sum of padded sizes, less its largest padding."""
     owners, pieces = items.all_pieces()
     own = _own_bytes(owners, pieces)
     padding = np.where(own > 0, -pieces[:, 3] % step, 0)
@@ -112,8 +104,7 @@ def heaviest_clique(items: Items) -> tuple[int, tuple[int, ...]]:
     """Return the bytes of a heavy set of buffers that pairwise must not share bytes, and their items.
 
     Greedy: from each of the 300 largest buffers, add the largest buffer that conflicts with the whole set, ties to most
-    conflicts. Offsets are multiples of the common divisor of all alignments, so sizes are padded to it, except for the
-    topmost buffer.
+    conflicts. Sizes are padded to the common divisor of all alignments, except for the topmost buffer.
     Complexity: O(n^2) for the conflicts and for every start; returns 0 for more than 5,000 buffers.
     """
     owners, pieces = items.all_pieces()
@@ -141,7 +132,6 @@ def heaviest_clique(items: Items) -> tuple[int, tuple[int, ...]]:
 
 
 def _conflicts(items: Items, labels: Ints, label_of: NDArray[np.intp], item_of: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return a matrix of the buffers that must not share bytes; pairs within one item are left out."""
     pieces, n = items.all_pieces()[1], len(labels)
     conflict = np.zeros((n, n), np.bool_)
     for first, last, own in zip(pieces[:, 0].tolist(), pieces[:, 1].tolist(), label_of.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""The input of packing: sizes, live ranges and constraints of buffers."""
+"""The input of packing."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,39 +12,37 @@ from lowtide.core.errors import MalformedInputError
 FREE = -1
 """No offset, in `fixed` and `hints`."""
 _MOST_BYTES = 2**62
-"""Limit on the sum of all sizes, so that no arena overflows 64 bits."""
+"""Limit on the sum of all sizes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class Buffers:
     """Buffers of one memory space, one array entry each. Accepts any array-like of integers.
 
-    Raises MalformedInputError, naming the first buffer at fault, for arrays of unequal length, ranges that end before
-    they start, negative sizes or offsets, alignments below 1, sizes that overflow, and ids out of range.
+    Raises MalformedInputError, naming the first invalid buffer.
     """
 
     first: NDArray[np.int64]
     """The first step of each live range."""
     last: NDArray[np.int64]
-    """The end of each half-open live range. Equal to `first` if the buffer is never alive."""
+    """The end of each half-open live range; equal to `first` if never alive."""
     sizes: NDArray[np.int64]
-    """In bytes."""
     alignment: NDArray[np.int64]
-    """Every offset is a multiple of this; a scalar applies to all buffers."""
+    """Every offset is a multiple of this; one figure may apply to all."""
     fixed: NDArray[np.int64] | None
     """Required offsets, FREE for none."""
     hints: NDArray[np.int64] | None
-    """Preferred offsets, such as those of an earlier plan, FREE for none."""
+    """Preferred offsets, FREE for none."""
     gaps: NDArray[np.int64] | None
-    """Rows (buffer, first, last): half-open ranges in which the buffer is not alive but keeps its offset."""
+    """Rows (buffer, first, last): half-open ranges in which a buffer is not alive."""
     aliases: tuple[tuple[int, ...], ...]
-    """Groups of buffers that have the same offset and may overlap."""
+    """Groups of buffers with one offset, which may overlap."""
     contiguous: tuple[tuple[int, ...], ...]
-    """Groups of adjacent buffers in address order, padded only for alignment. A group starts at a multiple of all its
+    """Groups of adjacent buffers in address order, padded for alignment. A group starts at a multiple of all its
     alignments, including those of aliases.
     """
     may_overlap: NDArray[np.int64] | None
-    """Rows of two buffers that may share bytes while both are alive, such as an in-place pair."""
+    """Rows of two buffers that may share bytes, such as an in-place pair."""
     apart: NDArray[np.int64] | None
     """Rows of two buffers that must never share bytes."""
     names: tuple[str, ...] | None
@@ -89,13 +87,12 @@ class Buffers:
         return len(self.sizes)
 
     def name(self, buffer: int) -> str:
-        """Return the name of a buffer for messages."""
         return str(buffer) if self.names is None else self.names[buffer]
 
     def take(self, ids: NDArray[np.intp]) -> "Buffers":
         """Return some of the buffers in the given order, with the constraints among them.
 
-        A contiguous group must be taken completely or not at all, since a partial group would close up.
+        Contiguous groups must be taken completely or not at all.
         """
         place = np.full(len(self), -1, np.int64)
         place[ids] = np.arange(len(ids))
@@ -204,7 +201,6 @@ def _groups(groups: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
 
 
 def _renumbered(rows: NDArray[np.int64] | None, n_ids: int, place: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Return the rows whose ids, the first `n_ids` columns, all have a new position, with these positions."""
     if rows is None:
         return None
     rows = np.concatenate([place[rows[:, :n_ids]], rows[:, n_ids:]], axis=1)
@@ -217,9 +213,9 @@ def _kept(groups: tuple[tuple[int, ...], ...], place: NDArray[np.int64]) -> Iter
 
 
 def live_pieces(buffers: Buffers) -> NDArray[np.int64]:
-    """Return half-open, non-empty rows (buffer, first, last) of live ranges without gaps, by buffer and step.
+    """Return half-open, non-empty rows (buffer, first, last) of live ranges without gaps, sorted.
 
-    Gaps may overlap and exceed the live range. Complexity: O(n log n) for n buffers and gaps.
+    Gaps may overlap and exceed the live range. Complexity: O(n log n).
     """
     everyone = np.arange(len(buffers))
     if buffers.gaps is None:

@@ -1,4 +1,4 @@
-"""Find buffers that may be alive together if independent ops run in any order, or at once."""
+"""Find buffers that may be alive together if independent ops run in any order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,21 +19,17 @@ _ADVICE = "pack it for one order, without `concurrent`"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Storage of a buffer, of several buffers that reuse it in place, or of an op's scratch."""
+    """Storage of a buffer, of in-place buffers, or of scratch; `producer` is -1 if it exists from the start."""
 
     touched_by: tuple[int, ...]
-    """The ops that use the block, including its producer."""
     producer: int
-    """The op that allocates the block; -1 if it exists from the start."""
     freed: bool
-    """Whether the block is freed after these ops; otherwise it stays allocated."""
 
 
 class Reachability:
     """The ops that run after each op in every order, one bit per pair of ops.
 
-    Complexity: O(n e / 8) time and n * n / 8 bytes.
-    Raises UnsupportedError for more than 30,000 ops.
+    Complexity: O(n e / 8) time and n * n / 8 bytes. Raises UnsupportedError for more than 30,000 ops.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -56,7 +52,7 @@ class Reachability:
 def refuse_fixed_order(graph: Graph, plan: Plan, reach: Reachability) -> None:
     """Raise UnsupportedError unless a plan is correct in every order that dependencies allow.
 
-    Refused are copies, ops that run twice, and an op that reuses a buffer in place while another op may still need it.
+    Refused are copies, recomputed ops, and ops that reuse a buffer in place while another op may still need it.
     """
     runs = plan.order()
     if len(np.unique(runs)) < len(runs) or (np.isin(plan.kinds, (StepKind.RUN, StepKind.FREE), invert=True)).any():
@@ -72,7 +68,7 @@ def refuse_fixed_order(graph: Graph, plan: Plan, reach: Reachability) -> None:
 
 
 def block_of_chain(graph: Graph, buffers: Sequence[BufferId], *, freed: bool) -> Block:
-    """Return the block of buffers that reuse its storage in place, in this order."""
+    """Return the block of buffers that reuse its storage in place."""
     touching = {op for buffer in buffers for op in _touching(graph, buffer)}
     return Block(tuple(sorted(touching)), int(graph.structure.producers[buffers[0]]), freed)
 
@@ -81,8 +77,7 @@ def concurrent_pairs(blocks: Sequence[Block], reach: Reachability) -> NDArray[np
     """Return ascending pairs of blocks that are alive together in some execution.
 
     One block is freed before the other is allocated if all its ops run before the other's producer in every order.
-    Complexity: O(b (n + b)) for b blocks.
-    Raises UnsupportedError for more than 10,000 blocks or 5,000,000 pairs.
+    Complexity: O(b (n + b)) for b blocks. Raises UnsupportedError for more than 10,000 blocks or 5,000,000 pairs.
     """
     if len(blocks) > _MOST_BLOCKS:
         raise UnsupportedError(f"{len(blocks)} buffers are too many to find those alive at once; {_ADVICE}")

@@ -1,4 +1,4 @@
-"""Explain why a capacity is too small: a small set of items that exceeds it."""
+"""Find a small set of items that exceeds a capacity."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,29 +14,26 @@ from lowtide.engine.packing.rules import RULES
 
 _IMPOSSIBLE = 1
 _MOST_EXAMINED = 100_000_000
-"""Limit on the pieces examined for the fewest items alive at once that exceed a capacity."""
+"""Limit on the pieces examined for the fewest items."""
 _TRY_SHARE = 8
-"""A single proof may take one part in this many of all work."""
+"""A single proof gets one part in this many of all work."""
 
 Ids = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Items that together exceed a capacity."""
-
     items: tuple[int, ...]
     minimal: bool
-    """Whether every item is proven necessary. Other conflicts may still be smaller."""
+    """Whether every item is proven necessary."""
 
 
 def find_conflict(items: Items, suspects: Ids, capacity: int, work: int, exact_items: int) -> Conflict:
     """Return a small set of items that exceeds a capacity; `suspects` are items proven to exceed it.
 
-    Starts from the fewest items alive in one section that exceed the capacity, if any, else from all suspects. A
-    deletion filter then drops halves, quarters and so on down to single items, small ones first, while the rest is
-    proven to exceed the capacity by the bound or by exact search. If `work` (items examined) ends a proof, its items
-    stay, and the set is not minimal.
+    Starts from the fewest items alive in one section that exceed the capacity, else from all suspects. A deletion
+    filter drops halves, quarters and so on down to single items, small ones first, while the rest is proven to exceed
+    the capacity. If `work` (items examined) ends a proof, its items stay, and the set is not minimal.
     Complexity: O(k log n) proofs for k remaining items of n. Deterministic.
     """
     fewest = _fewest_alive_at_once(items, capacity)
@@ -48,10 +45,7 @@ def find_conflict(items: Items, suspects: Ids, capacity: int, work: int, exact_i
 
 
 def _fewest_alive_at_once(items: Items, capacity: int) -> Ids:
-    """Return the fewest items alive in one section whose bytes exceed the capacity.
-
-    Ties go to the largest sum. Sections are examined from the fullest on, within a limit.
-    """
+    """Return the fewest items alive in one section that exceed the capacity; ties to the largest sum."""
     beyond = np.flatnonzero(np.where(items.fixed == FREE, 0, items.fixed) + items.sizes > capacity)
     if len(beyond):
         return beyond[:1]
@@ -74,7 +68,7 @@ def _fewest_alive_at_once(items: Items, capacity: int) -> Ids:
 
 
 def _minimize(suspects: Ids, fails: Callable[[Ids], bool | None]) -> tuple[Ids, bool]:
-    """Return a subset of `suspects` that still fails, and whether it is proven minimal."""
+    """Return a subset that still fails, and whether it is proven minimal."""
     chunk, minimal = len(suspects) // 2, True
     while chunk >= 1:
         minimal = True
@@ -92,8 +86,6 @@ def _minimize(suspects: Ids, fails: Callable[[Ids], bool | None]) -> tuple[Ids, 
 
 
 class _Proof:
-    """Proofs that items exceed a capacity, within one limit of work."""
-
     def __init__(self, items: Items, capacity: int, work: int, exact_items: int) -> None:
         self._items = items
         self._capacity = capacity
@@ -102,7 +94,7 @@ class _Proof:
         self._exact_items = exact_items
 
     def holds(self, ids: Ids) -> bool | None:
-        """Return whether the items exceed the capacity, or None if the work ends first."""
+        """Return whether the items exceed the capacity, or None if the work ends."""
         if not len(ids):
             return False
         items = self._items.take(np.sort(ids))

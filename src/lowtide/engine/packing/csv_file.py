@@ -17,7 +17,7 @@ from lowtide.core.files import read_bytes, write_bytes
 from lowtide.engine.packing.buffers import FREE, Buffers
 
 MOST_RECORD_BYTES = 2**17
-"""Longest record that is read. Python's `csv` module accepts no longer field."""
+"""Longest record, also the longest field that `csv` accepts."""
 _ROWS_AT_ONCE = 2**16
 _SPELLINGS = {
     "id": ("id", "buffer", "buffer_id"),
@@ -33,7 +33,7 @@ _INCLUSIVE = "end"
 _REQUIRED = ("id", "first", "last", "size")
 _MEANINGS = {spelling: meaning for meaning, spellings in _SPELLINGS.items() for spelling in spellings}
 _MOST_STEPS = 2**62
-"""Largest step. The difference of two steps then fits 64 bits."""
+"""Largest step, so that differences fit 64 bits."""
 _LIMIT = 2**63
 _LONGEST_SHOWN = 40
 _BLANKS = " \t"
@@ -46,18 +46,16 @@ _CSV_ERRORS = {
     "expected after": _STRAY_QUOTE,
     "new-line character": "a carriage return inside an unquoted field; use LF or CRLF line ends",
 }
-"""Complaints by parts of the messages of `csv.Error`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferFile:
-    """The buffers of a CSV file, with its content for writing the offsets."""
+    """The buffers of a CSV file, with its content for writing offsets."""
 
     buffers: Buffers
     """In file order, with half-open live ranges."""
     content: bytes
     where: str
-    """Name of the file in messages."""
     offset_column: int | None
 
 
@@ -65,7 +63,6 @@ class _Record(NamedTuple):
     line: int
     """Number of its first line, from 1."""
     text: str
-    """The record without its line end."""
     fields: list[str]
 
 
@@ -73,14 +70,14 @@ def read_buffer_file(path: Path) -> BufferFile:
     """Read a CSV file, gzipped or not, with one buffer per line.
 
     Columns in any order: `id`, `size` in bytes, `lower` and `upper` (half-open) or `start` and `end` (inclusive), and
-    optionally `alignment`, `offset` (fixed), `hint` and `gaps`, where fields may be empty.
+    optionally `alignment`, `offset` (fixed), `hint` and `gaps`.
     Raises InputError for an unreadable file, and MalformedInputError with the line number for a malformed one.
     """
     return parse_buffers(read_bytes(path), str(path))
 
 
 def parse_buffers(content: bytes, where: str) -> BufferFile:
-    """Parse the content of a CSV file. Messages call it `where`. Raises MalformedInputError."""
+    """Parse the content of a CSV file; messages call it `where`. Raises MalformedInputError."""
     records = _records(content, where)
     header = next(records, None)
     if header is None:
@@ -105,14 +102,14 @@ def parse_buffers(content: bytes, where: str) -> BufferFile:
 
 
 def write_buffer_file(path: Path, file: BufferFile, offsets: NDArray[np.int64]) -> None:
-    """Write the result of `packed_lines` atomically, compressed if the name ends in .gz. Raises WriteError."""
+    """Write `packed_lines` atomically, compressed for .gz. Raises WriteError."""
     write_bytes(path, packed_lines(file, offsets))
 
 
 def packed_lines(file: BufferFile, offsets: NDArray[np.int64]) -> bytes:
-    """Return the records of a file with an offset for every buffer, in its offset column or in a new last column.
+    """Return the records of a file with offsets, in its offset column or in a new last column.
 
-    Other fields keep their text. Lines end in LF, and blank lines are dropped.
+    Other fields keep their text; blank lines are dropped, and lines end in LF.
     """
     column, result = file.offset_column, io.StringIO()
     writer = csv.writer(result, lineterminator="\n")
@@ -127,7 +124,7 @@ def packed_lines(file: BufferFile, offsets: NDArray[np.int64]) -> bytes:
 
 
 def _records(content: bytes, where: str) -> Iterator[_Record]:
-    """Yield all records except blank lines; all have as many fields as the first. Raises MalformedInputError."""
+    """Yield all records except blank lines, all as wide as the first."""
     lines: list[str] = []
     reader = csv.reader(_lines(content, where, lines), strict=True)
     width = 0
@@ -154,7 +151,7 @@ def _records(content: bytes, where: str) -> Iterator[_Record]:
 
 
 def _lines(content: bytes, where: str, record: list[str]) -> Iterator[str]:
-    """Yield decoded lines, and append them to `record`, which the caller empties after each record."""
+    """Yield decoded lines, and append them to `record`, which the caller empties."""
     size = 0
     for number, line in enumerate(io.BytesIO(content.removeprefix(b"\xef\xbb\xbf")), 1):
         size = size + len(line) if record else len(line)
@@ -168,7 +165,7 @@ def _lines(content: bytes, where: str, record: list[str]) -> Iterator[str]:
 
 
 class _Columns:
-    """The columns of a file by meaning, and the checks of their fields, which raise MalformedInputError."""
+    """The columns of a file by meaning; raises MalformedInputError for bad fields."""
 
     def __init__(self, header: _Record, where: str) -> None:
         self.where = where
@@ -211,7 +208,6 @@ class _Columns:
         return np.stack([first, last + self._inclusive, sizes, alignment, np.where(given, fixed, FREE), hints])
 
     def ids(self, rows: Sequence[_Record]) -> list[str]:
-        """Return the names of the buffers."""
         place = self.places["id"]
         for row in rows:
             if not row.fields[place]:
@@ -219,7 +215,7 @@ class _Columns:
         return [row.fields[place] for row in rows]
 
     def gaps(self, rows: Sequence[_Record], first_buffer: int) -> list[list[int]]:
-        """Return the gaps, written like "3-5 8-9", as half-open rows (buffer, first, last)."""
+        """Return gaps like "3-5 8-9" as half-open rows (buffer, first, last)."""
         found: list[list[int]] = []
         for number, row in enumerate(rows if "gaps" in self.places else ()):
             for gap in row.fields[self.places["gaps"]].split():
@@ -235,7 +231,7 @@ class _Columns:
         return found
 
     def _integers(self, rows: Sequence[_Record], meaning: str, *, default: int | None = None) -> NDArray[np.int64]:
-        """Return a column of 64-bit integers, `default` where the field is empty or the column missing."""
+        """Return a column of integers, `default` for empty fields or a missing column."""
         place = self.places.get(meaning)
         if place is None:
             return np.full(len(rows), default)
@@ -269,7 +265,6 @@ def _unended() -> str:
 
 
 def _integer(field: str) -> int | None:
-    """Return the 64-bit integer in a field, or None if it holds none."""
     match = _INTEGER.fullmatch(field)
     number = _LIMIT if match is None else int(match[1] + match[2])
     return number if -_LIMIT <= number < _LIMIT else None

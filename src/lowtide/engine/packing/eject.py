@@ -1,4 +1,4 @@
-"""Complete a partial packing within a limit: items that do not fit push out others."""
+"""Complete a partial packing by pushing out items."""
 
 from heapq import heapify, heappop, heappush
 
@@ -9,15 +9,15 @@ from lowtide.engine.packing.buffers import FREE
 from lowtide.engine.packing.items import Ints, Items
 
 _AT_HOME = 4
-"""Cost of pushing out an item that is at its home, relative to other items. Grows with every push."""
+"""Cost of pushing out an item at its home; other items cost 1."""
 
 
 def complete(items: Items, start: Ints, homes: Ints, limit: int, steps: int) -> Ints | None:
     """Return a packing of at most `limit` bytes, or None if `steps` placements do not reach one.
 
-    `start` holds non-clashing offsets of placed items and FREE for the others; `homes` holds preferred offsets or FREE.
-    The largest item is placed first: at its home, else in the lowest gap, else at the offset that pushes out the
-    cheapest items. Each push raises an item's cost, which prevents cycles. At the end, items return to free homes.
+    `start` holds offsets of placed items, `homes` preferred offsets, both FREE for none. The largest item is placed
+    first: at its home, else in the lowest gap, else at the offset that pushes out the cheapest items. Each push raises
+    an item's cost, which prevents cycles. At the end, items return to free homes.
     Source: ejection chains (Glover 1996). Complexity: O(n log n) per step. Deterministic.
     """
     offsets = np.where(items.fixed == FREE, start, items.fixed)
@@ -52,7 +52,7 @@ def _costs(items: Items, offsets: Ints, homes: Ints, pushed_out: Ints) -> NDArra
 
 
 def _place(items: Items, item: int, offsets: Ints, home: int, most: int, costs: NDArray[np.float64]) -> list[int]:
-    """Place an item if possible, and return the items that it pushes out."""
+    """Place an item if possible; return the items that it pushes out."""
     owners, below, above = _blocked_intervals(items, item, offsets)
     step = int(items.alignment[item])
     candidates = np.unique(np.concatenate([[0, max(home, 0)], -(-above // step) * step, below // step * step]))
@@ -76,7 +76,7 @@ def _place(items: Items, item: int, offsets: Ints, home: int, most: int, costs: 
 
 
 def _blocked_intervals(items: Items, item: int, offsets: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Return the open intervals of offsets blocked for an item, and the items that block them."""
+    """Return the open intervals of offsets blocked for an item, and their items."""
     if items.rectangles:
         near = (items.first < items.last[item]) & (items.first[item] < items.last) & (offsets != FREE)
         near[item] = False

@@ -1,4 +1,4 @@
-"""Lower the packing of one part: joined blocks, two exact searches and the penalty loop in turns."""
+"""Lower the packing of one part."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,39 +12,34 @@ from lowtide.engine.packing.buffers import FREE
 from lowtide.engine.packing.items import Ints, Items
 
 Kernel = Callable[[int, int], tuple[int, Ints, int]]
-"""Maps a height and a work limit to whether a packing was found, its offsets, and the work done."""
+"""Maps a height and a work limit to whether a packing was found, its offsets, and the work."""
 _FOUND, _IMPOSSIBLE = 0, 1
 _ROUNDS = (1_000_000, 10_000_000, 100_000_000)
-"""Work of the rounds in which all searches try the goal in turns, in addition to their shares."""
+"""Work of the rounds in which all searches try the goal in turns."""
 _JOINED_FACTOR = 4
-"""The search over joined blocks gets this many times the work of a round, since it solves most parts."""
+"""The work of a round is this many times larger for joined blocks."""
 _SHARES = {"exact-search": (3, 10), "second-exact-search": (6, 4), "joined-blocks": (2, 4)}
-"""Each search gets one part in n of all work, and one part in m of its share per try at the goal; half for other
-heights.
-"""
+"""Each search gets one part in n of all work, and one part in m of that per try at the goal."""
 _SHARE_FIRST = 4
 """One part in this many of the penalty loop's work comes before the larger rounds."""
 _NEAR = 50
-"""A part is nearly done if its height exceeds the goal by at most one part in this many."""
+"""A part is nearly done at this fraction above the goal, one part in n."""
 
 
 @dataclass(slots=True)
 class Improvement:
-    """The state of a part's improvement."""
-
     items: Items
     offsets: Ints
     height: int
     bound: int
-    """No packing of the part is lower."""
     method: str = ""
     work: int = 0
     missed_goal: int | None = None
-    """The goal that the first round of all searches has missed."""
+    """The goal that the first round has missed."""
 
 
 def improve_briefly(state: Improvement, goal: int, effort: PackingEffort) -> Iterator[None]:
-    """Lower `state` in place by the first round of every search, which takes milliseconds."""
+    """Lower `state` in place by the first round of every search."""
     searches = _searches(state, effort)
     yield from _run_steps(state, goal, [partial(search.run, goal, search.rounds[0]) for search in searches])
     state.missed_goal = goal
@@ -54,9 +49,10 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
     """Lower `state` in place until its height reaches `goal` or its bound, or the work ends.
 
     Yields after every step, so that the caller can record progress. The searches try the goal in rounds with more and
-    more work; the penalty loop runs after the first round and after the last. Then, with `only_goal`, they use their
+    more work; the penalty loop runs after the first round and the last. Then, with `only_goal`, they use their
     remaining work at the goal, else at heights between the refuted and the found ones. All share packings, bounds and
-    the work limit. A part with too many items for exact search gives its work to the penalty loop if it is nearly done.
+    the work limit. A part with too many items for exact search leaves its work to the penalty loop if it is nearly
+    done.
     """
     searches = _searches(state, effort)
     rounds: list[list[Callable[[], object]]] = [
@@ -95,7 +91,7 @@ def _use_remaining_work(search: "_HeightSearch", goal: int) -> None:
 
 
 def _searches(state: Improvement, effort: PackingEffort) -> list["_HeightSearch"]:
-    """Return the searches that apply to the part, with their work; two of them need plain rectangles."""
+    """Return the searches that apply to the part."""
     items = state.items
     if len(items) > effort.exact_items:
         return []
@@ -179,7 +175,7 @@ class _HeightSearch:
         return fit == _FOUND
 
     def run(self, height: int, work: int) -> tuple[int, int]:
-        """Search without charging the remaining work, and record the result; return the answer and the work."""
+        """Search without charging the remaining work; return the answer and the work."""
         fit, offsets, used = self._kernel(height, work)
         state = self._state
         state.work += used

@@ -1,4 +1,4 @@
-"""Rigid items over numbered sections of time, as the packers see buffers."""
+"""Rigid items over numbered sections of time."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ _NO_OFFSETS, _NO_IDS = np.zeros(0, np.int64), np.zeros(0, np.int32)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """Items to place, one array entry each. Buffers that must keep their distance form one item.
+    """Items to place. Buffers that must keep their distance form one item.
 
-    Sections are numbered from 0. Each is the time between neighboring births and deaths.
+    Sections are numbered from 0; each is the time between neighboring births and deaths.
     """
 
     first: NDArray[np.int32]
@@ -28,17 +28,17 @@ class Items:
     alignment: Ints
     fixed: Ints
     steps: Ints
-    """Steps from birth to death. One section may span many steps."""
+    """Steps from birth to death."""
     piece_rows: Ints
-    """n + 1 bounds into `pieces`; empty if every item is one rectangle, alive in all of [first, last)."""
+    """n + 1 bounds into `pieces`; empty if every item is one rectangle."""
     pieces: Ints
-    """Rows (first, last, low, high, buffer), by item and low end. During half-open sections, the buffer covers the
-    bytes low to high above the item's offset.
+    """Rows (first, last, low, high, buffer), by item and low end: half-open sections, and bytes above the item's
+    offset.
     """
     may_overlap: Rows | None
-    """Buffers that may share bytes with each buffer. With pairs, no item counts as a rectangle."""
+    """Buffers that may share bytes with each buffer."""
     apart: Rows | None
-    """Buffers that must never share bytes with each buffer."""
+    """Buffers that must not share bytes with each buffer."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -53,11 +53,10 @@ class Items:
 
     @property
     def plain(self) -> bool:
-        """Whether all items are free rectangles that conflict exactly when alive together."""
+        """Whether all items are free rectangles that conflict when alive together."""
         return self.rectangles and bool((self.fixed == FREE).all())
 
     def native(self) -> _native.PackItems:
-        """Return the items for a kernel, which validates them."""
         overlap, apart = self.may_overlap, self.apart
         return _native.PackItems(
             self.first,
@@ -74,18 +73,17 @@ class Items:
         )
 
     def all_pieces(self) -> tuple[NDArray[np.int64], Ints]:
-        """Return the item of every piece, and the pieces; rectangles are labeled by item instead of buffer."""
+        """Return the item of every piece, and the pieces; rectangles are labeled by item."""
         if self.rectangles:
             every, zero = np.arange(len(self)), np.zeros(len(self), np.int64)
             return every, np.stack([self.first, self.last, zero, self.sizes, every], axis=1, dtype=np.int64)
         return np.repeat(np.arange(len(self)), np.diff(self.piece_rows)), self.pieces
 
     def height(self, offsets: Ints) -> int:
-        """Return the end of the highest item."""
         return int((offsets + self.sizes).max(initial=0))
 
     def take(self, ids: NDArray[np.intp]) -> "Items":
-        """Return some items in the given order, with sections merged that these items do not distinguish."""
+        """Return some items in the given order, without sections that they do not distinguish."""
         owners, pieces = self.all_pieces()
         place = np.full(len(self), -1, np.int64)
         place[ids] = np.arange(len(ids))
@@ -106,20 +104,16 @@ class Items:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """The mapping of buffers to items."""
-
     items: Items
     item_of: Ints
-    """The item of every buffer; -1 if the buffer or its group is never alive or empty."""
+    """The item of every buffer; -1 if it, or its group, is never alive or empty."""
     low: Ints
     """Offset of every buffer above its item."""
 
     def buffers_of(self, items: Iterable[int]) -> tuple[int, ...]:
-        """Return the buffers of items, ascending."""
         return tuple(np.flatnonzero(np.isin(self.item_of, list(items))).tolist())
 
     def offsets_of(self, buffers: Buffers, offsets: Ints) -> Ints:
-        """Return an offset per buffer from the offsets of items."""
         result = np.zeros(len(buffers), np.int64) if buffers.fixed is None else np.maximum(buffers.fixed, 0)
         placed = self.item_of >= 0
         result[placed] = offsets[self.item_of[placed]] + self.low[placed]
@@ -127,9 +121,9 @@ class Layout:
 
 
 def items_of(buffers: Buffers) -> Layout:
-    """Return items for buffers: join rigid groups, drop buffers without bytes or life, and number the sections.
+    """Return items for buffers: join groups, drop buffers without bytes or life, and number the sections.
 
-    Raises MalformedInputError if groups, fixed offsets and alignments contradict one another.
+    Raises MalformedInputError for contradictory groups, fixed offsets and alignments.
     """
     live = live_pieces(buffers)
     live = live[buffers.sizes[live[:, 0]] > 0]
@@ -157,7 +151,7 @@ def items_of(buffers: Buffers) -> Layout:
 
 
 def _hulls(owners: Ints, pieces: Ints, n: int) -> Ints:
-    """Return the steps from first birth to last death per item, saturated at 64 bits; pieces are sorted by owner."""
+    """Return the steps from first birth to last death per item, saturated."""
     starts = np.searchsorted(owners, np.arange(n))
     lives = np.maximum.reduceat(pieces[:, 1], starts) - np.minimum.reduceat(pieces[:, 0], starts)
     return np.where(lives > 0, lives, np.iinfo(np.int64).max)
@@ -173,7 +167,6 @@ def _items(
     overlap: Rows | None,
     apart: Rows | None,
 ) -> Items:
-    """Return items from pieces at any times, sorted by owner."""
     _, sections = np.unique(pieces[:, :2], return_inverse=True)
     pieces = pieces.copy()
     pieces[:, :2] = sections.reshape(-1, 2)
@@ -200,7 +193,7 @@ def _items(
 
 
 def _groups(buffers: Buffers, placed: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """Return the first buffer of each buffer's rigid group, and the buffer's distance above the group's offset."""
+    """Return the first buffer of each rigid group per buffer, and the distance above the group."""
     n = len(buffers)
     group, low = np.arange(n), np.zeros(n, np.int64)
     for members in buffers.aliases:
@@ -232,7 +225,6 @@ def _groups(buffers: Buffers, placed: NDArray[np.bool_]) -> tuple[Ints, Ints]:
 
 
 def _columns(buffers: Buffers, item_of: Ints, low: Ints, n: int) -> tuple[Ints, Ints, Ints]:
-    """Return size, alignment and fixed offset per item."""
     placed = np.flatnonzero(item_of >= 0)
     owner = item_of[placed]
     sizes, alignment, fixed = np.zeros(n, np.int64), np.ones(n, np.int64), np.full(n, FREE, np.int64)
@@ -263,7 +255,6 @@ def _columns(buffers: Buffers, item_of: Ints, low: Ints, n: int) -> tuple[Ints, 
 
 
 def _partners(pairs: Ints | None, n: int) -> Rows | None:
-    """Return the partners of every buffer, ascending."""
     if pairs is None:
         return None
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]

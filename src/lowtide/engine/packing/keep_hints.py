@@ -1,4 +1,4 @@
-"""Keep buffers at their hinted offsets, so that a packing changes little from an earlier one."""
+"""Keep buffers at their hinted offsets."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MOST_ITEMS = 20_000
-"""With more items, either all hints are kept or none, because a try takes quadratic time."""
+"""With more items, all hints are kept or none; a try takes quadratic time."""
 
 
 _MOST_TO_GROW = 100
-"""With more items, placing the rest around kept items fails too often to be worth the time."""
+"""With more items, placing the rest around kept items fails too often."""
 
 
 _STEPS_PER_ITEM = 10
@@ -46,23 +46,20 @@ Ids = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HintedOffsets:
-    """The hinted offset of every item with its value; FREE for an item without a usable hint."""
+    """The hinted offset of every item, with the number and the bytes of its agreeing buffers."""
 
     offsets: Ints
     counts: Ints
-    """Number of buffers in the item that agree with the offset."""
     size_bytes: Ints
-    """Bytes of these buffers."""
 
 
 def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effort: PackingEffort) -> Ints:
     """Return a packing of items within `limit` bytes that keeps many hints, starting from `packed`.
 
-    Packings are ranked by the number of buffers at their hints, then by their bytes. If the hints are a valid packing,
-    they are returned. Otherwise hints with the most clashes are dropped until none clash, and the rest is completed
-    (see `complete`). For few items, halves, quarters and so on of the hints are then added as long as the rest can be
-    placed around them. Returns the best result, `packed` included.
-    Guarantees: within `limit`; not the most hints possible. Deterministic.
+    Packings are ranked by the number of buffers at their hints, then by their bytes. Valid hints are returned as they
+    are. Otherwise hints with the most clashes are dropped, and the rest is completed (see `complete`). For few items,
+    halves, quarters and so on of the hints are then added while the rest can be placed around them.
+    Guarantees: within `limit`, never fewer hints than `packed`, possibly not the most. Deterministic.
     """
     items = layout.items
     hinted = hinted_offsets(buffers, layout, limit)
@@ -96,7 +93,7 @@ def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effor
 
 
 def _drop_clashes(wanted: Ids, pairs: NDArray[np.intp], hinted: HintedOffsets) -> Ids:
-    """Drop the item with the most clashes until none remain; ties to the lowest value, then the last item."""
+    """Drop the item with the most clashes until none remain; ties to the lowest value."""
     dropped = np.zeros(len(hinted.offsets), np.bool_)
     while len(pairs):
         clashes = np.bincount(pairs.reshape(-1), minlength=len(dropped))
@@ -108,7 +105,7 @@ def _drop_clashes(wanted: Ids, pairs: NDArray[np.intp], hinted: HintedOffsets) -
 
 
 def _grow(order: Ids, start: Ids, packed: Ints, pairs: NDArray[np.intp], tries: "_Tries") -> Ints:
-    """Add items to the kept ones, in blocks that are halved on failure, and return the last packing found."""
+    """Keep more items, in blocks halved on failure; return the last packing found."""
     offsets = packed
     kept = np.zeros(len(packed), np.bool_)
     kept[start] = True
@@ -135,8 +132,6 @@ def _grow(order: Ids, start: Ids, packed: Ints, pairs: NDArray[np.intp], tries: 
 
 
 class _Tries:
-    """Packings that keep given items, within one limit of work."""
-
     def __init__(self, items: Items, hinted: HintedOffsets, limit: int, effort: PackingEffort) -> None:
         self._items = items
         self._hinted = hinted
@@ -153,7 +148,7 @@ class _Tries:
         return int(self._hinted.counts[kept].sum()), int(self._hinted.size_bytes[kept].sum())
 
     def pack_around(self, kept: Ids) -> Ints | None:
-        """Return a packing within the limit that keeps the given non-clashing items, or None if none is found."""
+        """Return a packing that keeps the given non-clashing items, or None."""
         fixed = self._items.fixed.copy()
         fixed[kept] = self._hinted.offsets[kept]
         items = replace(self._items, fixed=fixed)
@@ -191,9 +186,7 @@ class _Tries:
 def hinted_offsets(buffers: Buffers, layout: Layout, limit: int) -> HintedOffsets:
     """Return the hinted offset of every item that fits an arena of `limit` bytes.
 
-    If hints of one item disagree, the offset of most buffers is used, ties to the most bytes, then to the lowest
-    offset.
-    Complexity: O(n log n).
+    If hints of one item disagree, the offset of most buffers, then most bytes, then the lowest is used. O(n log n).
     """
     items = layout.items
     result = HintedOffsets(*(np.full(len(items), value, np.int64) for value in (FREE, 0, 0)))
@@ -217,7 +210,7 @@ def hinted_offsets(buffers: Buffers, layout: Layout, limit: int) -> HintedOffset
 
 
 def clashing_pairs(items: Items, offsets: Ints) -> NDArray[np.intp]:
-    """Return ascending pairs of items that would illegally share bytes; FREE items clash with none. O(n^2)."""
+    """Return ascending pairs of items that would illegally share bytes. O(n^2)."""
     owners, pieces = items.all_pieces()
     kept = offsets[owners] != FREE
     owners, pieces = owners[kept], pieces[kept]
@@ -236,7 +229,6 @@ def clashing_pairs(items: Items, offsets: Ints) -> NDArray[np.intp]:
 
 
 def _related(items: Items, kind: str, one: Ints, two: Ints) -> NDArray[np.bool_]:
-    """Return a mask of the pairs of buffers related by `may_overlap` or `apart`."""
     rows = items.may_overlap if kind == "may_overlap" else items.apart
     if rows is None:
         return np.zeros(len(one), np.bool_)

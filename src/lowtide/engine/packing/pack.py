@@ -1,4 +1,4 @@
-"""Pack buffers with a named rule, or with the default search over all methods."""
+"""Pack buffers with a named rule or with the search over all methods."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _SETTLED = ("optimal", "infeasible")
-"""Statuses that an interrupt does not change."""
 _CONFLICT_SHARE = 10
-"""One part in this many of the exact-search work is for finding a conflict."""
 
 
 def pack(
@@ -40,12 +38,11 @@ def pack(
     """Return offsets with the smallest arena found, or with an arena of at most `capacity` bytes.
 
     `method` names a published rule to use instead of the search: "best-fit-by-size", "best-fit-by-birth",
-    "best-fit-by-breadth", "first-fit-by-size" or "first-fit-by-birth". `effort` limits the work of the search. Work is
-    counted, not timed, so that results are the same on every machine. Without `method`, many buffers stay at their
-    hints, within `capacity` or else within the smallest arena found (see `keep_hints`). If a capacity is neither met
-    nor proven too small, the search is repeated without a capacity. The arena is therefore never above the arena found
-    without one. `validate` checks every result. After Ctrl-C or at the end of the work, the best packing found is
-    returned with its status.
+    "best-fit-by-breadth", "first-fit-by-size" or "first-fit-by-birth". `effort` limits the counted work of the search,
+    so that results are the same on every machine. Without `method`, many buffers stay at their hints, within `capacity`
+    or else within the smallest arena found (see `keep_hints`). If a capacity is neither met nor proven too small, the
+    search is repeated without it. After Ctrl-C or at the end of the work, the best packing found is returned with its
+    status.
 
     Raises UsageError for an unknown method or effort or a negative capacity, and MalformedInputError for contradictory
     buffers.
@@ -145,9 +142,8 @@ def _result(buffers: Buffers, layout: Layout, search: PackSearch, capacity: int 
 
 
 def refuse_contradictions(buffers: Buffers, layout: Layout) -> None:
-    """Raise MalformedInputError, naming the buffers, for constraints that no packing can meet.
+    """Raise MalformedInputError for buffers of one group that must be apart, and for clashing fixed offsets.
 
-    These are buffers of one group that must be apart, and fixed offsets, or offsets tied to fixed ones, that clash.
     Complexity: that of `validate`.
     """
     _refuse_apart_in_group(buffers, layout)

@@ -1,4 +1,4 @@
-"""Results of packing one memory space or several."""
+"""Results of packing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,31 +15,25 @@ class Packed:
     """An offset for every buffer, and a lower bound of the arena."""
 
     offsets: NDArray[np.int64]
-    """In bytes, one per buffer; 0 for a buffer that is never alive or empty, unless it is fixed."""
+    """In bytes; 0 for a buffer that is never alive or empty, unless fixed."""
     arena_bytes: int
-    """The end of the highest buffer."""
     lower_bound_bytes: int
-    """No packing has a smaller arena."""
     status: Status
-    """optimal: the arena equals the bound. feasible: it fits the capacity, if any, and may not be the smallest.
-    infeasible: no packing fits the capacity, proven. stopped_by_work: neither a fitting packing nor a proof was
-    found. interrupted: Ctrl-C ended the search. The offsets are a valid packing in every case, possibly above the
-    capacity.
+    """optimal: the arena equals the bound. feasible: it fits the capacity, if any. infeasible: no packing fits the
+    capacity, proven. stopped_by_work: neither a fitting packing nor a proof was found. interrupted: Ctrl-C ended the
+    search. The offsets are a valid packing in every case, possibly above the capacity.
     """
     bound_holders: tuple[int, ...]
     """Buffers that together set the bound."""
     conflict: tuple[int, ...]
-    """If infeasible, a small set of buffers that exceeds the capacity without any other buffer; else empty."""
+    """If infeasible, few buffers that together exceed the capacity; else empty."""
     conflict_minimal: bool = False
-    """Whether every buffer of the conflict, or group of tied buffers, is proven necessary; False without a conflict.
-    Other conflicts may still be smaller.
-    """
+    """Whether every buffer of the conflict, or group of tied buffers, is proven necessary."""
     hints_kept: int = 0
-    """Number of buffers at their hints."""
     method: str
     """Name of the method that found the packing."""
     work: int
-    """Items examined by all methods. Work limits count in this unit."""
+    """Items examined by all methods."""
 
     @property
     def optimal(self) -> bool:
@@ -48,7 +42,7 @@ class Packed:
 
     @property
     def gap(self) -> float:
-        """Distance of the arena from the bound, as a fraction of the bound."""
+        """Distance of the arena from the bound, as a fraction."""
         return self.arena_bytes / self.lower_bound_bytes - 1.0 if self.lower_bound_bytes else 0.0
 
 
@@ -58,26 +52,22 @@ class Spill:
 
     buffer: int
     wanted: SpaceId
-    """Position of its first choice."""
     space: SpaceId
     too_large: bool
-    """Whether the buffer exceeds its first choice without any other buffer; otherwise that space was full."""
+    """Whether the buffer exceeds its first choice; otherwise that space was full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PackedSpaces:
-    """A space and an offset for every buffer."""
-
     spaces: NDArray[np.int64]
-    """Positions in the list of spaces, one per buffer."""
+    """Positions in the list of spaces."""
     offsets: NDArray[np.int64]
-    """In bytes, within the buffer's space."""
     packed: Mapping[str, Packed]
-    """The packing of every space, by name, with ids among the buffers of that space."""
+    """The packing of every space, by name, with ids within that space."""
     spilled: tuple[Spill, ...]
     status: Status
-    """optimal: every buffer is in its first choice. feasible: every space fits its buffers. infeasible: proven
-    impossible for any choice of spaces. stopped_by_work: some space is too full, without a proof. interrupted:
-    Ctrl-C ended the search. The packing of each space is valid in every case, possibly above its capacity.
+    """optimal: every buffer is in its first choice. feasible: every space fits. infeasible: proven impossible.
+    stopped_by_work: some space is too full, without a proof. interrupted: Ctrl-C ended the search. All packings are
+    valid, possibly above capacities.
     """
     spilled_bytes: int

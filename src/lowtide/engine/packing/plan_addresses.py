@@ -30,25 +30,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The address of every residency, and the arena size of each memory space."""
+    """The address of every residency, and the arena of each memory space."""
 
     addresses: Addresses
     arena_bytes: Mapping[str, int]
     lower_bound_bytes: Mapping[str, int]
-    """Lower bounds of the arenas of this plan; at least the plan's peak."""
+    """Lower bounds of the arenas, at least the plan's peak."""
     effort: EffortName = DEFAULT_EFFORT
-    """The work limit of the search."""
     interrupted: bool = False
-    """Whether Ctrl-C ended the search."""
 
     @property
     def total_bytes(self) -> int:
-        """The arena bytes of all memory spaces together."""
         return sum(self.arena_bytes.values())
 
     @property
     def is_smallest(self) -> bool:
-        """Whether no packing of this plan has a smaller arena in any memory space."""
+        """Whether no packing of this plan has a smaller arena."""
         return self.arena_bytes == self.lower_bound_bytes
 
 
@@ -63,11 +60,10 @@ def pack_plan(
 ) -> Packing:
     """Return addresses for all residencies of a plan, with the smallest arena per space that `pack` finds.
 
-    `transient` holds the scratch bytes per op and space, shape (ops, spaces); scratch is packed too, but not part of
-    the result. An output that reuses a buffer in place gets its address. With `concurrent`, the addresses also hold for
-    an executor that runs ops in any order their dependencies allow, or at once. Reachability then decides which buffers
-    may be alive together.
-    Raises UnsupportedError if `concurrent` is impossible (see `lowtide.engine.packing.concurrent`).
+    `transient` holds the scratch bytes per op and space, which are packed without an address in the result. In-place
+    results share an address. With `concurrent`, the addresses hold for an executor that runs ops in any order their
+    dependencies allow, or at once.
+    Raises UnsupportedError if `concurrent` is impossible (see `refuse_fixed_order`).
     """
     reach = Reachability(graph) if concurrent else None
     if reach is not None:
@@ -122,7 +118,7 @@ def pack_plan(
 
 
 def _chains(ranges: LiveRanges, blocks: StorageBlocks) -> list[list[int]]:
-    """Return the buffers that use each block, one after the other."""
+    """Return the buffers of each block, in order."""
     chains: list[list[int]] = [[] for _ in range(len(blocks))]
     block_of: list[int] = blocks.of_residency.tolist()
     for buffer, block in zip(ranges.buffers.tolist(), block_of, strict=True):

@@ -1,4 +1,4 @@
-"""Published packing rules, by name. Each gives one packing without search."""
+"""Published packing rules, by name."""
 
 from collections.abc import Callable
 
@@ -14,17 +14,15 @@ Rule = Callable[[Items], Ints]
 
 
 def best_fit_by_size(items: Items) -> Ints:
-    """Place the largest items first, each in the tightest gap that fits, else above its conflicts.
+    """Place the largest items first, each in the tightest gap, else above its conflicts; ties to longer lives.
 
-    Ties go to the item alive in more sections.
-    Source: Pisarchyk and Lee 2020, "greedy by size"; XLA and TensorFlow Lite place temporary buffers by the same rule.
-    Complexity: O(n^2).
+    Source: Pisarchyk and Lee 2020, "greedy by size", as in XLA and TensorFlow Lite. Complexity: O(n^2).
     """
     return _in_order(items, (items.first - items.last, -items.sizes), tightest=True)
 
 
 def best_fit_by_breadth(items: Items) -> Ints:
-    """Place the items alive in the fullest sections first, the largest first, each in the tightest gap that fits.
+    """Place the items of the fullest sections first, the largest first, each in the tightest gap.
 
     Source: Pisarchyk and Lee 2020, "greedy by breadth". Complexity: O(n^2).
     """
@@ -38,12 +36,12 @@ def best_fit_by_breadth(items: Items) -> Ints:
 
 
 def first_fit_by_size(items: Items) -> Ints:
-    """Place the largest items first, each in the lowest gap that fits. Source: Pisarchyk and Lee 2020. O(n^2)."""
+    """Place the largest items first, each in the lowest gap. Source: Pisarchyk and Lee 2020. O(n^2)."""
     return _in_order(items, (items.first - items.last, -items.sizes), tightest=False)
 
 
 def first_fit_by_birth(items: Items) -> Ints:
-    """Place items by birth, each in the lowest gap that fits. Source: Knuth, TAOCP 1, 2.5. O(n^2)."""
+    """Place items by birth, each in the lowest gap. Source: Knuth, TAOCP 1, 2.5. O(n^2)."""
     return _in_order(items, (-items.sizes, items.first), tightest=False)
 
 
@@ -80,7 +78,6 @@ def stacked(items: Items) -> Ints:
 
 
 def _in_order(items: Items, keys: tuple[NDArray[np.generic], ...], *, tightest: bool) -> Ints:
-    """Place items by ascending keys, the last key first; ties by position."""
     return _native.pack_in_order(items.native(), np.lexsort(keys).astype(np.int32), tightest)
 
 

@@ -1,4 +1,4 @@
-"""The default packer: cheap rules first, then search in the parts that exceed the goal."""
+"""The default packer: cheap rules first, then search in parts."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from lowtide.engine.packing.items import Ints, Items
 from lowtide.engine.packing.rules import RULES, stacked
 
 _MOST_FOR_QUADRATIC = 20_000
-"""With more items, quadratic rules and the short penalty loop before them are skipped."""
+"""With more items, quadratic rules and the short penalty loop are skipped."""
 _SHORT_LOOP = 25_000
 """Work per item of the short penalty loop, about fifty rounds."""
 _MOST_ROUNDS = 64
@@ -24,7 +24,7 @@ _MOST_ROUNDS = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subproblem:
-    """Items that overlap no others in time, above `base` bytes of items alive throughout."""
+    """Items that overlap no others in time, above `base` bytes."""
 
     ids: NDArray[np.intp]
     base: int
@@ -32,7 +32,7 @@ class Subproblem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """The parts to solve, and offsets of the items at the bottom of parts, -1 for all others."""
+    """The parts to solve, and offsets of items at the bottom of parts, else -1."""
 
     parts: tuple[Subproblem, ...]
     offsets: NDArray[np.int64]
@@ -41,9 +41,8 @@ class Split:
 class PackSearch:
     """A search for the smallest arena, or for an arena within a capacity. The best packing can be read at any time.
 
-    It tries ten orders along the skyline, or one if a capacity is given and a brief search of the parts follows, then
-    the published rules. Parts that are still too high are then improved one by one (see `improve`). Deterministic and
-    limited by work.
+    It tries ten orders along the skyline, or one before a brief search of the parts if a capacity is given, then the
+    published rules. Parts that are still too high are then improved (see `improve`). Deterministic and limited by work.
     """
 
     def __init__(self, items: Items, capacity: int | None, effort: PackingEffort, report: Report) -> None:
@@ -61,10 +60,7 @@ class PackSearch:
         self._missed_goals: dict[int, int | None] = {}  # by part: the goal that a brief search missed
 
     def run(self) -> None:
-        """Search until the arena meets the goal, the goal is proven impossible, or the work ends.
-
-        The goal is the capacity if given, else the bound.
-        """
+        """Search until the arena meets the goal, the capacity or else the bound, or the work ends."""
         self.offer(*self._pack_along_skyline(self.items))
         if not self._is_finished() and len(self.items) <= self._effort.exact_items:
             self._improve_parts(improve_briefly, cheap=False)
@@ -87,24 +83,21 @@ class PackSearch:
         return self.bound.size_bytes if self._capacity is None else self._capacity
 
     def offer(self, offsets: Ints, method: str) -> None:
-        """Keep a packing if it is the best found."""
         height = self.items.height(offsets)
         if not self.method or height < self.height:
             self.offsets, self.height, self.method = offsets, height, method
 
     def replace(self, offsets: Ints, method: str) -> None:
-        """Use another packing, even if it is higher."""
         self.offsets, self.height, self.method = offsets, self.items.height(offsets), method
 
     def adopt(self, other: "PackSearch") -> None:
-        """Adopt the better packing and bound of another search for the same items, and add its work."""
+        """Adopt the better packing and bound of another search, and add its work."""
         self.offer(other.offsets, other.method)
         if other.bound.size_bytes > self.bound.size_bytes:
             self.bound = other.bound
         self.work += other.work
 
     def offer_quick_packing(self) -> None:
-        """Keep a quickly made packing if there is none yet."""
         if self.method:
             return
         if len(self.items) <= _MOST_FOR_QUADRATIC or self.items.plain:
@@ -128,7 +121,6 @@ class PackSearch:
         return min(self._effort.priority_work, _SHORT_LOOP * len(items))
 
     def _cheap_packings(self, items: Items) -> Iterator[tuple[str, Ints]]:
-        """Yield packings by name until the goal is reached."""
         few = len(items) <= _MOST_FOR_QUADRATIC
         if few and not self._meets_goal:
             offsets, work = _native.pack_by_priority(items.native(), self._goal, True, self._short_work(items))
@@ -148,7 +140,6 @@ class PackSearch:
     def _improve_parts(
         self, lower: Callable[[Improvement, int, PackingEffort], Iterator[None]], *, cheap: bool
     ) -> None:
-        """Lower the parts, the highest first, until one stays above the goal."""
         if self._parts is None:
             self._parts = split(self.items)
         parts = self._parts
@@ -187,7 +178,7 @@ class PackSearch:
                 return
 
     def _join_parts(self, parts: Split, *, cheap: bool) -> Ints:
-        """Return the best offsets of every part above its base; with `cheap`, the rules pack each part again."""
+        """Return the best offsets of all parts; with `cheap`, rules pack each part again."""
         ids = np.concatenate([part.ids for part in parts.parts]) if parts.parts else np.zeros(0, np.intp)
         starts = np.cumsum([0, *(len(part.ids) for part in parts.parts[:-1])])
         base = np.repeat([part.base for part in parts.parts], [len(part.ids) for part in parts.parts])
@@ -210,7 +201,6 @@ class PackSearch:
 
 
 def _items_below(items: Items, parts: Split, part: Subproblem) -> NDArray[np.intp]:
-    """Return the items at the bottom of a part."""
     first, last = items.first[part.ids].min(), items.last[part.ids].max()
     return np.flatnonzero((parts.offsets >= 0) & (items.first < last) & (first < items.last))
 
@@ -219,8 +209,7 @@ def split(items: Items) -> Split:
     """Split items at every moment that no item spans, and put items alive throughout a part at its bottom.
 
     The rest of a part may then split again. No smallest arena is lost: an item alive throughout conflicts with all
-    others of its part, so moving it to the bottom changes no sum. Items with pieces, fixed offsets or pairs are split
-    by time only.
+    others of its part. Items with pieces, fixed offsets or pairs are split by time only.
     """
     offsets = np.full(len(items), -1, np.int64)
     if items.apart is not None:
@@ -254,7 +243,7 @@ def _split_by_time(items: Items, part: Subproblem) -> list[Subproblem]:
 
 
 def _bottom_items(items: Items, part: Subproblem) -> NDArray[np.intp]:
-    """Return the items that may go to the bottom of a part: alive throughout, and keeping the items above aligned."""
+    """Return items alive throughout that keep the items above aligned."""
     if not items.plain:
         return np.zeros(0, np.intp)
     ids = part.ids

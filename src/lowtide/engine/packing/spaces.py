@@ -1,4 +1,4 @@
-"""Pack several memory spaces with capacities; buffers that do not fit spill to their next choice."""
+"""Pack several memory spaces with capacities."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,6 @@ from lowtide.engine.packing.packed import Packed, PackedSpaces, Spill
 from lowtide.engine.plan import Status
 
 _MOST_RETURNS = 200
-"""Number of spilled units, largest first, that are tried again in their first choice."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,11 +26,9 @@ class SpaceUnits:
     """Units of buffers that groups tie together."""
 
     unit_of: NDArray[np.int64]
-    """The unit of every buffer."""
     choices: tuple[tuple[int, ...], ...]
     """Spaces per unit, in order of preference."""
     size_bytes: NDArray[np.int64]
-    """Total bytes per unit."""
 
 
 def pack_spaces(
@@ -46,14 +43,14 @@ def pack_spaces(
     `choices` has a row per buffer: positions in `spaces`, in order of preference; by default all spaces in their order.
     Groups stay together, pairs apply within one space, and hints apply to the first choice.
 
-    Greedy: all units start in their first choice. While a space is too full, one of its units moves to its next choice:
-    at the step with the largest excess, the smallest unit that covers the excess, else the largest unit. If the bytes
-    fit but `pack` finds no packing, it is the smallest unit that ends above the capacity. Finally the largest spilled
-    units return if they fit.
+    Greedy: all units start in their first choice. While a space is too full, a unit moves to its next choice: at the
+    step with the largest excess, the smallest unit that covers the excess, else the largest. If the bytes fit but
+    `pack` finds no packing, it is the smallest unit that ends above the capacity. Finally the largest spilled units
+    return if they fit.
     Complexity: at most one packing per unit spilled and per return tried. Guarantees: deterministic; nothing spills if
-    `pack` fits all first choices; otherwise the spill may not be minimal.
+    `pack` fits all first choices.
 
-    Raises UsageError for no spaces or duplicate names, and MalformedInputError as `space_units` and `pack` do.
+    Raises UsageError for no spaces or duplicate names, and the errors of `space_units` and `pack`.
     """
     if not spaces or len({space.name for space in spaces}) < len(spaces):
         raise UsageError("spaces must be at least one, each with a name of its own")
@@ -73,7 +70,7 @@ class _Assignment:
         self._packed: dict[int, Packed] = {}
 
     def spill(self) -> None:
-        """Move units to their next choices until every space fits or no unit can move."""
+        """Move units to their next choices until every space fits or none can move."""
         todo = list(range(len(self._spaces)))
         while todo:
             space = todo.pop(0)
@@ -91,7 +88,6 @@ class _Assignment:
                     todo.append(following)
 
     def return_spilled(self) -> None:
-        """Try spilled units in their earlier choices again, the largest first."""
         spilled = np.flatnonzero(self._level > 0)
         largest: list[int] = spilled[np.argsort(-self._units.size_bytes[spilled], kind="stable")].tolist()
         for unit in largest[:_MOST_RETURNS]:
@@ -108,7 +104,6 @@ class _Assignment:
                 self._packed = before
 
     def result(self) -> PackedSpaces:
-        """Return the spaces and offsets, with the packing of every space."""
         offsets = np.zeros(len(self._buffers), np.int64)
         for space in range(len(self._spaces)):
             self._fits(space)
@@ -142,11 +137,7 @@ class _Assignment:
         return "infeasible" if self._is_impossible() else "stopped_by_work"
 
     def _is_impossible(self) -> bool:
-        """Return whether no assignment can fit.
-
-        A space cannot fit the buffers bound to it, a buffer exceeds all its spaces, or all buffers exceed the total
-        capacity.
-        """
+        """Return whether bound buffers, single buffers or all buffers exceed their spaces."""
         alone = [row[0] if len(row) == 1 else -1 for row in self._units.choices]
         for space in range(len(self._spaces)):
             bound_there = np.flatnonzero(np.asarray(alone, np.int64)[self._units.unit_of] == space)
@@ -186,7 +177,7 @@ class _Assignment:
         return pack(aligned, capacity=about.capacity_bytes, effort=self._effort)
 
     def _live_bytes(self, space: SpaceId) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the live pieces of the buffers in a space, the steps where live bytes change, and these bytes."""
+        """Return the live pieces in a space, the steps of change, and the bytes from each on."""
         here = np.zeros(len(self._buffers), np.bool_)
         here[self._buffers_in(space)] = True
         pieces = live_pieces(self._buffers)
@@ -203,7 +194,6 @@ class _Assignment:
         return bool(tied) or int(self._live_bytes(space)[2].max(initial=0)) <= self._capacity(space)
 
     def _unit_to_spill(self, space: SpaceId) -> int | None:
-        """Return the unit to move out of an overfull space, or None if no unit can move."""
         pieces, steps, live = self._live_bytes(space)
         over = int(live.max(initial=0)) - self._capacity(space)
         step = int(steps[int(live.argmax())]) if len(live) else 0
@@ -221,7 +211,7 @@ class _Assignment:
         return min(units, key=lambda unit: (int(self._units.size_bytes[unit]), unit)) if units else None
 
     def _movable(self, buffers: NDArray[np.int64] | NDArray[np.intp]) -> list[int]:
-        """Return the units of the given buffers that have bytes and another choice."""
+        """Return units with bytes and another choice."""
         units: list[int] = np.unique(self._units.unit_of[buffers]).tolist()
         return [
             unit
@@ -231,10 +221,10 @@ class _Assignment:
 
 
 def space_units(buffers: Buffers, n_spaces: int, choices: Sequence[Sequence[int]] | None) -> SpaceUnits:
-    """Join the buffers of groups into units. Without `choices`, every unit may use all spaces, in their order.
+    """Join the buffers of groups into units. Without `choices`, every unit may use all spaces.
 
-    Raises MalformedInputError for choices that are empty, unknown, repeated, not one row per buffer or different within
-    a group, and for a fixed buffer with several choices, since its offset belongs to one space.
+    Raises MalformedInputError for choices that are empty, unknown, repeated, missing or different within a group, and
+    for a fixed buffer with several choices.
     """
     rows = [tuple(range(n_spaces))] * len(buffers) if choices is None else [tuple(map(int, row)) for row in choices]
     if len(rows) != len(buffers):

@@ -1,4 +1,4 @@
-"""The validator of packings, independent of the code that packs."""
+"""The validator of packings, independent of the packers."""
 
 import math
 from collections.abc import Iterator
@@ -12,11 +12,10 @@ from lowtide.engine.packing.buffers import FREE, Buffers, live_pieces
 
 
 def validate(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None = None) -> None:
-    """Check that offsets, in bytes, are a valid packing of buffers, of at most `capacity` bytes.
+    """Check that offsets are a valid packing of buffers, of at most `capacity` bytes.
 
-    Raises VerificationError, naming the buffers and the step, for the first violation: of single buffers, of groups, of
-    pairs that must be apart, and of buffers that share bytes at one step. Buffers that are never alive or empty are
-    only checked for their fixed offsets.
+    Raises VerificationError, naming the buffers and the step, for the first violation. Buffers that are never alive or
+    empty are only checked for their fixed offsets.
     Complexity: O(n log^2 n) for n buffers, gaps, group members and pairs; log n times as much for an invalid packing.
     """
     if offsets.shape != buffers.sizes.shape or offsets.dtype != np.int64:
@@ -27,7 +26,7 @@ def validate(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None 
 
 
 def broken_rule(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None = None) -> str | None:
-    """Return the complaint of `validate` without its advice, or None for a valid packing."""
+    """Return the complaint of `validate`, or None for a valid packing."""
     return next(_broken_rules(buffers, offsets, capacity), None)
 
 
@@ -73,7 +72,6 @@ def _aliases(buffers: Buffers, offsets: NDArray[np.int64], members: list[int]) -
 def _contiguous(
     buffers: Buffers, offsets: NDArray[np.int64], members: list[int], alignment: NDArray[np.int64]
 ) -> Iterator[str]:
-    """Yield violations of a contiguous group; `alignment` includes aliases."""
     for first in members[:1]:
         if offsets[first] % math.lcm(*alignment[members].tolist()):
             yield f"buffer {buffers.name(first)} at offset {offsets[first]} starts a misaligned group"
@@ -84,7 +82,6 @@ def _contiguous(
 
 
 def _joint_alignment(buffers: Buffers, placed: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the alignment of every buffer, joined over its alias group."""
     alignment = buffers.alignment.copy()
     for group in buffers.aliases:
         alive = [member for member in group if placed[member]]
@@ -103,7 +100,7 @@ def _apart(buffers: Buffers, offsets: NDArray[np.int64], placed: NDArray[np.bool
 
 
 def _overlaps(buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64]) -> Iterator[str]:
-    """Yield the first illegal overlap. The packing is valid if all overlaps are allowed ones, by their number."""
+    """Yield the first illegal overlap; there is none if all overlaps are allowed, by number."""
     exempt = _exempt(buffers)
     if _surplus(buffers, offsets, pieces, exempt, len(buffers)) == 0:
         return
@@ -118,7 +115,7 @@ def _overlaps(buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.i
 
 
 def _exempt(buffers: Buffers) -> NDArray[np.int64]:
-    """Return rows (group, buffer). Two buffers of one group may overlap; no pair is in two groups."""
+    """Return rows (group, buffer): two buffers of one group may overlap."""
     group_of = np.arange(len(buffers)) + len(buffers.aliases)
     rows: list[NDArray[np.int64]] = [np.zeros((0, 2), np.int64)]
     for group, members in enumerate(buffers.aliases):
@@ -155,7 +152,6 @@ def _surplus(
 def _overlap(
     buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64], exempt: NDArray[np.int64], buffer: int
 ) -> str:
-    """Return the complaint for a buffer that clashes with an earlier one."""
     owners, first, last = pieces.T
     groups = exempt[exempt[:, 1] == buffer, 0]
     friends = exempt[np.isin(exempt[:, 0], groups), 1]
@@ -182,9 +178,9 @@ def count_overlaps(
 ) -> int:
     """Return the number of overlapping pairs among non-empty rectangles [first, last) x [low, high).
 
-    A pair that starts at the same step counts twice. A segment tree divides each rectangle's time into O(log n) nodes.
-    At the start of another rectangle, exactly one of these nodes matches. There, overlaps are counted by searching
-    sorted addresses: starts below `high`, less ends up to `low`.
+    A pair that starts at the same step counts twice. A segment tree divides each rectangle's time into O(log n) nodes,
+    of which exactly one matches the start of an overlapping rectangle. Overlaps there are counted by searching sorted
+    addresses: starts below `high`, less ends up to `low`.
     Complexity: O(n log^2 n) in NumPy; memory O(n).
     """
     n = len(first)

@@ -1,4 +1,9 @@
-"""Orders for the ops of a graph: one algorithm a file, found by name."""
+"""Order the ops of a graph with schedulers, found by name in one table.
+
+Each scheduler is a frozen dataclass in a module named after its origin. The published ones are reproduced with all
+their ties, and tests compare them with the originals; "Mended" in a docstring names each deliberate difference.
+`make_candidate` plans a graph and its callees with one scheduler.
+"""
 
 from lowtide.engine.schedule.candidate import (
     Candidate,

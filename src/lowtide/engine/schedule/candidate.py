@@ -1,4 +1,4 @@
-"""x."""
+"""Plans of graphs and their callees by one scheduler."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -22,14 +22,14 @@ from lowtide.engine.search import Proof, Searched, equal_orders, fit_order
 
 _MOST_ORDERS = 4
 _MOST_OPS = 20_000
-"""Placing the buffers of larger graphs takes too long to do it several times."""
+"""Packing larger graphs several times takes too long."""
 
 
 def settle_callees(graph: Graph, scheduler: Scheduler, *, in_place: bool = True) -> Problem:
-    """Return the graph as a problem whose callees are all planned, inside-out, by this scheduler.
+    """Return the graph as a problem with a plan for every callee, made by this scheduler.
 
-    Every callee is ordered once, before its callers; its own peak counts while they run it. Every plan in
-    `Problem.callees` has its `peak_bytes`. `in_place` allows the optional in-place pairs, in callees too.
+    Callees are planned once, before their callers, whose ops need the callee's peak. `in_place` allows optional
+    in-place pairs, in callees too.
     Complexity: that of the scheduler, once per callee, plus O(n + e).
     """
     plans: dict[str, Plan] = {}
@@ -40,13 +40,13 @@ def settle_callees(graph: Graph, scheduler: Scheduler, *, in_place: bool = True)
 
 
 def plan_graph(graph: Graph, scheduler: Scheduler, *, in_place: bool = True) -> Plan:
-    """Return the plan of a graph with all of its callees, see `settle_callees`; its `peak_bytes` are set."""
+    """Return the plan of a graph and its callees, with `peak_bytes`; see `settle_callees`."""
     problem = settle_callees(graph, scheduler, in_place=in_place)
     return plan_of_order(problem, scheduler.order(problem))
 
 
 def plan_of_order(problem: Problem, order: Order) -> Plan:
-    """Return the plan that runs an order with the in-place pairs of its evaluation; its `peak_bytes` are set."""
+    """Return the plan of an order with the in-place pairs of its evaluation and with `peak_bytes`."""
     evaluation = problem.evaluate(order)
     plan = Plan.from_order(problem.graph, order, evaluation.pairs, problem.callees)
     return replace(plan, peak_bytes=problem.peak_bytes(evaluation))
@@ -63,20 +63,20 @@ class Candidate:
     scheduler: str
     plan: Plan
     key: tuple[int, int]
-    """What candidates are compared by, less is better; see `compare_key`."""
+    """Sort key of candidates; see `compare_key`."""
     seconds: float
     bounds: tuple[LowerBound, ...] = ()
-    """What was proven on the way, per memory space; empty where the scheduler proves nothing."""
+    """Lower bounds per memory space; empty if the scheduler proves none."""
     solved: Searched | None = None
-    """What the search was asked and what it said, where it was a search: what shows that the bounds hold."""
+    """The search that proves the bounds, if any."""
     packing: Packing | None = None
-    """Where the plan's buffers lie, where somebody placed them already."""
+    """The packing of the plan, if known."""
     interrupted: bool = False
-    """Whether Ctrl-C ended the search before it was done."""
+    """Whether Ctrl-C ended the search."""
 
     @property
     def proof(self) -> Proof | None:
-        """What shows that the bounds hold, without logs; see `Searched`."""
+        """The proof of the bounds, without logs."""
         return None if self.solved is None else self.solved.proof
 
 
@@ -90,10 +90,10 @@ def make_candidate(
     progress: Report | None = None,
     keep: Callable[[Plan], None] | None = None,
 ) -> Candidate:
-    """Plan a graph and its callees with the scheduler of this name; raises UsageError for an unknown name.
+    """Plan a graph and its callees with the named scheduler.
 
-    `effort` is how much work a search may do. Only a search heeds a `budget`: if it can, its plan stays within it.
-    Where a search takes long, `keep` is handed the best plan so far.
+    `effort` and `budget` apply to searches only. `keep` receives the best plan found before a long step.
+    Raises UsageError for an unknown name.
     """
     chosen = scheduler(name)
     started = time.perf_counter()
@@ -131,11 +131,11 @@ def make_candidate_within(
     progress: Report,
     keep: Callable[[Plan], None] | None = None,
 ) -> Candidate:
-    """Plan a graph within a budget, moving few ops; where nothing fits, plan for the least peak.
+    """Plan a graph within a budget, moving few ops; if nothing fits, plan for the least peak.
 
-    Only where `fit_order` finds nothing is the search for the least peak asked, which is slower and moves most ops.
-    If what it finds is within the budget, that is brought nearer to the program order as well. Where it takes long,
-    `keep` is handed its best plan so far.
+    The search for the least peak, which is slower and moves most ops, runs only if `fit_order` finds nothing. If its
+    plan is within the budget, it is moved nearer to program order. `keep` receives the best plan found before a long
+    step.
     """
     started = time.perf_counter()
     progress(f"fitting {graph.n_ops} ops into the budget")
@@ -160,10 +160,10 @@ def make_candidate_within(
 
 
 def with_least_arena(candidate: Candidate) -> Candidate:
-    """Return the candidate with the least arena among up to four orders of its peak, with the packing of that plan.
+    """Return the candidate with the smallest arena among up to four orders of its peak, with its packing.
 
-    Where no search was done, nothing is tried. Where the arena is as small as the peak, which it cannot be below,
-    nothing more is tried. Ctrl-C ends it with the best so far, marked interrupted.
+    Candidates without a search are returned unchanged. Stops once the arena is as small as the peak. Ctrl-C returns the
+    best candidate found, marked as interrupted.
     """
     if candidate.solved is None or candidate.interrupted:
         return candidate

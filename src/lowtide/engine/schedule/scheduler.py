@@ -1,4 +1,4 @@
-"""x."""
+"""The interface of schedulers, program order, and the comparison of orders."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,33 +10,32 @@ from lowtide.engine.graph import Graph
 
 
 class Scheduler(Protocol):
-    """Finds an order for the ops of a graph.
+    """An algorithm that orders the ops of a graph.
 
-    Implementations are frozen dataclasses of their settings: the same problem always gives the same order.
+    Implementations are frozen dataclasses of their settings and deterministic.
     """
 
     def order(self, problem: Problem) -> Order:
-        """Return all ops of `problem.graph`, each once, in a valid topological order: int32, shape (ops,)."""
+        """Return all ops of `problem.graph` in a valid topological order, int32, shape (ops,)."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """Keep the program order.
+    """Keep program order.
 
-    Source: Mesh-TensorFlow's method NAIVE and XLA's trivial scheduler. Complexity: O(n).
+    Source: Mesh-TensorFlow, method NAIVE, and XLA's trivial scheduler. Complexity: O(n).
     """
 
     def order(self, problem: Problem) -> Order:
-        """Return the program order."""
+        """Return program order."""
         return problem.given_order()
 
 
 def compare_key(graph: Graph, peaks: Iterable[int]) -> tuple[int, int]:
-    """Return what orders of one graph are compared by, less is better; both parts in bytes.
+    """Return the sort key of an order, both parts in bytes, from its `peaks` per memory space.
 
-    `peaks` holds a peak per memory space, in their order. First comes what does not fit: the excess over the capacity
-    of every space, persistent buffers included. Then the sum of the peaks of all spaces.
+    First the excess over the capacities of all spaces, persistent buffers included, then the sum of the peaks.
     """
     limited = any(space.capacity_bytes is not None for space in graph.spaces)
     persistent = graph.persistent_bytes() if limited else {}
