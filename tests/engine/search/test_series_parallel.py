@@ -103,5 +103,5 @@ def test_a_least_peak_that_is_none_is_refused() -> None:
     assert checked.confirmed_bytes == space.bound_bytes
     for wrong in (space.tree_bytes - 1, space.tree_bytes + 1):
         forged = msgspec.structs.replace(space, tree_bytes=wrong, bound_bytes=max(space.cut_bytes, wrong))
-        with pytest.raises(ProofError, match="nor series-parallel with one"):
+        with pytest.raises(ProofError, match="series-parallel graph with an optimal peak of"):
             check_proof(graph, msgspec.structs.replace(proof, spaces=(forged,)))

@@ -51,8 +51,7 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
     Yields after every step, so that the caller can record progress. The searches try the goal in rounds with more and
     more work; the penalty loop runs after the first round and the last. Then, with `only_goal`, they use their
     remaining work at the goal, else at heights between the refuted and the found ones. All share packings, bounds and
-    the work limit. A part with too many items for exact search leaves its work to the penalty loop if it is nearly
-    done.
+    the work limit.
     """
     searches = _searches(state, effort)
     rounds: list[list[Callable[[], object]]] = [
@@ -97,22 +96,16 @@ def _searches(state: Improvement, effort: PackingEffort) -> list["_HeightSearch"
         return []
     native = items.native()
 
-    def canonically(height: int, limit: int) -> tuple[int, Ints, int]:
-        return _native.pack_within_canonically(native, items.steps, height, limit)
-
-    def joined(height: int, limit: int) -> tuple[int, Ints, int]:
-        return _native.pack_within_joined(native, height, limit)
-
-    def in_any_form(height: int, limit: int) -> tuple[int, Ints, int]:
-        return _native.pack_within(native, height, limit)
-
+    work, block_rounds = effort.exact_work, [_JOINED_FACTOR * work for work in _ROUNDS]
+    exact = _HeightSearch(state, partial(_native.pack_within, native), "exact-search", work)
     if not items.plain:
-        return [_HeightSearch(state, in_any_form, "exact-search", effort.exact_work)]
-    block_rounds = [_JOINED_FACTOR * work for work in _ROUNDS]
+        return [exact]
+    joined = partial(_native.pack_within_joined, native)
+    canonical = partial(_native.pack_within_canonically, native, items.steps)
     return [
-        _HeightSearch(state, joined, "joined-blocks", effort.exact_work, rounds=block_rounds),
-        _HeightSearch(state, canonically, "second-exact-search", effort.exact_work),
-        _HeightSearch(state, in_any_form, "exact-search", effort.exact_work),
+        _HeightSearch(state, joined, "joined-blocks", work, rounds=block_rounds),
+        _HeightSearch(state, canonical, "second-exact-search", work),
+        exact,
     ]
 
 

@@ -57,20 +57,12 @@ class Items:
         return self.rectangles and bool((self.fixed == FREE).all())
 
     def native(self) -> _native.PackItems:
-        overlap, apart = self.may_overlap, self.apart
-        return _native.PackItems(
-            self.first,
-            self.last,
-            self.sizes,
-            self.alignment,
-            self.fixed,
-            self.piece_rows,
-            self.pieces.reshape(-1),
-            _NO_OFFSETS if overlap is None else overlap.offsets,
-            _NO_IDS if overlap is None else overlap.values,
-            _NO_OFFSETS if apart is None else apart.offsets,
-            _NO_IDS if apart is None else apart.values,
+        overlap, apart = (
+            Rows(_NO_OFFSETS, _NO_IDS) if rows is None else rows for rows in (self.may_overlap, self.apart)
         )
+        pairs = (overlap.offsets, overlap.values, apart.offsets, apart.values)
+        pieces = (self.piece_rows, self.pieces.reshape(-1))
+        return _native.PackItems(self.first, self.last, self.sizes, self.alignment, self.fixed, *pieces, *pairs)
 
     def all_pieces(self) -> tuple[NDArray[np.int64], Ints]:
         """Return the item of every piece, and the pieces; rectangles are labeled by item."""
@@ -90,16 +82,8 @@ class Items:
         kept = place[owners] >= 0
         order = np.argsort(place[owners[kept]], kind="stable")
         owners, pieces = place[owners[kept]][order], pieces[kept][order]
-        return _items(
-            owners,
-            pieces,
-            self.sizes[ids],
-            self.alignment[ids],
-            self.fixed[ids],
-            self.steps[ids],
-            self.may_overlap,
-            self.apart,
-        )
+        columns = (self.sizes[ids], self.alignment[ids], self.fixed[ids], self.steps[ids])
+        return _items(owners, pieces, columns, self.may_overlap, self.apart)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,18 +120,9 @@ def items_of(buffers: Buffers) -> Layout:
     item_of[owners] = position
     order = np.lexsort((low[owners], position))
     pieces = np.stack([live[:, 1], live[:, 2], low[owners], low[owners] + buffers.sizes[owners], owners], axis=1)[order]
-    sizes, alignment, fixed = _columns(buffers, item_of, low, len(ids))
-    items = _items(
-        position[order],
-        pieces,
-        sizes,
-        alignment,
-        fixed,
-        _hulls(position[order], pieces, len(ids)),
-        _partners(buffers.may_overlap, len(buffers)),
-        _partners(buffers.apart, len(buffers)),
-    )
-    return Layout(items, item_of, low)
+    columns = (*_columns(buffers, item_of, low, len(ids)), _hulls(position[order], pieces, len(ids)))
+    overlap, apart = (_partners(pairs, len(buffers)) for pairs in (buffers.may_overlap, buffers.apart))
+    return Layout(_items(position[order], pieces, columns, overlap, apart), item_of, low)
 
 
 def _hulls(owners: Ints, pieces: Ints, n: int) -> Ints:
@@ -158,15 +133,10 @@ def _hulls(owners: Ints, pieces: Ints, n: int) -> Ints:
 
 
 def _items(
-    owners: Ints,
-    pieces: Ints,
-    sizes: Ints,
-    alignment: Ints,
-    fixed: Ints,
-    steps: Ints,
-    overlap: Rows | None,
-    apart: Rows | None,
+    owners: Ints, pieces: Ints, columns: tuple[Ints, Ints, Ints, Ints], overlap: Rows | None, apart: Rows | None
 ) -> Items:
+    """Return items from pieces sorted by owner and columns of sizes, alignments, fixed offsets and steps."""
+    sizes, alignment, fixed, steps = columns
     _, sections = np.unique(pieces[:, :2], return_inverse=True)
     pieces = pieces.copy()
     pieces[:, :2] = sections.reshape(-1, 2)

@@ -1,22 +1,19 @@
 """Keep buffers at their hinted offsets."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide import _native
 from lowtide.core.effort import PackingEffort
+from lowtide.engine.graph.rows import Rows
 from lowtide.engine.packing.bound import lower_bound
 from lowtide.engine.packing.buffers import FREE, Buffers
 from lowtide.engine.packing.eject import complete
 from lowtide.engine.packing.items import Ints, Items, Layout
 from lowtide.engine.packing.rules import RULES
 from lowtide.engine.packing.validate import broken_rule
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _MOST_ITEMS = 20_000
 """With more items, all hints are kept or none; a try takes quadratic time."""
@@ -156,14 +153,9 @@ class _Tries:
             return fixed
         if lower_bound(items).size_bytes > self._limit or self._left <= 0:
             return None
-        steps: list[Callable[[], Ints | None]] = [
-            lambda: RULES["best-fit-by-size"](items),
-            lambda: RULES["first-fit-by-size"](items),
-            lambda: self._penalty_loop(items),
-            lambda: self._exact(items),
-        ]
-        for step in steps:
-            offsets = step()
+        rules = (RULES["best-fit-by-size"], RULES["first-fit-by-size"])
+        for method in (*rules, self._penalty_loop, self._exact):
+            offsets = method(items)
             self._left -= len(items)
             if offsets is not None and items.height(offsets) <= self._limit:
                 return offsets
@@ -222,14 +214,13 @@ def clashing_pairs(items: Items, offsets: Ints) -> NDArray[np.intp]:
         one, two = np.nonzero(meets)
         one += begin
         together = (pieces[one, 0] < pieces[two, 1]) & (pieces[two, 0] < pieces[one, 1])
-        clash = together & ~_related(items, "may_overlap", pieces[one, 4], pieces[two, 4])
-        clash |= _related(items, "apart", pieces[one, 4], pieces[two, 4])
+        clash = together & ~_are_related(items.may_overlap, pieces[one, 4], pieces[two, 4])
+        clash |= _are_related(items.apart, pieces[one, 4], pieces[two, 4])
         rows.append(np.stack([owners[one[clash]], owners[two[clash]]], axis=1))
     return np.unique(np.concatenate(rows), axis=0)
 
 
-def _related(items: Items, kind: str, one: Ints, two: Ints) -> NDArray[np.bool_]:
-    rows = items.may_overlap if kind == "may_overlap" else items.apart
+def _are_related(rows: Rows | None, one: Ints, two: Ints) -> NDArray[np.bool_]:
     if rows is None:
         return np.zeros(len(one), np.bool_)
     known = rows.owners().astype(np.int64) * len(rows) + rows.values

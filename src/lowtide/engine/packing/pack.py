@@ -39,10 +39,9 @@ def pack(
 
     `method` names a published rule to use instead of the search: "best-fit-by-size", "best-fit-by-birth",
     "best-fit-by-breadth", "first-fit-by-size" or "first-fit-by-birth". `effort` limits the counted work of the search,
-    so that results are the same on every machine. Without `method`, many buffers stay at their hints, within `capacity`
-    or else within the smallest arena found (see `keep_hints`). If a capacity is neither met nor proven too small, the
-    search is repeated without it. After Ctrl-C or at the end of the work, the best packing found is returned with its
-    status.
+    so that results are the same on every machine. Without `method`, many buffers stay at their hints (see
+    `keep_hints`). If a capacity is neither met nor proven too small, the search is repeated without it. After Ctrl-C or
+    at the end of the work, the best packing found is returned with its status.
 
     Raises UsageError for an unknown method or effort or a negative capacity, and MalformedInputError for contradictory
     buffers.

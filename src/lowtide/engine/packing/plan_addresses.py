@@ -13,13 +13,7 @@ from lowtide.engine.analysis.live_ranges import LiveRanges, live_ranges
 from lowtide.engine.analysis.storage_blocks import StorageBlocks, storage_blocks
 from lowtide.engine.graph import Graph
 from lowtide.engine.packing.buffers import Buffers
-from lowtide.engine.packing.concurrent import (
-    Block,
-    Reachability,
-    block_of_chain,
-    concurrent_pairs,
-    refuse_fixed_order,
-)
+from lowtide.engine.packing.concurrent import Block, Reachability, block_of_chain, concurrent_pairs, refuse_fixed_order
 from lowtide.engine.packing.pack import pack
 from lowtide.engine.plan import Plan, StepKind
 from lowtide.engine.plan.addresses import BEFORE_THE_FIRST_STEP, Addresses
@@ -86,18 +80,10 @@ def pack_plan(
             alignment=space.alignment,
         )
         if reach is not None:
-            ops = plan.targets[busy].tolist()
-            together = concurrent_pairs(
-                [
-                    *(
-                        block_of_chain(graph, chains[block], freed=blocks.last_steps[block] < plan.n_steps)
-                        for block in here
-                    ),
-                    *(Block((op,), op, freed=True) for op in ops),
-                ],
-                reach,
-            )
-            buffers = replace(buffers, apart=together)
+            freed = blocks.last_steps < plan.n_steps
+            placed = [block_of_chain(graph, chains[block], freed=freed[block]) for block in here]
+            placed += [Block((op,), op, freed=True) for op in plan.targets[busy].tolist()]
+            buffers = replace(buffers, apart=concurrent_pairs(placed, reach))
         packed[space.name] = pack(buffers, effort=effort, progress=progress)
         offsets[here] = packed[space.name].offsets[: len(here)]
     residencies = (

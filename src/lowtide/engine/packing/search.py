@@ -39,10 +39,10 @@ class Split:
 
 
 class PackSearch:
-    """A search for the smallest arena, or for an arena within a capacity. The best packing can be read at any time.
+    """A search for the smallest arena, or for an arena within a capacity, with the best packing as its state.
 
-    It tries ten orders along the skyline, or one before a brief search of the parts if a capacity is given, then the
-    published rules. Parts that are still too high are then improved (see `improve`). Deterministic and limited by work.
+    Tries orders along the skyline, then the published rules, then improves the parts that are still too high (see
+    `improve`). Deterministic and limited by work.
     """
 
     def __init__(self, items: Items, capacity: int | None, effort: PackingEffort, report: Report) -> None:
@@ -159,13 +159,8 @@ class PackSearch:
             bound = lower_bound(items)
             below = _items_below(self.items, parts, part)
             self._raise_bound(part.base + bound.size_bytes, np.concatenate([below, part.ids[list(bound.holders)]]))
-            state = Improvement(
-                items,
-                offsets[part.ids] - part.base,
-                int(heights[number]) - part.base,
-                bound.size_bytes,
-                missed_goal=self._missed_goals.get(number),
-            )
+            placed, height = offsets[part.ids] - part.base, int(heights[number]) - part.base
+            state = Improvement(items, placed, height, bound.size_bytes, missed_goal=self._missed_goals.get(number))
             for _ in lower(state, goal - part.base, self._effort):
                 offsets[part.ids] = part.base + state.offsets
                 self.offer(offsets.copy(), state.method)

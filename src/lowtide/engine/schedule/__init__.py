@@ -1,8 +1,7 @@
 """Order the ops of a graph with schedulers, found by name in one table.
 
-Each scheduler is a frozen dataclass in a module named after its origin. The published ones are reproduced with all
-their ties, and tests compare them with the originals; "Mended" in a docstring names each deliberate difference.
-`make_candidate` plans a graph and its callees with one scheduler.
+Each scheduler is a frozen dataclass in a module named after its origin. Published ones are reproduced with all their
+ties, and tests compare them with the originals; "Mended" in a docstring names each deliberate difference.
 """
 
 from lowtide.engine.schedule.candidate import (

@@ -28,8 +28,7 @@ _MOST_OPS = 20_000
 def settle_callees(graph: Graph, scheduler: Scheduler, *, in_place: bool = True) -> Problem:
     """Return the graph as a problem with a plan for every callee, made by this scheduler.
 
-    Callees are planned once, before their callers, whose ops need the callee's peak. `in_place` allows optional
-    in-place pairs, in callees too.
+    Callees are planned once, before their callers. `in_place` allows optional in-place pairs, in callees too.
     Complexity: that of the scheduler, once per callee, plus O(n + e).
     """
     plans: dict[str, Plan] = {}
@@ -133,9 +132,8 @@ def make_candidate_within(
 ) -> Candidate:
     """Plan a graph within a budget, moving few ops; if nothing fits, plan for the least peak.
 
-    The search for the least peak, which is slower and moves most ops, runs only if `fit_order` finds nothing. If its
-    plan is within the budget, it is moved nearer to program order. `keep` receives the best plan found before a long
-    step.
+    If the slower search for the least peak meets the budget, its order is moved nearer to program order. `keep`
+    receives the best plan found before a long step.
     """
     started = time.perf_counter()
     progress(f"fitting {graph.n_ops} ops into the budget")
@@ -162,8 +160,7 @@ def make_candidate_within(
 def with_least_arena(candidate: Candidate) -> Candidate:
     """Return the candidate with the smallest arena among up to four orders of its peak, with its packing.
 
-    Candidates without a search are returned unchanged. Stops once the arena is as small as the peak. Ctrl-C returns the
-    best candidate found, marked as interrupted.
+    Candidates without a search are returned unchanged. Ctrl-C returns the best candidate found, marked as interrupted.
     """
     if candidate.solved is None or candidate.interrupted:
         return candidate

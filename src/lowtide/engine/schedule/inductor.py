@@ -17,14 +17,13 @@ from lowtide.engine.schedule.scheduler import Given, best_of
 class Lpmf:
     """Run next the ready op that raises the current peak least, then the op that leaves the fewest bytes live.
 
-    Ready ops are compared by the bytes they allocate if these would raise the current peak, else 0; then by the bytes
-    they allocate minus the bytes they free; then by program order. The peak starts at the larger of the donated inputs
-    and the outputs. If `threshold_bytes` is positive and every ready op allocates more, the op whose first successor is
-    earliest in the program runs instead; ties go to the op that became ready first.
+    Ready ops are compared by the bytes they allocate if these would raise the current peak, else 0; then by bytes
+    allocated minus bytes freed; then by program order. The peak starts at the larger of the donated inputs and the
+    outputs. If `threshold_bytes` is positive and every ready op allocates more, the op with the earliest first
+    successor runs instead; ties go to the op that became ready first.
 
     Source: PyTorch Inductor, memory.py, topological_sort_lpmf, after "Buffer memory optimization for video codec
-    application modeled in Simulink" (DAC 2006). A tournament tree over the ops sorted by size replaces the scan of all
-    ready ops.
+    application modeled in Simulink" (DAC 2006), with a tournament tree in place of the scan.
     Complexity: O((n + e) log n). Guarantees: none on the peak.
     """
 
@@ -37,10 +36,10 @@ class Lpmf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bfs:
-    """Run next the ready op whose predecessors ran earliest.
+    """Run next the ready op with the earliest predecessors.
 
-    Compares the sorted places of the predecessors lexicographically; ties go to program order. Readers of an element of
-    a result follow the op that returns the element; see `view_by_elements`.
+    Compares the sorted places of the predecessors lexicographically; ties go to program order. Elements of results are
+    handled by `view_by_elements`.
 
     Source: PyTorch Inductor, memory.py, topological_sort_bfs.
     Complexity: O((n + e) log n). Guarantees: none on the peak.
@@ -54,8 +53,8 @@ class Bfs:
 class Dfs:
     """Visit ops by rising bytes read and written; before each op, visit its predecessors in the same order.
 
-    Bytes read exclude persistent and kept inputs; ties go to program order. An op that returns an element of a result
-    reads no bytes; see `view_by_elements`.
+    Bytes read exclude persistent and kept inputs; ties go to program order. Elements of results are handled by
+    `view_by_elements`.
 
     Source: PyTorch Inductor, memory.py, topological_sort_dfs, without its recursion.
     Complexity: O(n log n + e). Guarantees: none on the peak.
@@ -69,8 +68,7 @@ class Dfs:
 class InductorBest:
     """Take the least peak of program order, LPMF, breadth-first and depth-first; the earlier one wins a tie.
 
-    Source: PyTorch Inductor, memory.py, reorder_for_peak_memory. Mended: an early version freed the graph's outputs
-    before the first step; here, as in later versions, they stay to the end.
+    Source: PyTorch Inductor, memory.py, reorder_for_peak_memory. Mended: outputs stay to the end, as in later versions.
     Complexity: O((n + e) log n). Guarantees: never worse than program order.
     """
 
@@ -81,9 +79,9 @@ class InductorBest:
 def view_by_elements(problem: Problem) -> _native.GraphView:
     """Return the kernels' view of a graph in which ops replace the elements of results that they return.
 
-    An op returns a buffer of a result if it reads the buffer, writes nothing, and control edges lead to it from the
-    buffer's producer, only through nested results, and from it to all other readers. In Inductor, this op is a
-    MultiOutput node: readers of the element wait for this node instead of the producer, and the node reads no bytes.
+    An op returns a buffer if it reads the buffer, writes nothing, and control edges lead to it from the buffer's
+    producer, only through nested results, and from it to all other readers. In Inductor, this op is a MultiOutput node:
+    readers wait for this node instead of the producer, and the node reads no bytes.
     Complexity: O(n + e), and the degrees of producer and reader for every use of an element.
     """
     handed = _handed_on(problem.graph)

@@ -12,13 +12,13 @@ from lowtide.engine.schedule.scheduler import best_of
 class MeshList:
     """Run next the ready op that frees the most bytes; ties go to the smaller op name.
 
-    The figure is the bytes of buffers with their last use at the op, minus the bytes of its results that stay. As in
-    the original, whose test requires it, a result without users counts 0 unless it is an output. Scratch and callees
-    are ignored. Donated inputs count as freed by their last user; the original only has tensors with a producer.
+    The figure is the bytes of buffers last used by the op, minus the bytes of its results that stay. A result without
+    users counts 0 unless it is an output, as the original's test requires. Scratch and callees are ignored. Donated
+    inputs count as freed by their last user.
 
     Source: Mesh-TensorFlow, auto_mtf/scheduler.py, method LIST. Mended in two places. The original does not update the
-    priority of an op if the *output* of the op just run is final; it means the input whose use count fell. And there an
-    op that is the only user of a tensor and reads it twice frees it twice.
+    priority of an op if the *output* of the op just run is final, instead of the input with the fallen use count. And
+    an op that is the only user of a tensor and reads it twice frees it twice there.
     Complexity: O((n + e) log n). Guarantees: none on the peak.
     """
 

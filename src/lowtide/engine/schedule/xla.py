@@ -12,9 +12,9 @@ from lowtide.engine.schedule.scheduler import best_of
 class XlaList:
     """Run next the ready op with the most (bytes freed minus bytes defined), then most users, then the newest op.
 
-    The newest op is the last one that became ready or whose figure changed. Scratch and the peaks of callees count as
-    defined bytes; for while, call and conditional, this peak replaces the result. Buffers without a producer
-    (parameters and constants in XLA) count 0, and outputs are never freed.
+    The newest op is the last one that became ready or changed its figure. Scratch and the peaks of callees count as
+    defined bytes; for while, call and conditional, this peak replaces the result. Buffers without a producer count 0,
+    and outputs are never freed.
 
     Source: XLA, hlo_memory_scheduler.cc, ListMemoryScheduler. Mended: later versions of the original ignore callees,
     which count here as in the first version.
@@ -31,8 +31,8 @@ class XlaDfs:
 
     Extra users of an op are its users minus one, plus those of its operands. Its size is its allocated bytes, plus the
     sizes of its operands. Both count a shared ancestor once per path; extra users are capped at the number of ops,
-    sizes at the bytes seen. All sinks hang below one root, like the results of an XLA computation. Control predecessors
-    are visited among the operands, but not summed.
+    sizes at the bytes seen. All sinks hang below one root. Control predecessors are visited among the operands, but not
+    summed.
 
     Source: XLA, hlo_memory_scheduler.cc, DFSMemoryScheduler.
     Complexity: O(n log n + e). Guarantees: none on the peak.

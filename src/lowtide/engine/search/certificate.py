@@ -28,16 +28,15 @@ def check_certificate(
 ) -> tuple[list[CheckedClaim], Sequence[CheckedBound]]:
     """Return the claims of a verified plan with whether each is shown, and the checked bounds of its proof.
 
-    The proof shows claims about all orders. Claims about all reruns are shown by the bytes that each op needs, and the
-    bytes live while its operands are gathered. A claim about an arena is shown if the peak is as large, and one about
-    an extra cost if it is 0. Unshown claims are no error. Without claims, the plan's bounds count as claims.
+    The proof shows claims about all orders; the bytes of each op show claims about all reruns. A claim about an arena
+    is shown if the peak is as large, and one about an extra cost if it is 0. Without claims, the plan's bounds count as
+    claims.
     Raises ProofError if plan and proof contradict one another, and the errors of `check_proof`.
-    Complexity: that of `check_proof`.
     """
     checked: Sequence[CheckedBound] = ()
     if proof is not None:
         checked = check_proof(graph, proof)
-        _contradict(graph, plan, proof)
+        _refuse_contradictions(graph, plan, proof)
     shown = {bound.space: bound.confirmed_bytes for bound in checked}
 
     @cache
@@ -50,18 +49,18 @@ def check_certificate(
     ], checked
 
 
-def _contradict(graph: Graph, plan: Plan, proof: Proof) -> None:
+def _refuse_contradictions(graph: Graph, plan: Plan, proof: Proof) -> None:
     if not proof.in_place and len(plan.pairs.values):
         raise ProofError("the proof is for plans without in-place pairs, but the plan uses some; prove it with pairs")
-    by_order = {claim.space: claim for claim in _of_orders(graph, plan, proof)}
+    by_order = {claim.space: claim for claim in _claims_of_orders(graph, plan, proof)}
     for space, bound in proof.bound_bytes.items():
         claim = by_order.get(space)
         if claim is None:
             continue
         if claim.in_place != proof.in_place:
             raise ProofError(
-                f"the plan's bound is for plans {_pairs(claim.in_place)}, the proof's for plans "
-                f"{_pairs(proof.in_place)}; make both with the same setting"
+                f"the plan's bound is for plans {_pair_setting(claim.in_place)}, the proof's for plans "
+                f"{_pair_setting(proof.in_place)}; make both with the same setting"
             )
         if claim.at_least != bound:
             raise ProofError(
@@ -75,7 +74,7 @@ def _contradict(graph: Graph, plan: Plan, proof: Proof) -> None:
             )
 
 
-def _of_orders(graph: Graph, plan: Plan, proof: Proof) -> Iterator[Claim]:
+def _claims_of_orders(graph: Graph, plan: Plan, proof: Proof) -> Iterator[Claim]:
     """Yield the plan's claims about all orders, or its bounds if they are of that class."""
     for claim in plan.claims or _plain_claims(graph, plan, in_place=proof.in_place):
         if claim.over == "orders" and (plan.claims or is_of_class(plan, claim, graph.n_ops)):
@@ -99,7 +98,7 @@ def _plain_claims(graph: Graph, plan: Plan, *, in_place: bool) -> Iterator[Claim
             )
 
 
-def _pairs(taken: bool) -> str:
+def _pair_setting(taken: bool) -> str:
     return "with in-place pairs" if taken else "without in-place pairs"
 
 

@@ -40,22 +40,22 @@ def cut_of(program: PlainProgram, op: OpId) -> Cut:
     structure, lifetimes = program.structure, program.graph.lifetimes
     makers = structure.producers.copy()
     sizes = np.where((makers < 0) & (lifetimes != Lifetime.DONATED), 0, program.bytes_here)
-    chances = _single_chances(program, op)
+    single_operands = _single_operands(program, op)
     is_output, is_plain = lifetimes == Lifetime.OUTPUT, lifetimes != Lifetime.OUTPUT
-    for written in chances:
+    for written in single_operands:
         is_output[written] = is_plain[written] = False
         makers[written] = -1
     used = structure.users.owners()
     plain = is_plain[used]
     outputs = np.flatnonzero(is_output).astype(np.int32)
     parts = [(used[plain], structure.users.values[plain]), (outputs, np.full(len(outputs), op, np.int32))]
-    for written, read in chances.items():
+    for written, read in single_operands.items():
         others = structure.users[read]
         others = others[others != op]
         parts.append((np.full(len(others), written, np.int32), others))
     return Cut(
         op=op,
-        fixed=_fixed(program, op),
+        fixed=_fixed_bytes(program, op),
         sizes=sizes,
         makers=makers,
         used=np.concatenate([buffers for buffers, _ in parts]),
@@ -64,10 +64,7 @@ def cut_of(program: PlainProgram, op: OpId) -> Cut:
 
 
 def is_closed_before(program: PlainProgram, op: OpId, before: NDArray[np.bool_]) -> bool:
-    """Return whether the ops of a mask may be exactly the ops that ran before `op`. O(n + e).
-
-    The mask must contain all predecessors of its ops and of `op`, but not `op`.
-    """
+    """Return whether the mask holds all predecessors of its ops and of `op`, but not `op`. O(n + e)."""
     waiting = before.copy()
     waiting[op] = True
     predecessors = program.structure.predecessors
@@ -106,13 +103,13 @@ def least_needed(program: PlainProgram, op: OpId, dependencies: Sequence[tuple[O
     return cut.fixed + flow.run()
 
 
-def _fixed(program: PlainProgram, op: OpId) -> int:
+def _fixed_bytes(program: PlainProgram, op: OpId) -> int:
     fresh = set(program.structure.allocates[op].tolist()) - {written for _, written in program.pairs_of(op)}
     allocated = sum(int(program.bytes_here[buffer]) for buffer in fresh)
     return program.bytes_of(Lifetime.INPUT) + program.transient_of(op) + allocated
 
 
-def _single_chances(program: PlainProgram, op: OpId) -> dict[BufferId, BufferId]:
+def _single_operands(program: PlainProgram, op: OpId) -> dict[BufferId, BufferId]:
     """Return results that can be written into one operand only, with this operand."""
     operands: dict[BufferId, list[BufferId]] = {}
     for read, written in program.pairs_of(op):
@@ -124,10 +121,9 @@ def least_by_flow(structure: Structure, cut: Cut, flow: CutFlow) -> int | None:
     """Return the bytes that a flow shows an op to need in any order, or None if the flow is invalid.
 
     By weak duality of flows and cuts (Ford and Fulkerson, 1956). Bytes move from the maker of a buffer to ops that must
-    run before its free, at most its size, and from an op to its predecessors. Every op passes on all bytes, except
-    ancestors of `op`, where bytes start, and its descendants, where they end. Bytes leave a closed set of executed ops
-    only through live buffers, so these hold at least the bytes that end. Buffers live for every set count in full and
-    move nothing.
+    run before its free, at most its size, and from an op to its predecessors. They start at ancestors of `op`, end at
+    its descendants, and other ops pass them on. Bytes leave a closed set of executed ops only through live buffers, so
+    these hold at least the bytes that end. Buffers live for every set count in full and move nothing.
     Complexity: O((n + e) log e).
     """
     uses, waits = flow.uses, flow.dependencies

@@ -17,7 +17,7 @@ from lowtide.engine.search.plain_orders import PlainFit, plain_fit, plain_series
 from lowtide.engine.search.plain_program import PlainProgram
 from lowtide.engine.search.proof import Proof, SpaceProof
 
-MOST_LOOKS = 3_000_000
+MAX_EXAMINED = 3_000_000
 """Limit on the ops examined per budget, some seconds in Python."""
 
 
@@ -30,23 +30,22 @@ class CheckedBound:
     """Larger claimed bounds, unchecked because they take too much work."""
 
 
-def check_proof(graph: Graph, proof: Proof, *, most_looks: int = MOST_LOOKS) -> Sequence[CheckedBound]:
+def check_proof(graph: Graph, proof: Proof, *, max_examined: int = MAX_EXAMINED) -> Sequence[CheckedBound]:
     """Return the bounds of a proof that could be confirmed, per memory space.
 
-    A cut is confirmed by adding up its buffers and by the proof's flow, or else by a maximum flow. Optimal peaks of
-    trees and series-parallel graphs are recomputed. A refuted budget is confirmed by replaying its log, or else by
-    trying all orders, within `most_looks` examined ops. Bounds that exceed a work limit are listed as unchecked.
+    Cuts are confirmed by the proof's flow, or else by a maximum flow; optimal peaks are recomputed. A refuted budget is
+    confirmed by replaying its log, or else by trying all orders, within `max_examined` ops.
     Raises ProofError for a proof that does not show its claims, and FingerprintError for the proof of another graph.
     Complexity: O(e log e) on arrays per space, one flow per log line in Python, plus the examined ops.
     """
-    return _check(graph, proof, proof.callees, most_looks, {})
+    return _check(graph, proof, proof.callees, max_examined, {})
 
 
 def _check(
     graph: Graph,
     proof: Proof,
     callees: Mapping[str, Proof],
-    most_looks: int,
+    max_examined: int,
     checked: dict[str, Sequence[CheckedBound]],
 ) -> Sequence[CheckedBound]:
     if proof.graph != graph.fingerprint:
@@ -58,24 +57,24 @@ def _check(
         if inner is None or inner.in_place != proof.in_place:
             raise ProofError(f"the proof lacks callee {name!r}; make it again")
         if name not in checked:
-            checked[name] = _check(graph.subgraphs[name], inner, callees, most_looks, checked)
+            checked[name] = _check(graph.subgraphs[name], inner, callees, max_examined, checked)
     confirmed = {name: {bound.space: bound.confirmed_bytes for bound in checked[name]} for name in graph.called}
     transient = transient_bytes(graph, confirmed)
     return [
-        _check_space(graph, transient, proof.in_place, position, space, most_looks)
+        _check_space(graph, transient, proof.in_place, position, space, max_examined)
         for position, space in enumerate(proof.spaces)
     ]
 
 
 def _check_space(
-    graph: Graph, transient: NDArray[np.int64], in_place: bool, position: int, proof: SpaceProof, most_looks: int
+    graph: Graph, transient: NDArray[np.int64], in_place: bool, position: int, proof: SpaceProof, max_examined: int
 ) -> CheckedBound:
     program = PlainProgram(graph, transient, in_place, position)
     confirmed, not_rechecked = _check_cut(program, proof), list[int]()
     if confirmed < proof.cut_bytes:
         not_rechecked.append(proof.cut_bytes)
     confirmed = max(confirmed, proof.tree_bytes or 0)
-    if proof.tree_bytes is not None and proof.tree_bytes != _settled_peak(program):
+    if proof.tree_bytes is not None and proof.tree_bytes != _optimal_peak(program):
         raise _wrong(
             proof, f"the graph is no tree or series-parallel graph with an optimal peak of {proof.tree_bytes} bytes"
         )
@@ -95,7 +94,7 @@ def _check_space(
                 raise _wrong(proof, f"its log does not show that every order needs {budget.at_least_bytes} bytes")
             confirmed = budget.at_least_bytes
             continue
-        outcome = plain_fit(program, budget.at_least_bytes - 1, most_looks)
+        outcome = plain_fit(program, budget.at_least_bytes - 1, max_examined)
         if outcome == PlainFit.SOME_ORDER_FITS:
             raise _wrong(proof, f"some order needs less than the claimed {budget.at_least_bytes} bytes")
         if outcome == PlainFit.NO_ORDER_FITS:
@@ -106,7 +105,7 @@ def _check_space(
     return CheckedBound(space=proof.space, confirmed_bytes=confirmed, not_rechecked=above)
 
 
-def _settled_peak(program: PlainProgram) -> int | None:
+def _optimal_peak(program: PlainProgram) -> int | None:
     peak = plain_tree_peak(program)
     return plain_series_parallel_peak(program) if peak is None else peak
 

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from lowtide.core.index_spaces import OpId
 from lowtide.engine.graph import Lifetime
 from lowtide.engine.search.check_cut import least_needed
@@ -18,7 +20,7 @@ def is_refuted(program: PlainProgram, budget_bytes: int, log: Sequence[Line]) ->
     Each line must follow from the program and the lines in force. The log must end exactly with its last case.
     """
     replay = _Replay(program, budget_bytes)
-    return all(not replay.ended and replay.goes_on_with(line) for line in log) and replay.ended
+    return all(not replay.ended and replay.apply(line) for line in log) and replay.ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class _Replay:
         self._case = _Case()
         self._others: list[_Case] = []  # open cases, the next one last
 
-    def goes_on_with(self, line: Line) -> bool:
+    def apply(self, line: Line) -> bool:
         """Return whether a line is valid here, and apply it."""
         case, n_ops = self._case, self.program.n_ops
         if any(op >= n_ops for op in _ops_of(line)):
@@ -56,16 +58,16 @@ class _Replay:
             case Over(op):
                 if not self._is_over(op):
                     return False
-                self._take_cases([])
+                self._open_cases([])
             case Cycle():
-                if not _closes_a_cycle(self.program, case.dependencies):
+                if not _has_cycle(self.program, case.dependencies):
                     return False
-                self._take_cases([])
+                self._open_cases([])
             case Either(one, other):
                 if one == other:
                     return False
                 both = ((one, other), (other, one))
-                self._take_cases([replace(case, dependencies=(*case.dependencies, each)) for each in both])
+                self._open_cases([replace(case, dependencies=(*case.dependencies, each)) for each in both])
             case First(ops):
                 return self._settle_first(ops)
             case Last(ops):
@@ -73,14 +75,14 @@ class _Replay:
             case Next(ops):
                 if not self._are_all_next(ops):
                     return False
-                self._take_cases([replace(case, first=(*case.first, op)) for op in ops])
+                self._open_cases([replace(case, first=(*case.first, op)) for op in ops])
             case Previous(ops):
                 if not self._are_all_last(ops):
                     return False
-                self._take_cases([replace(case, last=(*case.last, op)) for op in ops])
+                self._open_cases([replace(case, last=(*case.last, op)) for op in ops])
         return True
 
-    def _take_cases(self, cases: Sequence[_Case]) -> None:
+    def _open_cases(self, cases: Sequence[_Case]) -> None:
         """Continue with the first given case, or with the next open one."""
         self._others += reversed(cases)
         self.ended = not self._others
@@ -152,8 +154,8 @@ class _Replay:
                 return False
             last.add(op)
             middle.remove(op)
-        taken_over = {read for op in left for read, _ in self.program.pairs[op]}
-        if any(not taken_over.isdisjoint(self.program.touches[op]) for op in ops):
+        in_place_operands = {read for op in left for read, _ in self.program.pairs[op]}
+        if any(not in_place_operands.isdisjoint(self.program.touches[op]) for op in ops):
             return False
         least = least_live(self.program, left, set(ops), self._case.dependencies)
         self._case = replace(self._case, last=(*self._case.last, *ops))
@@ -161,20 +163,10 @@ class _Replay:
 
 
 def _ops_of(line: Line) -> Sequence[OpId]:
-    match line:
-        case First(ops) | Last(ops) | Next(ops) | Previous(ops):
-            return ops
-        case Need(op, earlier, later):
-            return op, earlier, later
-        case Either(one, other):
-            return one, other
-        case Over(op):
-            return (op,)
-        case Cycle():
-            return ()
+    return line.ops if isinstance(line, First | Last | Next | Previous) else msgspec.structs.astuple(line)
 
 
-def _closes_a_cycle(program: PlainProgram, known: Sequence[tuple[OpId, OpId]]) -> bool:
+def _has_cycle(program: PlainProgram, known: Sequence[tuple[OpId, OpId]]) -> bool:
     waiting_for: list[set[OpId]] = [set(earlier) for earlier in program.predecessors]
     for earlier, later in known:
         waiting_for[later].add(earlier)

@@ -6,16 +6,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide import _native
-from lowtide.core.index_spaces import OpId, SpaceId
-from lowtide.engine.analysis.problem import Problem
+from lowtide.core.index_spaces import OpId, Place, SpaceId
+from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.graph import Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClosureCut:
+    """The least memory at which an op can run."""
+
     peak_bytes: int
     before: NDArray[np.bool_]
     """Mask of the ops before it in an order that attains `peak_bytes`."""
+
+
+def run_after_cut(order: Order, place: Place, cut: ClosureCut) -> Order:
+    """Return the order that runs exactly the ops before the cut, then the op at `place`, then the rest."""
+    before = cut.before[order]
+    after = ~before
+    after[place] = False
+    return np.concatenate([order[before], order[place : place + 1], order[after]])
 
 
 class ClosureCuts:

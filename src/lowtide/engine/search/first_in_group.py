@@ -19,8 +19,9 @@ _MOST_BITS = 2**30
 def uncross_first(problem: Problem, order: Order, space: SpaceId, most_work: int) -> Order:
     """Improve an order by moving its worst op before later ops that allocate as much.
 
-    For the worst op v, later ops that allocate at least as many bytes are held back. The cut of v then gives a move, as
-    in `uncross`. Stops after about `most_work` arcs. Guarantees: never a worse order.
+    These ops are held back, and the cut of the worst op gives a move, as in `uncross`. Stops after about `most_work`
+    arcs.
+    Guarantees: never a worse order.
     """
     current = Profile(problem, order, space)
     cuts = HeldBackCuts(problem, space)
@@ -37,12 +38,12 @@ def uncross_first(problem: Problem, order: Order, space: SpaceId, most_work: int
     return current.order
 
 
-def first_of_bound(problem: Problem, order: Order, space: SpaceId) -> tuple[int, int]:
+def first_in_group_bound(problem: Problem, order: Order, space: SpaceId) -> tuple[int, int]:
     """Return a lower bound of the peak in a memory space, 0 if none is found, and the work done.
 
-    The group is the worst op of the order and all non-ancestors that allocate at least as much. In every order one
-    member runs first. Members that may be first are cut one by one; the remaining ones share one cut after their common
-    ancestors. The bound is the least of these cuts.
+    The group is the worst op of the order and all non-ancestors that allocate at least as much. Members that may run
+    first are cut one by one; the remaining ones share one cut after their common ancestors. The bound is the least of
+    these cuts.
     """
     if not len(order):
         return 0, 0

@@ -22,14 +22,14 @@ class Fit(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FitOutcome:
+    """Result of `find_fit`; budgets are in bytes per memory space."""
+
     fit: Fit
     budget: tuple[int, ...]
-    order: Order | None
+    order: Order | None = None
     next_budget: tuple[int, ...]
     """If impossible: no budget with one figure below these, the others as given, can be met."""
-    states: int
-    flows: int
-    work: int
+    work: int = 0
 
     @property
     def limited_space(self) -> int | None:
@@ -49,25 +49,13 @@ def find_fit(problem: Problem, limits: Sequence[int], preference: Order, most_wo
     edges = np.array([bytes_at_the_edges(problem.graph, space) for space in range(len(limits))], np.int64)
     asked = np.array(limits, np.int64)
     if (edges > asked).any():
-        return FitOutcome(
-            fit=Fit.IMPOSSIBLE,
-            budget=tuple(limits),
-            order=None,
-            next_budget=tuple(np.maximum(edges, asked).tolist()),
-            states=0,
-            flows=0,
-            work=0,
-        )
-    status, order, following, states, flows, _, work = _native.find_fit(
-        problem.native, problem.in_place, asked, preference, most_work
-    )
-    fit = Fit(status)
+        next_budget = tuple(np.maximum(edges, asked).tolist())
+        return FitOutcome(fit=Fit.IMPOSSIBLE, budget=tuple(limits), next_budget=next_budget)
+    fit, order, following, *_, work = _native.find_fit(problem.native, problem.in_place, asked, preference, most_work)
     return FitOutcome(
-        fit=fit,
+        fit=Fit(fit),
         budget=tuple(limits),
         order=order if fit == Fit.FOUND else None,
         next_budget=tuple(following.tolist()),
-        states=states,
-        flows=flows,
         work=work,
     )

@@ -8,16 +8,15 @@ import numpy as np
 
 from lowtide import _native
 from lowtide.core.effort import SearchEffort
-from lowtide.core.index_spaces import Place
 from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.analysis.lower_bounds import LowerBound, bytes_at_the_edges
 from lowtide.engine.analysis.problem import Order, Problem
-from lowtide.engine.search.cuts import ClosureCut, ClosureCuts
+from lowtide.engine.search.cuts import ClosureCuts, run_after_cut
 from lowtide.engine.search.fit import Fit, FitOutcome, find_fit
 from lowtide.engine.search.moves import bring_nearer, moved_ops
 from lowtide.engine.search.plain_program import PlainProgram
 
-_MOST_LOOKS = 300_000
+_MAX_EXAMINED = 300_000
 _MOST_OPS_BY_MOVES = 1_000
 _MOST_TRIES = 2_000
 _MOST_CUT = 200
@@ -45,50 +44,45 @@ class FittedOrder:
 
 
 def fit_order(
-    problem: Problem,
-    budget: Budget,
-    given: Order,
-    effort: SearchEffort,
-    *,
-    known: Iterable[Order] = (),
+    problem: Problem, budget: Budget, given: Order, effort: SearchEffort, *, known: Iterable[Order] = ()
 ) -> FittedOrder:
     """Return an order within a budget that moves few ops of `given`, or prove that there is none.
 
-    Small problems, and problems solved by few moves, are solved exactly (`fewest_moves`). Otherwise the given order is
-    repaired op by op along minimum cuts. The nearest of the repaired order and the orders in `known` is used, or an
-    order from exact search if none fits. Then ops move back to their given places while the budget holds.
+    Problems solved by few moves are solved exactly (`fewest_moves`). Otherwise the given order is repaired along
+    minimum cuts. The nearest of the result and the orders in `known` is used, or an order from exact search. Then ops
+    move back to their given places while the budget holds.
     Guarantees: deterministic. Ctrl-C raises KeyboardInterrupt until some order fits, then returns the best order found.
     """
-    within = _Within(problem, budget)
-    if within.holds(given):
+    checks = _BudgetChecks(problem, budget)
+    if checks.fits(given):
         return FittedOrder(fit=Fit.FOUND, order=given)
     cuts = ClosureCuts(problem)
-    reason = within.reason(given, cuts, effort.cut_work)
+    reason = checks.reason(given, cuts, effort.cut_work)
     if reason is not None:
         return FittedOrder(fit=Fit.IMPOSSIBLE, reason=reason)
-    exact = fewest_moves(problem, budget, given, _MOST_LOOKS if len(given) <= _MOST_OPS_BY_MOVES else 0)
+    exact = fewest_moves(problem, budget, given, _MAX_EXAMINED if len(given) <= _MOST_OPS_BY_MOVES else 0)
     if exact.order is not None:
         return FittedOrder(fit=Fit.FOUND, order=exact.order, moved=exact.least_moved, least_moved=exact.least_moved)
-    start = _repair(within, given, cuts, effort.cut_work)
-    starts = [order for order in (start, *known) if order is not None and within.holds(order)]
+    start = _repair(checks, given, cuts, effort.cut_work)
+    starts = [order for order in (start, *known) if order is not None and checks.fits(order)]
     if not starts:
         outcome = find_fit(problem, budget.limits, given, effort.fit_work)
         if outcome.fit != Fit.FOUND or outcome.order is None:
             return FittedOrder(fit=outcome.fit, refuted=outcome if outcome.fit == Fit.IMPOSSIBLE else None)
         starts.append(outcome.order)
     best = min(starts, key=lambda order: len(moved_ops(order, given)))
-    best = within.nearest(best, given, effort.fit_work)
+    best = checks.nearest(best, given, effort.fit_work)
     return FittedOrder(
         fit=Fit.FOUND, order=best, moved=len(moved_ops(best, given)), least_moved=max(1, exact.least_moved)
     )
 
 
-class _Within:
+class _BudgetChecks:
     def __init__(self, problem: Problem, budget: Budget) -> None:
         self.problem = problem
         self.limits = np.asarray(budget.limits, np.int64)
 
-    def holds(self, order: Order) -> bool:
+    def fits(self, order: Order) -> bool:
         return bool((self.problem.evaluate(order).peaks <= self.limits).all())
 
     def excess(self, order: Order) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
@@ -118,7 +112,7 @@ class _Within:
         best = [order]
 
         def keep(nearer: Order) -> bool:
-            if not self.holds(nearer):
+            if not self.fits(nearer):
                 return False
             best[0] = nearer
             return True
@@ -130,17 +124,17 @@ class _Within:
             return best[0]
 
 
-def _repair(within: _Within, given: Order, cuts: ClosureCuts, most_work: int) -> Order | None:
+def _repair(checks: _BudgetChecks, given: Order, cuts: ClosureCuts, most_work: int) -> Order | None:
     """Move ops behind their cuts while the bytes above the budget decrease; return None if stuck."""
-    order, excess = given, within.excess(given)
+    order, excess = given, checks.excess(given)
     tries = 0
     while excess.any():
         for place, space in np.argwhere(excess > 0)[:_MOST_REPAIRED].tolist():
             tries += 1
             if cuts.work + tries * _TRY_WORK * len(order) >= most_work:
                 return None
-            moved = _run_after_its_cut(order, place, cuts.of(int(order[place]), space))
-            now = within.excess(moved)
+            moved = run_after_cut(order, place, cuts.of(int(order[place]), space))
+            now = checks.excess(moved)
             if now.sum() < excess.sum():
                 order, excess = moved, now
                 break
@@ -149,26 +143,18 @@ def _repair(within: _Within, given: Order, cuts: ClosureCuts, most_work: int) ->
     return order
 
 
-def _run_after_its_cut(order: Order, place: Place, cut: ClosureCut) -> Order:
-    """Return the order that runs exactly the ops before an op's cut before this op."""
-    before = cut.before[order]
-    after = ~before
-    after[place] = False
-    return np.concatenate([order[before], order[place : place + 1], order[after]])
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class FewestMoves:
     order: Order | None
     least_moved: int
 
 
-def fewest_moves(problem: Problem, budget: Budget, given: Order, most_looks: int) -> FewestMoves:
+def fewest_moves(problem: Problem, budget: Budget, given: Order, max_examined: int) -> FewestMoves:
     """Return the order within a budget that moves the fewest ops, unless the search is stopped.
 
     Dijkstra over pairs of an executed set and the last unmoved op. An op after all unmoved ones in the given order may
     stay unmoved; all ops that it overtakes must move.
-    Guarantees: exact unless stopped after about `most_looks` examined ops.
+    Guarantees: exact unless stopped after about `max_examined` examined ops.
     """
     limits = budget.limits
     spaces = range(len(limits))
@@ -180,15 +166,15 @@ def fewest_moves(problem: Problem, budget: Budget, given: Order, most_looks: int
     came_from: dict[_State, tuple[_State, int]] = {}
     least: dict[_State, int] = {start: 0}
     waiting: list[tuple[int, int, int, _State, tuple[int, ...]]] = [(0, 0, 0, start, live_at_start)]
-    looks = pushed = moved = 0
-    while waiting and looks <= most_looks:
+    examined = pushed = moved = 0
+    while waiting and examined <= max_examined:
         moved, _, _, state, live = heappop(waiting)
         executed, last = state
         if executed == everything:
             return FewestMoves(_path(came_from, state), moved)
         if moved > least[state]:
             continue
-        looks += len(order)
+        examined += len(order)
         overtaken = 0
         for place, op in enumerate(order):
             if not programs[0].may_run(op, executed):

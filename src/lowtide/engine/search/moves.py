@@ -40,17 +40,13 @@ def moved_ops(order: Order, given: Order) -> list[int]:
 
 
 def bring_nearer(
-    problem: Problem,
-    order: Order,
-    given: Order,
-    keep: Callable[[Order], bool],
-    most_tries: int,
+    problem: Problem, order: Order, given: Order, accepts: Callable[[Order], bool], most_tries: int
 ) -> Order:
-    """Move ops of an order back to their given places while `keep` accepts the result.
+    """Move ops of an order back to their given places while `accepts` accepts the result.
 
     Moved ops return in blocks that are halved down to single ops (delta debugging, Zeller 1999). A block goes right
     after its predecessor in the given order, or right before its successor. Tries at most `most_tries` orders.
-    Guarantees: valid, never farther away, and accepted by `keep` unless it is `order` itself.
+    Guarantees: valid, never farther away, and accepted by `accepts` unless it is `order` itself.
     """
     moved = moved_ops(order, given)
     size = max(1, len(moved) // 2)
@@ -62,9 +58,9 @@ def bring_nearer(
                 if tries >= most_tries:
                     return order
                 tries += 1
-                nearer = _taken_back(order, given, moved, moved[first : first + size], late=late)
+                nearer = _move_back(order, given, moved, moved[first : first + size], late=late)
                 better = len(moved_ops(nearer, given)) < len(moved)
-                if better and is_valid_order(problem.graph, nearer) and keep(nearer):
+                if better and is_valid_order(problem.graph, nearer) and accepts(nearer):
                     order, changed = nearer, True
                     break
             if changed:
@@ -79,25 +75,25 @@ def bring_nearer(
     return order
 
 
-def _taken_back(order: Order, given: Order, moved: Sequence[int], block: Sequence[int], *, late: bool) -> Order:
+def _move_back(order: Order, given: Order, moved: Sequence[int], block: Sequence[int], *, late: bool) -> Order:
     """Return the order with a block of moved ops next to their given neighbors."""
-    going = set(block)
-    elsewhere = set(moved) - going
-    beside: dict[int, list[int]] = {}
+    block_ops = set(block)
+    other_moved = set(moved) - block_ops
+    neighbors: dict[int, list[int]] = {}
     anchor = -1
     for op in given[::-1].tolist() if late else given.tolist():
-        if op in going:
-            beside.setdefault(anchor, []).append(op)
-        elif op not in elsewhere:
+        if op in block_ops:
+            neighbors.setdefault(anchor, []).append(op)
+        elif op not in other_moved:
             anchor = op
-    result: list[int] = beside.pop(-1, []) if not late else []
+    result: list[int] = neighbors.pop(-1, []) if not late else []
     for op in order.tolist():
-        if op in going:
+        if op in block_ops:
             continue
-        near = beside.get(op, [])
+        near = neighbors.get(op, [])
         result += [*near[::-1], op] if late else [op, *near]
     if late:
-        result += beside.get(-1, [])[::-1]
+        result += neighbors.get(-1, [])[::-1]
     return np.asarray(result, np.int32)
 
 

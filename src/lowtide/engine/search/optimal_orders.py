@@ -30,11 +30,10 @@ class GraphPart(NamedTuple):
 def tree_order(problem: Problem) -> Order | None:
     """Return an optimal order, or None unless the graph is a forest of in-trees in one memory space.
 
-    Every op must have at most one successor, and every freed buffer at most one user. Scratch, in-place pairs, control
-    edges, donated inputs and outputs are supported.
+    Every op must have at most one successor, and every freed buffer at most one user.
 
     Source: Liu, "An application of generalized tree pebbling to sparse matrix factorization" (1987).
-    Complexity: O(n log n). Guarantees: optimal, so the peak is a lower bound for every order.
+    Complexity: O(n log n). Guarantees: optimal.
     """
     order = _native.tree_order(problem.native, problem.in_place)
     return order if len(order) == problem.graph.n_ops else None
@@ -44,17 +43,16 @@ def series_parallel_order(problem: Problem) -> Order | None:
     """Return an optimal order, or None unless the graph is series-parallel in one memory space.
 
     Between a source and a sink, the dependencies must reduce to one edge (see `decompose`). Every freed buffer must
-    have one user after all its other users, so that the same op frees it in every order. Scratch, in-place pairs,
-    control edges, donated inputs and outputs are supported.
+    have one user after all its other users. Scratch, in-place pairs, control edges, donated inputs and outputs are
+    supported.
 
     Every part is a list of uninterrupted segments, most urgent first. Parallel parts merge by urgency. In series, a
     segment joins the next one if it is no more urgent.
 
     Source: Abdel-Wahab and Kameda, "Scheduling to minimize maximum cumulative cost subject to series-parallel
-    precedence constraints" (1978); for memory Kayaaslan, Lambert, Marchal and Uçar, "Scheduling series-parallel task
-    graphs to minimize peak memory" (2018).
-    Complexity: O(n log n) for shallow nesting, O(n^2) at worst.
-    Guarantees: optimal, so the peak is a lower bound for every order.
+    precedence constraints" (1978); Kayaaslan, Lambert, Marchal and Uçar, "Scheduling series-parallel task graphs to
+    minimize peak memory" (2018).
+    Complexity: O(n log n) for shallow nesting, O(n^2) at worst. Guarantees: optimal.
     """
     graph = problem.graph
     if len(graph.spaces) != 1 or not 0 < graph.n_ops <= _MOST_OPS:
@@ -88,9 +86,9 @@ def _steps(problem: Problem) -> tuple[list[int], list[int]]:
     graph, structure = problem.graph, problem.graph.structure
     last = _last_users(problem)
     net = np.zeros(graph.n_ops, np.int64)
-    made = structure.allocates.values
-    stays = ~graph.freeable[made] | (last[made] >= 0)
-    np.add.at(net, structure.allocates.owners()[stays], graph.sizes[made[stays]])
+    allocated = structure.allocates.values
+    stays = ~graph.freeable[allocated] | (last[allocated] >= 0)
+    np.add.at(net, structure.allocates.owners()[stays], graph.sizes[allocated[stays]])
     dies = graph.freeable & (last >= 0)
     np.subtract.at(net, last[dies], graph.sizes[dies])
     profile = _native.profile(problem.native, problem.given_order(), problem.in_place)
@@ -121,7 +119,7 @@ class _Segments:
     def order(self, parts: Sequence[GraphPart]) -> list[OpId]:
         done: list[deque[_Segment]] = []
 
-        def taken(part: int) -> deque[_Segment]:
+        def segments_of(part: int) -> deque[_Segment]:
             if part == EMPTY:
                 return deque()
             return done[part] if parts[part].op != EMPTY else deque(sorted(done[part]))
@@ -132,10 +130,10 @@ class _Segments:
                 more.extend(less)
                 done.append(more)
             else:
-                alone = _segment(op, op, self.hills[op], self.nets[op])
-                done.append(self.in_series(self.in_series(taken(left), deque((alone,))), taken(right)))
+                own = _segment(op, op, self.hills[op], self.nets[op])
+                done.append(self.in_series(self.in_series(segments_of(left), deque((own,))), segments_of(right)))
         order: list[OpId] = []
-        for segment in taken(len(parts) - 1):
+        for segment in segments_of(len(parts) - 1):
             op = segment.first
             while op != EMPTY:
                 order.append(op)
@@ -146,9 +144,9 @@ class _Segments:
         """Return the segments of two parts in series, most urgent first. O(segments joined + the fewer)."""
         joined: deque[_Segment] = deque()
         while right and (joined or left) and _no_more_urgent((joined or left)[-1], right[0]):
-            joined = deque((self.one_of((joined or left).pop(), right.popleft()),))
+            joined = deque((self.join((joined or left).pop(), right.popleft()),))
             while left and _no_more_urgent(left[-1], joined[0]):
-                joined = deque((self.one_of(left.pop(), joined[0]),))
+                joined = deque((self.join(left.pop(), joined[0]),))
         left.extend(joined)
         if len(left) < len(right):
             right.extendleft(reversed(left))
@@ -156,7 +154,7 @@ class _Segments:
         left.extend(right)
         return left
 
-    def one_of(self, first: _Segment, second: _Segment) -> _Segment:
+    def join(self, first: _Segment, second: _Segment) -> _Segment:
         self.next_op[first.last] = second.first
         hill = max(first.hill, first.net + second.hill)
         return _segment(first.first, second.last, hill, first.net + second.net)
@@ -187,14 +185,14 @@ def decompose(predecessors: Rows) -> list[GraphPart] | None:
     after: list[dict[OpId, int]] = [{} for _ in range(n_ops + 2)]
     before: list[dict[OpId, None]] = [{} for _ in range(n_ops + 2)]
 
-    def made(part: GraphPart) -> int:
+    def add_part(part: GraphPart) -> int:
         parts.append(part)
         return len(parts) - 1
 
     def join(first: OpId, last: OpId, part: int) -> None:
         known = after[first].get(last, EMPTY)
-        beside = known != EMPTY and part != EMPTY
-        after[first][last] = made(GraphPart(EMPTY, known, part)) if beside else max(known, part)
+        parallel = known != EMPTY and part != EMPTY
+        after[first][last] = add_part(GraphPart(EMPTY, known, part)) if parallel else max(known, part)
         before[last][first] = None
 
     for op, row in enumerate(predecessors):
@@ -212,7 +210,7 @@ def decompose(predecessors: Rows) -> list[GraphPart] | None:
         left = after[first].pop(op)
         del before[last][op]
         before[op].clear()
-        join(first, last, made(GraphPart(op, left, right)))
+        join(first, last, add_part(GraphPart(op, left, right)))
         waiting.extend(end for end in (first, last) if end < n_ops)
     return parts if list(after[source]) == [sink] else None
 

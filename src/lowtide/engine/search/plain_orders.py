@@ -16,8 +16,9 @@ _Edges = dict[int, dict[int, list[Segment]]]
 def plain_tree_peak(program: PlainProgram) -> int | None:
     """Return the optimal peak, or None unless the program is a forest of in-trees in this memory space.
 
-    Source: Liu, "An application of generalized tree pebbling to sparse matrix factorization" (1987). The operands'
-    segments merge by urgency, the op is appended, and segments join where they are no more urgent than the next.
+    The operands' segments merge by urgency, the op is appended, and segments join where they are no more urgent than
+    the next.
+    Source: Liu (1987), see `tree_order`.
     """
     successors = [0] * program.n_ops
     for op in range(program.n_ops):
@@ -66,10 +67,9 @@ def plain_series_parallel_peak(program: PlainProgram) -> int | None:
     """Return the optimal peak, or None unless the program is series-parallel in this memory space.
 
     Between a source and a sink, the dependencies must reduce to one edge, and every freed buffer must have one user
-    after all its other users. Each edge carries the optimal order of its part as segments. Parallel edges merge; an op
-    with one edge in and one edge out is appended between them.
-    Source: Abdel-Wahab and Kameda, "Scheduling to minimize maximum cumulative cost subject to series-parallel
-    precedence constraints" (1978). Complexity: O(n^2) at worst, and n bits per op.
+    after all its other users. Each edge carries the segments of its part. Parallel edges merge; an op with one edge in
+    and one edge out is appended between them.
+    Source: Abdel-Wahab and Kameda (1978), see `series_parallel_order`. Complexity: O(n^2) at worst, and n bits per op.
     """
     ancestors: list[int] = []
     for earlier in program.predecessors:
@@ -127,28 +127,28 @@ class PlainFit(Enum):
     TOO_MUCH_WORK = "too much work"
 
 
-def plain_fit(program: PlainProgram, budget_bytes: int, most_looks: int) -> PlainFit:
+def plain_fit(program: PlainProgram, budget_bytes: int, max_examined: int) -> PlainFit:
     """Return whether some order meets the budget, by trying each set of executed ops once.
 
-    Stops after about `most_looks` examined ops. An op that fits and does not raise live bytes runs at once. This is
+    Stops after about `max_examined` examined ops. An op that fits and does not raise live bytes runs at once. This is
     safe: the ops after it find no more live bytes than without it, and they lose no in-place pair.
     """
     if program.at_the_edges() > budget_bytes:
         return PlainFit.NO_ORDER_FITS
     everything = (1 << program.n_ops) - 1
     seen: set[int] = set()
-    looks = 0
+    examined = 0
     waiting = [(0, program.live_at_start(unused=False))]
     while waiting:
-        executed, live, passes = _run_what_is_safe(program, *waiting.pop(), budget_bytes)
-        looks += passes * program.n_ops
+        executed, live, passes = _run_safe_ops(program, *waiting.pop(), budget_bytes)
+        examined += passes * program.n_ops
         if executed == everything:
             return PlainFit.SOME_ORDER_FITS
         if executed in seen:
             continue
         seen.add(executed)
-        looks += program.n_ops
-        if looks > most_looks:
+        examined += program.n_ops
+        if examined > max_examined:
             return PlainFit.TOO_MUCH_WORK
         for op in range(program.n_ops):
             if program.may_run(op, executed):
@@ -158,7 +158,7 @@ def plain_fit(program: PlainProgram, budget_bytes: int, most_looks: int) -> Plai
     return PlainFit.NO_ORDER_FITS
 
 
-def _run_what_is_safe(program: PlainProgram, executed: int, live: int, budget_bytes: int) -> tuple[int, int, int]:
+def _run_safe_ops(program: PlainProgram, executed: int, live: int, budget_bytes: int) -> tuple[int, int, int]:
     """Return the executed set, its live bytes, and the passes made."""
     passes = 0
     changed = True

@@ -138,11 +138,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def prove(
-    problem: Problem,
-    cuts: Sequence[LowerBound],
-    refuted: Sequence[FitOutcome] = (),
-    *,
-    tree_bytes: int | None = None,
+    problem: Problem, cuts: Sequence[LowerBound], refuted: Sequence[FitOutcome] = (), *, tree_bytes: int | None = None
 ) -> Proof:
     """Return the proof of a problem's bounds.
 

@@ -1,9 +1,10 @@
 """A completed search, and its proof with logs and flows on demand."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from typing import cast, get_args
 
 import msgspec
 import numpy as np
@@ -14,29 +15,13 @@ from lowtide.core.effort import SearchEffort
 from lowtide.core.index_spaces import OpId, SpaceId
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.graph import Graph
-from lowtide.engine.search.proof import (
-    CutFlow,
-    Cycle,
-    Either,
-    First,
-    Last,
-    Line,
-    Moves,
-    Need,
-    Next,
-    Over,
-    Previous,
-    Proof,
-    RefutedBudget,
-    SpaceProof,
-    prove,
-)
+from lowtide.engine.search.proof import CutFlow, Line, Moves, Proof, RefutedBudget, SpaceProof, prove
 from lowtide.engine.search.solve import Solution
 
-_LEAST_FOR_A_LOG = 200_000_000
-_OPS_FOR_A_LOG = 1_000
+_MIN_LOG_WORK = 200_000_000
+_LOG_OPS = 1_000
 """Above this number of ops, the minimal work for a log shrinks."""
-_LOG_TO_SEARCH = 8
+_LOG_WORK_FACTOR = 8
 """Limit on the work for a log, as a multiple of the search."""
 
 
@@ -56,8 +41,8 @@ class Searched:
     def logged_proof(self) -> Proof:
         """The proof with the flows of its cuts, and a log of the highest refuted budget per space, if one is found.
 
-        A log also refutes all lower budgets. Takes up to eight times the work of the search. After an interrupted
-        search it is the proof without logs. Ctrl-C raises KeyboardInterrupt. Deterministic.
+        A log also refutes all lower budgets. Takes up to eight times the work of the search; skipped after an
+        interrupted search. Ctrl-C raises KeyboardInterrupt. Deterministic.
         """
         if self.solution.interrupted:
             return self.proof
@@ -67,8 +52,8 @@ class Searched:
     def _with_log(self, position: int, space: SpaceProof) -> SpaceProof:
         if not space.refuted:
             return space
-        least = _LEAST_FOR_A_LOG // max(1, self.problem.graph.n_ops // _OPS_FOR_A_LOG)
-        most = min(self.effort.fit_work // 2, max(least, _LOG_TO_SEARCH * self.solution.work))
+        least = _MIN_LOG_WORK // max(1, self.problem.graph.n_ops // _LOG_OPS)
+        most = min(self.effort.fit_work // 2, max(least, _LOG_WORK_FACTOR * self.solution.work))
         below = space.bound_bytes - 1
         log = find_refutation(self.problem, self.solution.order, position, below, most)
         *lower, highest = space.refuted
@@ -76,9 +61,8 @@ class Searched:
         return msgspec.structs.replace(space, refuted=(*lower, logged))
 
 
-_NEED, _OVER, _CYCLE, _EITHER, _FIRST, _LAST, _NEXT, _PREVIOUS = range(8)  # as in the native kernel
-_OF_OPS = {_FIRST: First, _LAST: Last, _NEXT: Next, _PREVIOUS: Previous}
-"""Lines followed by one row per op."""
+_LINES: Sequence[type[Line]] = get_args(Line)
+"""Kinds of log lines, numbered as in the native kernel."""
 
 
 def find_refutation(
@@ -86,11 +70,10 @@ def find_refutation(
 ) -> tuple[Line, ...]:
     """Return a log that no order meets a budget of one memory space, or an empty one if none is found.
 
-    Dependencies that every such order obeys are deduced from minimum cuts until an op exceeds the budget. If deduction
-    ends before, two ops are ordered one way and then the other. If this fails, closed sets are walked from both ends.
-    Ops with the most live bytes in `order` are examined first.
-    Complexity: up to `most_work` arcs of flow graphs for each of the two methods. Guarantees: every log is correct, but
-    a missing log does not mean that some order fits; deterministic.
+    Dependencies that every such order obeys are deduced from minimum cuts until an op exceeds the budget. Then two ops
+    are ordered one way and the other. If this fails, closed sets are walked from both ends. Ops with the most live
+    bytes in `order` are examined first. Stops after about `most_work` arcs of flow graphs per method.
+    Guarantees: every log is correct, but a missing log does not mean that some order fits; deterministic.
     """
     profile: NDArray[np.int64] = _native.profile(problem.native, order, problem.in_place)
     bytes_here = profile.reshape(len(order), len(problem.graph.spaces))[:, space]
@@ -100,25 +83,20 @@ def find_refutation(
 
 
 def _lines(rows: Iterator[list[int]]) -> Iterator[Line]:
-    for kind, one, other, last in rows:
-        match kind:
-            case kind if kind == _NEED:
-                yield Need(one, other, last)
-            case kind if kind == _OVER:
-                yield Over(one)
-            case kind if kind == _EITHER:
-                yield Either(one, other)
-            case kind if kind in _OF_OPS:
-                yield _OF_OPS[kind](tuple(op for _, op, *_ in islice(rows, one)))
-            case _:
-                yield Cycle()
+    for kind, *figures in rows:
+        line = cast("Callable[..., Line]", _LINES[kind])
+        fields = _LINES[kind].__struct_fields__
+        if fields == ("ops",):
+            yield line(tuple(op for _, op, *_ in islice(rows, figures[0])))
+        else:
+            yield line(*figures[: len(fields)])
 
 
 def with_flows(proof: Proof, graph: Graph) -> Proof:
     """Return a proof with the flows of its cuts and of its callees' cuts."""
     flowing = _with_flows(proof, graph)
     subgraphs = dict[str, Graph]()
-    _collect(graph, subgraphs)
+    _collect_callees(graph, subgraphs)
     callees = {name: _with_flows(callee, subgraphs[name]) for name, callee in proof.callees.items()}
     return msgspec.structs.replace(flowing, callees=callees)
 
@@ -142,8 +120,8 @@ def _moves(flat: NDArray[np.int64]) -> Moves:
     return Moves(sources=tuple(sources), targets=tuple(targets), bytes=tuple(moved))
 
 
-def _collect(graph: Graph, found: dict[str, Graph]) -> None:
+def _collect_callees(graph: Graph, found: dict[str, Graph]) -> None:
     for name in graph.called:
         if name not in found:
             found[name] = graph.subgraphs[name]
-            _collect(found[name], found)
+            _collect_callees(found[name], found)

@@ -10,7 +10,7 @@ from lowtide.engine.analysis.budget import UNLIMITED, Budget
 from lowtide.engine.analysis.lower_bounds import LowerBound, bytes_at_the_edges, lower_bounds
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.search.cuts import ClosureCuts
-from lowtide.engine.search.first_in_group import first_of_bound, uncross_first
+from lowtide.engine.search.first_in_group import first_in_group_bound, uncross_first
 from lowtide.engine.search.fit import Fit, FitOutcome, find_fit
 from lowtide.engine.search.optimal_orders import series_parallel_order, tree_order
 from lowtide.engine.search.uncross import close_order, close_orders, uncross
@@ -65,14 +65,14 @@ def solve(
     interrupted = False
     try:
         search.run(seeds)
-        search.face(rivals)
+        search.try_rivals(rivals)
     except KeyboardInterrupt:
         interrupted = True
     return search.solution(interrupted)
 
 
-def _best_first(known: Sequence[tuple[tuple[int, int], Order]]) -> list[Order]:
-    return [order for _, order in sorted(known, key=lambda entry: entry[0])]
+def _best_first(evaluated: Sequence[tuple[tuple[int, int], Order]]) -> list[Order]:
+    return [order for _, order in sorted(evaluated, key=lambda entry: entry[0])]
 
 
 class _Search:
@@ -88,8 +88,8 @@ class _Search:
         self.effort = effort
         self.limits = (UNLIMITED,) * len(problem.graph.spaces) if budget is None else budget.limits
         self.progress = progress
-        self.hand_over = keep
-        self.handed_over: Order | None = None
+        self.on_improvement = keep
+        self.reported: Order | None = None
         self.order = problem.given_order()
         self.peaks: list[int] = problem.evaluate(self.order).peaks.tolist()
         self.bounds = [
@@ -116,15 +116,15 @@ class _Search:
         )
 
     def run(self, seeds: Iterable[Order]) -> None:
-        known = [(self.take(seed), seed) for seed in seeds]
-        ranked = [self.problem.given_order(), *_best_first(known)]
-        known += [(self.take(order), order) for order in close_orders(self.problem, ranked)]
-        ranked = _best_first(known)
+        evaluated = [(self.evaluate(seed), seed) for seed in seeds]
+        ranked = [self.problem.given_order(), *_best_first(evaluated)]
+        evaluated += [(self.evaluate(order), order) for order in close_orders(self.problem, ranked)]
+        ranked = _best_first(evaluated)
         self.progress("computing a lower bound of the peak")
         self.cuts = lower_bounds(self.problem, ranked)
         self.bounds = list(self.cuts)
         if self.gap():
-            self.settle()
+            self.use_optimal_order()
         if self.gap():
             self.progress("uncrossing the worst ops")
             self.uncross(ranked[:_SEEDS_UNCROSSED])
@@ -132,29 +132,29 @@ class _Search:
             return
         if self.gap():
             self.progress("bounding the first op of a group")
-            self.look_at_the_first()
+            self.bound_first_in_group()
         share = min(_FIRST_SHARE, self.effort.fit_work)
         while self.gap() and self.work < self.effort.fit_work:
             self.progress(f"searching {self.gap():,} bytes between the bound and the best order")
             gap, self.moved, self.stopped = self.gap(), False, False
             for space in range(len(self.bounds)):
-                self.close_in(space, share)
+                self.try_budgets(space, share)
             if not self.moved and not self.stopped:
                 break
-            if self.gap() > gap // 2:  # also after slow progress
+            if self.gap() > gap // 2:  # small steps would use up the work
                 share *= _GROWTH
 
-    def face(self, rivals: Iterable[Order]) -> None:
+    def try_rivals(self, rivals: Iterable[Order]) -> None:
         if self.gap():
             for order in rivals:
-                self.take(order)
+                self.evaluate(order)
 
     def rank(self, peaks: Sequence[int]) -> tuple[int, int]:
         """Return the key of an order: bytes above the limits, then the sum of the peaks."""
         over = sum(max(0, peak - limit) for peak, limit in zip(peaks, self.limits, strict=True))
         return over, sum(peaks)
 
-    def take(self, order: Order) -> tuple[int, int]:
+    def evaluate(self, order: Order) -> tuple[int, int]:
         """Keep an order if it is the best; return its rank."""
         peaks: list[int] = self.problem.evaluate(order).peaks.tolist()
         rank = self.rank(peaks)
@@ -165,17 +165,21 @@ class _Search:
     def keep(self, order: Order) -> bool:
         """Keep an order if it is the best; return whether it is."""
         present = self.rank(self.peaks)
-        return self.take(order) < present
+        return self.evaluate(order) < present
 
-    def hand_over_the_best(self) -> None:
-        if self.hand_over is not None and self.handed_over is not self.order:
-            self.hand_over(self.order)
-            self.handed_over = self.order
+    def keep_closed(self, order: Order) -> None:
+        self.keep(order)
+        self.keep(close_order(self.problem, order))
+
+    def report_best(self) -> None:
+        if self.on_improvement is not None and self.reported is not self.order:
+            self.on_improvement(self.order)
+            self.reported = self.order
 
     def gap(self) -> int:
         return sum(self.peaks) - sum(bound.peak_bytes for bound in self.bounds)
 
-    def settle(self) -> None:
+    def use_optimal_order(self) -> None:
         """Use the optimal order of a tree or series-parallel graph as order and bound."""
         order = tree_order(self.problem)
         if order is None:
@@ -194,20 +198,17 @@ class _Search:
             order = seed
             for space in range(len(self.bounds)):
                 order = uncross(self.problem, order, cuts, space, self.effort.cut_work)
-            self.keep(order)
-            self.keep(close_order(self.problem, order))
+            self.keep_closed(order)
             if not self.gap():
                 return
 
-    def look_at_the_first(self) -> None:
+    def bound_first_in_group(self) -> None:
         for space in range(len(self.bounds)):
             order = uncross_first(self.problem, self.order, space, self.effort.cut_work)
-            self.keep(order)
-            self.keep(close_order(self.problem, order))
-            bound, work = first_of_bound(self.problem, self.order, space)
-            self.refute(space, self.impossible(space, bound, work))
+            self.keep_closed(order)
+            self.refute(space, self.outcome_of_bound(space, *first_in_group_bound(self.problem, self.order, space)))
 
-    def close_in(self, space: SpaceId, most_work: int) -> None:
+    def try_budgets(self, space: SpaceId, most_work: int) -> None:
         for improving, part in _TRIES:
             low, high = self.bounds[space].peak_bytes, self.peaks[space]
             if low >= high:
@@ -215,15 +216,13 @@ class _Search:
             # An improvement must not raise other spaces; a bound must hold without limits on them.
             budget = [UNLIMITED] * len(self.bounds)
             if improving:
-                budget = [
-                    peak if limit == UNLIMITED else max(peak, limit)
-                    for peak, limit in zip(self.peaks, self.limits, strict=True)
-                ]
+                pairs = zip(self.peaks, self.limits, strict=True)
+                budget = [peak if limit == UNLIMITED else max(peak, limit) for peak, limit in pairs]
             budget[space] = low + (high - 1 - low) * part // 2
             left = self.effort.fit_work - self.work
             if left <= 0:
                 return
-            self.hand_over_the_best()
+            self.report_best()
             outcome = find_fit(self.problem, budget, self.order, min(most_work, left))
             self.work += outcome.work
             if outcome.fit == Fit.FOUND and outcome.order is not None:
@@ -233,19 +232,11 @@ class _Search:
             elif not improving or len(self.bounds) == 1:
                 self.moved |= self.refute(space, outcome)
 
-    def impossible(self, space: SpaceId, at_least_bytes: int, work: int) -> FitOutcome:
+    def outcome_of_bound(self, space: SpaceId, at_least_bytes: int, work: int) -> FitOutcome:
         """Return the outcome if every order needs `at_least_bytes`."""
         budget, following = ([UNLIMITED] * len(self.bounds) for _ in range(2))
         budget[space], following[space] = at_least_bytes - 1, at_least_bytes
-        return FitOutcome(
-            fit=Fit.IMPOSSIBLE,
-            budget=tuple(budget),
-            order=None,
-            next_budget=tuple(following),
-            states=0,
-            flows=0,
-            work=work,
-        )
+        return FitOutcome(fit=Fit.IMPOSSIBLE, budget=tuple(budget), next_budget=tuple(following), work=work)
 
     def refute(self, space: SpaceId, outcome: FitOutcome) -> bool:
         """Raise the bound of a space; return whether it rose."""

@@ -7,7 +7,7 @@ import numpy as np
 from lowtide import _native
 from lowtide.core.index_spaces import Place, SpaceId
 from lowtide.engine.analysis.problem import Order, Problem
-from lowtide.engine.search.cuts import ClosureCut, ClosureCuts
+from lowtide.engine.search.cuts import ClosureCut, ClosureCuts, run_after_cut
 
 _MOST_OPS = 1_000_000
 _LEAST_ORDERS = 2
@@ -61,11 +61,7 @@ class Profile:
 
     def with_cut(self, place: Place, cut: ClosureCut) -> "Profile":
         """Return the order that runs the ops before the cut, then the op at `place`, then the rest."""
-        before = cut.before[self.order]
-        after = ~before
-        after[place] = False
-        order = np.concatenate([self.order[before], self.order[place : place + 1], self.order[after]])
-        return Profile(self.problem, order, self.space)
+        return Profile(self.problem, run_after_cut(self.order, place, cut), self.space)
 
     def is_better_than(self, other: "Profile") -> bool:
         """Return whether the sorted profile is smaller and no space got worse."""

@@ -7,7 +7,7 @@ from lowtide.core.effort import SEARCH_EFFORTS
 from lowtide.engine.graph import Graph, GraphBuilder
 from lowtide.engine.search import solve
 from lowtide.engine.search.cuts import ClosureCuts
-from lowtide.engine.search.first_in_group import first_of_bound, uncross_first
+from lowtide.engine.search.first_in_group import first_in_group_bound, uncross_first
 from tests.engine.search.test_closure import random_order
 from tests.examples import examples
 from tests.oracles.least_peak import least_peak
@@ -21,7 +21,7 @@ def test_no_order_beats_the_bound_and_no_move_makes_an_order_worse(graph: Graph,
     problem = problem_of(graph, in_place=in_place)
     order = random_order(graph, seed)
     for space in range(len(graph.spaces)):
-        assert first_of_bound(problem, order, space)[0] <= least_peak(problem, space)
+        assert first_in_group_bound(problem, order, space)[0] <= least_peak(problem, space)
         moved = uncross_first(problem, order, space, 10**9)
         assert sorted(moved.tolist()) == list(range(graph.n_ops))
         assert (problem.evaluate(moved).peaks <= problem.evaluate(order).peaks).all()
@@ -54,4 +54,4 @@ def test_the_first_of_many_layers_sets_the_bound_where_each_alone_could_wait() -
     alone = max(ClosureCuts(problem).of(op, 0).peak_bytes for op in range(graph.n_ops))
     assert alone < 30 * 4 + 50 <= solution.peaks[0]
     assert solution.optimal
-    assert first_of_bound(problem, solution.order, 0)[0] == solution.peaks[0]
+    assert first_in_group_bound(problem, solution.order, 0)[0] == solution.peaks[0]
