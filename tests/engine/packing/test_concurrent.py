@@ -7,7 +7,7 @@ from hypothesis import given
 from lowtide.core.errors import UnsupportedError
 from lowtide.engine.graph import Graph, GraphBuilder
 from lowtide.engine.packing import pack_plan
-from lowtide.engine.packing.concurrent import Reachability
+from lowtide.engine.packing.plan_addresses import Reachability
 from lowtide.engine.plan import Plan, Run
 from tests.examples import examples
 from tests.oracles.concurrent_states import alive_together

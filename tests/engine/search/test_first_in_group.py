@@ -7,7 +7,7 @@ from lowtide.core.effort import SEARCH_EFFORTS
 from lowtide.engine.graph import Graph, GraphBuilder
 from lowtide.engine.search import solve
 from lowtide.engine.search.cuts import ClosureCuts
-from lowtide.engine.search.first_in_group import first_in_group_bound, uncross_first
+from lowtide.engine.search.uncross import first_in_group_bound, uncross_first
 from tests.engine.search.test_closure import random_order
 from tests.examples import examples
 from tests.oracles.least_peak import least_peak

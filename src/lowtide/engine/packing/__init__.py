@@ -8,8 +8,7 @@ packing.
 """
 
 from lowtide.engine.packing.buffers import FREE, Buffers
-from lowtide.engine.packing.pack import pack
-from lowtide.engine.packing.packed import Packed, PackedSpaces, Spill
+from lowtide.engine.packing.pack import Packed, PackedSpaces, Spill, pack
 from lowtide.engine.packing.plan_addresses import Packing, pack_plan
 from lowtide.engine.packing.spaces import pack_spaces
 

@@ -41,7 +41,7 @@ _INTEGER = re.compile(r"[ \t]*([+-]?)0*([0-9]{1,19})[ \t]*", re.ASCII)
 _GAP = re.compile(r"([+-]?[0-9]{1,19})-([+-]?[0-9]{1,19})", re.ASCII)
 _FIELD = r'(?:"(?:[^"]|"")*+"|[^",]*+)'
 _SOUND_QUOTES = re.compile(f"{_FIELD}(?:,{_FIELD})*+")
-_STRAY_QUOTE = "a quote inside an unquoted field; put the whole field in quotes and double each quote inside it"
+_STRAY_QUOTE = "a quote inside an unquoted field; quote the field and double its quotes"
 _CSV_ERRORS = {
     "expected after": _STRAY_QUOTE,
     "new-line character": "a carriage return inside an unquoted field; use LF or CRLF line ends",
@@ -81,7 +81,7 @@ def parse_buffers(content: bytes, where: str) -> BufferFile:
     records = _records(content, where)
     header = next(records, None)
     if header is None:
-        raise MalformedInputError(f"{where}: it is empty; give a line of column names, then one line for each buffer")
+        raise MalformedInputError(f"{where}: it is empty; give a line of column names and one line per buffer")
     columns = _Columns(header, where)
     lines: list[int] = []
     names: list[str] = []
@@ -145,7 +145,7 @@ def _records(content: bytes, where: str) -> Iterator[_Record]:
             raise _error(where, number, _STRAY_QUOTE)
         width = width or len(fields)
         if len(fields) != width:
-            why = f"it has {len(fields)} fields, the header has {width}; give every line the same columns"
+            why = f"it has {len(fields)} fields, the header has {width}; give all lines the same columns"
             raise _error(where, number, why)
         yield _Record(number, text, fields)
 
@@ -160,7 +160,7 @@ def _lines(content: bytes, where: str, record: list[str]) -> Iterator[str]:
         try:
             record.append(line.decode())
         except UnicodeDecodeError:
-            raise _error(where, number, "a field is no UTF-8 text; save the file as CSV in UTF-8") from None
+            raise _error(where, number, "a field is no UTF-8 text; save the file in UTF-8") from None
         yield record[-1]
 
 
@@ -191,7 +191,7 @@ class _Columns:
         first, last = self._integers(rows, "first"), self._integers(rows, "last")
         for end, steps in (("first", first), ("last", last)):
             wrong = (steps < -_MOST_STEPS) | (steps > _MOST_STEPS)
-            self._refuse(rows, end, steps, wrong, f"a step lies within plus and minus {_MOST_STEPS}")
+            self._refuse(rows, end, steps, wrong, f"a step is between plus and minus {_MOST_STEPS}")
         begin = self.names[self.places["first"]]
         self._refuse(rows, "last", last, last < first, f"the live range ends before its {begin}")
         sizes = self._integers(rows, "size")
@@ -201,9 +201,9 @@ class _Columns:
         unset = np.iinfo(np.int64).min
         fixed = self._integers(rows, "offset", default=unset)
         given = fixed != unset
-        self._refuse(rows, "offset", fixed, given & (fixed < 0), "give bytes >= 0, or nothing for a free buffer")
+        self._refuse(rows, "offset", fixed, given & (fixed < 0), "give bytes >= 0, or nothing")
         unaligned = given & (fixed % alignment != 0)
-        self._refuse(rows, "offset", fixed, unaligned, "it is no multiple of the alignment; change one of the two")
+        self._refuse(rows, "offset", fixed, unaligned, "it is no multiple of the alignment")
         hints = np.maximum(self._integers(rows, "hint", default=FREE), FREE)
         return np.stack([first, last + self._inclusive, sizes, alignment, np.where(given, fixed, FREE), hints])
 
@@ -241,7 +241,7 @@ class _Columns:
             number = _integer(field) if field.strip(_BLANKS) else default
             if number is None:
                 shown = _shortened(field)
-                raise self._error(row, f"{self.names[place]} is {shown!r}; give a whole number that fits 64 bits")
+                raise self._error(row, f"{self.names[place]} is {shown!r}; give a whole number of 64 bits")
             numbers[index] = number
         return numbers
 
@@ -276,9 +276,9 @@ def _shortened(field: str) -> str:
 
 def _gap_complaint(gap: str) -> str:
     if "@" in gap:
-        why = "has a window of bytes, which lowtide does not model; leave the gap out, which is safe"
+        why = "has a window of bytes, which is not supported; leave the gap out"
     else:
-        why = f"is not two steps of at most {_MOST_STEPS} with a '-' between; write gaps like 3-5 8-9"
+        why = f"is not two steps of at most {_MOST_STEPS}; write gaps like 3-5 8-9"
     return f"gap {_shortened(gap)!r} {why}"
 
 

@@ -58,6 +58,11 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
         [partial(search.run, goal, search.rounds[k]) for search in searches if work < search.try_work]
         for k, work in enumerate(_ROUNDS)
     ]
+
+    def last_work() -> int:
+        is_nearly_done = state.height - goal <= goal // _NEAR
+        return effort.priority_work + (effort.exact_work if is_nearly_done and not searches else 0)
+
     # The penalty loop mostly succeeds early, long before a large round would fail.
     steps = [] if state.missed_goal == goal else rounds[0]
     steps += [lambda: _penalty_loop(state, goal, effort.priority_work // _SHARE_FIRST, joined=False)]
@@ -65,12 +70,9 @@ def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: 
     steps += [partial(search.attempt, goal, search.try_work) for search in searches]
     if state.items.plain:
         steps.append(lambda: _penalty_loop(state, goal, effort.priority_work, joined=True))
-    spare = 0 if searches else effort.exact_work
-    steps.append(
-        lambda: _penalty_loop(state, goal, effort.priority_work + spare * _is_nearly_done(state, goal), joined=False)
-    )
+    steps.append(lambda: _penalty_loop(state, goal, last_work(), joined=False))
     if only_goal:
-        steps += [partial(_use_remaining_work, search, goal) for search in searches]
+        steps += [partial(search.use_up, goal) for search in searches]
     yield from _run_steps(state, goal, steps)
     if not only_goal:
         for search in searches:
@@ -83,10 +85,6 @@ def _run_steps(state: Improvement, goal: int, steps: list[Callable[[], object]])
             return
         step()
         yield
-
-
-def _use_remaining_work(search: "_HeightSearch", goal: int) -> None:
-    search.attempt(goal, search.left)
 
 
 def _searches(state: Improvement, effort: PackingEffort) -> list["_HeightSearch"]:
@@ -127,10 +125,6 @@ def _close_in(state: Improvement, goal: int, search: "_HeightSearch", work: int)
         yield
 
 
-def _is_nearly_done(state: Improvement, goal: int) -> bool:
-    return state.height - goal <= goal // _NEAR
-
-
 def _penalty_loop(state: Improvement, goal: int, work: int, *, joined: bool) -> None:
     native = state.items.native()
     if joined:
@@ -166,6 +160,9 @@ class _HeightSearch:
         settled = fit in (_FOUND, _IMPOSSIBLE)
         self.left -= max(used, 1 if settled else work)  # a search that ends early without an answer is exhausted
         return fit == _FOUND
+
+    def use_up(self, height: int) -> bool:
+        return self.attempt(height, self.left)
 
     def run(self, height: int, work: int) -> tuple[int, int]:
         """Search without charging the remaining work; return the answer and the work."""

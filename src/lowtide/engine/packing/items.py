@@ -212,7 +212,7 @@ def _columns(buffers: Buffers, item_of: Ints, low: Ints, n: int) -> tuple[Ints, 
             if at < 0 or (fixed[item] != FREE and fixed[item] != at):
                 other = buffers.name(int(where[item])) if where[item] >= 0 else "the group start"
                 raise MalformedInputError(
-                    f"fixed offsets of {buffers.name(buffer)} and {other} contradict their group; leave one free"
+                    f"fixed offsets of {buffers.name(buffer)} and {other} contradict their group; free one"
                 )
             fixed[item], where[item] = at, buffer
         misaligned = np.flatnonzero((fixed != FREE) & (fixed % alignment != 0))

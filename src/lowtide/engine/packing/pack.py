@@ -1,30 +1,92 @@
 """Pack buffers with a named rule or with the search over all methods."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lowtide.core.effort import DEFAULT_EFFORT, PACKING_EFFORTS, EffortName, PackingEffort, check_effort
 from lowtide.core.errors import MalformedInputError, UsageError
+from lowtide.core.index_spaces import SpaceId
 from lowtide.core.progress import Report, silent
 from lowtide.core.suggestions import unknown
 from lowtide.engine.packing.buffers import FREE, Buffers
 from lowtide.engine.packing.conflict import Conflict, find_conflict
-from lowtide.engine.packing.items import Ints, Layout, items_of
+from lowtide.engine.packing.items import Layout, items_of
 from lowtide.engine.packing.keep_hints import keep_hints
-from lowtide.engine.packing.packed import Packed
 from lowtide.engine.packing.rules import RULES
 from lowtide.engine.packing.search import PackSearch
 from lowtide.engine.packing.validate import broken_rule, validate
-
-if TYPE_CHECKING:
-    from lowtide.engine.plan import Status
+from lowtide.engine.plan import Status
 
 _T = TypeVar("_T")
 _SETTLED = ("optimal", "infeasible")
 _CONFLICT_SHARE = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Packed:
+    """An offset for every buffer, and a lower bound of the arena."""
+
+    offsets: NDArray[np.int64]
+    """In bytes; 0 for a buffer that is never alive or empty, unless fixed."""
+    arena_bytes: int
+    lower_bound_bytes: int
+    status: Status
+    """optimal: the arena equals the bound. feasible: it fits the capacity, if any. infeasible: no packing fits the
+    capacity, proven. stopped_by_work: neither a fitting packing nor a proof was found. interrupted: Ctrl-C ended the
+    search. The offsets are a valid packing in every case, possibly above the capacity.
+    """
+    bound_holders: tuple[int, ...]
+    """Buffers that together set the bound."""
+    conflict: tuple[int, ...]
+    """If infeasible, few buffers that together exceed the capacity; else empty."""
+    conflict_minimal: bool = False
+    """Whether every buffer of the conflict, or group of tied buffers, is proven necessary."""
+    hints_kept: int = 0
+    method: str
+    """Name of the method that found the packing."""
+    work: int
+    """Items examined by all methods."""
+
+    @property
+    def optimal(self) -> bool:
+        """Whether no packing has a smaller arena."""
+        return self.arena_bytes == self.lower_bound_bytes
+
+    @property
+    def gap(self) -> float:
+        """Distance of the arena from the bound, as a fraction."""
+        return self.arena_bytes / self.lower_bound_bytes - 1.0 if self.lower_bound_bytes else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spill:
+    """A buffer placed outside its first choice of space."""
+
+    buffer: int
+    wanted: SpaceId
+    space: SpaceId
+    too_large: bool
+    """Whether the buffer exceeds its first choice; otherwise that space was full."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PackedSpaces:
+    spaces: NDArray[np.int64]
+    """Positions in the list of spaces."""
+    offsets: NDArray[np.int64]
+    packed: Mapping[str, Packed]
+    """The packing of every space, by name, with ids within that space."""
+    spilled: tuple[Spill, ...]
+    status: Status
+    """optimal: every buffer is in its first choice. feasible: every space fits. infeasible: proven impossible.
+    stopped_by_work: some space is too full, without a proof. interrupted: Ctrl-C ended the search. All packings are
+    valid, possibly above capacities.
+    """
+    spilled_bytes: int
 
 
 def pack(
@@ -76,7 +138,9 @@ def pack(
             search.offer(RULES[method](layout.items), method)
         if capacity is not None and search.bound.size_bytes > capacity:
             conflict = Conflict(search.bound.holders, minimal=False)
-            conflict = _find_conflict(search, capacity, PACKING_EFFORTS[effort])
+            suspects, limits = np.asarray(search.bound.holders, np.intp), PACKING_EFFORTS[effort]
+            work = limits.exact_work // _CONFLICT_SHARE
+            conflict = find_conflict(search.items, suspects, capacity, work, limits.exact_items)
     except KeyboardInterrupt:
         interrupted = True
         search.offer_quick_packing()
@@ -109,16 +173,6 @@ def _apply_hints(
         search.replace(offsets, "kept-hints")
 
 
-def _count_kept_hints(buffers: Buffers, offsets: Ints) -> int:
-    return 0 if buffers.hints is None else int((buffers.hints == offsets).sum())
-
-
-def _find_conflict(search: PackSearch, capacity: int, effort: PackingEffort) -> Conflict:
-    suspects = np.asarray(search.bound.holders, np.intp)
-    work = effort.exact_work // _CONFLICT_SHARE
-    return find_conflict(search.items, suspects, capacity, work, effort.exact_items)
-
-
 def _result(buffers: Buffers, layout: Layout, search: PackSearch, capacity: int | None, conflict: Conflict) -> Packed:
     offsets = layout.offsets_of(buffers, search.offsets)
     validate(buffers, offsets)
@@ -134,14 +188,14 @@ def _result(buffers: Buffers, layout: Layout, search: PackSearch, capacity: int 
         bound_holders=layout.buffers_of(search.bound.holders),
         conflict=layout.buffers_of(conflict.items),
         conflict_minimal=conflict.minimal,
-        hints_kept=_count_kept_hints(buffers, offsets),
+        hints_kept=0 if buffers.hints is None else int((buffers.hints == offsets).sum()),
         method=search.method,
         work=search.work,
     )
 
 
 def refuse_contradictions(buffers: Buffers, layout: Layout) -> None:
-    """Raise MalformedInputError for buffers of one group that must be apart, and for clashing fixed offsets.
+    """Raise MalformedInputError for grouped buffers that must be apart, and for clashing fixed offsets.
 
     Complexity: that of `validate`.
     """
@@ -153,7 +207,7 @@ def refuse_contradictions(buffers: Buffers, layout: Layout) -> None:
     offsets = layout.items.fixed[layout.item_of[ids]] + layout.low[ids]
     broken = broken_rule(buffers.take(ids), offsets)
     if broken is not None:
-        raise MalformedInputError(f"fixed offsets clash: {broken}; move or free one of them")
+        raise MalformedInputError(f"fixed offsets clash: {broken}; move or free one")
 
 
 def _refuse_apart_in_group(buffers: Buffers, layout: Layout) -> None:

@@ -14,8 +14,7 @@ from lowtide.engine.graph import Space
 from lowtide.engine.packing.bound import lower_bound
 from lowtide.engine.packing.buffers import FREE, Buffers, live_pieces
 from lowtide.engine.packing.items import items_of
-from lowtide.engine.packing.pack import pack
-from lowtide.engine.packing.packed import Packed, PackedSpaces, Spill
+from lowtide.engine.packing.pack import Packed, PackedSpaces, Spill, pack
 from lowtide.engine.plan import Status
 
 _MOST_RETURNS = 200

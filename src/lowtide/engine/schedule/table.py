@@ -24,7 +24,7 @@ class SchedulerRow:
     """The rule in a few words."""
     source: str = "lowtide"
     role: Literal["seed", "rival", "skipped"] = "seed"
-    """How `search` uses it. Seeds are orders to start from, rivals are evaluated last because they are close to seeds."""
+    """Its use by `search`: to start from, to compare with at the end because it is close to a seed, or none."""
 
 
 _HERE = "lowtide.engine.schedule"
@@ -41,7 +41,7 @@ SCHEDULERS: Mapping[str, SchedulerRow] = {
     "xla-postorder": SchedulerRow(f"{_HERE}.xla:Postorder", "depth first, as read", "XLA, PostOrderMemoryScheduler"),
     "xla-best": SchedulerRow(f"{_HERE}.xla:XlaBest", "the best of the three", "XLA, DefaultMemoryScheduler", "skipped"),
     "lpmf": SchedulerRow(f"{_HERE}.inductor:Lpmf", "least peak memory first", "PyTorch Inductor"),
-    "bfs": SchedulerRow(f"{_HERE}.inductor:Bfs", "the op whose predecessors ran earliest", "PyTorch Inductor"),
+    "bfs": SchedulerRow(f"{_HERE}.inductor:Bfs", "the op with the earliest predecessors", "PyTorch Inductor"),
     "dfs": SchedulerRow(f"{_HERE}.inductor:Dfs", "smallest ops first, each after its operands", "PyTorch Inductor"),
     "inductor-best": SchedulerRow(
         f"{_HERE}.inductor:InductorBest", "the best of program order and the three", "PyTorch Inductor", "skipped"

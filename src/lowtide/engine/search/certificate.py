@@ -75,7 +75,7 @@ def _refuse_contradictions(graph: Graph, plan: Plan, proof: Proof) -> None:
 
 
 def _claims_of_orders(graph: Graph, plan: Plan, proof: Proof) -> Iterator[Claim]:
-    """Yield the plan's claims about all orders, or its bounds if they are of that class."""
+    """Yield the plan's claims about all orders, or its bounds of that class."""
     for claim in plan.claims or _plain_claims(graph, plan, in_place=proof.in_place):
         if claim.over == "orders" and (plan.claims or is_of_class(plan, claim, graph.n_ops)):
             yield claim

@@ -13,7 +13,7 @@ from lowtide.engine.graph.transient import transient_bytes
 from lowtide.engine.search.check_cut import cut_of, is_closed_before, least_by_flow, least_needed, needed_after
 from lowtide.engine.search.check_refutation import is_refuted
 from lowtide.engine.search.plain_max_flow import TooMuchWorkError
-from lowtide.engine.search.plain_orders import PlainFit, plain_fit, plain_series_parallel_peak, plain_tree_peak
+from lowtide.engine.search.plain_orders import no_order_fits, plain_series_parallel_peak, plain_tree_peak
 from lowtide.engine.search.plain_program import PlainProgram
 from lowtide.engine.search.proof import Proof, SpaceProof
 
@@ -74,40 +74,35 @@ def _check_space(
     if confirmed < proof.cut_bytes:
         not_rechecked.append(proof.cut_bytes)
     confirmed = max(confirmed, proof.tree_bytes or 0)
-    if proof.tree_bytes is not None and proof.tree_bytes != _optimal_peak(program):
-        raise _wrong(
-            proof, f"the graph is no tree or series-parallel graph with an optimal peak of {proof.tree_bytes} bytes"
-        )
+    if proof.tree_bytes is not None:
+        optimum = plain_tree_peak(program)
+        if proof.tree_bytes != (plain_series_parallel_peak(program) if optimum is None else optimum):
+            why = f"the graph is no tree or series-parallel graph with an optimal peak of {proof.tree_bytes} bytes"
+            raise _wrong(proof, why)
     figures = [proof.cut_bytes, proof.tree_bytes or 0, *(budget.at_least_bytes for budget in proof.refuted)]
     if proof.bound_bytes != max(figures):
         raise _wrong(proof, f"its steps show {max(figures)} bytes, not the claimed {proof.bound_bytes}")
     for budget in sorted(proof.refuted, key=lambda budget: -budget.at_least_bytes):
-        if budget.at_least_bytes <= confirmed:
-            break  # shown already
+        least = budget.at_least_bytes
+        if least <= confirmed:
+            break
         if budget.log:
+            why = f"its log does not show that every order needs {least} bytes"
             try:
-                shown = is_refuted(program, budget.at_least_bytes - 1, budget.log)
+                is_shown = is_refuted(program, least - 1, budget.log)
             except TooMuchWorkError:
-                not_rechecked.append(budget.at_least_bytes)
-                continue
-            if not shown:
-                raise _wrong(proof, f"its log does not show that every order needs {budget.at_least_bytes} bytes")
-            confirmed = budget.at_least_bytes
-            continue
-        outcome = plain_fit(program, budget.at_least_bytes - 1, max_examined)
-        if outcome == PlainFit.SOME_ORDER_FITS:
-            raise _wrong(proof, f"some order needs less than the claimed {budget.at_least_bytes} bytes")
-        if outcome == PlainFit.NO_ORDER_FITS:
-            confirmed = budget.at_least_bytes
+                is_shown = None
         else:
-            not_rechecked.append(budget.at_least_bytes)
+            why = f"some order needs less than the claimed {least} bytes"
+            is_shown = no_order_fits(program, least - 1, max_examined)
+        if is_shown is None:
+            not_rechecked.append(least)
+        elif is_shown:
+            confirmed = least
+        else:
+            raise _wrong(proof, why)
     above = tuple(least for least in not_rechecked if least > confirmed)
     return CheckedBound(space=proof.space, confirmed_bytes=confirmed, not_rechecked=above)
-
-
-def _optimal_peak(program: PlainProgram) -> int | None:
-    peak = plain_tree_peak(program)
-    return plain_series_parallel_peak(program) if peak is None else peak
 
 
 def _check_cut(program: PlainProgram, proof: SpaceProof) -> int:

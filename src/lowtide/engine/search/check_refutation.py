@@ -46,41 +46,35 @@ class _Replay:
         self._others: list[_Case] = []  # open cases, the next one last
 
     def apply(self, line: Line) -> bool:
-        """Return whether a line is valid here, and apply it."""
+        """Apply a line and return whether it is valid here."""
         case, n_ops = self._case, self.program.n_ops
         if any(op >= n_ops for op in _ops_of(line)):
             return False
         match line:
             case Need(op, earlier, later):
-                if op not in (earlier, later) or earlier == later or not self._is_over(op, (later, earlier)):
-                    return False
+                follows = op in (earlier, later) and earlier != later and self._is_over(op, (later, earlier))
                 self._case = replace(case, dependencies=(*case.dependencies, (earlier, later)))
             case Over(op):
-                if not self._is_over(op):
-                    return False
+                follows = self._is_over(op)
                 self._open_cases([])
             case Cycle():
-                if not _has_cycle(self.program, case.dependencies):
-                    return False
+                follows = _has_cycle(self.program, case.dependencies)
                 self._open_cases([])
             case Either(one, other):
-                if one == other:
-                    return False
+                follows = one != other
                 both = ((one, other), (other, one))
                 self._open_cases([replace(case, dependencies=(*case.dependencies, each)) for each in both])
             case First(ops):
-                return self._settle_first(ops)
+                follows = self._settle_first(ops)
             case Last(ops):
-                return self._settle_last(ops)
+                follows = self._settle_last(ops)
             case Next(ops):
-                if not self._are_all_next(ops):
-                    return False
+                follows = self._are_all_next(ops)
                 self._open_cases([replace(case, first=(*case.first, op)) for op in ops])
             case Previous(ops):
-                if not self._are_all_last(ops):
-                    return False
+                follows = self._are_all_last(ops)
                 self._open_cases([replace(case, last=(*case.last, op)) for op in ops])
-        return True
+        return follows
 
     def _open_cases(self, cases: Sequence[_Case]) -> None:
         """Continue with the first given case, or with the next open one."""

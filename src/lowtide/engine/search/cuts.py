@@ -63,7 +63,7 @@ class HeldBackCuts:
         self._transient = np.ravel(problem.transient)
 
     def of(self, op: OpId, held_back: NDArray[np.int32], *, only_after: NDArray[np.int32] | None = None) -> ClosureCut:
-        """Return the cut of an op while all `held_back` ops, none of them its ancestor, run after it.
+        """Return the cut of an op with all `held_back` ops, which are no ancestors, after it.
 
         With `only_after`, a closed set, the op depends on these ops only and uses no in-place pair.
         """

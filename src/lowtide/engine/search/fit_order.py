@@ -60,9 +60,10 @@ def fit_order(
     reason = checks.reason(given, cuts, effort.cut_work)
     if reason is not None:
         return FittedOrder(fit=Fit.IMPOSSIBLE, reason=reason)
-    exact = fewest_moves(problem, budget, given, _MAX_EXAMINED if len(given) <= _MOST_OPS_BY_MOVES else 0)
-    if exact.order is not None:
-        return FittedOrder(fit=Fit.FOUND, order=exact.order, moved=exact.least_moved, least_moved=exact.least_moved)
+    max_examined = _MAX_EXAMINED if len(given) <= _MOST_OPS_BY_MOVES else 0
+    nearest, least_moved = fewest_moves(problem, budget, given, max_examined)
+    if nearest is not None:
+        return FittedOrder(fit=Fit.FOUND, order=nearest, moved=least_moved, least_moved=least_moved)
     start = _repair(checks, given, cuts, effort.cut_work)
     starts = [order for order in (start, *known) if order is not None and checks.fits(order)]
     if not starts:
@@ -72,9 +73,8 @@ def fit_order(
         starts.append(outcome.order)
     best = min(starts, key=lambda order: len(moved_ops(order, given)))
     best = checks.nearest(best, given, effort.fit_work)
-    return FittedOrder(
-        fit=Fit.FOUND, order=best, moved=len(moved_ops(best, given)), least_moved=max(1, exact.least_moved)
-    )
+    moved = len(moved_ops(best, given))
+    return FittedOrder(fit=Fit.FOUND, order=best, moved=moved, least_moved=max(1, least_moved))
 
 
 class _BudgetChecks:
@@ -143,14 +143,8 @@ def _repair(checks: _BudgetChecks, given: Order, cuts: ClosureCuts, most_work: i
     return order
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FewestMoves:
-    order: Order | None
-    least_moved: int
-
-
-def fewest_moves(problem: Problem, budget: Budget, given: Order, max_examined: int) -> FewestMoves:
-    """Return the order within a budget that moves the fewest ops, unless the search is stopped.
+def fewest_moves(problem: Problem, budget: Budget, given: Order, max_examined: int) -> tuple[Order | None, int]:
+    """Return the order within a budget that moves the fewest ops, if found, and a lower bound of moved ops.
 
     Dijkstra over pairs of an executed set and the last unmoved op. An op after all unmoved ones in the given order may
     stay unmoved; all ops that it overtakes must move.
@@ -171,7 +165,7 @@ def fewest_moves(problem: Problem, budget: Budget, given: Order, max_examined: i
         moved, _, _, state, live = heappop(waiting)
         executed, last = state
         if executed == everything:
-            return FewestMoves(_path(came_from, state), moved)
+            return _path(came_from, state), moved
         if moved > least[state]:
             continue
         examined += len(order)
@@ -194,7 +188,7 @@ def fewest_moves(problem: Problem, budget: Budget, given: Order, max_examined: i
                         pushed += 1
                         heappush(waiting, (cost, -reached[0].bit_count(), pushed, reached, then))
             overtaken += place > last
-    return FewestMoves(None, moved)
+    return None, moved
 
 
 def _path(came_from: dict[_State, tuple[_State, int]], state: _State) -> Order:

@@ -109,7 +109,7 @@ class _Segment(NamedTuple):
 
 
 class _Segments:
-    """Builds parts from segments, whose ops are linked lists in `next_op`."""
+    """Builds parts from segments; `next_op` links the ops of each."""
 
     def __init__(self, hills: Sequence[int], nets: Sequence[int]) -> None:
         self.hills = hills

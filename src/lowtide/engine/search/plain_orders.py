@@ -1,7 +1,6 @@
 """Optimal peaks and exhaustive search in plain Python."""
 
 from collections.abc import Iterable
-from enum import Enum
 from heapq import merge
 
 from lowtide.engine.search.plain_program import PlainProgram
@@ -121,20 +120,14 @@ def _reduced(program: PlainProgram, ancestors: list[int]) -> list[Segment] | Non
     return after[source][sink] if list(after[source]) == [sink] else None
 
 
-class PlainFit(Enum):
-    SOME_ORDER_FITS = "some order fits"
-    NO_ORDER_FITS = "no order fits"
-    TOO_MUCH_WORK = "too much work"
+def no_order_fits(program: PlainProgram, budget_bytes: int, max_examined: int) -> bool | None:
+    """Return whether no order meets the budget, or None after about `max_examined` examined ops.
 
-
-def plain_fit(program: PlainProgram, budget_bytes: int, max_examined: int) -> PlainFit:
-    """Return whether some order meets the budget, by trying each set of executed ops once.
-
-    Stops after about `max_examined` examined ops. An op that fits and does not raise live bytes runs at once. This is
+    Each set of executed ops is tried once. An op that fits and does not raise live bytes runs at once. This is
     safe: the ops after it find no more live bytes than without it, and they lose no in-place pair.
     """
     if program.at_the_edges() > budget_bytes:
-        return PlainFit.NO_ORDER_FITS
+        return True
     everything = (1 << program.n_ops) - 1
     seen: set[int] = set()
     examined = 0
@@ -143,19 +136,19 @@ def plain_fit(program: PlainProgram, budget_bytes: int, max_examined: int) -> Pl
         executed, live, passes = _run_safe_ops(program, *waiting.pop(), budget_bytes)
         examined += passes * program.n_ops
         if executed == everything:
-            return PlainFit.SOME_ORDER_FITS
+            return False
         if executed in seen:
             continue
         seen.add(executed)
         examined += program.n_ops
         if examined > max_examined:
-            return PlainFit.TOO_MUCH_WORK
+            return None
         for op in range(program.n_ops):
             if program.may_run(op, executed):
                 more, net = program.run(op, executed)
                 if live + more <= budget_bytes:
                     waiting.append((executed | 1 << op, live + net))
-    return PlainFit.NO_ORDER_FITS
+    return True
 
 
 def _run_safe_ops(program: PlainProgram, executed: int, live: int, budget_bytes: int) -> tuple[int, int, int]:

@@ -10,10 +10,9 @@ from lowtide.engine.analysis.budget import UNLIMITED, Budget
 from lowtide.engine.analysis.lower_bounds import LowerBound, bytes_at_the_edges, lower_bounds
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.search.cuts import ClosureCuts
-from lowtide.engine.search.first_in_group import first_in_group_bound, uncross_first
 from lowtide.engine.search.fit import Fit, FitOutcome, find_fit
 from lowtide.engine.search.optimal_orders import series_parallel_order, tree_order
-from lowtide.engine.search.uncross import close_order, close_orders, uncross
+from lowtide.engine.search.uncross import close_order, close_orders, first_in_group_bound, uncross, uncross_first
 
 _FIRST_SHARE = 50_000_000
 _GROWTH = 4
@@ -187,7 +186,7 @@ class _Search:
         if order is None:
             return
         self.keep(order)
-        # With callees, whose plans might improve, the optimum holds for this problem only.
+        # Better plans of callees may exist, so with callees the optimum is no bound.
         if not self.problem.graph.subgraphs:
             self.tree_bytes = self.peaks[0]
             self.bounds = [replace(self.bounds[0], peak_bytes=self.tree_bytes)]
@@ -242,7 +241,7 @@ class _Search:
         """Raise the bound of a space; return whether it rose."""
         raised = min(outcome.next_budget[space], self.peaks[space])
         bound = self.bounds[space]
-        # With callees, whose plans might improve, the bound holds for this problem only.
+        # Better plans of callees may exist, so with callees nothing is refuted.
         if raised <= bound.peak_bytes or self.problem.graph.subgraphs:
             return False
         next_budget = list(outcome.next_budget)
