@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.index_spaces import Section
-from lowtide.engine.packing.buffers import FREE
-from lowtide.engine.packing.items import Ints, Items
+from lowtide.engine.packing.buffers import FREE, Ints
+from lowtide.engine.packing.items import Items
 
 _MOST_SECTIONS = 1000
 _MOST_BUFFERS = 5_000
@@ -16,6 +16,8 @@ _MOST_STARTS = 300
 
 @dataclass(frozen=True, slots=True)
 class Bound:
+    """A lower bound and its items."""
+
     size_bytes: int
     holders: tuple[int, ...]
 
@@ -23,9 +25,8 @@ class Bound:
 def lower_bound(items: Items) -> Bound:
     """Return the largest sum of bytes alive in one section, or the end of the highest fixed item if that is more.
 
-    Padding for alignment counts, except for the topmost item. If two buffers may overlap, the smaller size is
-    subtracted. If pairs must be apart, the heaviest clique counts too (see `heaviest_clique`).
-    Complexity: O(n log n) without such pairs.
+    Padding for alignment counts, except for the topmost item, and allowed overlap is subtracted. If pairs must be
+    apart, the heaviest clique counts too (see `heaviest_clique`). Complexity: O(n log n) without such pairs.
     """
     ends = np.where(items.fixed == FREE, 0, items.fixed) + items.sizes
     top = int(ends.argmax()) if len(items) else -1
@@ -103,8 +104,8 @@ def _sums(items: Items, step: int, best: Bound) -> Bound:
 def heaviest_clique(items: Items) -> tuple[int, tuple[int, ...]]:
     """Return the bytes of a heavy set of buffers that pairwise must not share bytes, and their items.
 
-    Greedy: from each of the 300 largest buffers, add the largest buffer that conflicts with the whole set, ties to most
-    conflicts. Sizes are padded to the common divisor of all alignments, except for the topmost buffer.
+    Greedy: each of the 300 largest buffers is extended by the largest buffers that conflict with the whole set. Sizes
+    are padded to the common divisor of all alignments, except for the topmost buffer.
     Complexity: O(n^2) for the conflicts and for every start; returns 0 for more than 5,000 buffers.
     """
     owners, pieces = items.all_pieces()
@@ -131,7 +132,7 @@ def heaviest_clique(items: Items) -> tuple[int, tuple[int, ...]]:
     return best, tuple(np.unique(owners[first_piece][ranks[members]]).tolist())
 
 
-def _conflicts(items: Items, labels: Ints, label_of: NDArray[np.intp], item_of: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _conflicts(items: Items, labels: Ints, label_of: NDArray[np.intp], item_of: Ints) -> NDArray[np.bool_]:
     pieces, n = items.all_pieces()[1], len(labels)
     conflict = np.zeros((n, n), np.bool_)
     for first, last, own in zip(pieces[:, 0].tolist(), pieces[:, 1].tolist(), label_of.tolist(), strict=True):

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lowtide.core.errors import MalformedInputError
 
+Ints = NDArray[np.int64]
 FREE = -1
 """No offset, in `fixed` and `hints`."""
 _MOST_BYTES = 2**62
@@ -22,18 +23,18 @@ class Buffers:
     Raises MalformedInputError, naming the first invalid buffer.
     """
 
-    first: NDArray[np.int64]
+    first: Ints
     """The first step of each live range."""
-    last: NDArray[np.int64]
+    last: Ints
     """The end of each half-open live range; equal to `first` if never alive."""
-    sizes: NDArray[np.int64]
-    alignment: NDArray[np.int64]
+    sizes: Ints
+    alignment: Ints
     """Every offset is a multiple of this; one figure may apply to all."""
-    fixed: NDArray[np.int64] | None
+    fixed: Ints | None
     """Required offsets, FREE for none."""
-    hints: NDArray[np.int64] | None
+    hints: Ints | None
     """Preferred offsets, FREE for none."""
-    gaps: NDArray[np.int64] | None
+    gaps: Ints | None
     """Rows (buffer, first, last): half-open ranges in which a buffer is not alive."""
     aliases: tuple[tuple[int, ...], ...]
     """Groups of buffers with one offset, which may overlap."""
@@ -41,9 +42,9 @@ class Buffers:
     """Groups of adjacent buffers in address order, padded for alignment. A group starts at a multiple of all its
     alignments, including those of aliases.
     """
-    may_overlap: NDArray[np.int64] | None
+    may_overlap: Ints | None
     """Rows of two buffers that may share bytes, such as an in-place pair."""
-    apart: NDArray[np.int64] | None
+    apart: Ints | None
     """Rows of two buffers that must never share bytes."""
     names: tuple[str, ...] | None
     """Names for messages and files; positions by default."""
@@ -128,7 +129,7 @@ class Buffers:
             misaligned = (self.fixed != FREE) & (self.fixed % self.alignment != 0)
             self._refuse(misaligned, "its fixed offset is no multiple of its alignment; change one of the two")
         for name in ("gaps", "may_overlap", "apart"):
-            rows: NDArray[np.int64] | None = getattr(self, name)
+            rows: Ints | None = getattr(self, name)
             if rows is not None:
                 self._check_ids(name, rows[:, :1] if name == "gaps" else rows)
         for name, groups in (("aliases", self.aliases), ("contiguous", self.contiguous)):
@@ -148,7 +149,7 @@ class Buffers:
         if len(where):
             raise MalformedInputError(f"buffer {self.name(int(where[0]))}: {why}")
 
-    def _check_ids(self, what: str, ids: NDArray[np.int64]) -> None:
+    def _check_ids(self, what: str, ids: Ints) -> None:
         wrong = ids[(ids < 0) | (ids >= len(self))]
         if wrong.size:
             raise MalformedInputError(
@@ -156,7 +157,7 @@ class Buffers:
             )
 
 
-def _integers(name: str, values: ArrayLike) -> NDArray[np.int64]:
+def _integers(name: str, values: ArrayLike) -> Ints:
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "iu" and array.size:
@@ -171,21 +172,21 @@ def _integers(name: str, values: ArrayLike) -> NDArray[np.int64]:
     return array
 
 
-def _column(name: str, values: ArrayLike, n: int) -> NDArray[np.int64]:
+def _column(name: str, values: ArrayLike, n: int) -> Ints:
     array = _integers(name, values)
     if len(array) != n:
         raise MalformedInputError(f"{name} has {len(array)} entries for {n} buffers; give one for each")
     return array
 
 
-def _offsets(name: str, values: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
+def _offsets(name: str, values: ArrayLike | None, n: int) -> Ints | None:
     if values is None:
         return None
     array = _column(name, values, n)
     return array if (array != FREE).any() else None
 
 
-def _rows(name: str, values: ArrayLike | None, width: int) -> NDArray[np.int64] | None:
+def _rows(name: str, values: ArrayLike | None, width: int) -> Ints | None:
     if values is None:
         return None
     array = np.asarray(values)
@@ -200,19 +201,19 @@ def _groups(groups: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(member) for member in group) for group in groups)
 
 
-def _renumbered(rows: NDArray[np.int64] | None, n_ids: int, place: NDArray[np.int64]) -> NDArray[np.int64] | None:
+def _renumbered(rows: Ints | None, n_ids: int, place: Ints) -> Ints | None:
     if rows is None:
         return None
     rows = np.concatenate([place[rows[:, :n_ids]], rows[:, n_ids:]], axis=1)
     return rows[(rows[:, :n_ids] >= 0).all(axis=1)]
 
 
-def _kept(groups: tuple[tuple[int, ...], ...], place: NDArray[np.int64]) -> Iterable[list[int]]:
+def _kept(groups: tuple[tuple[int, ...], ...], place: Ints) -> Iterable[list[int]]:
     renumbered = ([int(place[member]) for member in group if place[member] >= 0] for group in groups)
     return (group for group in renumbered if group)
 
 
-def live_pieces(buffers: Buffers) -> NDArray[np.int64]:
+def live_pieces(buffers: Buffers) -> Ints:
     """Return half-open, non-empty rows (buffer, first, last) of live ranges without gaps, sorted.
 
     Gaps may overlap and exceed the live range. Complexity: O(n log n).

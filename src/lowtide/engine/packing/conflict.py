@@ -23,6 +23,8 @@ Ids = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
+    """Items that exceed a capacity."""
+
     items: tuple[int, ...]
     minimal: bool
     """Whether every item is proven necessary."""
@@ -31,9 +33,8 @@ class Conflict:
 def find_conflict(items: Items, suspects: Ids, capacity: int, work: int, exact_items: int) -> Conflict:
     """Return a small set of items that exceeds a capacity; `suspects` are items proven to exceed it.
 
-    Starts from the fewest items alive in one section that exceed the capacity, else from all suspects. A deletion
-    filter drops halves, quarters and so on down to single items, small ones first, while the rest is proven to exceed
-    the capacity. If `work` (items examined) ends a proof, its items stay, and the set is not minimal.
+    A deletion filter drops halves, quarters and so on down to single items while the rest is proven to exceed the
+    capacity. If `work` (items examined) ends a proof, its items stay, and the set is not minimal.
     Complexity: O(k log n) proofs for k remaining items of n. Deterministic.
     """
     fewest = _fewest_alive_at_once(items, capacity)

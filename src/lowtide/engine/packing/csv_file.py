@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lowtide.core.errors import MalformedInputError
 from lowtide.core.files import read_bytes, write_bytes
-from lowtide.engine.packing.buffers import FREE, Buffers
+from lowtide.engine.packing.buffers import FREE, Buffers, Ints
 
 MOST_RECORD_BYTES = 2**17
 """Longest record, also the longest field that `csv` accepts."""
@@ -83,30 +83,27 @@ def parse_buffers(content: bytes, where: str) -> BufferFile:
     if header is None:
         raise MalformedInputError(f"{where}: it is empty; give a line of column names and one line per buffer")
     columns = _Columns(header, where)
-    lines: list[int] = []
-    names: list[str] = []
+    line_of: dict[str, int] = {}
     gaps: list[list[int]] = []
-    numbers: list[NDArray[np.int64]] = [np.zeros((6, 0), np.int64)]
+    numbers: list[Ints] = [np.zeros((6, 0), np.int64)]
     while rows := list(islice(records, _ROWS_AT_ONCE)):
         numbers.append(columns.numbers(rows))
-        gaps += columns.gaps(rows, len(names))
-        names += columns.ids(rows)
-        lines += [row.line for row in rows]
-    _refuse_equal_names(names, lines, where)
+        gaps += columns.gaps(rows, len(line_of))
+        columns.add_names(rows, line_of)
     first, last, sizes, alignment, fixed, hints = np.concatenate(numbers, axis=1)
     try:
-        buffers = Buffers(first, last, sizes, alignment=alignment, fixed=fixed, hints=hints, gaps=gaps, names=names)
+        buffers = Buffers(first, last, sizes, alignment=alignment, fixed=fixed, hints=hints, gaps=gaps, names=line_of)
     except MalformedInputError as error:
         raise MalformedInputError(f"{where}: {error}") from None
     return BufferFile(buffers, content, where, columns.places.get("offset"))
 
 
-def write_buffer_file(path: Path, file: BufferFile, offsets: NDArray[np.int64]) -> None:
+def write_buffer_file(path: Path, file: BufferFile, offsets: Ints) -> None:
     """Write `packed_lines` atomically, compressed for .gz. Raises WriteError."""
     write_bytes(path, packed_lines(file, offsets))
 
 
-def packed_lines(file: BufferFile, offsets: NDArray[np.int64]) -> bytes:
+def packed_lines(file: BufferFile, offsets: Ints) -> bytes:
     """Return the records of a file with offsets, in its offset column or in a new last column.
 
     Other fields keep their text; blank lines are dropped, and lines end in LF.
@@ -186,7 +183,7 @@ class _Columns:
                 raise self._error(header, f"there is no column {spellings}; add one")
         self._inclusive = self.names[self.places["last"]] == _INCLUSIVE
 
-    def numbers(self, rows: Sequence[_Record]) -> NDArray[np.int64]:
+    def numbers(self, rows: Sequence[_Record]) -> Ints:
         """Return first, last, size, alignment, fixed offset and hint per buffer, shape (6, rows)."""
         first, last = self._integers(rows, "first"), self._integers(rows, "last")
         for end, steps in (("first", first), ("last", last)):
@@ -207,12 +204,16 @@ class _Columns:
         hints = np.maximum(self._integers(rows, "hint", default=FREE), FREE)
         return np.stack([first, last + self._inclusive, sizes, alignment, np.where(given, fixed, FREE), hints])
 
-    def ids(self, rows: Sequence[_Record]) -> list[str]:
-        place = self.places["id"]
+    def add_names(self, rows: Sequence[_Record], line_of: dict[str, int]) -> None:
+        """Add the names of the buffers, which must be distinct, with their lines."""
         for row in rows:
-            if not row.fields[place]:
+            name = row.fields[self.places["id"]]
+            if not name:
                 raise self._error(row, "the id is empty; give every buffer a name")
-        return [row.fields[place] for row in rows]
+            if name in line_of:
+                why = f"id {_shortened(name)!r} is also on line {line_of[name]}; give every buffer its own id"
+                raise self._error(row, why)
+            line_of[name] = row.line
 
     def gaps(self, rows: Sequence[_Record], first_buffer: int) -> list[list[int]]:
         """Return gaps like "3-5 8-9" as half-open rows (buffer, first, last)."""
@@ -230,7 +231,7 @@ class _Columns:
                 found.append([first_buffer + number, first, last + self._inclusive])
         return found
 
-    def _integers(self, rows: Sequence[_Record], meaning: str, *, default: int | None = None) -> NDArray[np.int64]:
+    def _integers(self, rows: Sequence[_Record], meaning: str, *, default: int | None = None) -> Ints:
         """Return a column of integers, `default` for empty fields or a missing column."""
         place = self.places.get(meaning)
         if place is None:
@@ -245,9 +246,7 @@ class _Columns:
             numbers[index] = number
         return numbers
 
-    def _refuse(
-        self, rows: Sequence[_Record], meaning: str, values: NDArray[np.int64], wrong: NDArray[np.bool_], why: str
-    ) -> None:
+    def _refuse(self, rows: Sequence[_Record], meaning: str, values: Ints, wrong: NDArray[np.bool_], why: str) -> None:
         if wrong.any():
             index = int(wrong.argmax())
             raise self._error(rows[index], f"{self.names[self.places[meaning]]} is {values[index]}; {why}")
@@ -280,14 +279,3 @@ def _gap_complaint(gap: str) -> str:
     else:
         why = f"is not two steps of at most {_MOST_STEPS}; write gaps like 3-5 8-9"
     return f"gap {_shortened(gap)!r} {why}"
-
-
-def _refuse_equal_names(names: Sequence[str], lines: Sequence[int], where: str) -> None:
-    if len(set(names)) == len(names):
-        return
-    line_of: dict[str, int] = {}
-    for name, line in zip(names, lines, strict=True):
-        if name in line_of:
-            why = f"id {_shortened(name)!r} is also on line {line_of[name]}; give every buffer its own id"
-            raise _error(where, line, why)
-        line_of[name] = line

@@ -5,8 +5,8 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.engine.packing.buffers import FREE
-from lowtide.engine.packing.items import Ints, Items
+from lowtide.engine.packing.buffers import FREE, Ints
+from lowtide.engine.packing.items import Items
 
 _AT_HOME = 4
 """Cost of pushing out an item at its home; other items cost 1."""
@@ -16,8 +16,8 @@ def complete(items: Items, start: Ints, homes: Ints, limit: int, steps: int) -> 
     """Return a packing of at most `limit` bytes, or None if `steps` placements do not reach one.
 
     `start` holds offsets of placed items, `homes` preferred offsets, both FREE for none. The largest item is placed
-    first: at its home, else in the lowest gap, else at the offset that pushes out the cheapest items. Each push raises
-    an item's cost, which prevents cycles. At the end, items return to free homes.
+    first: at its home, else in the lowest gap, else where it pushes out the cheapest items. Each push raises an item's
+    cost.
     Source: ejection chains (Glover 1996). Complexity: O(n log n) per step. Deterministic.
     """
     offsets = np.where(items.fixed == FREE, start, items.fixed)

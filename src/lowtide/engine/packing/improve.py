@@ -8,8 +8,8 @@ import numpy as np
 
 from lowtide import _native
 from lowtide.core.effort import PackingEffort
-from lowtide.engine.packing.buffers import FREE
-from lowtide.engine.packing.items import Ints, Items
+from lowtide.engine.packing.buffers import FREE, Ints
+from lowtide.engine.packing.items import Items
 
 Kernel = Callable[[int, int], tuple[int, Ints, int]]
 """Maps a height and a work limit to whether a packing was found, its offsets, and the work."""
@@ -28,6 +28,8 @@ _NEAR = 50
 
 @dataclass(slots=True)
 class Improvement:
+    """State of an improvement."""
+
     items: Items
     offsets: Ints
     height: int
@@ -48,10 +50,9 @@ def improve_briefly(state: Improvement, goal: int, effort: PackingEffort) -> Ite
 def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: bool) -> Iterator[None]:
     """Lower `state` in place until its height reaches `goal` or its bound, or the work ends.
 
-    Yields after every step, so that the caller can record progress. The searches try the goal in rounds with more and
-    more work; the penalty loop runs after the first round and the last. Then, with `only_goal`, they use their
-    remaining work at the goal, else at heights between the refuted and the found ones. All share packings, bounds and
-    the work limit.
+    Yields after every step. The searches try the goal in rounds with more and more work; the penalty loop runs after
+    the first round and the last. Then, with `only_goal`, they use their remaining work at the goal, else at heights
+    between the refuted and the found ones. All share packings, bounds and the work limit.
     """
     searches = _searches(state, effort)
     rounds: list[list[Callable[[], object]]] = [

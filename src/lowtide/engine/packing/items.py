@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from lowtide import _native
 from lowtide.core.errors import MalformedInputError
 from lowtide.engine.graph.rows import Rows
-from lowtide.engine.packing.buffers import FREE, Buffers, live_pieces
+from lowtide.engine.packing.buffers import FREE, Buffers, Ints, live_pieces
 
-Ints = NDArray[np.int64]
 _NO_OFFSETS, _NO_IDS = np.zeros(0, np.int64), np.zeros(0, np.int32)
 
 
@@ -64,7 +63,7 @@ class Items:
         pieces = (self.piece_rows, self.pieces.reshape(-1))
         return _native.PackItems(self.first, self.last, self.sizes, self.alignment, self.fixed, *pieces, *pairs)
 
-    def all_pieces(self) -> tuple[NDArray[np.int64], Ints]:
+    def all_pieces(self) -> tuple[Ints, Ints]:
         """Return the item of every piece, and the pieces; rectangles are labeled by item."""
         if self.rectangles:
             every, zero = np.arange(len(self)), np.zeros(len(self), np.int64)
@@ -88,6 +87,8 @@ class Items:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
+    """The mapping of buffers to items."""
+
     items: Items
     item_of: Ints
     """The item of every buffer; -1 if it, or its group, is never alive or empty."""

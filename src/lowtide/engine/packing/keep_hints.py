@@ -9,9 +9,9 @@ from lowtide import _native
 from lowtide.core.effort import PackingEffort
 from lowtide.engine.graph.rows import Rows
 from lowtide.engine.packing.bound import lower_bound
-from lowtide.engine.packing.buffers import FREE, Buffers
+from lowtide.engine.packing.buffers import FREE, Buffers, Ints
 from lowtide.engine.packing.eject import complete
-from lowtide.engine.packing.items import Ints, Items, Layout
+from lowtide.engine.packing.items import Items, Layout
 from lowtide.engine.packing.rules import RULES
 from lowtide.engine.packing.validate import broken_rule
 
@@ -53,9 +53,9 @@ class HintedOffsets:
 def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effort: PackingEffort) -> Ints:
     """Return a packing of items within `limit` bytes that keeps many hints, starting from `packed`.
 
-    Packings are ranked by the number of buffers at their hints, then by their bytes. Valid hints are returned as they
-    are. Otherwise hints with the most clashes are dropped, and the rest is completed (see `complete`). For few items,
-    halves, quarters and so on of the hints are then added while the rest can be placed around them.
+    Packings are ranked by the number of buffers at their hints, then by their bytes. Hints with the most clashes are
+    dropped, and the rest is completed (see `complete`). For few items, blocks of hints are then added while the rest
+    can be placed.
     Guarantees: within `limit`, never fewer hints than `packed`, possibly not the most. Deterministic.
     """
     items = layout.items

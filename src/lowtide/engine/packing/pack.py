@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lowtide.core.effort import DEFAULT_EFFORT, PACKING_EFFORTS, EffortName, PackingEffort, check_effort
 from lowtide.core.errors import MalformedInputError, UsageError
 from lowtide.core.index_spaces import SpaceId
 from lowtide.core.progress import Report, silent
 from lowtide.core.suggestions import unknown
-from lowtide.engine.packing.buffers import FREE, Buffers
+from lowtide.engine.packing.buffers import FREE, Buffers, Ints
 from lowtide.engine.packing.conflict import Conflict, find_conflict
 from lowtide.engine.packing.items import Layout, items_of
 from lowtide.engine.packing.keep_hints import keep_hints
@@ -30,7 +29,7 @@ _CONFLICT_SHARE = 10
 class Packed:
     """An offset for every buffer, and a lower bound of the arena."""
 
-    offsets: NDArray[np.int64]
+    offsets: Ints
     """In bytes; 0 for a buffer that is never alive or empty, unless fixed."""
     arena_bytes: int
     lower_bound_bytes: int
@@ -75,9 +74,11 @@ class Spill:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PackedSpaces:
-    spaces: NDArray[np.int64]
+    """A space and an offset for every buffer."""
+
+    spaces: Ints
     """Positions in the list of spaces."""
-    offsets: NDArray[np.int64]
+    offsets: Ints
     packed: Mapping[str, Packed]
     """The packing of every space, by name, with ids within that space."""
     spilled: tuple[Spill, ...]

@@ -13,7 +13,7 @@ from lowtide.core.progress import Report
 from lowtide.engine.analysis.live_ranges import LiveRanges, live_ranges
 from lowtide.engine.analysis.storage_blocks import StorageBlocks, storage_blocks
 from lowtide.engine.graph import Graph
-from lowtide.engine.packing.buffers import Buffers
+from lowtide.engine.packing.buffers import Buffers, Ints
 from lowtide.engine.packing.pack import Packed, pack
 from lowtide.engine.plan import Plan, StepKind
 from lowtide.engine.plan.addresses import BEFORE_THE_FIRST_STEP, Addresses
@@ -80,7 +80,7 @@ class Packing:
 def pack_plan(
     graph: Graph,
     plan: Plan,
-    transient: NDArray[np.int64],
+    transient: Ints,
     *,
     effort: EffortName = DEFAULT_EFFORT,
     concurrent: bool = False,
@@ -120,13 +120,8 @@ def pack_plan(
             buffers = replace(buffers, apart=concurrent_pairs(placed, reach))
         packed[space.name] = pack(buffers, effort=effort, progress=progress)
         offsets[here] = packed[space.name].offsets[: len(here)]
-    residencies = (
-        ranges.buffers,
-        np.where(ranges.first_steps < ranges.last_steps, ranges.first_steps, BEFORE_THE_FIRST_STEP),
-        ranges.last_steps,
-        ranges.spaces,
-        offsets[blocks.of_residency],
-    )
+    first_steps = np.where(ranges.first_steps < ranges.last_steps, ranges.first_steps, BEFORE_THE_FIRST_STEP)
+    residencies = (ranges.buffers, first_steps, ranges.last_steps, ranges.spaces, offsets[blocks.of_residency])
     table = np.stack([column.astype(np.int64) for column in residencies], axis=1)
     return Packing(
         Addresses(table[graph.sizes[ranges.buffers] > 0]),
@@ -170,7 +165,7 @@ def block_of_chain(graph: Graph, buffers: Sequence[BufferId], *, freed: bool) ->
     return Block(tuple(sorted(touching)), int(graph.structure.producers[buffers[0]]), freed)
 
 
-def concurrent_pairs(blocks: Sequence[Block], reach: Reachability) -> NDArray[np.int64]:
+def concurrent_pairs(blocks: Sequence[Block], reach: Reachability) -> Ints:
     """Return ascending pairs of blocks that are alive together in some execution.
 
     One block is freed before the other is allocated if all its ops run before the other's producer in every order.

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from lowtide import _native
 from lowtide.engine.packing.bound import live_bytes
-from lowtide.engine.packing.buffers import FREE
-from lowtide.engine.packing.items import Ints, Items
+from lowtide.engine.packing.buffers import FREE, Ints
+from lowtide.engine.packing.items import Items
 
 Rule = Callable[[Items], Ints]
 

@@ -11,8 +11,9 @@ from lowtide import _native
 from lowtide.core.effort import PackingEffort
 from lowtide.core.progress import Report
 from lowtide.engine.packing.bound import Bound, lower_bound
+from lowtide.engine.packing.buffers import Ints
 from lowtide.engine.packing.improve import Improvement, improve, improve_briefly
-from lowtide.engine.packing.items import Ints, Items
+from lowtide.engine.packing.items import Items
 from lowtide.engine.packing.rules import RULES, stacked
 
 _MOST_FOR_QUADRATIC = 20_000
@@ -35,7 +36,7 @@ class Split:
     """The parts to solve, and offsets of items at the bottom of parts, else -1."""
 
     parts: tuple[Subproblem, ...]
-    offsets: NDArray[np.int64]
+    offsets: Ints
 
 
 class PackSearch:

@@ -12,7 +12,7 @@ from lowtide.core.errors import MalformedInputError, UsageError
 from lowtide.core.index_spaces import SpaceId
 from lowtide.engine.graph import Space
 from lowtide.engine.packing.bound import lower_bound
-from lowtide.engine.packing.buffers import FREE, Buffers, live_pieces
+from lowtide.engine.packing.buffers import FREE, Buffers, Ints, live_pieces
 from lowtide.engine.packing.items import items_of
 from lowtide.engine.packing.pack import Packed, PackedSpaces, Spill, pack
 from lowtide.engine.plan import Status
@@ -24,10 +24,10 @@ _MOST_RETURNS = 200
 class SpaceUnits:
     """Units of buffers that groups tie together."""
 
-    unit_of: NDArray[np.int64]
+    unit_of: Ints
     choices: tuple[tuple[int, ...], ...]
     """Spaces per unit, in order of preference."""
-    size_bytes: NDArray[np.int64]
+    size_bytes: Ints
 
 
 def pack_spaces(
@@ -43,9 +43,8 @@ def pack_spaces(
     Groups stay together, pairs apply within one space, and hints apply to the first choice.
 
     Greedy: all units start in their first choice. While a space is too full, a unit moves to its next choice: at the
-    step with the largest excess, the smallest unit that covers the excess, else the largest. If the bytes fit but
-    `pack` finds no packing, it is the smallest unit that ends above the capacity. Finally the largest spilled units
-    return if they fit.
+    step with the largest excess, the smallest unit that covers it, else the largest. If the bytes fit but `pack` finds
+    no packing, it is the smallest unit above the capacity. Finally the largest spilled units return if they fit.
     Complexity: at most one packing per unit spilled and per return tried. Guarantees: deterministic; nothing spills if
     `pack` fits all first choices.
 
@@ -81,8 +80,8 @@ class _Assignment:
                     break
                 self._level[unit] += 1
                 following = self._space_of_unit(unit)
-                for changed in (space, following):
-                    self._packed.pop(changed, None)
+                self._packed.pop(space, None)
+                self._packed.pop(following, None)
                 if following not in todo:
                     todo.append(following)
 
@@ -175,7 +174,7 @@ class _Assignment:
         aligned = replace(some, alignment=np.lcm(some.alignment, about.alignment), hints=hints)
         return pack(aligned, capacity=about.capacity_bytes, effort=self._effort)
 
-    def _live_bytes(self, space: SpaceId) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def _live_bytes(self, space: SpaceId) -> tuple[Ints, Ints, Ints]:
         """Return the live pieces in a space, the steps of change, and the bytes from each on."""
         here = np.zeros(len(self._buffers), np.bool_)
         here[self._buffers_in(space)] = True
@@ -209,7 +208,7 @@ class _Assignment:
         units = self._movable(high) or self._movable(ids)
         return min(units, key=lambda unit: (int(self._units.size_bytes[unit]), unit)) if units else None
 
-    def _movable(self, buffers: NDArray[np.int64] | NDArray[np.intp]) -> list[int]:
+    def _movable(self, buffers: Ints | NDArray[np.intp]) -> list[int]:
         """Return units with bytes and another choice."""
         units: list[int] = np.unique(self._units.unit_of[buffers]).tolist()
         return [

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.errors import VerificationError
-from lowtide.engine.packing.buffers import FREE, Buffers, live_pieces
+from lowtide.engine.packing.buffers import FREE, Buffers, Ints, live_pieces
 
 
-def validate(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None = None) -> None:
+def validate(buffers: Buffers, offsets: Ints, capacity: int | None = None) -> None:
     """Check that offsets are a valid packing of buffers, of at most `capacity` bytes.
 
     Raises VerificationError, naming the buffers and the step, for the first violation. Buffers that are never alive or
@@ -25,12 +25,12 @@ def validate(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None 
         raise VerificationError(f"{broken}; pack again")
 
 
-def broken_rule(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None = None) -> str | None:
+def broken_rule(buffers: Buffers, offsets: Ints, capacity: int | None = None) -> str | None:
     """Return the complaint of `validate`, or None for a valid packing."""
     return next(_broken_rules(buffers, offsets, capacity), None)
 
 
-def _broken_rules(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None) -> Iterator[str]:
+def _broken_rules(buffers: Buffers, offsets: Ints, capacity: int | None) -> Iterator[str]:
     pieces = live_pieces(buffers)
     pieces = pieces[buffers.sizes[pieces[:, 0]] > 0]
     placed = np.zeros(len(buffers), np.bool_)
@@ -45,9 +45,7 @@ def _broken_rules(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | 
     yield from _overlaps(buffers, offsets, pieces)
 
 
-def _each(
-    buffers: Buffers, offsets: NDArray[np.int64], placed: NDArray[np.bool_], capacity: int | None
-) -> Iterator[str]:
+def _each(buffers: Buffers, offsets: Ints, placed: NDArray[np.bool_], capacity: int | None) -> Iterator[str]:
     if buffers.fixed is not None:
         moved = (buffers.fixed != FREE) & (offsets != buffers.fixed)
         yield from _wrong(buffers, offsets, moved, "is not where it is fixed")
@@ -58,20 +56,18 @@ def _each(
         yield from _wrong(buffers, offsets, placed & (offsets > capacity - buffers.sizes), f"ends above {capacity}")
 
 
-def _wrong(buffers: Buffers, offsets: NDArray[np.int64], wrong: NDArray[np.bool_], why: str) -> Iterator[str]:
+def _wrong(buffers: Buffers, offsets: Ints, wrong: NDArray[np.bool_], why: str) -> Iterator[str]:
     for buffer in np.flatnonzero(wrong)[:1].tolist():
         yield f"buffer {buffers.name(buffer)} at offset {offsets[buffer]} {why}"
 
 
-def _aliases(buffers: Buffers, offsets: NDArray[np.int64], members: list[int]) -> Iterator[str]:
+def _aliases(buffers: Buffers, offsets: Ints, members: list[int]) -> Iterator[str]:
     for one, two in pairwise(members):
         if offsets[one] != offsets[two]:
             yield _clash(buffers, offsets, one, two, "must have one offset")
 
 
-def _contiguous(
-    buffers: Buffers, offsets: NDArray[np.int64], members: list[int], alignment: NDArray[np.int64]
-) -> Iterator[str]:
+def _contiguous(buffers: Buffers, offsets: Ints, members: list[int], alignment: Ints) -> Iterator[str]:
     for first in members[:1]:
         if offsets[first] % math.lcm(*alignment[members].tolist()):
             yield f"buffer {buffers.name(first)} at offset {offsets[first]} starts a misaligned group"
@@ -81,7 +77,7 @@ def _contiguous(
             yield _clash(buffers, offsets, one, two, "must be adjacent")
 
 
-def _joint_alignment(buffers: Buffers, placed: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _joint_alignment(buffers: Buffers, placed: NDArray[np.bool_]) -> Ints:
     alignment = buffers.alignment.copy()
     for group in buffers.aliases:
         alive = [member for member in group if placed[member]]
@@ -89,7 +85,7 @@ def _joint_alignment(buffers: Buffers, placed: NDArray[np.bool_]) -> NDArray[np.
     return alignment
 
 
-def _apart(buffers: Buffers, offsets: NDArray[np.int64], placed: NDArray[np.bool_]) -> Iterator[str]:
+def _apart(buffers: Buffers, offsets: Ints, placed: NDArray[np.bool_]) -> Iterator[str]:
     if buffers.apart is None:
         return
     one, two = buffers.apart.T
@@ -99,7 +95,7 @@ def _apart(buffers: Buffers, offsets: NDArray[np.int64], placed: NDArray[np.bool
         yield _clash(buffers, offsets, int(one[row]), int(two[row]), "must never share bytes")
 
 
-def _overlaps(buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64]) -> Iterator[str]:
+def _overlaps(buffers: Buffers, offsets: Ints, pieces: Ints) -> Iterator[str]:
     """Yield the first illegal overlap; there is none if all overlaps are allowed, by number."""
     exempt = _exempt(buffers)
     if _surplus(buffers, offsets, pieces, exempt, len(buffers)) == 0:
@@ -114,10 +110,10 @@ def _overlaps(buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.i
     yield _overlap(buffers, offsets, pieces, exempt, sound)
 
 
-def _exempt(buffers: Buffers) -> NDArray[np.int64]:
+def _exempt(buffers: Buffers) -> Ints:
     """Return rows (group, buffer): two buffers of one group may overlap."""
     group_of = np.arange(len(buffers)) + len(buffers.aliases)
-    rows: list[NDArray[np.int64]] = [np.zeros((0, 2), np.int64)]
+    rows: list[Ints] = [np.zeros((0, 2), np.int64)]
     for group, members in enumerate(buffers.aliases):
         group_of[list(members)] = group
         rows.append(np.stack([np.full(len(members), group), np.asarray(members, np.int64)], axis=1))
@@ -128,9 +124,7 @@ def _exempt(buffers: Buffers) -> NDArray[np.int64]:
     return np.concatenate(rows)
 
 
-def _surplus(
-    buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64], exempt: NDArray[np.int64], count: int
-) -> int:
+def _surplus(buffers: Buffers, offsets: Ints, pieces: Ints, exempt: Ints, count: int) -> int:
     """Return the number of illegal overlaps among the first `count` buffers."""
     pieces = pieces[: np.searchsorted(pieces[:, 0], count)]
     owners, first, last = pieces.T
@@ -149,9 +143,7 @@ def _surplus(
     return overlaps - count_overlaps(begin, end, offsets[owners], offsets[owners] + buffers.sizes[owners])
 
 
-def _overlap(
-    buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64], exempt: NDArray[np.int64], buffer: int
-) -> str:
+def _overlap(buffers: Buffers, offsets: Ints, pieces: Ints, exempt: Ints, buffer: int) -> str:
     owners, first, last = pieces.T
     groups = exempt[exempt[:, 1] == buffer, 0]
     friends = exempt[np.isin(exempt[:, 0], groups), 1]
@@ -167,20 +159,18 @@ def _overlap(
     return _clash(buffers, offsets, other, buffer, f"share bytes at step {step}")
 
 
-def _clash(buffers: Buffers, offsets: NDArray[np.int64], one: int, two: int, why: str) -> str:
+def _clash(buffers: Buffers, offsets: Ints, one: int, two: int, why: str) -> str:
     ends = offsets + buffers.sizes
     first, second = (f"{buffers.name(each)} (offsets {offsets[each]} to {ends[each]})" for each in (one, two))
     return f"buffers {first} and {second} {why}"
 
 
-def count_overlaps(
-    first: NDArray[np.int64], last: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64]
-) -> int:
+def count_overlaps(first: Ints, last: Ints, low: Ints, high: Ints) -> int:
     """Return the number of overlapping pairs among non-empty rectangles [first, last) x [low, high).
 
-    A pair that starts at the same step counts twice. A segment tree divides each rectangle's time into O(log n) nodes,
-    of which exactly one matches the start of an overlapping rectangle. Overlaps there are counted by searching sorted
-    addresses: starts below `high`, less ends up to `low`.
+    A pair that starts at the same step counts twice. A segment tree divides each rectangle's time into O(log n) nodes;
+    one node matches the start of an overlapping rectangle. Overlaps there are starts below `high` less ends up to
+    `low`.
     Complexity: O(n log^2 n) in NumPy; memory O(n).
     """
     n = len(first)

@@ -71,7 +71,6 @@ class Candidate:
     packing: Packing | None = None
     """The packing of the plan, if known."""
     interrupted: bool = False
-    """Whether Ctrl-C ended the search."""
 
     @property
     def proof(self) -> Proof | None:
@@ -160,7 +159,7 @@ def make_candidate_within(
 def with_least_arena(candidate: Candidate) -> Candidate:
     """Return the candidate with the smallest arena among up to four orders of its peak, with its packing.
 
-    Candidates without a search are returned unchanged. Ctrl-C returns the best candidate found, marked as interrupted.
+    Candidates without a search stay unchanged. Ctrl-C returns the best candidate found, marked as interrupted.
     """
     if candidate.solved is None or candidate.interrupted:
         return candidate

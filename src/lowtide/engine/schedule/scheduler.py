@@ -33,9 +33,9 @@ class Given:
 
 
 def compare_key(graph: Graph, peaks: Iterable[int]) -> tuple[int, int]:
-    """Return the sort key of an order, both parts in bytes, from its `peaks` per memory space.
+    """Return the sort key of an order, in bytes, from its peaks per memory space.
 
-    First the excess over the capacities of all spaces, persistent buffers included, then the sum of the peaks.
+    First the excess over all capacities, persistent buffers included, then the sum of the peaks.
     """
     limited = any(space.capacity_bytes is not None for space in graph.spaces)
     persistent = graph.persistent_bytes() if limited else {}

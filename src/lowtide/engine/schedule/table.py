@@ -83,5 +83,4 @@ def scheduler(name: str) -> Scheduler:
 
 
 def _third_party() -> dict[str, EntryPoint]:
-    """Return third-party entries by name, without names of the table."""
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP) if entry.name not in SCHEDULERS}

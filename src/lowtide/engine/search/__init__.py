@@ -13,7 +13,7 @@ from lowtide.engine.search.check_proof import CheckedBound, check_proof
 from lowtide.engine.search.fit import Fit, find_fit
 from lowtide.engine.search.fit_order import FittedOrder, fit_order
 from lowtide.engine.search.moves import equal_orders, moved_ops
-from lowtide.engine.search.proof import Proof, RefutedBudget, SpaceProof, prove, read_proof_file, write_proof_file
+from lowtide.engine.search.proof import Proof, RefutedBudget, prove, read_proof_file, write_proof_file
 from lowtide.engine.search.searched import Searched, with_flows
 from lowtide.engine.search.solve import Solution, solve
 
@@ -26,7 +26,6 @@ __all__ = [
     "RefutedBudget",
     "Solution",
     "Searched",
-    "SpaceProof",
     "check_certificate",
     "check_proof",
     "equal_orders",

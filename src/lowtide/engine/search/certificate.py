@@ -58,10 +58,7 @@ def _refuse_contradictions(graph: Graph, plan: Plan, proof: Proof) -> None:
         if claim is None:
             continue
         if claim.in_place != proof.in_place:
-            raise ProofError(
-                f"the plan's bound is for plans {_pair_setting(claim.in_place)}, the proof's for plans "
-                f"{_pair_setting(proof.in_place)}; make both with the same setting"
-            )
+            raise ProofError("plan and proof differ in their use of in-place pairs; make both with the same setting")
         if claim.at_least != bound:
             raise ProofError(
                 f"the plan claims a bound of {claim.at_least} bytes in memory space {space!r}, the proof shows "
@@ -96,10 +93,6 @@ def _plain_claims(graph: Graph, plan: Plan, *, in_place: bool) -> Iterator[Claim
                 in_chunks=False,
                 shown_by="needs" if copies or reruns else "cut",
             )
-
-
-def _pair_setting(taken: bool) -> str:
-    return "with in-place pairs" if taken else "without in-place pairs"
 
 
 def _is_shown(

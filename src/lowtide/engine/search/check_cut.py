@@ -21,7 +21,7 @@ _MOST_BYTES = 2**62
 class Cut:
     """The memory of an op as a function of the closed set of ops before it.
 
-    A buffer costs its size from its production until all ops that must run before it is freed have run.
+    A buffer costs its size from its production until all ops before its free have run.
     """
 
     op: OpId

@@ -41,10 +41,9 @@ class FitOutcome:
 def find_fit(problem: Problem, limits: Sequence[int], preference: Order, most_work: int) -> FitOutcome:
     """Search for an order within a limit in bytes per memory space; `UNLIMITED` is no limit.
 
-    Deduces dependencies that every such order obeys, then searches executed sets depth first, forward and backward,
-    each at most once (see the native kernel `fit_search`). Ties follow `preference`.
-    Guarantees: exact unless stopped after about `most_work` units of work; deterministic. Ctrl-C raises
-    KeyboardInterrupt.
+    Deduces dependencies that every such order obeys, then searches executed sets depth first, each at most once (see
+    the native kernel `fit_search`). Ties follow `preference`. Ctrl-C raises KeyboardInterrupt.
+    Guarantees: exact unless stopped after about `most_work` units of work; deterministic.
     """
     edges = np.array([bytes_at_the_edges(problem.graph, space) for space in range(len(limits))], np.int64)
     asked = np.array(limits, np.int64)
@@ -52,10 +51,5 @@ def find_fit(problem: Problem, limits: Sequence[int], preference: Order, most_wo
         next_budget = tuple(np.maximum(edges, asked).tolist())
         return FitOutcome(fit=Fit.IMPOSSIBLE, budget=tuple(limits), next_budget=next_budget)
     fit, order, following, *_, work = _native.find_fit(problem.native, problem.in_place, asked, preference, most_work)
-    return FitOutcome(
-        fit=Fit(fit),
-        budget=tuple(limits),
-        order=order if fit == Fit.FOUND else None,
-        next_budget=tuple(following.tolist()),
-        work=work,
-    )
+    found, next_budget = order if fit == Fit.FOUND else None, tuple(following.tolist())
+    return FitOutcome(fit=Fit(fit), budget=tuple(limits), order=found, next_budget=next_budget, work=work)

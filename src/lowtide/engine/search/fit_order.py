@@ -29,6 +29,8 @@ _State = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FittedOrder:
+    """Result of `fit_order`."""
+
     fit: Fit
     order: Order | None = None
     moved: int = 0
@@ -147,8 +149,7 @@ def fewest_moves(problem: Problem, budget: Budget, given: Order, max_examined: i
     """Return the order within a budget that moves the fewest ops, if found, and a lower bound of moved ops.
 
     Dijkstra over pairs of an executed set and the last unmoved op. An op after all unmoved ones in the given order may
-    stay unmoved; all ops that it overtakes must move.
-    Guarantees: exact unless stopped after about `max_examined` examined ops.
+    stay unmoved; all ops that it overtakes must move. Stops after about `max_examined` examined ops.
     """
     limits = budget.limits
     spaces = range(len(limits))

@@ -44,9 +44,9 @@ def bring_nearer(
 ) -> Order:
     """Move ops of an order back to their given places while `accepts` accepts the result.
 
-    Moved ops return in blocks that are halved down to single ops (delta debugging, Zeller 1999). A block goes right
-    after its predecessor in the given order, or right before its successor. Tries at most `most_tries` orders.
-    Guarantees: valid, never farther away, and accepted by `accepts` unless it is `order` itself.
+    Moved ops return in blocks that are halved down to single ops (delta debugging, Zeller 1999). A block goes next to
+    its given predecessor or successor. Tries at most `most_tries` orders.
+    Guarantees: valid, never farther away, and accepted unless it is `order` itself.
     """
     moved = moved_ops(order, given)
     size = max(1, len(moved) // 2)
@@ -100,7 +100,7 @@ def _move_back(order: Order, given: Order, moved: Sequence[int], block: Sequence
 def equal_orders(problem: Problem, solution: Solution, count: int) -> Iterator[Order]:
     """Yield up to `count` distinct orders within the solution's peak in every memory space.
 
-    First the solution's order, then the same order nearer to program order. Then results of exact search with various
+    First the solution's order, then the same order nearer to program order, then results of exact search with various
     ties, and last the solution with neighbors swapped. Each is computed on demand. Deterministic.
     """
     seen: set[bytes] = set()

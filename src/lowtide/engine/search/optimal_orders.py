@@ -78,7 +78,8 @@ def _frees_are_fixed(problem: Problem, parts: Sequence[GraphPart]) -> bool:
     buffers = users.owners()
     looked_at = graph.freeable[buffers] & (graph.sizes[buffers] > 0)
     some, last = users.values[looked_at], _last_users(problem)[buffers[looked_at]]
-    return all(bool((place[some] <= place[last]).all()) for place in map(np.array, two_orders(parts, graph.n_ops)))
+    places = (np.array(_places(parts, graph.n_ops, mirrored=mirrored)) for mirrored in (False, True))
+    return all(bool((place[some] <= place[last]).all()) for place in places)
 
 
 def _steps(problem: Problem) -> tuple[list[int], list[int]]:
@@ -171,11 +172,10 @@ def _no_more_urgent(segment: _Segment, following: _Segment) -> bool:
 def decompose(predecessors: Rows) -> list[GraphPart] | None:
     """Return the parts of a series-parallel graph, each after its own parts, or None for another graph.
 
-    Adds a source and a sink. Repeatedly, two edges between the same ops become one parallel part, and an op with one
-    edge in and one edge out becomes a part in series. The graph is series-parallel if one edge remains.
+    Between a source and a sink, two edges between the same ops become one parallel part, and an op with one edge in and
+    one edge out becomes a part in series, until one edge remains.
 
-    Source: Valdes, Tarjan and Lawler, "The recognition of series parallel digraphs" (1982). Complexity: O(n + e)
-    expected.
+    Source: Valdes, Tarjan and Lawler, "The recognition of series parallel digraphs" (1982). O(n + e) expected.
     """
     n_ops = len(predecessors)
     if len(predecessors.values) > 2 * n_ops:  # a series-parallel graph has fewer edges
@@ -215,15 +215,8 @@ def decompose(predecessors: Rows) -> list[GraphPart] | None:
     return parts if list(after[source]) == [sink] else None
 
 
-def two_orders(parts: Sequence[GraphPart], n_ops: int) -> tuple[list[Place], list[Place]]:
-    """Return two orders as places per op; an op precedes another in every order if it does in both. O(n).
-
-    Parallel parts run from left to right in the first order, from right to left in the second.
-    """
-    return _places(parts, n_ops, mirrored=False), _places(parts, n_ops, mirrored=True)
-
-
 def _places(parts: Sequence[GraphPart], n_ops: int, *, mirrored: bool) -> list[Place]:
+    """Return the place of every op in an order, with parallel parts from left to right or mirrored."""
     places = [0] * n_ops
     reached = 0
     waiting: list[tuple[OpId, int]] = [(EMPTY, len(parts) - 1)]

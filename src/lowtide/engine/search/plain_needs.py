@@ -10,8 +10,7 @@ from lowtide.engine.graph.transient import transient_bytes
 def needed_in_any_plan(graph: Graph, space: str, *, in_place: bool) -> int:
     """Return the most bytes that the start, the end or an op needs in any plan. O(n + e).
 
-    An op needs kept inputs, the buffers it touches and allocates, and scratch, less results written in place. Subgraphs
-    called by ops are ignored.
+    An op needs kept inputs, its buffers and scratch, less results written in place. Ignores subgraphs called by ops.
     """
     position = [each.name for each in graph.spaces].index(space)
     structure, lifetimes = graph.structure, graph.lifetimes

@@ -66,8 +66,8 @@ def plain_series_parallel_peak(program: PlainProgram) -> int | None:
     """Return the optimal peak, or None unless the program is series-parallel in this memory space.
 
     Between a source and a sink, the dependencies must reduce to one edge, and every freed buffer must have one user
-    after all its other users. Each edge carries the segments of its part. Parallel edges merge; an op with one edge in
-    and one edge out is appended between them.
+    after all its other users. Each edge carries the segments of its part. Parallel edges merge; an op between two edges
+    joins them.
     Source: Abdel-Wahab and Kameda (1978), see `series_parallel_order`. Complexity: O(n^2) at worst, and n bits per op.
     """
     ancestors: list[int] = []
@@ -123,8 +123,8 @@ def _reduced(program: PlainProgram, ancestors: list[int]) -> list[Segment] | Non
 def no_order_fits(program: PlainProgram, budget_bytes: int, max_examined: int) -> bool | None:
     """Return whether no order meets the budget, or None after about `max_examined` examined ops.
 
-    Each set of executed ops is tried once. An op that fits and does not raise live bytes runs at once. This is
-    safe: the ops after it find no more live bytes than without it, and they lose no in-place pair.
+    Each set of executed ops is tried once. An op that fits and does not raise live bytes runs at once: later ops find
+    no more live bytes, and lose no in-place pair.
     """
     if program.at_the_edges() > budget_bytes:
         return True

@@ -147,25 +147,30 @@ def prove(
     Complexity: O(n), plus the bounds of every callee.
     """
     spaces = tuple(_space_proof(position, cut, refuted, tree_bytes) for position, cut in enumerate(cuts))
-    callees: dict[str, Proof] = {}
-    _prove_callees(problem.graph, problem.in_place, CalleeBounds(in_place=problem.in_place), callees)
-    return Proof(graph=problem.graph.fingerprint, in_place=problem.in_place, spaces=spaces, callees=callees)
+    in_place, bounds, callees = problem.in_place, CalleeBounds(in_place=problem.in_place), dict[str, Proof]()
+    for name, callee in called_graphs(problem.graph).items():
+        cuts_there = tuple(_space_proof(position, cut, (), None) for position, cut in enumerate(bounds.of(callee)))
+        callees[name] = Proof(graph=callee.fingerprint, in_place=in_place, spaces=cuts_there)
+    return Proof(graph=problem.graph.fingerprint, in_place=in_place, spaces=spaces, callees=callees)
 
 
-def _prove_callees(graph: Graph, in_place: bool, bounds: CalleeBounds, proofs: dict[str, Proof]) -> None:
-    for name in graph.called:
-        if name not in proofs:
-            callee = graph.subgraphs[name]
-            spaces = tuple(_space_proof(position, cut, (), None) for position, cut in enumerate(bounds.of(callee)))
-            proofs[name] = Proof(graph=callee.fingerprint, in_place=in_place, spaces=spaces)
-            _prove_callees(callee, in_place, bounds, proofs)
+def called_graphs(graph: Graph) -> dict[str, Graph]:
+    """Return all graphs called directly or indirectly, by name."""
+    found: dict[str, Graph] = {}
+    waiting = [(name, graph) for name in reversed(graph.called)]
+    while waiting:
+        name, caller = waiting.pop()
+        if name not in found:
+            callee = found[name] = caller.subgraphs[name]
+            waiting += [(inner, callee) for inner in reversed(callee.called)]
+    return found
 
 
 def _space_proof(position: int, cut: LowerBound, refuted: Sequence[FitOutcome], tree_bytes: int | None) -> SpaceProof:
-    here = [outcome for outcome in refuted if outcome.limited_space == position]
     budgets = tuple(
         RefutedBudget(budget_bytes=outcome.budget[position], at_least_bytes=outcome.next_budget[position])
-        for outcome in here
+        for outcome in refuted
+        if outcome.limited_space == position
     )
     return SpaceProof(
         space=cut.space,

@@ -15,7 +15,7 @@ from lowtide.core.effort import SearchEffort
 from lowtide.core.index_spaces import OpId, SpaceId
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.graph import Graph
-from lowtide.engine.search.proof import CutFlow, Line, Moves, Proof, RefutedBudget, SpaceProof, prove
+from lowtide.engine.search.proof import CutFlow, Line, Moves, Proof, RefutedBudget, SpaceProof, called_graphs, prove
 from lowtide.engine.search.solve import Solution
 
 _MIN_LOG_WORK = 200_000_000
@@ -27,6 +27,8 @@ _LOG_WORK_FACTOR = 8
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Searched:
+    """A problem with its solution."""
+
     problem: Problem
     solution: Solution
     effort: SearchEffort
@@ -71,8 +73,8 @@ def find_refutation(
     """Return a log that no order meets a budget of one memory space, or an empty one if none is found.
 
     Dependencies that every such order obeys are deduced from minimum cuts until an op exceeds the budget. Then two ops
-    are ordered one way and the other. If this fails, closed sets are walked from both ends. Ops with the most live
-    bytes in `order` are examined first. Stops after about `most_work` arcs of flow graphs per method.
+    are ordered one way and the other, or closed sets are walked from both ends. Ops with the most live bytes in `order`
+    come first. Stops after about `most_work` arcs of flow graphs per method.
     Guarantees: every log is correct, but a missing log does not mean that some order fits; deterministic.
     """
     profile: NDArray[np.int64] = _native.profile(problem.native, order, problem.in_place)
@@ -94,11 +96,9 @@ def _lines(rows: Iterator[list[int]]) -> Iterator[Line]:
 
 def with_flows(proof: Proof, graph: Graph) -> Proof:
     """Return a proof with the flows of its cuts and of its callees' cuts."""
-    flowing = _with_flows(proof, graph)
-    subgraphs = dict[str, Graph]()
-    _collect_callees(graph, subgraphs)
+    subgraphs = called_graphs(graph)
     callees = {name: _with_flows(callee, subgraphs[name]) for name, callee in proof.callees.items()}
-    return msgspec.structs.replace(flowing, callees=callees)
+    return msgspec.structs.replace(_with_flows(proof, graph), callees=callees)
 
 
 def _with_flows(proof: Proof, graph: Graph) -> Proof:
@@ -118,10 +118,3 @@ def _with_flows(proof: Proof, graph: Graph) -> Proof:
 def _moves(flat: NDArray[np.int64]) -> Moves:
     sources, targets, moved = flat.reshape(-1, 3).T.tolist()
     return Moves(sources=tuple(sources), targets=tuple(targets), bytes=tuple(moved))
-
-
-def _collect_callees(graph: Graph, found: dict[str, Graph]) -> None:
-    for name in graph.called:
-        if name not in found:
-            found[name] = graph.subgraphs[name]
-            _collect_callees(found[name], found)

@@ -14,6 +14,7 @@ from lowtide.engine.search.fit import Fit, FitOutcome, find_fit
 from lowtide.engine.search.optimal_orders import series_parallel_order, tree_order
 from lowtide.engine.search.uncross import close_order, close_orders, first_in_group_bound, uncross, uncross_first
 
+_Callback = Callable[[Order], None] | None
 _FIRST_SHARE = 50_000_000
 _GROWTH = 4
 _SEEDS_UNCROSSED = 3
@@ -50,7 +51,7 @@ def solve(
     rivals: Iterable[Order] = (),
     budget: Budget | None = None,
     progress: Report | None = None,
-    keep: Callable[[Order], None] | None = None,
+    keep: _Callback = None,
 ) -> Solution:
     """Return an order of least peak found from `seeds`, at least one valid order, with lower bounds.
 
@@ -76,12 +77,7 @@ def _best_first(evaluated: Sequence[tuple[tuple[int, int], Order]]) -> list[Orde
 
 class _Search:
     def __init__(
-        self,
-        problem: Problem,
-        effort: SearchEffort,
-        budget: Budget | None,
-        progress: Report,
-        keep: Callable[[Order], None] | None,
+        self, problem: Problem, effort: SearchEffort, budget: Budget | None, progress: Report, keep: _Callback
     ) -> None:
         self.problem = problem
         self.effort = effort

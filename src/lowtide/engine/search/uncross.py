@@ -1,4 +1,4 @@
-"""Moves that never raise the peak, and a bound from the first op of a group."""
+"""Moves that never raise the peak, and a bound from the first op of a group that runs."""
 
 from collections.abc import Sequence
 
@@ -119,9 +119,8 @@ def uncross_first(problem: Problem, order: Order, space: SpaceId, most_work: int
 def first_in_group_bound(problem: Problem, order: Order, space: SpaceId) -> tuple[int, int]:
     """Return a lower bound of the peak in a memory space, 0 if none is found, and the work done.
 
-    The group is the worst op of the order and all non-ancestors that allocate at least as much. Members that may run
-    first are cut one by one; the remaining ones share one cut after their common ancestors. The bound is the least of
-    these cuts.
+    The group is the worst op of the order and all non-ancestors that allocate at least as much. Since one member runs
+    first, members are cut one by one, and the remaining ones share one cut after their common ancestors.
     """
     if not len(order):
         return 0, 0
