@@ -1,5 +1,6 @@
 """How Sphinx makes the site: `make docs`. Warnings are errors there."""
 
+import inspect
 import os
 import re
 import tomllib
@@ -15,7 +16,7 @@ from sphinx.application import Sphinx
 import lowtide
 from lowtide.cli.command import cli
 from lowtide.core.stability import public_names
-from lowtide.engine.schedule.table import SCHEDULERS
+from lowtide.engine.schedule.table import SCHEDULERS, scheduler
 
 ROOT = Path(__file__).parents[1]
 _PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -75,8 +76,11 @@ class SchedulerTable(Directive):
     def run(self) -> list[nodes.Node]:
         """Return the table."""
         lines = [".. list-table::", "   :header-rows: 1", "", "   * - name", "     - the order", "     - from"]
-        for name, row in SCHEDULERS.items():
-            lines += [f"   * - ``{name}``", f"     - {row.rule}", f"     - {row.source}"]
+        for name in SCHEDULERS:
+            text = inspect.cleandoc(type(scheduler(name)).__doc__ or "")
+            source = re.search(r"Source: (.+?)[.;]\s", text, re.DOTALL)
+            origin = "" if source is None else " ".join(source[1].split())
+            lines += [f"   * - ``{name}``", f"     - {text.splitlines()[0]}", f"     - {origin}"]
         return _parsed(self, lines)
 
 

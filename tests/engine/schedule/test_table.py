@@ -53,9 +53,3 @@ def test_a_third_party_that_cannot_be_loaded_is_a_usage_error(monkeypatch: pytes
     _offer(monkeypatch, "acme", "no_such_module:Thing")
     with pytest.raises(UsageError, match=r"'acme' \(no_such_module:Thing\) cannot be loaded: ModuleNotFoundError"):
         scheduler("acme")
-
-
-@pytest.mark.parametrize("name", ROWS)
-def test_every_row_has_a_rule_and_a_source(name: str) -> None:
-    assert table.SCHEDULERS[name].rule
-    assert table.SCHEDULERS[name].source

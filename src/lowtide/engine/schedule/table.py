@@ -16,43 +16,29 @@ ENTRY_POINT_GROUP = "lowtide.schedulers"
 
 @dataclass(frozen=True, slots=True)
 class SchedulerRow:
-    """A scheduler in the table. Help texts and pages of the documentation are made from it."""
+    """A scheduler of lowtide. Its docstring describes it on the pages of the documentation."""
 
     target: str
     """The class, as "module:Class"."""
-    rule: str
-    """The rule in a few words."""
-    source: str = "lowtide"
     role: Literal["seed", "rival", "skipped"] = "seed"
     """Its use by `search`: to start from, to compare with at the end because it is close to a seed, or none."""
 
 
-_HERE = "lowtide.engine.schedule"
 SCHEDULERS: Mapping[str, SchedulerRow] = {
-    "given": SchedulerRow(f"{_HERE}.scheduler:Given", "program order", "the program"),
-    "mesh-list": SchedulerRow(
-        f"{_HERE}.mesh_list:MeshList", "most bytes freed next, two defects mended", "Mesh-TensorFlow, `auto_mtf` LIST"
-    ),
-    "mesh-best": SchedulerRow(
-        f"{_HERE}.mesh_list:MeshBest", "the better of `mesh-list` and the original", "Mesh-TensorFlow", "rival"
-    ),
-    "xla-list": SchedulerRow(f"{_HERE}.xla:XlaList", "most bytes freed minus defined next", "XLA, ListMemoryScheduler"),
-    "xla-dfs": SchedulerRow(f"{_HERE}.xla:XlaDfs", "depth first, by extra users and sizes", "XLA, DFSMemoryScheduler"),
-    "xla-postorder": SchedulerRow(f"{_HERE}.xla:Postorder", "depth first, as read", "XLA, PostOrderMemoryScheduler"),
-    "xla-best": SchedulerRow(f"{_HERE}.xla:XlaBest", "the best of the three", "XLA, DefaultMemoryScheduler", "skipped"),
-    "lpmf": SchedulerRow(f"{_HERE}.inductor:Lpmf", "least peak memory first", "PyTorch Inductor"),
-    "bfs": SchedulerRow(f"{_HERE}.inductor:Bfs", "the op with the earliest predecessors", "PyTorch Inductor"),
-    "dfs": SchedulerRow(f"{_HERE}.inductor:Dfs", "smallest ops first, each after its operands", "PyTorch Inductor"),
-    "inductor-best": SchedulerRow(
-        f"{_HERE}.inductor:InductorBest", "the best of program order and the three", "PyTorch Inductor", "skipped"
-    ),
-    "longest-path": SchedulerRow(
-        f"{_HERE}.longest_path:LongestPath", "sources with the longest path first", "Caffe2 memonger", "rival"
-    ),
-    "longest-path-merged": SchedulerRow(
-        f"{_HERE}.longest_path:LongestPathMerged", "the same, with ties in program order", "after Caffe2 memonger"
-    ),
-    "search": SchedulerRow(f"{_HERE}.search:Search", "the best order found, with a bound", role="skipped"),
+    "given": SchedulerRow("lowtide.engine.schedule.scheduler:Given"),
+    "mesh-list": SchedulerRow("lowtide.engine.schedule.mesh_list:MeshList"),
+    "mesh-best": SchedulerRow("lowtide.engine.schedule.mesh_list:MeshBest", "rival"),
+    "xla-list": SchedulerRow("lowtide.engine.schedule.xla:XlaList"),
+    "xla-dfs": SchedulerRow("lowtide.engine.schedule.xla:XlaDfs"),
+    "xla-postorder": SchedulerRow("lowtide.engine.schedule.xla:Postorder"),
+    "xla-best": SchedulerRow("lowtide.engine.schedule.xla:XlaBest", "skipped"),
+    "lpmf": SchedulerRow("lowtide.engine.schedule.inductor:Lpmf"),
+    "bfs": SchedulerRow("lowtide.engine.schedule.inductor:Bfs"),
+    "dfs": SchedulerRow("lowtide.engine.schedule.inductor:Dfs"),
+    "inductor-best": SchedulerRow("lowtide.engine.schedule.inductor:InductorBest", "skipped"),
+    "longest-path": SchedulerRow("lowtide.engine.schedule.longest_path:LongestPath", "rival"),
+    "longest-path-merged": SchedulerRow("lowtide.engine.schedule.longest_path:LongestPathMerged"),
+    "search": SchedulerRow("lowtide.engine.schedule.search:Search", "skipped"),
 }
 """All schedulers of lowtide, in the order of results."""
 
