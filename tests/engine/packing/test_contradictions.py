@@ -60,7 +60,7 @@ def test_fixed_offsets_are_refused_just_when_enumeration_finds_no_packing(seed: 
         validate(buffers, pack(buffers).offsets)
 
 
-def test_some_of_the_buffers_keep_what_holds_among_them() -> None:
+def test_taken_buffers_keep_the_constraints_among_them() -> None:
     buffers = Buffers(
         [0, 1, 2, 3],
         [9, 9, 9, 9],

@@ -1,4 +1,4 @@
-"""CSV files of buffers: what is read, what is refused in one line, and that lines come back as they were."""
+"""CSV files of buffers: reading, errors with line numbers, and writing with offsets."""
 
 import csv
 import gzip
@@ -40,7 +40,7 @@ def rows(file: BufferFile) -> list[tuple[object, ...]]:
     return list(zip(buffers.names, buffers.first.tolist(), buffers.last.tolist(), buffers.sizes.tolist(), strict=True))
 
 
-def test_half_open_live_ranges_are_read_as_they_stand_and_come_back_with_offsets(tmp_path: Path) -> None:
+def test_half_open_live_ranges_round_trip_with_offsets(tmp_path: Path) -> None:
     file = read(tmp_path, PLAIN)
     assert rows(file) == [("a", 0, 3, 4), ("b", 3, 9, 4)]
     assert (file.buffers.alignment.tolist(), file.buffers.fixed, file.buffers.hints, file.buffers.gaps) == (
@@ -60,7 +60,7 @@ def test_the_step_in_an_end_column_belongs_to_the_live_range_and_to_the_gap(tmp_
     assert written(tmp_path, file, [0, 100]) == "id,start,end,size,gaps,offset\na,0,1,100,,0\nb,1,6,80,2-3 5-5,100\n"
 
 
-def test_columns_stand_in_any_order_under_every_name_that_minimalloc_knows(tmp_path: Path) -> None:
+def test_columns_have_any_order_and_all_names_of_minimalloc(tmp_path: Path) -> None:
     file = read(
         tmp_path, "gaps,hint,size,upper,offset,begin,alignment,buffer_id\n5-7,64,8,9,,-4,16,x\n,-1,8,9,32,0,,y\n"
     )
@@ -96,7 +96,7 @@ def test_columns_stand_in_any_order_under_every_name_that_minimalloc_knows(tmp_p
     ],
     ids=["BOM", "CRLF", "no last newline", "blank lines", "spaces", "quotes", "zeros", "plus"],
 )
-def test_the_same_buffers_are_read_however_the_text_is_dressed(tmp_path: Path, text: str) -> None:
+def test_equal_buffers_are_read_from_variants_of_the_text(tmp_path: Path, text: str) -> None:
     read_back = [(str(name).strip(), *figures) for name, *figures in rows(read(tmp_path, text))]
     assert read_back == [("a", 0, 3, 4), ("b", 3, 9, 4)]
 
@@ -114,7 +114,7 @@ def test_a_header_alone_is_no_buffers(tmp_path: Path) -> None:
 
 
 @given(names=st.lists(NAMES, unique=True, max_size=6), block=st.integers(90, 200))
-def test_any_name_comes_back_through_another_csv_reader_whatever_the_block_size(
+def test_any_name_round_trips_through_another_csv_reader_within_any_record_limit(
     tmp_path_factory: pytest.TempPathFactory, names: list[str], block: int
 ) -> None:
     folder = tmp_path_factory.mktemp("names")
@@ -135,7 +135,7 @@ def test_any_name_comes_back_through_another_csv_reader_whatever_the_block_size(
         max_size=8,
     )
 )
-def test_any_figures_come_back_as_they_were_written(
+def test_any_figures_round_trip(
     tmp_path_factory: pytest.TempPathFactory, figures: list[tuple[int, int, int, int]]
 ) -> None:
     lines = [
@@ -206,9 +206,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("text", "message"), BAD.values(), ids=BAD.keys())
-def test_what_is_no_file_of_buffers_is_refused_in_one_line_that_says_where(
-    tmp_path: Path, text: str | bytes, message: str
-) -> None:
+def test_a_malformed_file_gives_one_line_with_its_position(tmp_path: Path, text: str | bytes, message: str) -> None:
     with pytest.raises(MalformedInputError) as caught:
         read(tmp_path, text)
     assert str(caught.value).startswith(str(tmp_path / "buffers.csv"))
@@ -217,14 +215,14 @@ def test_what_is_no_file_of_buffers_is_refused_in_one_line_that_says_where(
 
 
 @given(st.binary(max_size=60), st.booleans())
-def test_no_bytes_make_anything_but_buffers_or_an_input_error(
+def test_any_bytes_give_buffers_or_an_input_error(
     tmp_path_factory: pytest.TempPathFactory, junk: bytes, after_header: bool
 ) -> None:
     with suppress(InputError):
         read(tmp_path_factory.mktemp("junk"), (HEAD.encode() if after_header else b"") + junk)
 
 
-def test_a_line_longer_than_a_block_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_above_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_file, "MOST_RECORD_BYTES", 64)
     with pytest.raises(MalformedInputError, match="line 2: it does not end within 64 bytes"):
         read(tmp_path, HEAD + "a" * 100 + ",0,3,4\n")

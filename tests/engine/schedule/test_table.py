@@ -13,7 +13,7 @@ ROWS = tuple(table.SCHEDULERS)
 
 
 def _offer(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
-    """Make the installed packages offer one more scheduler."""
+    """Install one more scheduler by an entry point."""
     offered = EntryPoints([EntryPoint(name, value, table.ENTRY_POINT_GROUP)])
     monkeypatch.setattr(table, "entry_points", lambda group: offered.select(group=group))
 

@@ -1,4 +1,4 @@
-"""Proofs: true ones are confirmed by the independent checker, false ones are refused."""
+"""True proofs are confirmed by the independent checker, false ones are refused."""
 
 import ast
 import json
@@ -33,28 +33,28 @@ SAMPLES = sorted((Path(__file__).parents[2] / "data/graphs").glob("*.graph.json.
 
 
 def proof_of(graph: Graph, *, in_place: bool = True) -> Proof:
-    """The proof that the search gives."""
+    """Return the proof of the search."""
     solved = make_candidate("search", graph, in_place=in_place).solved
     assert solved is not None
     return solved.logged_proof
 
 
 def confirmed(graph: Graph, proof: Proof) -> dict[str, int]:
-    """The bounds of a proof, all of them confirmed."""
+    """Return the bounds of a proof, which must all be confirmed."""
     checked = check_proof(graph, proof)
     assert not any(bound.not_rechecked for bound in checked)
     return {bound.space: bound.confirmed_bytes for bound in checked}
 
 
 def with_space(proof: Proof, **changes: object) -> Proof:
-    """The proof with its first memory space changed."""
+    """Return the proof with its first memory space changed."""
     first, *others = proof.spaces
     return msgspec.structs.replace(proof, spaces=(msgspec.structs.replace(first, **changes), *others))
 
 
 @examples(200)
 @given(st.one_of(graphs(9), st.integers(0, 10**6).map(random_graph)), st.booleans())
-def test_what_the_search_proves_is_confirmed_in_every_memory_space(graph: Graph, in_place: bool) -> None:
+def test_bounds_of_the_search_are_confirmed_in_every_memory_space(graph: Graph, in_place: bool) -> None:
     candidate = make_candidate("search", graph, in_place=in_place)
     assert candidate.solved is not None
     proof = candidate.solved.logged_proof
@@ -111,7 +111,7 @@ def test_another_op_or_another_set_is_refused_unless_it_shows_the_same(
 @examples(300)
 @given(graphs(9, callees=False), st.booleans(), st.data())
 def test_no_flow_shows_more_than_an_op_needs(graph: Graph, in_place: bool, data: st.DataObject) -> None:
-    """Moves are added to a true flow and taken away, over pairs that exist and others."""
+    """Moves are added to and removed from a true flow, over existing and other pairs."""
     space = proof_of(graph, in_place=in_place).spaces[0]
     assume(space.op is not None and space.flow is not None)
     assert space.op is not None
@@ -166,7 +166,7 @@ def test_bounds_of_real_graphs_are_confirmed_and_tampered_ones_refused(path: Pat
             check_proof(graph, with_space(proof, **changes))
 
 
-def test_a_budget_too_large_to_search_again_is_said_to_be_so_and_does_not_count() -> None:
+def test_a_budget_too_large_to_recheck_is_listed_and_does_not_count() -> None:
     graph = random_graph(15, limited=False)
     proof = proof_of(graph)
     (space,) = proof.spaces
@@ -177,8 +177,8 @@ def test_a_budget_too_large_to_search_again_is_said_to_be_so_and_does_not_count(
     assert max(checked.not_rechecked) == space.bound_bytes
 
 
-def test_a_cut_whose_flow_is_too_much_work_is_said_to_be_so_and_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What needs no flow is checked all the same: a cut whose ops need other bytes is refused."""
+def test_a_cut_with_too_large_a_flow_is_listed_and_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of a cut that need no flow are still checked."""
     monkeypatch.setattr(plain_max_flow, "MOST_WORK", 10)
     graph = read_graph_file(SAMPLES[0])
     proof = with_space(proof_of(graph), flow=None)
@@ -229,7 +229,7 @@ def test_a_plan_of_any_order_comes_with_a_proof_of_its_bound() -> None:
         assert confirmed(graph, result.proof) == result.lower_bound_bytes
 
 
-def test_a_proof_file_reads_back_the_same_and_damage_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_proof_file_round_trips_and_damage_gives_one_line(tmp_path: Path) -> None:
     graph = random_graph(15, limited=False)
     proof = proof_of(graph)
     path = tmp_path / "p.proof.json.gz"
@@ -263,7 +263,7 @@ def test_the_command_line_writes_a_proof_and_checks_it(tmp_path: Path, lowtide: 
 
 @pytest.mark.parametrize("path", PLAIN, ids=lambda path: path.name)
 def test_the_checker_shares_no_code_with_the_search(path: Path) -> None:
-    """It may import graphs, errors, names of positions, the form of proofs, and its own plain parts."""
+    """It may import graphs, errors, index spaces, the form of proofs, and its own modules."""
     allowed = (
         "lowtide.core.errors",
         "lowtide.engine.graph",
