@@ -1,5 +1,6 @@
 """How Sphinx makes the site: `make docs`. Warnings are errors there."""
 
+import inspect
 import os
 import re
 import tomllib
@@ -9,11 +10,13 @@ from typing import Any
 import click
 from docutils import nodes
 from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 
 import lowtide
 from lowtide.cli.command import cli
 from lowtide.core.stability import public_names
+from lowtide.engine.schedule.table import SCHEDULERS, scheduler
 
 ROOT = Path(__file__).parents[1]
 _PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -67,6 +70,37 @@ class VerbHelp(Directive):
         return [_help_section(group, verb) for verb in cli.list_commands(group)]
 
 
+class SchedulerTable(Directive):
+    """The table of schedulers, a row each."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table."""
+        lines = [".. list-table::", "   :header-rows: 1", "", "   * - name", "     - the order", "     - from"]
+        for name in SCHEDULERS:
+            text = inspect.cleandoc(type(scheduler(name)).__doc__ or "")
+            source = re.search(r"Source: (.+?)[.;]\s", text, re.DOTALL)
+            origin = "" if source is None else " ".join(source[1].split())
+            lines += [f"   * - ``{name}``", f"     - {text.splitlines()[0]}", f"     - {origin}"]
+        return _parsed(self, lines)
+
+
+class SchedulerClasses(Directive):
+    """The docstrings of all schedulers in the table."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the classes."""
+        lines: list[str] = []
+        for row in SCHEDULERS.values():
+            lines += [f".. autoclass:: {row.target.replace(':', '.')}", "   :no-members:", ""]
+        return _parsed(self, lines)
+
+
+def _parsed(directive: Directive, lines: list[str]) -> list[nodes.Node]:
+    parent = nodes.container()
+    directive.state.nested_parse(StringList(lines, "the table of schedulers"), 0, parent)
+    return parent.children
+
+
 def _help_section(group: click.Context, verb: str) -> nodes.section:
     command: Any = cli.get_command(group, verb)
     text = command.get_help(click.Context(command, info_name=verb, parent=group, max_content_width=100))
@@ -109,6 +143,8 @@ def _hide_constructor(
 def setup(app: Sphinx) -> None:
     """Connect what is above; Sphinx calls it."""
     app.add_directive("lowtide-verbs", VerbHelp)
+    app.add_directive("lowtide-schedulers", SchedulerTable)
+    app.add_directive("lowtide-orders", SchedulerClasses)
     app.connect("source-read", _lead_out)
     app.connect("autodoc-process-docstring", _mark_stability)
     app.connect("autodoc-process-signature", _hide_constructor)

@@ -12,6 +12,7 @@ from lowtide import minimize
 from lowtide.cli.plan import command
 from lowtide.core.techniques import TECHNIQUES
 from lowtide.engine.planning.settings import SENTENCES, PlanSettings
+from lowtide.engine.schedule import SCHEDULERS
 from lowtide.frameworks.torch.compile.options import BACKEND_DEFAULTS, DEFAULTS, Options
 from lowtide.torch import training_step
 
@@ -62,7 +63,8 @@ def page() -> str:
 def _row(name: str) -> str:
     names = (name, *OTHER_NAMES.get(name, ()))
     taken = [", ".join(f"`{face[each]}`" for each in names if each in face) or "-" for face in FACES.values()]
-    return _line([f"`{name}`", *taken, _shown(getattr(PlanSettings, name)), SENTENCES[name]])
+    sentence = SENTENCES[name].replace(", ".join(SCHEDULERS), "any of the [schedulers](schedulers.md)")
+    return _line([f"`{name}`", *taken, _shown(getattr(PlanSettings, name)), sentence])
 
 
 def _differences(declared: PlanSettings, start: PlanSettings, reason: str) -> str:

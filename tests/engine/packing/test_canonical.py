@@ -58,9 +58,7 @@ def test_every_set_of_inferences_finds_the_least_arena_and_refutes_one_byte_less
 
 @examples(100)
 @given(blocks, st.integers(0, 3))
-def test_what_is_found_without_taking_apart_is_the_first_packing_in_canonical_order(
-    instance: list[Block], spare: int
-) -> None:
+def test_without_decomposition_the_first_packing_in_canonical_order_is_found(instance: list[Block], spare: int) -> None:
     buffers = buffers_of(instance)
     capacity = (least_arena(buffers) or 0) + spare
     firsts = [first_packing(buffers, capacity, which) for which in RANKS]

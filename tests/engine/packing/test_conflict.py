@@ -1,4 +1,4 @@
-"""The buffers that cannot fit a capacity: proven, few, and never claimed for a mere failure to find."""
+"""Conflicts of a capacity: proven, small, and absent after a mere failure to find."""
 
 from itertools import combinations
 from pathlib import Path
@@ -43,7 +43,7 @@ def _least(buffers: Buffers, ids: tuple[int, ...]) -> int:
 
 
 def test_of_all_sections_the_one_with_the_fewest_buffers_counts() -> None:
-    """Eleven small ones are alive in one section, two large ones and a small one in another."""
+    """One section has eleven small buffers, another one two large ones and a small one."""
     buffers = Buffers([0] * 11 + [5, 5, 5], [3] * 11 + [9] * 3, [10] * 11 + [2, 51, 50])
     assert pack(buffers, capacity=100).conflict == (12, 13)
 
@@ -54,7 +54,7 @@ def test_one_buffer_larger_than_the_capacity_is_a_conflict_by_itself() -> None:
 
 
 def test_buffers_alive_at_different_times_that_do_not_fit_are_found_by_exact_search() -> None:
-    """12 bytes are live at most, but the 2 below the fixed buffer are too few for any other; the last two are idle."""
+    """At most 12 bytes are live, but the 2 bytes below the fixed buffer fit no other one."""
     buffers = Buffers([0, 0, 3, 3, 20, 20], [2, 9, 5, 9, 30, 30], [4, 4, 4, 4, 1, 1], fixed=[-1, 2, -1, -1, -1, -1])
     packed = pack(buffers, capacity=13)
     assert (packed.status, packed.conflict, packed.conflict_minimal) == ("infeasible", (1, 2, 3), True)
@@ -71,7 +71,7 @@ def test_a_limit_of_work_leaves_a_proven_conflict_that_is_not_called_minimal() -
 
 
 def test_a_capacity_that_is_missed_without_proof_has_no_conflict() -> None:
-    """Instance D fits this; one rule by itself misses it, and proves nothing."""
+    """Instance D fits this capacity; a single rule misses it and proves nothing."""
     buffers = read_buffer_file(HARD).buffers
     packed = pack(buffers, capacity=990_000, method="first-fit-by-birth")
     assert (packed.status, packed.conflict, packed.conflict_minimal) == ("stopped_by_work", (), False)

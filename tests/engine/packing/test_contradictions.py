@@ -28,7 +28,7 @@ ALWAYS = {"first": [0] * 4, "last": [9] * 4, "sizes": [4] * 4, "names": "abcd"}
         ({"fixed": [2, FREE, FREE, 4], "aliases": [[0, 1]]}, r"a \(.*\) and d \(.*\) share bytes"),
         ({"fixed": [2, FREE, FREE, 4], "aliases": [[1, 0]], "may_overlap": [[0, 3]]}, r"b \(.*\) and d \(.*\) share"),
         ({"fixed": [0, FREE, FREE, 6], "contiguous": [[0, 1]]}, r"b \(offsets 4 to 8\) and d \(.*\) share bytes"),
-        ({"aliases": [[0, 1, 2]], "apart": [[3, 1], [2, 0]]}, "c and a share an offset and must be apart"),
+        ({"aliases": [[0, 1, 2]], "apart": [[3, 1], [2, 0]]}, "c and a share an offset but must be apart"),
     ],
 )
 def test_the_pair_at_fault_is_named(constraints: dict[str, object], message: str) -> None:
@@ -60,7 +60,7 @@ def test_fixed_offsets_are_refused_just_when_enumeration_finds_no_packing(seed: 
         validate(buffers, pack(buffers).offsets)
 
 
-def test_some_of_the_buffers_keep_what_holds_among_them() -> None:
+def test_taken_buffers_keep_the_constraints_among_them() -> None:
     buffers = Buffers(
         [0, 1, 2, 3],
         [9, 9, 9, 9],

@@ -1,4 +1,4 @@
-"""CSV files of buffers: what is read, what is refused in one line, and that lines come back as they were."""
+"""CSV files of buffers: reading, errors with line numbers, and writing with offsets."""
 
 import csv
 import gzip
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.core.errors import InputError, MalformedInputError
-from lowtide.engine.packing import FREE, csv_text
+from lowtide.engine.packing import FREE, csv_file
 from lowtide.engine.packing.csv_file import BufferFile, read_buffer_file, write_buffer_file
 
 SAMPLES = sorted((Path(__file__).parents[2] / "data/buffers").glob("*.csv"))
@@ -40,7 +40,7 @@ def rows(file: BufferFile) -> list[tuple[object, ...]]:
     return list(zip(buffers.names, buffers.first.tolist(), buffers.last.tolist(), buffers.sizes.tolist(), strict=True))
 
 
-def test_half_open_live_ranges_are_read_as_they_stand_and_come_back_with_offsets(tmp_path: Path) -> None:
+def test_half_open_live_ranges_round_trip_with_offsets(tmp_path: Path) -> None:
     file = read(tmp_path, PLAIN)
     assert rows(file) == [("a", 0, 3, 4), ("b", 3, 9, 4)]
     assert (file.buffers.alignment.tolist(), file.buffers.fixed, file.buffers.hints, file.buffers.gaps) == (
@@ -60,7 +60,7 @@ def test_the_step_in_an_end_column_belongs_to_the_live_range_and_to_the_gap(tmp_
     assert written(tmp_path, file, [0, 100]) == "id,start,end,size,gaps,offset\na,0,1,100,,0\nb,1,6,80,2-3 5-5,100\n"
 
 
-def test_columns_stand_in_any_order_under_every_name_that_minimalloc_knows(tmp_path: Path) -> None:
+def test_columns_have_any_order_and_all_names_of_minimalloc(tmp_path: Path) -> None:
     file = read(
         tmp_path, "gaps,hint,size,upper,offset,begin,alignment,buffer_id\n5-7,64,8,9,,-4,16,x\n,-1,8,9,32,0,,y\n"
     )
@@ -96,7 +96,7 @@ def test_columns_stand_in_any_order_under_every_name_that_minimalloc_knows(tmp_p
     ],
     ids=["BOM", "CRLF", "no last newline", "blank lines", "spaces", "quotes", "zeros", "plus"],
 )
-def test_the_same_buffers_are_read_however_the_text_is_dressed(tmp_path: Path, text: str) -> None:
+def test_equal_buffers_are_read_from_variants_of_the_text(tmp_path: Path, text: str) -> None:
     read_back = [(str(name).strip(), *figures) for name, *figures in rows(read(tmp_path, text))]
     assert read_back == [("a", 0, 3, 4), ("b", 3, 9, 4)]
 
@@ -114,7 +114,7 @@ def test_a_header_alone_is_no_buffers(tmp_path: Path) -> None:
 
 
 @given(names=st.lists(NAMES, unique=True, max_size=6), block=st.integers(90, 200))
-def test_any_name_comes_back_through_another_csv_reader_whatever_the_block_size(
+def test_any_name_round_trips_through_another_csv_reader_within_any_record_limit(
     tmp_path_factory: pytest.TempPathFactory, names: list[str], block: int
 ) -> None:
     folder = tmp_path_factory.mktemp("names")
@@ -122,7 +122,7 @@ def test_any_name_comes_back_through_another_csv_reader_whatever_the_block_size(
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
     writer.writerows([["id", "lower", "upper", "size"], *([name, k, k + 1, 7] for k, name in enumerate(names))])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_text, "BLOCK_BYTES", block)
+        patch.setattr(csv_file, "MOST_RECORD_BYTES", block)
         file = read(folder, text.getvalue())
     assert rows(file) == [(name, k, k + 1, 7) for k, name in enumerate(names)]
     back = list(csv.reader(io.StringIO(written(folder, file, [3] * len(names)), newline="")))
@@ -135,7 +135,7 @@ def test_any_name_comes_back_through_another_csv_reader_whatever_the_block_size(
         max_size=8,
     )
 )
-def test_any_figures_come_back_as_they_were_written(
+def test_any_figures_round_trip(
     tmp_path_factory: pytest.TempPathFactory, figures: list[tuple[int, int, int, int]]
 ) -> None:
     lines = [
@@ -159,11 +159,11 @@ HEAD = "id,lower,upper,size\n"
 BAD = {
     "empty": ("", "is empty"),
     "only blank lines": ("\n\r\n \n", "is empty"),
-    "unknown column": ("id,lower,upper,size,colour\n", "line 1: unknown column 'colour'; the columns known are id,"),
+    "unknown column": ("id,lower,upper,size,colour\n", "line 1: unknown column 'colour'; the known columns are id,"),
     "no column": ("id,lower,upper\n", "line 1: there is no column 'size'"),
     "no end": ("id,lower,size\n", "no column 'upper' or 'end'"),
-    "a column twice": ("id,id,lower,upper,size\n", "'id' and 'id' say the same"),
-    "two names of one column": ("id,start,lower,upper,size\n", "'start' and 'lower' say the same"),
+    "a column twice": ("id,id,lower,upper,size\n", "'id' and 'id' mean the same"),
+    "two names of one column": ("id,start,lower,upper,size\n", "'start' and 'lower' mean the same"),
     "another separator": ("id;lower;upper;size\na;0;1;2\n", "unknown column 'id;lower;upper;size'"),
     "negative size": (HEAD + "a,0,3,4\nb,0,3,-4\n", "line 3: size is -4; give bytes >= 0"),
     "float size": (HEAD + "a,0,3,4.0\n", "line 2: size is '4.0'; give a whole number"),
@@ -174,21 +174,22 @@ BAD = {
     "sign alone": (HEAD + "a,0,3,-\n", "size is '-'"),
     "unit": (HEAD + "a,0,3,4KiB\n", "size is '4KiB'"),
     "no size": (HEAD + "a,0,3,\n", "size is ''"),
-    "size of 64 bits": (HEAD + f"a,0,3,{2**63}\n", f"size is '{2**63}'; give a whole number that fits 64 bits"),
+    "size of 64 bits": (HEAD + f"a,0,3,{2**63}\n", f"size is '{2**63}'; give a whole number of 64 bits"),
     "size of 5000 digits": (HEAD + f"a,0,3,{'9' * 5000}\n", "size is '9999"),
     "sizes that add up": (HEAD + f"a,0,3,{2**61}\nb,0,3,{2**61}\n", "buffers add up to about"),
     "time of 64 bits": (HEAD + f"a,0,{2**63},4\n", "upper is '9223"),
-    "time too late": (HEAD + f"a,0,{2**62 + 1},4\n", "within plus and minus"),
+    "time too late": (HEAD + f"a,0,{2**62 + 1},4\n", "between plus and minus"),
     "end before start": (HEAD + "a,5,3,4\n", "line 2: upper is 3; the live range ends before its lower"),
     "inclusive end before start": ("id,start,end,size\na,5,4,4\n", "end is 4; the live range ends before its start"),
     "too few fields": (HEAD + "a,0,3,4\n\nb,0,3\n", "line 4: it has 3 fields, the header has 4"),
     "too many fields": (HEAD + "a,0,3,4,5\n", "line 2: it has 5 fields"),
-    "ids twice": (HEAD + "a,0,3,4\nb,0,3,4\na,1,3,4\n", "line 4: id 'a' stands on line 2, too"),
+    "ids twice": (HEAD + "a,0,3,4\nb,0,3,4\na,1,3,4\n", "line 4: id 'a' is also on line 2"),
+    "carriage return": (HEAD + "a\rb,0,3,4\n", "line 2: a carriage return inside an unquoted field"),
     "no id": (HEAD + ",0,3,4\n", "line 2: the id is empty"),
     "open quote": (HEAD + '"a,0,3,4\nb,0,3,4\n', "line 2: it does not end"),
-    "stray quote": (HEAD + 'a"b"c,0,3,4\n', "line 2: a quote stands within a field"),
-    "text behind a quote": (HEAD + '"a"b,0,3,4\n', "a quote stands within a field"),
-    "single quote within quotes": (HEAD + '"a"b"c",0,3,4\n', "a quote stands within a field"),
+    "stray quote": (HEAD + 'a"b"c,0,3,4\n', "line 2: a quote inside an unquoted field"),
+    "text behind a quote": (HEAD + '"a"b,0,3,4\n', "a quote inside an unquoted field"),
+    "single quote within quotes": (HEAD + '"a"b"c",0,3,4\n', "a quote inside an unquoted field"),
     "not UTF-8": (HEAD.encode() + b"\xff\xfe,0,3,4\n", "line 2: a field is no UTF-8 text"),
     "UTF-16": (PLAIN.encode("utf-16"), "no UTF-8 text"),
     "binary": (bytes(range(256)) * 4, "line 1"),
@@ -205,9 +206,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("text", "message"), BAD.values(), ids=BAD.keys())
-def test_what_is_no_file_of_buffers_is_refused_in_one_line_that_says_where(
-    tmp_path: Path, text: str | bytes, message: str
-) -> None:
+def test_a_malformed_file_gives_one_line_with_its_position(tmp_path: Path, text: str | bytes, message: str) -> None:
     with pytest.raises(MalformedInputError) as caught:
         read(tmp_path, text)
     assert str(caught.value).startswith(str(tmp_path / "buffers.csv"))
@@ -216,14 +215,14 @@ def test_what_is_no_file_of_buffers_is_refused_in_one_line_that_says_where(
 
 
 @given(st.binary(max_size=60), st.booleans())
-def test_no_bytes_make_anything_but_buffers_or_an_input_error(
+def test_any_bytes_give_buffers_or_an_input_error(
     tmp_path_factory: pytest.TempPathFactory, junk: bytes, after_header: bool
 ) -> None:
     with suppress(InputError):
         read(tmp_path_factory.mktemp("junk"), (HEAD.encode() if after_header else b"") + junk)
 
 
-def test_a_line_longer_than_a_block_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_text, "BLOCK_BYTES", 64)
+def test_a_record_above_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_file, "MOST_RECORD_BYTES", 64)
     with pytest.raises(MalformedInputError, match="line 2: it does not end within 64 bytes"):
         read(tmp_path, HEAD + "a" * 100 + ",0,3,4\n")

@@ -1,4 +1,4 @@
-"""The examples in docs/packing.md give what the page says."""
+"""The examples in docs/packing.md give the shown results."""
 
 import re
 from pathlib import Path
@@ -12,12 +12,12 @@ PAGE = (Path(__file__).parents[3] / "docs" / "packing.md").read_text(encoding="u
 
 
 def block(beginning: str) -> str:
-    """Return the one block of code that begins so."""
+    """Return the only block of code with this beginning."""
     (found,) = (text for text in re.findall(r"```\w*\n(.*?)```", PAGE, re.DOTALL) if text.startswith(beginning))
     return found
 
 
-def test_the_file_on_the_page_is_packed_into_what_the_page_shows(tmp_path: Path) -> None:
+def test_the_file_on_the_page_is_packed_as_shown(tmp_path: Path) -> None:
     (tmp_path / "buffers.csv").write_text(block("id,"))
     packed = pack(read_buffer_file(tmp_path / "buffers.csv").buffers)
     assert f"5 buffers, {packed.status}" in block("$ lowtide pack")

@@ -1,4 +1,4 @@
-"""The oracle of packing is itself right: against every offset there is, and on cases that other packers get wrong."""
+"""The packing oracle agrees with trying all offsets, and on cases that other packers miss."""
 
 from itertools import product
 
@@ -7,7 +7,7 @@ import pytest
 
 from lowtide.core.errors import VerificationError
 from lowtide.engine.packing import FREE, Buffers
-from lowtide.engine.packing.live_pieces import live_pieces
+from lowtide.engine.packing.buffers import live_pieces
 from lowtide.engine.packing.validate import validate
 from tests.oracles.brute_packing import least_arena
 from tests.oracles.random_buffers import plain_buffers, tied_buffers
@@ -16,7 +16,7 @@ MOST_OFFSETS = 8_000
 
 
 def least_of_all_offsets(buffers: Buffers) -> int | None:
-    """Return the least arena over all offsets within the oracle's arena; None where there are too many to try."""
+    """Return the least arena over all offsets, or None if there are too many."""
     least = least_arena(buffers)
     assert least is not None
     sizes, fixed = buffers.sizes.tolist(), [FREE] * len(buffers) if buffers.fixed is None else buffers.fixed.tolist()
@@ -36,7 +36,7 @@ def least_of_all_offsets(buffers: Buffers) -> int | None:
 
 
 def valid(buffers: Buffers, offsets: np.ndarray) -> bool:
-    """Say whether offsets are a packing."""
+    """Return whether offsets are a packing."""
     try:
         validate(buffers, offsets)
     except VerificationError:
@@ -57,17 +57,17 @@ def test_the_oracle_finds_the_least_arena_over_all_offsets(make: object) -> None
 
 
 def test_a_leading_gap_is_filled() -> None:
-    """Inclusive steps: 100 in [0, 1], 80 in [1, 2], 60 in [2, 3] need 180, and not 240."""
+    """With inclusive steps, 100 in [0, 1], 80 in [1, 2], 60 in [2, 3] need 180 instead of 240."""
     assert least_arena(Buffers([0, 1, 2], [2, 3, 4], [100, 80, 60])) == 180
 
 
 def test_a_hole_below_a_conflict_is_filled() -> None:
-    """The last buffer fits below one that it meets, though what held that one up is gone."""
+    """The last buffer fits below a conflicting one, after the buffer below that one is freed."""
     assert least_arena(Buffers([0, 0, 3], [3, 9, 9], [10, 10, 10])) == 20
 
 
 def test_only_aligned_holes_count() -> None:
-    """Between 4 and 14 lie 10 bytes, but only 6 of them from a multiple of 8 on."""
+    """Of the 10 bytes between 4 and 14, only 6 begin at a multiple of 8."""
     around = {"first": [0, 0, 0], "last": [9, 9, 9], "fixed": [0, 14, FREE], "alignment": [1, 1, 8]}
     assert least_arena(Buffers(**around, sizes=[4, 4, 6])) == 18
     assert least_arena(Buffers(**around, sizes=[4, 4, 7])) == 31
@@ -79,7 +79,7 @@ def test_half_open_and_inclusive_ends_differ() -> None:
 
 
 def test_the_least_arena_can_be_above_what_is_live() -> None:
-    """12 bytes are live at most, but the 2 below the fixed buffer are too few for any other."""
+    """At most 12 bytes are live, but the 2 bytes below the fixed buffer fit no other one."""
     assert least_arena(Buffers([0, 0, 3, 3], [2, 9, 5, 9], [4, 4, 4, 4], fixed=[FREE, 2, FREE, FREE])) == 14
 
 
@@ -87,7 +87,7 @@ def test_gaps_let_others_in() -> None:
     assert least_arena(Buffers([0, 3], [9, 5], [7, 7], gaps=[[0, 3, 5]])) == 7
 
 
-def test_groups_and_pairs_are_heeded() -> None:
+def test_groups_and_pairs_are_respected() -> None:
     both = {"first": [0, 0], "last": [9, 9], "sizes": [6, 5]}
     apart_in_time = {"first": [0, 5], "last": [5, 9], "sizes": [6, 5]}
     assert least_arena(Buffers(**both, aliases=[[0, 1]])) == 6
@@ -103,6 +103,6 @@ def test_a_contradiction_has_no_arena() -> None:
     assert least_arena(Buffers([0, 0], [9, 9], [6, 5], aliases=[[0, 1]], apart=[[0, 1]])) is None
 
 
-def test_nothing_needs_nothing() -> None:
+def test_no_buffers_need_no_arena() -> None:
     assert least_arena(Buffers([], [], [])) == 0
     assert least_arena(Buffers([3], [3], [9])) == 0

@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of packing: a sound packing comes back, marked."""
+"""Ctrl-C at any time of packing returns a valid, marked packing."""
 
 import signal
 import sys
@@ -20,7 +20,7 @@ HARD = Path(__file__).parents[2] / "data/buffers/cut_1015.csv"
 
 
 class _CtrlC:
-    """Raises KeyboardInterrupt at the n-th line that runs in the packers, once."""
+    """Raise KeyboardInterrupt at the n-th line that runs in the packers, once."""
 
     def __init__(self, line: int) -> None:
         self.left = line
@@ -38,7 +38,7 @@ class _CtrlC:
 
 @contextmanager
 def _ctrl_c_after_computing(seconds: float) -> Iterator[None]:
-    """Press Ctrl-C once this process has computed so long: other load does not bring it forward."""
+    """Press Ctrl-C after this process time, independent of other load."""
     signal.signal(signal.SIGPROF, lambda *_: signal.raise_signal(signal.SIGINT))
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
@@ -69,7 +69,7 @@ def test_at_any_line_of_the_packers_a_sound_packing_is_returned(capacity: int | 
 
 @pytest.mark.usefixtures("ctrl_c_heeded")
 def test_within_a_kernel_the_best_packing_so_far_is_returned() -> None:
-    """The search for this instance is long; the signal comes while a kernel runs without the interpreter's lock."""
+    """The search is long; the signal comes while a kernel runs without the interpreter's lock."""
     buffers = read_buffer_file(HARD).buffers
     with _ctrl_c_after_computing(1.0):
         packed = pack(buffers, effort="max")
@@ -97,7 +97,7 @@ def test_before_anything_was_found_a_quick_packing_is_returned_whatever_the_cons
 
 @pytest.mark.usefixtures("ctrl_c_heeded")
 def test_a_rule_that_looks_at_every_pair_stops_soon() -> None:
-    """Placing so many one by one takes minutes, since one has a gap; were the signal not heeded, so would this."""
+    """Placing all buffers would take minutes, because one has a gap."""
     n = 200_000
     buffers = Buffers([0] * n, [9] * n, [8] * n, gaps=[[0, 3, 4]])
     with _ctrl_c_after_computing(1.0):

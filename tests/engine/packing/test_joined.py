@@ -1,4 +1,4 @@
-"""Packing joined blocks: what is found is a packing, whatever is joined; dissected rectangles come together again."""
+"""Packing joined blocks gives valid packings, and dissected rectangles are restored."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from tests.oracles.brute_packing import least_arena
 
 FOUND, STOPPED = 0, 2
 joins_of = st.integers(0, 63)
-"""Every set of parallel, series, wheel, holes, pads and cuts."""
+"""Return the enabled kinds: parallel, series, wheel, holes, pads, cuts."""
 
 blocks = st.lists(
     st.tuples(st.integers(0, 6), st.integers(1, 5), st.integers(1, 9), st.sampled_from([1, 1, 2, 4])),
@@ -32,7 +32,7 @@ def buffers_of(instance: list[tuple[int, int, int, int]]) -> Buffers:
 
 
 def dissected(seed: int, n: int, *, wheels: bool) -> tuple[Buffers, int]:
-    """Cut a rectangle into at least n pieces at random, and return them with its height."""
+    """Cut a rectangle into at least n random pieces; return them with its height."""
     rng = np.random.default_rng(seed)
     width, height = 10**15 + 7, 10**15 + 37
     pieces = [(0, width, 0, height)]
@@ -62,7 +62,7 @@ def dissected(seed: int, n: int, *, wheels: bool) -> tuple[Buffers, int]:
 
 @examples(100)
 @given(blocks, st.integers(0, 2), joins_of)
-def test_whatever_is_joined_what_is_found_is_a_packing_within_the_capacity(
+def test_every_set_of_joins_gives_packings_within_the_capacity(
     instance: list[tuple[int, int, int, int]], spare: int, joins: int
 ) -> None:
     buffers = buffers_of(instance)
@@ -85,7 +85,7 @@ def test_the_penalty_loop_over_blocks_gives_a_packing(instance: list[tuple[int, 
 
 @pytest.mark.parametrize("wheels", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_dissected_rectangle_comes_together_again_at_its_height(seed: int, wheels: bool) -> None:
+def test_a_dissected_rectangle_is_packed_at_its_height(seed: int, wheels: bool) -> None:
     buffers, height = dissected(seed, 300, wheels=wheels)
     layout = items_of(buffers)
     fit, offsets, work = _native.pack_within_joined(layout.items.native(), height, 10**6)
@@ -95,7 +95,7 @@ def test_a_dissected_rectangle_comes_together_again_at_its_height(seed: int, whe
 
 
 def cut_in_few_steps(seed: int, n: int, left_out: float) -> tuple[Buffers, int]:
-    """Cut a rectangle of 150 steps in two again and again; leave pieces out that are not alive in the middle."""
+    """Bisect a rectangle of 150 steps repeatedly; drop pieces not alive in the middle."""
     rng = np.random.default_rng(seed)
     steps, height = 150, 10**12
     pieces = [(0, steps, 0, height)]
@@ -116,7 +116,7 @@ def cut_in_few_steps(seed: int, n: int, left_out: float) -> tuple[Buffers, int]:
 
 @pytest.mark.parametrize("left_out", [0, 0.05])
 @pytest.mark.parametrize("seed", [1, 2, 5])
-def test_cuts_in_one_moment_are_told_apart(seed: int, left_out: float) -> None:
+def test_several_cuts_at_one_moment_are_distinguished(seed: int, left_out: float) -> None:
     buffers, height = cut_in_few_steps(seed, 300, left_out)
     layout = items_of(buffers)
     assert _native.pack_within_joined(layout.items.native(), height, 12_000_000, 31)[0] == STOPPED
@@ -134,7 +134,7 @@ def test_work_is_limited_and_the_same_on_every_run() -> None:
 
 
 def test_parts_with_too_many_buffers_for_exact_search_are_joined_for_the_penalty_loop() -> None:
-    """3,000 pieces of a rectangle: rules end above its height, blocks of them meet it."""
+    """For 3,000 pieces of a rectangle, rules end above its height; blocks reach it."""
     buffers, height = dissected(1, 3_000, wheels=True)
     search = PackSearch(items_of(buffers).items, None, PACKING_EFFORTS["balanced"], silent)
     search.run()

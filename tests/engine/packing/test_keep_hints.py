@@ -1,4 +1,4 @@
-"""Hints: many buffers stay where an earlier plan had them, and the arena does not grow for it."""
+"""Many buffers keep their hints, without a larger arena."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.engine.packing import FREE, Buffers, Packed, pack
-from lowtide.engine.packing.hinted_offsets import clashing_pairs
 from lowtide.engine.packing.items import items_of
+from lowtide.engine.packing.keep_hints import clashing_pairs
 from lowtide.engine.packing.validate import broken_rule, validate
 from tests.examples import examples
 from tests.oracles.brute_packing import least_arena
@@ -24,7 +24,7 @@ makers = st.sampled_from([plain_buffers, tied_buffers])
 
 
 def _hinted(buffers: Buffers, seed: int) -> Buffers:
-    """Hints at random, most of them where a buffer can be, some where none can."""
+    """Return random, mostly possible hints."""
     random = Random(seed)
     step = buffers.alignment.tolist()
     hints = [random.choice([FREE, 3, *(k * step[b] for k in range(6))]) for b in range(len(buffers))]
@@ -96,7 +96,7 @@ def test_of_two_hundred_small_instances_nearly_all_keep_as_many_as_any_packing_c
 
 
 def _can_stay(buffers: Buffers, kept: list[int], arena: int) -> bool:
-    """Whether buffers can be where their hints ask, by enumeration."""
+    """Return whether these buffers can keep their hints, by enumeration."""
     assert buffers.hints is not None
     fixed = np.full(len(buffers), FREE) if buffers.fixed is None else buffers.fixed.copy()
     for buffer in kept:
@@ -111,7 +111,7 @@ def _can_stay(buffers: Buffers, kept: list[int], arena: int) -> bool:
 
 
 @given(seeds, makers)
-def test_pairs_that_clash_are_those_the_validator_complains_of(seed: int, make: Make) -> None:
+def test_clashing_pairs_are_those_of_the_validator(seed: int, make: Make) -> None:
     plain = make(seed)
     layout = items_of(plain)
     random = Random(seed)
@@ -122,7 +122,7 @@ def test_pairs_that_clash_are_those_the_validator_complains_of(seed: int, make: 
 
 
 def test_a_change_in_the_middle_moves_few_buffers() -> None:
-    """One of 300 buffers grows; the rest need not be packed anew."""
+    """One of 300 buffers grows."""
     random = Random(1)
     first = [random.randrange(1000) for _ in range(300)]
     last = [step + random.randint(1, 200) for step in first]
@@ -136,6 +136,6 @@ def test_a_change_in_the_middle_moves_few_buffers() -> None:
 
 
 @pytest.mark.parametrize("method", ["best-fit-by-size", None])
-def test_a_named_rule_pays_no_heed_to_hints(method: str | None) -> None:
+def test_a_named_rule_ignores_hints(method: str | None) -> None:
     packed = pack(Buffers([0, 0], [5, 5], [4, 2], hints=[2, 0]), method=method)
     assert packed.hints_kept == (0 if method else 2)

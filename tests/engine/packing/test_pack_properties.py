@@ -1,4 +1,4 @@
-"""What holds for every packing: determinism, the bound, the published rules, capacities, the order of the buffers."""
+"""Properties of every packing: determinism, bounds, published rules, capacities, input order."""
 
 from random import Random
 
@@ -19,7 +19,7 @@ few = examples(25)
 
 
 def _some_buffers(seed: int) -> Buffers:
-    """Up to 60 rectangles, dense or sparse, aligned or not; or few with constraints of all kinds."""
+    """Return up to 60 rectangles, or few buffers with all kinds of constraints."""
     random = Random(seed)
     kind = random.randrange(4)
     if kind < 2:

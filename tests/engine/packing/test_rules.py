@@ -1,4 +1,4 @@
-"""The two packing rules: their twins in plain Python, feasibility, and tiny instances by enumeration."""
+"""Compare two packing rules with their Python twins and with enumeration of tiny instances."""
 
 from itertools import combinations, pairwise, product
 from random import Random
@@ -25,23 +25,23 @@ alignments = st.sampled_from([1, 4, 64])
 
 
 def offsets_of(packer: Rule, instance: list[Block], alignment: int) -> list[int]:
-    """Return what a packer makes of an instance."""
+    """Return the offsets of a packer."""
     first, last, sizes = (np.array([block[k] for block in instance], np.int64) for k in range(3))
     return packer(items_of(Buffers(first, last, sizes, alignment=alignment)).items).tolist()
 
 
 def arena(instance: list[Block], offsets: list[int]) -> int:
-    """Return the bytes that addresses span."""
+    """Return the bytes that offsets span."""
     return max((offset + size for (_, _, size), offset in zip(instance, offsets, strict=True)), default=0)
 
 
 def overlap_in_time(one: Block, two: Block) -> bool:
-    """Whether two blocks are live at one time."""
+    """Return whether two blocks are alive at one step."""
     return bool({*range(one[0], one[1])} & {*range(two[0], two[1])})
 
 
 def feasible(instance: list[Block], offsets: list[int]) -> bool:
-    """Whether no two blocks hold one byte at one time."""
+    """Return whether no two blocks share a byte at one step."""
     placed = list(zip(instance, offsets, strict=True))
     return not any(
         overlap_in_time(one, two) and {*range(at, at + one[2])} & {*range(other, other + two[2])}
@@ -50,7 +50,7 @@ def feasible(instance: list[Block], offsets: list[int]) -> bool:
 
 
 def most_live(instance: list[Block]) -> int:
-    """Return the most bytes live at one time."""
+    """Return the most bytes live at one step."""
     return max(
         (sum(size for first, last, size in instance if first <= step < last) for step in range(-1, 20)), default=0
     )
@@ -72,7 +72,7 @@ def test_blocks_are_aligned_never_overlap_and_need_no_less_than_what_is_live(
 @examples(60)
 @given(instance=blocks.filter(lambda drawn: len(drawn) <= 4), seed=st.integers(0, 10**6))
 def test_no_packer_beats_the_best_of_all_placements(packer: Rule, instance: list[Block], seed: int) -> None:
-    """An optimal placement exists in which every block lies on the floor or on top of blocks: on a sum of sizes."""
+    """In some optimal placement every block rests on the floor or on other blocks, at a sum of sizes."""
     small = [(first, last, min(size, 5)) for first, last, size in instance]
     chosen = [sum(part) for count in range(len(small)) for part in combinations([b[2] for b in small], count)]
     places = sorted({0, *chosen})
@@ -112,7 +112,7 @@ def test_thousands_of_blocks_are_packed_without_an_overlap() -> None:
 
 
 def plain_by_size(instance: list[Block], alignment: int) -> list[int]:
-    """Place by falling size, lives of more births and deaths first: in the tightest gap, else above all."""
+    """Place by falling size, then by sections alive: in the tightest gap, else above all."""
     times = sorted({time for first, last, _ in instance for time in (first, last)})
     instance = [(times.index(first), times.index(last), size) for first, last, size in instance]
     offsets: dict[int, int] = {}
@@ -127,7 +127,7 @@ def plain_by_size(instance: list[Block], alignment: int) -> list[int]:
 
 
 def plain_by_birth(instance: list[Block], alignment: int) -> list[int]:
-    """Place by birth, larger first, over a map of single bytes: in the shortest run of free bytes that fits."""
+    """Place by birth, larger first, in the shortest fitting run of a byte map."""
     padded = [-(-size // alignment) * alignment for _, _, size in instance]
     offsets: dict[int, int] = {}
     end = 0

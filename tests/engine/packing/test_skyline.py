@@ -1,4 +1,4 @@
-"""The native constructors: the skyline against one of single sections, first fit against a map of bytes."""
+"""Compare native constructors with plain ones: the skyline by sections, first fit by a byte map."""
 
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ from lowtide import _native
 from lowtide.engine.packing import Buffers
 from lowtide.engine.packing.bound import lower_bound
 from lowtide.engine.packing.items import Items, items_of
-from lowtide.engine.packing.split import split
+from lowtide.engine.packing.search import split
 from tests.examples import examples
 from tests.oracles.brute_packing import least_arena
 
@@ -24,13 +24,13 @@ blocks = st.lists(
 
 
 def items(instance: list[Block]) -> Items:
-    """Return an instance as the kernels take it."""
+    """Return an instance for the kernels."""
     first, last, sizes = (np.array(column, np.int64) for column in zip(*instance, strict=True))
     return items_of(Buffers(first, last, sizes)).items
 
 
 def plain_skyline(these: Items) -> list[int]:
-    """Lowest run first, leftmost of equals; inside it the item that meets the fullest section, then is longest."""
+    """Fill the lowest, leftmost run with the item of the fullest section, then the longest item."""
     n = len(these)
     first, last, sizes = these.first.tolist(), these.last.tolist(), these.sizes.tolist()
     live = [sum(sizes[k] for k in range(n) if first[k] <= s < last[k]) for s in range(these.n_sections)]
@@ -65,7 +65,7 @@ def test_the_first_packing_is_the_one_of_the_plain_skyline(instance: list[Block]
 
 @examples(200)
 @given(blocks)
-def test_parts_and_what_lies_beneath_them_lose_no_smallest_arena(instance: list[Block]) -> None:
+def test_splitting_loses_no_smallest_arena(instance: list[Block]) -> None:
     small = instance[:8]
     these = items(small)
     parts = split(these)

@@ -1,4 +1,4 @@
-"""Several memory spaces: capacities hold, first choices come first, little spills."""
+"""Several memory spaces: capacities hold, first choices are preferred, little spills."""
 
 from itertools import product
 from random import Random
@@ -41,7 +41,7 @@ def _instance(seed: int, most: int = 5) -> tuple[Buffers, list[Space], list[list
 
 
 def _least_spill(buffers: Buffers, spaces: list[Space], choices: list[list[int]]) -> int | None:
-    """Return the least bytes that are not in their first choice, by trying all choices; None where none fits."""
+    """Return the least spilled bytes over all choices, or None if none fits."""
     best: int | None = None
     for chosen in product(*choices):
         if any(chosen[one] != chosen[two] for one, two in buffers.aliases):
@@ -89,7 +89,7 @@ def test_every_space_holds_a_sound_packing_of_what_chose_it(seed: int) -> None:
 
 @examples(100)
 @given(seeds)
-def test_infeasible_is_said_only_where_no_choice_fits_and_nothing_spills_where_nothing_must(seed: int) -> None:
+def test_infeasible_means_no_choice_fits_and_nothing_spills_without_need(seed: int) -> None:
     instance = _instance(seed)
     result, least = pack_spaces(*instance), _least_spill(*instance)
     if least is None:
@@ -119,8 +119,8 @@ def test_over_three_hundred_small_instances_few_choices_are_missed_and_few_bytes
     assert spilled <= 1.05 * needed
 
 
-def test_spill_goes_on_to_the_third_choice_and_says_why() -> None:
-    """The large buffer fits neither of the two fast banks; of two others one makes room."""
+def test_spill_continues_to_the_third_choice_with_a_reason() -> None:
+    """The large buffer fits neither fast bank; one of two others must move."""
     spaces = [Space(name="tcm", capacity_bytes=10), Space(name="sram", capacity_bytes=20), Space(name="dram")]
     result = pack_spaces(Buffers([0] * 3, [9] * 3, [50, 8, 6]), spaces)
     assert result.spaces.tolist() == [2, 0, 1]
@@ -150,7 +150,7 @@ def test_a_group_stays_together() -> None:
         ([[0], []], r"buffer 1: choices \[\] do not name spaces"),
         ([[0, 0], [0, 1]], r"buffer 0: choices \[0, 0\]"),
         ([[0, 2], [0, 1]], r"buffer 0: choices \[0, 2\]"),
-        ([[0, 1], [1, 0]], "buffers 1 and 0 are in one group, but have other choices"),
+        ([[0, 1], [1, 0]], "buffers 1 and 0 are in one group, but their choices differ"),
     ],
 )
 def test_wrong_choices_are_refused(choices: list[list[int]], message: str) -> None:
@@ -168,7 +168,7 @@ def test_a_fixed_buffer_has_one_space_and_spaces_have_names_of_their_own() -> No
 
 
 def test_a_large_buffer_that_is_never_alive_is_no_proof() -> None:
-    """Exact search is needed to see that the other two do not fit; neither space is too small for what is alive."""
+    """Exact search must show that the other two do not fit; live bytes fit both spaces."""
     spaces = [Space(name="a", capacity_bytes=6), Space(name="b", capacity_bytes=6)]
     result = pack_spaces(Buffers([0, 0, 0, 3], [9, 9, 9, 3], [4, 4, 3, 99]), spaces)
     assert result.status == "stopped_by_work"

@@ -1,4 +1,4 @@
-"""The validator against every pair of buffers at every step, and each constraint by hand."""
+"""Compare the validator with all pairs of buffers at all steps, and each constraint by hand."""
 
 from itertools import combinations
 from random import Random
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from lowtide.core.errors import VerificationError
 from lowtide.engine.packing import FREE, Buffers, pack
-from lowtide.engine.packing.live_pieces import live_pieces
+from lowtide.engine.packing.buffers import live_pieces
 from lowtide.engine.packing.validate import count_overlaps, validate
 from tests.examples import examples
 
 
 def sound(buffers: Buffers, offsets: list[int], capacity: int | None = None) -> bool:
-    """Say whether offsets are a packing."""
+    """Return whether offsets are a packing."""
     try:
         validate(buffers, np.asarray(offsets, np.int64), capacity)
     except VerificationError:
@@ -25,14 +25,14 @@ def sound(buffers: Buffers, offsets: list[int], capacity: int | None = None) -> 
 
 
 def complaint(buffers: Buffers, offsets: list[int], capacity: int | None = None) -> str:
-    """Return what is said of offsets that are no packing."""
+    """Return the error for invalid offsets."""
     with pytest.raises(VerificationError) as caught:
         validate(buffers, np.asarray(offsets, np.int64), capacity)
     return str(caught.value)
 
 
 def alive(buffers: Buffers, buffer: int) -> set[int]:
-    """Return the steps at which a buffer holds its bytes."""
+    """Return the steps at which a buffer is alive."""
     steps = {*range(int(buffers.first[buffer]), int(buffers.last[buffer]))}
     for owner, first, last in [] if buffers.gaps is None else buffers.gaps.tolist():
         if owner == buffer:
@@ -46,7 +46,7 @@ def span(buffers: Buffers, offsets: list[int], buffer: int) -> set[int]:
 
 
 def naive_overlaps(buffers: Buffers, offsets: list[int]) -> list[tuple[int, int]]:
-    """Return the pairs that share a byte at a step and may not, by looking at all of them."""
+    """Return the illegal overlaps, by examining all pairs."""
     exempt = {tuple(sorted(pair)) for pair in ([] if buffers.may_overlap is None else buffers.may_overlap.tolist())}
     exempt |= {pair for group in buffers.aliases for pair in combinations(sorted(group), 2)}
     return [
@@ -60,7 +60,7 @@ def naive_overlaps(buffers: Buffers, offsets: list[int]) -> list[tuple[int, int]
 
 @st.composite
 def placed(draw: st.DrawFn) -> tuple[Buffers, list[int]]:
-    """Draw buffers with gaps, exempt pairs and an alias group, and offsets that are often a packing, and often not."""
+    """Draw buffers with gaps, exempt pairs and an alias group, with valid and invalid offsets."""
     n = draw(st.integers(1, 8))
     ids, steps, lengths = st.integers(0, n - 1), st.integers(-3, 9), st.integers(0, 6)
     first = draw(st.lists(steps, min_size=n, max_size=n))
@@ -82,7 +82,7 @@ def placed(draw: st.DrawFn) -> tuple[Buffers, list[int]]:
 
 @examples(600)
 @given(placed())
-def test_what_overlaps_is_what_shares_a_byte_at_a_step_and_may_not(drawn: tuple[Buffers, list[int]]) -> None:
+def test_illegal_overlaps_are_found(drawn: tuple[Buffers, list[int]]) -> None:
     buffers, offsets = drawn
     wrong = naive_overlaps(buffers, offsets)
     assert sound(buffers, offsets) == (not wrong)
@@ -163,7 +163,7 @@ def test_a_gap_frees_the_bytes_for_others() -> None:
 def test_buffers_by_themselves_are_aligned_fixed_and_within_the_capacity() -> None:
     assert "buffer 1 at offset 12 is not aligned" in complaint(Buffers(**TWO, alignment=[1, 8]), [0, 12])
     assert "buffer 0 at offset 10 is not where it is fixed" in complaint(Buffers(**TWO, fixed=[0, FREE]), [10, 0])
-    assert "buffer 1 at offset -1 lies below 0" in complaint(Buffers(**TWO), [0, -1])
+    assert "buffer 1 at offset -1 is below 0" in complaint(Buffers(**TWO), [0, -1])
     assert "buffer 1 at offset 10 ends above 19" in complaint(Buffers(**TWO), [0, 10], 19)
     assert "ends beyond 64 bits" in complaint(Buffers(**TWO), [0, 2**63 - 5])
     assert sound(Buffers(**TWO, alignment=[1, 2], fixed=[0, FREE]), [0, 10], 20)
@@ -177,8 +177,8 @@ def test_aliases_share_one_offset_and_their_bytes() -> None:
 def test_contiguous_buffers_follow_one_another_with_nothing_but_padding_between() -> None:
     group = {"contiguous": [[0, 1]], "alignment": [1, 8]}
     assert sound(Buffers(**TWO, **group), [0, 16])
-    assert "must lie one after the other" in complaint(Buffers(**TWO, **group), [0, 24])
-    assert "must lie one after the other" in complaint(Buffers(**TWO, **group), [16, 0])
+    assert "must be adjacent" in complaint(Buffers(**TWO, **group), [0, 24])
+    assert "must be adjacent" in complaint(Buffers(**TWO, **group), [16, 0])
 
 
 def test_apart_holds_for_buffers_that_are_never_alive_together() -> None:
@@ -195,7 +195,7 @@ def test_pairs_that_may_overlap_excuse_no_third() -> None:
     assert sound(Buffers(**three, may_overlap=[[0, 1], [0, 2], [1, 2]]), [0, 0, 0])
 
 
-def test_buffers_without_bytes_or_life_lie_anywhere_but_where_they_are_fixed() -> None:
+def test_buffers_without_bytes_or_life_are_only_bound_by_fixed_offsets() -> None:
     assert sound(Buffers([0, 0, 3], [9, 9, 3], [10, 0, 10], alignment=8), [0, 3, 5])
     assert not sound(Buffers([0, 3], [9, 3], [10, 10], fixed=[FREE, 64]), [0, 0])
 

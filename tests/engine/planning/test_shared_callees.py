@@ -12,7 +12,7 @@ from lowtide.engine.analysis import Problem
 from lowtide.engine.analysis.lower_bounds import lower_bounds
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime
 from lowtide.engine.schedule import scheduler
-from lowtide.engine.schedule.callees import plan_graph
+from lowtide.engine.schedule.candidate import plan_graph
 from lowtide.engine.search import check_proof
 from lowtide.reporting.inspection import Inspection
 

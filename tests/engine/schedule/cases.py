@@ -1,4 +1,4 @@
-"""The systems' own test graphs."""
+"""Test graphs of the published systems."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Best-of takes the least memory by simulation, and the earlier scheduler on a tie."""
+"""The best-of schedulers return the least memory by simulation, the earlier order on a tie."""
 
 import pytest
 from hypothesis import given
@@ -35,8 +35,8 @@ def test_best_is_the_first_candidate_with_the_least_key(name: str, in_place: boo
     assert scheduler(name).order(problem).tolist() == expected.tolist()
 
 
-def test_what_does_not_fit_weighs_more_than_the_sum_of_peaks() -> None:
-    """With 4 persistent bytes in a space of 10, a peak of 8 there exceeds it by 2; the other space is unlimited."""
+def test_excess_weighs_more_than_the_sum_of_peaks() -> None:
+    """With 4 persistent bytes in a space of 10, a peak of 8 exceeds it by 2; the other space is unlimited."""
     builder = GraphBuilder("two spaces")
     small, large = builder.add_space("small", capacity_bytes=10), builder.add_space("large")
     builder.add_buffer("weight", 4, Lifetime.PERSISTENT, space=small)

@@ -1,4 +1,4 @@
-"""Called graphs are planned first, and their peaks count where they are called."""
+"""Called graphs are planned first, and their peaks count in their callers."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from lowtide.engine.schedule import plan_graph, scheduler, scheduler_names
 
 
 def _wasteful(name: str, *, calls: str | None = None, subgraph: Graph | None = None) -> Graph:
-    """Two large values made before either is reduced: 21 bytes as given, 12 when reduced one after the other."""
+    """Return a graph that needs 21 bytes in program order and 12 in the best order."""
     builder = GraphBuilder(name)
     if calls and subgraph:
         builder.add_subgraph(calls, subgraph)
@@ -66,8 +66,8 @@ def test_the_peak_a_plan_claims_is_the_simulated_one(name: str, in_place: bool) 
     assert plan.peak_bytes == simulate(graph, plan).peak_bytes
 
 
-def test_xla_list_puts_off_an_op_for_the_peak_of_what_it_calls() -> None:
-    """Without its callee `call` would free as much as `plain` and, being newer, run first."""
+def test_xla_list_delays_an_op_for_the_peak_of_its_callee() -> None:
+    """Without its callee, `call` would free as much as `plain` and, being newer, run first."""
     builder = GraphBuilder("outer")
     builder.add_subgraph("inner", _wasteful("inner"))
     outs = [builder.add_buffer(f"out{k}", 1, Lifetime.OUTPUT) for k in range(2)]

@@ -1,4 +1,4 @@
-"""What the five systems say about their own test graphs."""
+"""Known orders and peaks of the systems' own test graphs."""
 
 import json
 
@@ -72,7 +72,7 @@ def test_xla_best_runs_the_last_use_first_where_list_alone_does_not(in_place: bo
 
 
 def test_both_orders_of_xla_lists_own_example_cost_5() -> None:
-    """The comment there says 6 against 5, but allocating before freeing gives 5 for both."""
+    """XLA's comment claims 6 against 5, but allocating before freeing gives 5 for both."""
     assert peak_of("xla_list_comment_counterexample", "xla-list") == 5
     assert peak_of("xla_list_comment_counterexample", "given") == 5
 

@@ -31,7 +31,7 @@ def test_the_arena_never_grows_the_peak_stays_and_some_arenas_shrink() -> None:
 
 
 @pytest.mark.parametrize("name", ["given", "lpmf"])
-def test_the_plan_of_one_order_by_name_stays_as_it_is(name: str) -> None:
+def test_the_plan_of_a_named_order_is_unchanged(name: str) -> None:
     candidate = make_candidate(name, random_graph(3, 60), in_place=True)
     assert with_least_arena(candidate) is candidate
 

@@ -1,4 +1,4 @@
-"""What the native side of the orders promises on its own."""
+"""Guarantees of the native order kernels."""
 
 from collections.abc import Callable
 

@@ -1,6 +1,6 @@
-"""Inductor's own functions give our orders and our peaks.
+"""Compare orders and peaks with Inductor's own functions.
 
-Results with elements are held against them in tests/frameworks/inductor_export; here no op hands any on.
+Results with elements are compared in tests/frameworks/inductor_export.
 """
 
 from hypothesis import assume, given
@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import Graph, Lifetime
 from lowtide.engine.schedule import scheduler
-from lowtide.engine.schedule.elements import view_by_elements
-from lowtide.engine.schedule.inductor import Lpmf
+from lowtide.engine.schedule.inductor import Lpmf, view_by_elements
 from tests.examples import examples
 from tests.oracles.inductor import Inductor
 from tests.oracles.random_graphs import random_graph
@@ -49,7 +48,7 @@ def test_dfs_is_inductors(seed: int) -> None:
 @many
 @given(seed=SEEDS)
 def test_best_is_the_first_with_the_least_of_inductors_estimates(seed: int) -> None:
-    """On graphs without what Inductor does not model: scratch, several spaces, capacities, in-place pairs."""
+    """The graphs have no scratch, further spaces, capacities or pairs, which Inductor does not model."""
     problem = Problem(random_graph(seed, plain=True, limited=False), in_place=False)
     real = Inductor(problem)
     candidates = [problem.given_order().tolist(), real.lpmf(), real.bfs(), real.dfs()]
@@ -69,5 +68,5 @@ def test_both_of_inductors_estimators_give_our_peak(seed: int) -> None:
 
 
 def _donated_bytes(graph: Graph) -> int:
-    """Donated inputs that nothing uses are there before the first op; Inductor leaves them out."""
+    """Return the bytes of unused donated inputs, which Inductor ignores."""
     return int(graph.sizes[graph.lifetimes == Lifetime.DONATED].sum())

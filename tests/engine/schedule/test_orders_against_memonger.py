@@ -1,4 +1,4 @@
-"""memonger's own longest-path orders, recorded by tests/oracles/record_memonger.py, are ours, ties included."""
+"""Compare longest-path orders with memonger's, recorded by tests/oracles/record_memonger.py, ties included."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ def _problem(record: dict[str, Any]) -> Problem:
 
 
 def _by_source(sources: list[int], order: list[int]) -> list[tuple[int, set[int]]]:
-    """Cut an order at its sources: each one with the ops that run before the next source."""
+    """Split an order at its sources."""
     cuts = [place for place, op in enumerate(order) if op in sources]
     return [
         (order[first], set(order[first + 1 : last])) for first, last in zip(cuts, [*cuts[1:], len(order)], strict=True)
@@ -32,7 +32,7 @@ def _by_source(sources: list[int], order: list[int]) -> list[tuple[int, set[int]
 
 
 def test_every_order_is_memongers_own_with_all_its_ties() -> None:
-    """Where its paths make no tree, memonger fails and the merged paths stand in."""
+    """If the paths form no tree, memonger fails, and merged paths replace them."""
     failed = 0
     for record in RECORDS:
         problem = _problem(record)
@@ -52,8 +52,7 @@ def test_beyond_its_work_the_order_is_that_of_merged_paths() -> None:
 
 
 def test_merged_paths_start_the_sources_in_memongers_order_with_the_same_ops_after_each() -> None:
-    """Where no paths or heights tie: there memonger follows the order of its dictionaries, and we the program's. What
-    runs after a source stands in the order of a hash set there, so that only its members are compared."""
+    """Without ties of paths or heights, which memonger breaks by its dictionaries and hash sets."""
     compared = 0
     for record in RECORDS:
         problem = _problem(record)

@@ -1,4 +1,4 @@
-"""Mesh-TensorFlow's own scheduler, recorded by tests/oracles/record_mesh_tensorflow.py, gives our order."""
+"""Compare with Mesh-TensorFlow's scheduler, recorded by tests/oracles/record_mesh_tensorflow.py."""
 
 import gzip
 import json
@@ -26,7 +26,7 @@ def _problem(record: dict[str, Any]) -> Problem:
 
 
 def test_orders_are_equal_where_the_defects_of_the_original_do_not_matter() -> None:
-    """Nothing is final and no op reads a tensor twice."""
+    """No tensor is final and no op reads a tensor twice."""
     records = [record for record in RECORDS if not record["defects_matter"]]
     assert len(records) == 150
     for record in records:
@@ -34,7 +34,7 @@ def test_orders_are_equal_where_the_defects_of_the_original_do_not_matter() -> N
 
 
 def test_orders_differ_only_by_the_defects_that_are_mended() -> None:
-    """The original's rule, natively and as a twin, always gives the recorded order; ours is often the same."""
+    """The original rule always gives the recorded order; the mended one often does."""
     records = [record for record in RECORDS if record["defects_matter"]]
     equal = 0
     for record in records:

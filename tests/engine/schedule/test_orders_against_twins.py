@@ -1,4 +1,4 @@
-"""Every native order equals a slow one that follows the rule's definition step by step."""
+"""Compare native orders with slow ones that follow the definition of each rule."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ from tests.oracles.xla_list import xla_list
 
 
 def memonger_or_merged(problem: Problem) -> list[int]:
-    """Where memonger fails, the paths are merged."""
+    """Return memonger's order, or that of merged paths if memonger fails."""
     found = memonger_longest_path(problem)
     return longest_path(problem) if found is None else found
 

@@ -1,41 +1,24 @@
 """Schedulers are found by name."""
 
 import dataclasses
-import re
 from importlib.metadata import EntryPoint, EntryPoints
-from pathlib import Path
 
 import pytest
 
 from lowtide.core.errors import UsageError
 from lowtide.engine.schedule import scheduler, scheduler_names, table
-from lowtide.engine.schedule.given import Given
+from lowtide.engine.schedule.scheduler import Given
 
-ROWS = (
-    "given",
-    "mesh-list",
-    "mesh-best",
-    "xla-list",
-    "xla-dfs",
-    "xla-postorder",
-    "xla-best",
-    "lpmf",
-    "bfs",
-    "dfs",
-    "inductor-best",
-    "longest-path",
-    "longest-path-merged",
-    "search",
-)
+ROWS = tuple(table.SCHEDULERS)
 
 
 def _offer(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
-    """Make the installed packages offer one more scheduler."""
+    """Install one more scheduler by an entry point."""
     offered = EntryPoints([EntryPoint(name, value, table.ENTRY_POINT_GROUP)])
     monkeypatch.setattr(table, "entry_points", lambda group: offered.select(group=group))
 
 
-def test_names_stand_in_row_order() -> None:
+def test_names_are_in_row_order() -> None:
     assert scheduler_names()[: len(ROWS)] == ROWS
 
 
@@ -55,13 +38,13 @@ def test_an_unknown_name_is_a_usage_error_that_lists_all_names() -> None:
 
 
 def test_third_parties_add_schedulers(monkeypatch: pytest.MonkeyPatch) -> None:
-    _offer(monkeypatch, "acme", "lowtide.engine.schedule.given:Given")
+    _offer(monkeypatch, "acme", "lowtide.engine.schedule.scheduler:Given")
     assert scheduler_names() == (*ROWS, "acme")
     assert scheduler("acme") == Given()
 
 
 def test_third_parties_cannot_take_over_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    _offer(monkeypatch, "lpmf", "lowtide.engine.schedule.given:Given")
+    _offer(monkeypatch, "lpmf", "lowtide.engine.schedule.scheduler:Given")
     assert scheduler_names() == ROWS
     assert scheduler("lpmf") != Given()
 
@@ -70,8 +53,3 @@ def test_a_third_party_that_cannot_be_loaded_is_a_usage_error(monkeypatch: pytes
     _offer(monkeypatch, "acme", "no_such_module:Thing")
     with pytest.raises(UsageError, match=r"'acme' \(no_such_module:Thing\) cannot be loaded: ModuleNotFoundError"):
         scheduler("acme")
-
-
-def test_the_page_of_schedulers_has_one_row_a_name() -> None:
-    page = (Path(__file__).parents[3] / "docs/schedulers.md").read_text(encoding="utf-8")
-    assert tuple(re.findall(r"^\| `(\S+)` \|", page, re.MULTILINE)) == ROWS

@@ -1,4 +1,4 @@
-"""An order that a third party gets wrong is refused before a kernel replays it."""
+"""Invalid orders of third parties are refused before a kernel uses them."""
 
 import sys
 import types
@@ -11,18 +11,18 @@ from lowtide.core.errors import UsageError
 from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import GraphBuilder
 from lowtide.engine.schedule import scheduler, table
-from lowtide.engine.search.closure import close_order
+from lowtide.engine.search.uncross import close_order
 
 
 class Backward:
-    """A scheduler that runs everything in the wrong direction."""
+    """A scheduler that reverses the order."""
 
     def order(self, problem: Problem) -> np.ndarray:
         return problem.given_order()[::-1].copy()
 
 
 class Short:
-    """A scheduler that leaves ops out."""
+    """A scheduler that drops ops."""
 
     def order(self, problem: Problem) -> np.ndarray:
         return problem.given_order()[:1]
@@ -50,7 +50,7 @@ def test_the_search_refuses_a_wrong_order_of_a_third_party_in_one_line(
 
 
 @pytest.mark.parametrize("order", [[0, 0, 1], [0, 1, 7], [0, -1, 2], [0, 1]])
-def test_kernels_refuse_what_does_not_hold_every_op_once(order: list[int]) -> None:
+def test_kernels_refuse_orders_without_every_op_once(order: list[int]) -> None:
     with pytest.raises(ValueError, match="every op once"):
         _chain().evaluate(np.array(order, np.int32))
 

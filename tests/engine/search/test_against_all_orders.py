@@ -1,4 +1,4 @@
-"""The search and its proofs against every order there is, on small random graphs."""
+"""Compare the search and its proofs with all orders of small random graphs."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ from tests.strategies import graphs
 
 
 def outcome_of(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The peaks and the bounds that the search gives, starting from the program order."""
+    """Return the peaks and bounds that the search finds from program order."""
     solution = solve(problem, [problem.given_order()], SEARCH_EFFORTS["balanced"])
     assert solution.peaks == tuple(problem.evaluate(solution.order).peaks.tolist())
     return solution.peaks, tuple(bound.peak_bytes for bound in solution.bounds)

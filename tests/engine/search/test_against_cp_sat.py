@@ -1,4 +1,4 @@
-"""The search against the least peaks that CP-SAT proved, recorded by tests/oracles/record_cp_sat.py."""
+"""Compare the search with optimal peaks proven by CP-SAT (tests/oracles/record_cp_sat.py)."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A plan and its proof as one certificate: what is shown is true, and what contradicts itself is refused."""
+"""Certificates show only true claims, and contradictions are refused."""
 
 import json
 from collections.abc import Iterator
@@ -28,14 +28,14 @@ PER_GRAPH = 80
 
 
 def certified(graph: Graph, **settings: Any) -> tuple[Result, Proof]:
-    """A plan of least peak with the proof of its bound."""
+    """Return a plan of least peak with the proof of its bound."""
     result = minimize(graph, **settings)
     assert result.proof is not None
     return result, result.proof
 
 
 def forged_flow(flow: CutFlow, delta: int, draw: Random) -> CutFlow:
-    """The flow with a move changed, left out, added or sent elsewhere, or with columns of other lengths."""
+    """Return the flow with a move changed, dropped, added or redirected, or with unequal columns."""
     kind = draw.choice(["uses", "dependencies"])
     moves: Moves = getattr(flow, kind)
     sources, targets, moved = (list(column) for column in (moves.sources, moves.targets, moves.bytes))
@@ -60,7 +60,7 @@ def forged_flow(flow: CutFlow, delta: int, draw: Random) -> CutFlow:
 
 
 def forged(plan: Plan, proof: Proof, draw: Random) -> tuple[Plan, Proof]:
-    """The pair with one to three statements of either changed."""
+    """Return the pair with one to three statements changed."""
     for _ in range(draw.choice([1, 1, 2, 3])):
         delta = draw.choice([-1, 1, 8, 40])
         space = proof.spaces[0]
@@ -91,7 +91,7 @@ def forged(plan: Plan, proof: Proof, draw: Random) -> tuple[Plan, Proof]:
             case 1:
                 bounds = {name: least + abs(delta) for name, least in plan.lower_bound_bytes.items()}
                 plan = replace(plan, lower_bound_bytes=bounds, status=draw.choice(["optimal", "feasible"]))
-            case 2:  # a consistent lie: the claims, the plain bounds and the proof say the same wrong figure
+            case 2:  # claims, plain bounds and proof agree on a wrong figure
                 bounds = {name: least + abs(delta) for name, least in plan.lower_bound_bytes.items()}
                 claims = [
                     replace(each, at_least=bounds.get(each.space or "", 0)) if each.figure == "peak" else each
@@ -111,7 +111,7 @@ def forged(plan: Plan, proof: Proof, draw: Random) -> tuple[Plan, Proof]:
 
 
 def shown(graph: Graph, plan: Plan, proof: Proof | None) -> Iterator[tuple[str, bool, int]]:
-    """Yield what a check shows of peaks over all orders, as (space, whether with pairs, bytes)."""
+    """Yield the shown peaks over all orders as (space, in_place, bytes)."""
     claims, _ = check_certificate(graph, plan, proof)
     for checked in claims:
         if checked.is_shown and checked.claim.figure == "peak":
@@ -119,8 +119,8 @@ def shown(graph: Graph, plan: Plan, proof: Proof | None) -> Iterator[tuple[str, 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_is_forged_nothing_false_is_shown(seed: int) -> None:
-    """1,840 forgeries over 23 graphs: each is refused, or all that it still shows is true of every order."""
+def test_forgeries_show_nothing_false(seed: int) -> None:
+    """Each of 1,840 forgeries over 23 graphs is refused, or shows only claims that hold for every order."""
     graph = random_graph(seed)
     result, proof = certified(graph)
     least = {
@@ -150,7 +150,7 @@ def test_every_claim_of_a_peak_is_shown_by_its_own_proof(seed: int) -> None:
     assert {claim.over for claim in result.claims} <= {"orders", "placements"}
 
 
-def test_a_floor_below_all_reruns_is_shown_without_a_proof_and_what_a_search_found_is_not() -> None:
+def test_floors_of_reruns_are_shown_without_a_proof_and_bounds_of_a_search_are_not() -> None:
     for seed in SEEDS:
         graph = random_graph(seed)
         result = minimize(graph, budget="60%", allow=("reorder", "share", "recompute"))
@@ -168,8 +168,8 @@ def test_a_plan_and_a_proof_of_different_settings_are_refused() -> None:
         check_certificate(graph, result.plan, without)
 
 
-def test_a_plan_that_needs_less_than_its_proof_says_is_refused() -> None:
-    """A forged refutation one byte above the peak: no search can show it, and the plan itself contradicts it."""
+def test_a_plan_below_the_bound_of_its_proof_is_refused() -> None:
+    """The forged refutation is one byte above the peak, so the plan contradicts it."""
     graph = random_graph(3)
     result, proof = certified(graph)
     space = proof.spaces[0]
@@ -181,15 +181,15 @@ def test_a_plan_that_needs_less_than_its_proof_says_is_refused() -> None:
         check_certificate(graph, replace(result.plan, claims=()), forged_proof)
 
 
-def test_a_plan_that_calls_itself_optimal_above_its_bound_is_refused() -> None:
+def test_an_optimal_plan_above_its_bound_is_refused() -> None:
     plans = ((graph, minimize(graph, scheduler="given").plan) for graph in map(random_graph, range(100)))
     graph, plan = next(each for each in plans if each[1].peak_bytes != each[1].lower_bound_bytes)
     with pytest.raises(VerificationError, match="optimal"):
         verify(graph, replace(plan, status="optimal"))
 
 
-def test_a_plan_that_calls_itself_optimal_by_what_is_true_of_other_plans_is_refused() -> None:
-    """It takes pairs, and its bound is of plans without: one with other pairs may need less."""
+def test_an_optimal_plan_with_a_bound_of_another_class_is_refused() -> None:
+    """The plan uses in-place pairs, but its bound is for plans without them."""
     graph = next(graph for graph in map(random_graph, range(100)) if len(minimize(graph).plan.pairs.values))
     plan = minimize(graph).plan
     claims = tuple(replace(claim, in_place=False) if claim.figure == "peak" else claim for claim in plan.claims)
@@ -216,7 +216,7 @@ def test_strict_is_met_with_a_proof_and_fails_without(lowtide: Command, tmp_path
 
 
 def edited_plan(tmp_path: Path, change: Any) -> tuple[Path, Path, Path]:
-    """A model with its plan, which was edited by hand, and the proof beside it."""
+    """Write a model, its plan, edited by hand, and its proof."""
     graph = random_graph(15, limited=False)
     result, proof = certified(graph)
     model, plan, shows = tmp_path / "g.graph.json", tmp_path / "p.plan.json", tmp_path / "p.proof.json"
@@ -247,7 +247,7 @@ def edited_plan(tmp_path: Path, change: Any) -> tuple[Path, Path, Path]:
 def test_a_claim_of_another_program_or_class_is_no_claim(
     lowtide: Command, tmp_path: Path, number: int, changes: dict[str, Any]
 ) -> None:
-    """The bound of an arena is of the placements of one plan; of all orders it would be false."""
+    """An arena bound holds for the placements of one plan, not for all orders."""
     model, plan, shows = edited_plan(tmp_path, lambda fields: fields["claims"][number].update(changes))
     done = lowtide("verify", plan, model, "--proof", shows)
     assert (done.code, done.stdout) == (1, "")
@@ -255,7 +255,7 @@ def test_a_claim_of_another_program_or_class_is_no_claim(
 
 
 def test_plain_bounds_without_claims_count_as_claims(lowtide: Command, tmp_path: Path) -> None:
-    """Else to leave the claims out would be the way around --strict."""
+    """Otherwise dropping the claims would bypass --strict."""
     model, plan, shows = edited_plan(tmp_path, lambda fields: fields.pop("claims"))
     assert lowtide("verify", plan, model, "--strict").code == 1
     assert lowtide("verify", plan, model, "--proof", shows, "--strict").code == 0

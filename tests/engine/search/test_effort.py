@@ -1,4 +1,4 @@
-"""The effort: how it is asked for, and that it reaches the search."""
+"""The search effort: its selection, and its use by the search."""
 
 import json
 from itertools import pairwise
@@ -15,12 +15,12 @@ from tests.oracles.random_graphs import random_graph
 
 __all__ = ["lowtide"]  # the fixture
 GRAPH = random_graph(15, limited=False)
-"""Its bound by cuts is not tight, so that only exact search can close the gap."""
+"""Its cut bound is not tight, so only exact search can close the gap."""
 
 
 @pytest.fixture
 def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the effort "fast" allow for no work at all."""
+    """Set the work of effort "fast" to zero."""
     monkeypatch.setitem(SEARCH_EFFORTS, "fast", SearchEffort(cut_work=0, fit_work=0, fit_ops=0))
 
 

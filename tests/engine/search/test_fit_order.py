@@ -1,4 +1,4 @@
-"""Fit mode against every order of small graphs: it fits exactly when some order does, with as few moves as any."""
+"""Compare fit mode with all orders of small graphs: feasibility and the number of moves."""
 
 from functools import cache
 from itertools import islice
@@ -27,7 +27,7 @@ SAMPLES = sorted((Path(__file__).parents[2] / "data/graphs").glob("*.graph.json.
 
 
 def moves(order: list[int], given_order: list[int]) -> int:
-    """How many ops are outside a longest common subsequence, by its textbook recurrence."""
+    """Return the ops outside a longest common subsequence, by the textbook recurrence."""
 
     @cache
     def common(i: int, j: int) -> int:
@@ -70,7 +70,7 @@ def test_it_fits_exactly_when_some_order_fits_and_moves_the_fewest_ops(
 
 
 @given(st.permutations(range(8)), st.permutations(range(8)))
-def test_what_moved_is_what_a_longest_common_subsequence_leaves_out(one: list[int], two: list[int]) -> None:
+def test_moved_ops_are_outside_a_longest_common_subsequence(one: list[int], two: list[int]) -> None:
     moved = moved_ops(np.asarray(one, np.int32), np.asarray(two, np.int32))
     assert len(moved) == moves(one, two)
     assert [op for op in one if op not in moved] == [op for op in two if op not in moved]
@@ -78,7 +78,7 @@ def test_what_moved_is_what_a_longest_common_subsequence_leaves_out(one: list[in
 
 
 def fitted(problem: Problem) -> list[tuple[int, FittedOrder]]:
-    """Budgets from the best known peak to a byte below that of the program order, each with what fits it."""
+    """Return results for budgets from the best known peak to just below that of program order."""
     given_order = problem.given_order()
     solution = solve(problem, [given_order], SEARCH_EFFORTS["fast"])
     best, most = solution.peaks[0], int(problem.evaluate(given_order).peaks[0])
@@ -91,7 +91,7 @@ def fitted(problem: Problem) -> list[tuple[int, FittedOrder]]:
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
-def test_real_programs_are_made_to_fit_whatever_can_fit(path: Path) -> None:
+def test_real_programs_fit_every_feasible_budget(path: Path) -> None:
     problem = problem_of(read_graph_file(path))
     for budget, found in fitted(problem):
         assert found.order is not None
@@ -115,7 +115,7 @@ def test_large_programs_keep_the_budget_and_mostly_their_order(seed: int) -> Non
 
 @examples(100)
 @given(graphs(9), st.integers(0, 50))
-def test_bringing_an_order_nearer_keeps_what_is_asked_for_and_never_goes_farther(graph: Graph, which: int) -> None:
+def test_bringing_an_order_nearer_stays_accepted_and_never_goes_farther(graph: Graph, which: int) -> None:
     orders = list(islice(valid_orders(graph), which + 1))
     problem = problem_of(graph)
     start, target = np.asarray(orders[-1], np.int32), problem.given_order()

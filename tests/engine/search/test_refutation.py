@@ -1,4 +1,4 @@
-"""Logs of refuted budgets: those that are found are true and replayed, those that are damaged show nothing false."""
+"""Found logs are confirmed by the replay, damaged logs show nothing false."""
 
 from random import Random
 
@@ -10,8 +10,8 @@ from lowtide.engine.analysis.lower_bounds import lower_bounds
 from lowtide.engine.graph import Graph
 from lowtide.engine.search.check_refutation import is_refuted
 from lowtide.engine.search.plain_program import PlainProgram
-from lowtide.engine.search.proof_log import Cycle, Either, First, Last, Line, Need, Next, Over, Previous
-from lowtide.engine.search.refutation import find_refutation
+from lowtide.engine.search.proof import Cycle, Either, First, Last, Line, Need, Next, Over, Previous
+from lowtide.engine.search.searched import find_refutation
 from tests.examples import examples
 from tests.oracles.least_peak import least_peak
 from tests.oracles.plans import problem_of
@@ -20,7 +20,7 @@ from tests.strategies import graphs
 
 WORK = 10**8
 LITTLE_WORK = 10_000
-"""With which most logs are walks over sets."""
+"""Work with which most logs are walks over sets."""
 
 
 def _program(graph: Graph, *, in_place: bool) -> PlainProgram:
@@ -72,7 +72,7 @@ def test_a_damaged_log_shows_nothing_that_is_false(number: int, seed: int) -> No
         assert not is_refuted(_program(graph, in_place=True), least, log)
 
 
-def test_what_dependencies_do_not_show_is_shown_by_walks_over_sets_in_both_directions() -> None:
+def test_walks_over_sets_in_both_directions_refute_other_budgets() -> None:
     kinds: set[type[Line]] = set()
     for seed in range(0, 200, 3):
         graph = random_graph(seed, limited=False)

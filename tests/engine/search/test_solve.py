@@ -1,4 +1,4 @@
-"""The search is anytime, deterministic, and never worse than what it starts from."""
+"""The search is interruptible, deterministic, and never worse than its seeds."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +36,7 @@ def test_the_same_problem_has_the_same_solution(graph: Graph) -> None:
     assert (one.peaks, one.bounds, one.work) == (two.peaks, two.bounds, two.work)
 
 
-def test_ctrl_c_at_any_stage_leaves_the_best_so_far_and_bounds_that_hold() -> None:
+def test_ctrl_c_at_any_stage_leaves_the_best_order_and_valid_bounds() -> None:
     problem = problem_of(random_graph(5, 40))
     done = solve(problem, [problem.given_order()], SEARCH_EFFORTS["balanced"])
     stages: list[str] = []
@@ -57,7 +57,7 @@ def test_ctrl_c_at_any_stage_leaves_the_best_so_far_and_bounds_that_hold() -> No
 
 
 def test_a_limit_on_one_space_comes_before_the_sum_of_all() -> None:
-    """Two ways to run: a small detour through a tight space, or a large one through a wide space."""
+    """Either a small detour through a small space, or a large one through a large space."""
     builder = GraphBuilder("two spaces")
     builder.add_space("tight")
     builder.add_space("wide")

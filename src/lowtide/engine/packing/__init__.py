@@ -1,8 +1,14 @@
-"""From live ranges to addresses."""
+"""Assign byte offsets to buffers from their live ranges, with the smallest arena that is found.
+
+Buffers that must keep their distance form one rigid item. Time is divided into sections, in which no item starts or
+ends. Cheap methods run first: a bound, the skyline, the published rules. Items are then split into parts that share no
+section, and parts above the bound are improved by exact search and a loop of priorities. Limits count examined items,
+never seconds, so that results are the same on every machine. `validate`, independent of the search, checks every
+packing.
+"""
 
 from lowtide.engine.packing.buffers import FREE, Buffers
-from lowtide.engine.packing.pack import pack
-from lowtide.engine.packing.packed import Packed, PackedSpaces, Spill
+from lowtide.engine.packing.pack import Packed, PackedSpaces, Spill, pack
 from lowtide.engine.packing.plan_addresses import Packing, pack_plan
 from lowtide.engine.packing.spaces import pack_spaces
 

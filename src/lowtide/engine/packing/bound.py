@@ -1,4 +1,4 @@
-"""What no packing can beat: the most bytes alive at once."""
+"""Lower bounds of the arena."""
 
 from dataclasses import dataclass
 
@@ -6,28 +6,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.index_spaces import Section
-from lowtide.engine.packing.buffers import FREE
-from lowtide.engine.packing.clique_bound import heaviest_clique
-from lowtide.engine.packing.items import Ints, Items
+from lowtide.engine.packing.buffers import FREE, Ints
+from lowtide.engine.packing.items import Items
 
 _MOST_SECTIONS = 1000
-"""Padding is looked at in this many of the fullest sections; more would seldom raise the bound."""
+_MOST_BUFFERS = 5_000
+_MOST_STARTS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A lower bound in bytes, and the items that set it."""
+    """A lower bound and its items."""
 
     size_bytes: int
     holders: tuple[int, ...]
 
 
 def lower_bound(items: Items) -> Bound:
-    """Return the largest sum of bytes alive in one section, or the end of the highest fixed item where that is more.
+    """Return the largest sum of bytes alive in one section, or the end of the highest fixed item if that is more.
 
-    With alignment, items alive together take their padded sizes, except that the one on top needs no padding. If two
-    may overlap, the smaller of the pair is taken off. If pairs must be apart, the heaviest clique counts too (see
-    `heaviest_clique`). O(n log n) without such pairs.
+    Padding for alignment counts, except for the topmost item, and allowed overlap is subtracted. If pairs must be
+    apart, the heaviest clique counts too (see `heaviest_clique`). Complexity: O(n log n) without such pairs.
     """
     ends = np.where(items.fixed == FREE, 0, items.fixed) + items.sizes
     top = int(ends.argmax()) if len(items) else -1
@@ -42,13 +41,13 @@ def lower_bound(items: Items) -> Bound:
 
 
 def live_bytes(items: Items) -> Ints:
-    """Return the bytes alive in every section, allowed overlap counted twice."""
+    """Return the bytes alive per section; allowed overlap counts twice."""
     owners, pieces = items.all_pieces()
     return sum_by_section(items, pieces, _own_bytes(owners, pieces))
 
 
 def sum_by_section(items: Items, pieces: Ints, heights: Ints) -> Ints:
-    """Return, per section, the sum of the heights of the pieces alive in it. O(pieces + sections)."""
+    """Return the sum of `heights` per section over the pieces alive there. O(pieces + sections)."""
     live = np.zeros(items.n_sections + 1, np.int64)
     np.add.at(live, pieces[:, 0], heights)
     np.subtract.at(live, pieces[:, 1], heights)
@@ -56,15 +55,11 @@ def sum_by_section(items: Items, pieces: Ints, heights: Ints) -> Ints:
 
 
 def alive_in(pieces: Ints, section: Section) -> NDArray[np.bool_]:
-    """Return a mask over pieces: those alive in a section."""
     return (pieces[:, 0] <= section) & (section < pieces[:, 1])
 
 
 def _own_bytes(owners: Ints, pieces: Ints) -> Ints:
-    """Return the bytes of every piece that no earlier piece of its item may cover while it is alive.
-
-    Pieces of one item overlap where buffers are aliases; then each but the largest of those is counted with nothing.
-    """
+    """Return the bytes of every piece, 0 if a larger piece of its item, an alias, covers it."""
     own = pieces[:, 3] - pieces[:, 2]
     shared = np.unique(owners[1:][(owners[1:] == owners[:-1]) & (pieces[1:, 4] != pieces[:-1, 4])])
     for item in shared.tolist():
@@ -80,7 +75,7 @@ def _own_bytes(owners: Ints, pieces: Ints) -> Ints:
 
 
 def _discounts(items: Items, pieces: Ints) -> Ints:
-    """Return what allowed overlap takes off the bytes of pieces: per pair the smaller size, from the earlier buffer."""
+    """Return the bytes saved by allowed overlap: the smaller size of each pair, on the earlier buffer."""
     if items.may_overlap is None:
         return np.zeros(len(pieces), np.int64)
     sizes, off = (np.zeros(len(items.may_overlap), np.int64) for _ in range(2))
@@ -91,7 +86,7 @@ def _discounts(items: Items, pieces: Ints) -> Ints:
 
 
 def _sums(items: Items, step: int, best: Bound) -> Bound:
-    """Return the better of a bound and the largest sum of sizes padded to `step`, less the largest padding in it."""
+    """Return the better of `best` and the largest sum of padded sizes, less its largest padding."""
     owners, pieces = items.all_pieces()
     own = _own_bytes(owners, pieces)
     padding = np.where(own > 0, -pieces[:, 3] % step, 0)
@@ -104,3 +99,52 @@ def _sums(items: Items, step: int, best: Bound) -> Bound:
         if size > best.size_bytes:
             best = Bound(size, tuple(np.unique(owners[here]).tolist()))
     return best
+
+
+def heaviest_clique(items: Items) -> tuple[int, tuple[int, ...]]:
+    """Return the bytes of a heavy set of buffers that pairwise must not share bytes, and their items.
+
+    Greedy: each of the 300 largest buffers is extended by the largest buffers that conflict with the whole set. Sizes
+    are padded to the common divisor of all alignments, except for the topmost buffer.
+    Complexity: O(n^2) for the conflicts and for every start; returns 0 for more than 5,000 buffers.
+    """
+    owners, pieces = items.all_pieces()
+    labels, first_piece, label_of = np.unique(pieces[:, 4], return_index=True, return_inverse=True)
+    if not 0 < len(labels) <= _MOST_BUFFERS or (pieces[:, 2] > 0).any():
+        return 0, ()
+    conflict = _conflicts(items, labels, label_of, owners[first_piece])
+    sizes = (pieces[:, 3] - pieces[:, 2])[first_piece]
+    step = int(np.gcd.reduce(items.alignment))
+    padding = -sizes % step
+    ranks = np.lexsort((-conflict.sum(axis=1), -sizes))
+    conflict, sizes, padding = conflict[ranks][:, ranks], sizes[ranks], padding[ranks]
+    best, members = 0, np.zeros(0, np.intp)
+    for start in range(min(len(labels), _MOST_STARTS)):
+        clique = [start]
+        free = conflict[start].copy()
+        while free.any():
+            following = int(free.argmax())
+            clique.append(following)
+            free &= conflict[following]
+        total = int((sizes + padding)[clique].sum() - padding[clique].max())
+        if total > best:
+            best, members = total, np.asarray(clique)
+    return best, tuple(np.unique(owners[first_piece][ranks[members]]).tolist())
+
+
+def _conflicts(items: Items, labels: Ints, label_of: NDArray[np.intp], item_of: Ints) -> NDArray[np.bool_]:
+    pieces, n = items.all_pieces()[1], len(labels)
+    conflict = np.zeros((n, n), np.bool_)
+    for first, last, own in zip(pieces[:, 0].tolist(), pieces[:, 1].tolist(), label_of.tolist(), strict=True):
+        conflict[own, label_of[(pieces[:, 0] < last) & (first < pieces[:, 1])]] = True
+    place = np.full(int(labels.max()) + 1, -1, np.int64)
+    place[labels] = np.arange(n)
+    for rows, value in ((items.may_overlap, False), (items.apart, True)):
+        if rows is not None:
+            one, two = rows.owners().astype(np.int64), rows.values.astype(np.int64)
+            known = (one < len(place)) & (two < len(place))
+            one, two = place[one[known]], place[two[known]]
+            known = (one >= 0) & (two >= 0)
+            conflict[one[known], two[known]] = value
+    conflict[item_of[:, None] == item_of] = False
+    return conflict

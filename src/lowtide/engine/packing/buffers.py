@@ -1,4 +1,4 @@
-"""What a packer places: sizes, when each buffer is alive, and what else must hold."""
+"""The input of packing."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,45 +9,45 @@ from numpy.typing import ArrayLike, NDArray
 
 from lowtide.core.errors import MalformedInputError
 
+Ints = NDArray[np.int64]
 FREE = -1
-"""In `fixed` and `hints`: no offset is given."""
+"""No offset, in `fixed` and `hints`."""
 _MOST_BYTES = 2**62
-"""The sum of all sizes must stay below, so that no arena overflows 64 bits."""
+"""Limit on the sum of all sizes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class Buffers:
-    """Buffers of one memory space, one array entry each; anything that NumPy turns into integers is accepted.
+    """Buffers of one memory space, one array entry each. Accepts any array-like of integers.
 
-    Raises MalformedInputError, which names the first buffer at fault, for arrays of unequal length, a range that ends
-    before it starts, a negative size or offset, an alignment below 1, sizes that overflow, and ids out of range.
+    Raises MalformedInputError, naming the first invalid buffer.
     """
 
-    first: NDArray[np.int64]
-    """The step from which a buffer is alive."""
-    last: NDArray[np.int64]
-    """The step from which it is alive no more: live ranges are half-open, and empty where this equals `first`."""
-    sizes: NDArray[np.int64]
-    """In bytes."""
-    alignment: NDArray[np.int64]
-    """Every offset is a multiple of it; one figure for all may be given."""
-    fixed: NDArray[np.int64] | None
-    """Offsets that must be kept, FREE where there is none."""
-    hints: NDArray[np.int64] | None
-    """Offsets to keep where that does no harm, such as those of an earlier plan; FREE where there is none."""
-    gaps: NDArray[np.int64] | None
-    """Rows (buffer, first, last): from step to step, half-open, the buffer is not alive, though it keeps its offset."""
+    first: Ints
+    """The first step of each live range."""
+    last: Ints
+    """The end of each half-open live range; equal to `first` if never alive."""
+    sizes: Ints
+    alignment: Ints
+    """Every offset is a multiple of this; one figure may apply to all."""
+    fixed: Ints | None
+    """Required offsets, FREE for none."""
+    hints: Ints | None
+    """Preferred offsets, FREE for none."""
+    gaps: Ints | None
+    """Rows (buffer, first, last): half-open ranges in which a buffer is not alive."""
     aliases: tuple[tuple[int, ...], ...]
-    """Groups of buffers that must have one offset, and may overlap."""
+    """Groups of buffers with one offset, which may overlap."""
     contiguous: tuple[tuple[int, ...], ...]
-    """Groups of buffers that must lie one after the other in this order, with no more between them than alignment asks.
-    A group starts at a multiple of all its alignments, its aliases' included, so that it looks the same everywhere."""
-    may_overlap: NDArray[np.int64] | None
-    """Rows of two buffers that may share bytes although both are alive, as an in-place pair does."""
-    apart: NDArray[np.int64] | None
-    """Rows of two buffers that must not share bytes, whenever they are alive."""
+    """Groups of adjacent buffers in address order, padded for alignment. A group starts at a multiple of all its
+    alignments, including those of aliases.
+    """
+    may_overlap: Ints | None
+    """Rows of two buffers that may share bytes, such as an in-place pair."""
+    apart: Ints | None
+    """Rows of two buffers that must never share bytes."""
     names: tuple[str, ...] | None
-    """For messages and files; by default their positions."""
+    """Names for messages and files; positions by default."""
 
     def __init__(
         self,
@@ -88,13 +88,12 @@ class Buffers:
         return len(self.sizes)
 
     def name(self, buffer: int) -> str:
-        """Return what messages call a buffer."""
         return str(buffer) if self.names is None else self.names[buffer]
 
     def take(self, ids: NDArray[np.intp]) -> "Buffers":
-        """Return some of the buffers in the given order, with their names and the constraints among them.
+        """Return some of the buffers in the given order, with the constraints among them.
 
-        Take all of a contiguous group or none of it: what is left of one would close up.
+        Contiguous groups must be taken completely or not at all.
         """
         place = np.full(len(self), -1, np.int64)
         place[ids] = np.arange(len(ids))
@@ -127,10 +126,10 @@ class Buffers:
                 self._refuse(offsets < FREE, f"its {name} offset is negative; give bytes >= 0, or {FREE} for none")
                 self._refuse(offsets >= _MOST_BYTES, f"its {name} offset is too large; give less than {_MOST_BYTES}")
         if self.fixed is not None:
-            crooked = (self.fixed != FREE) & (self.fixed % self.alignment != 0)
-            self._refuse(crooked, "its fixed offset is no multiple of its alignment; change one of the two")
+            misaligned = (self.fixed != FREE) & (self.fixed % self.alignment != 0)
+            self._refuse(misaligned, "its fixed offset is no multiple of its alignment; change one of the two")
         for name in ("gaps", "may_overlap", "apart"):
-            rows: NDArray[np.int64] | None = getattr(self, name)
+            rows: Ints | None = getattr(self, name)
             if rows is not None:
                 self._check_ids(name, rows[:, :1] if name == "gaps" else rows)
         for name, groups in (("aliases", self.aliases), ("contiguous", self.contiguous)):
@@ -150,7 +149,7 @@ class Buffers:
         if len(where):
             raise MalformedInputError(f"buffer {self.name(int(where[0]))}: {why}")
 
-    def _check_ids(self, what: str, ids: NDArray[np.int64]) -> None:
+    def _check_ids(self, what: str, ids: Ints) -> None:
         wrong = ids[(ids < 0) | (ids >= len(self))]
         if wrong.size:
             raise MalformedInputError(
@@ -158,7 +157,7 @@ class Buffers:
             )
 
 
-def _integers(name: str, values: ArrayLike) -> NDArray[np.int64]:
+def _integers(name: str, values: ArrayLike) -> Ints:
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "iu" and array.size:
@@ -173,21 +172,21 @@ def _integers(name: str, values: ArrayLike) -> NDArray[np.int64]:
     return array
 
 
-def _column(name: str, values: ArrayLike, n: int) -> NDArray[np.int64]:
+def _column(name: str, values: ArrayLike, n: int) -> Ints:
     array = _integers(name, values)
     if len(array) != n:
         raise MalformedInputError(f"{name} has {len(array)} entries for {n} buffers; give one for each")
     return array
 
 
-def _offsets(name: str, values: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
+def _offsets(name: str, values: ArrayLike | None, n: int) -> Ints | None:
     if values is None:
         return None
     array = _column(name, values, n)
     return array if (array != FREE).any() else None
 
 
-def _rows(name: str, values: ArrayLike | None, width: int) -> NDArray[np.int64] | None:
+def _rows(name: str, values: ArrayLike | None, width: int) -> Ints | None:
     if values is None:
         return None
     array = np.asarray(values)
@@ -202,14 +201,38 @@ def _groups(groups: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(member) for member in group) for group in groups)
 
 
-def _renumbered(rows: NDArray[np.int64] | None, n_ids: int, place: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Return the rows whose first figures, ids, all have a new place, with that."""
+def _renumbered(rows: Ints | None, n_ids: int, place: Ints) -> Ints | None:
     if rows is None:
         return None
     rows = np.concatenate([place[rows[:, :n_ids]], rows[:, n_ids:]], axis=1)
     return rows[(rows[:, :n_ids] >= 0).all(axis=1)]
 
 
-def _kept(groups: tuple[tuple[int, ...], ...], place: NDArray[np.int64]) -> Iterable[list[int]]:
+def _kept(groups: tuple[tuple[int, ...], ...], place: Ints) -> Iterable[list[int]]:
     renumbered = ([int(place[member]) for member in group if place[member] >= 0] for group in groups)
     return (group for group in renumbered if group)
+
+
+def live_pieces(buffers: Buffers) -> Ints:
+    """Return half-open, non-empty rows (buffer, first, last) of live ranges without gaps, sorted.
+
+    Gaps may overlap and exceed the live range. Complexity: O(n log n).
+    """
+    everyone = np.arange(len(buffers))
+    if buffers.gaps is None:
+        rows = np.stack([everyone, buffers.first, buffers.last], axis=1)
+        return rows[buffers.first < buffers.last]
+    owners, first, last = buffers.gaps.T
+    first, last = np.maximum(first, buffers.first[owners]), np.minimum(last, buffers.last[owners])
+    inside = first < last
+    # An empty gap at the end of every live range ends its last piece.
+    owners = np.concatenate([owners[inside], everyone])
+    first = np.concatenate([first[inside], buffers.last])
+    last = np.concatenate([last[inside], buffers.last])
+    order = np.lexsort((first, owners))
+    owners, first, last = owners[order], first[order], last[order]
+    steps, ranks = np.unique(last, return_inverse=True)
+    latest = np.maximum.accumulate(owners * len(steps) + ranks) - owners * len(steps)
+    begins = np.where(np.diff(owners, prepend=-1) > 0, buffers.first[owners], steps[np.roll(latest, 1)])
+    alive = begins < first
+    return np.stack([owners, begins, first], axis=1)[alive]

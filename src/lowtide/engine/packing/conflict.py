@@ -1,4 +1,4 @@
-"""Why a capacity is too small: few items that cannot fit it, whatever becomes of the others."""
+"""Find a small set of items that exceeds a capacity."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,45 +13,40 @@ from lowtide.engine.packing.items import Items
 from lowtide.engine.packing.rules import RULES
 
 _IMPOSSIBLE = 1
-_MOST_LOOKS = 100_000_000
-"""Pieces looked at, over all sections, for the fewest that exceed a capacity."""
+_MOST_EXAMINED = 100_000_000
+"""Limit on the pieces examined for the fewest items."""
 _TRY_SHARE = 8
-"""One try to leave items out takes at most this part of the work."""
+"""A single proof gets one part in this many of all work."""
 
 Ids = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Items that cannot fit a capacity together."""
+    """Items that exceed a capacity."""
 
     items: tuple[int, ...]
     minimal: bool
-    """Whether it is proven that none of them can be left out; another such set may be smaller all the same."""
+    """Whether every item is proven necessary."""
 
 
 def find_conflict(items: Items, suspects: Ids, capacity: int, work: int, exact_items: int) -> Conflict:
-    """Return a small set of items that cannot fit a capacity; `suspects` are some that are proven not to.
+    """Return a small set of items that exceeds a capacity; `suspects` are items proven to exceed it.
 
-    If the bytes alive in one section exceed the capacity, it starts from the fewest items that do so in any section,
-    else from all suspects. Then a deletion filter takes out halves, quarters and so on, at last single items, small
-    ones first, as long as the rest is proven not to fit by the bound or by exact search. If `work` (in items looked at)
-    ends a proof, the items are kept, and the set is not called minimal.
-    Deterministic. O(k log n) proofs for k items that remain of n.
+    A deletion filter drops halves, quarters and so on down to single items while the rest is proven to exceed the
+    capacity. If `work` (items examined) ends a proof, its items stay, and the set is not minimal.
+    Complexity: O(k log n) proofs for k remaining items of n. Deterministic.
     """
-    crowd = _fewest_alive_at_once(items, capacity)
-    if len(crowd) and lower_bound(items.take(crowd)).size_bytes > capacity:
-        suspects = crowd
+    fewest = _fewest_alive_at_once(items, capacity)
+    if len(fewest) and lower_bound(items.take(fewest)).size_bytes > capacity:
+        suspects = fewest
     proof = _Proof(items, capacity, work, exact_items)
-    kept, minimal = _without_the_needless(suspects[np.argsort(-items.sizes[suspects], kind="stable")], proof.holds)
+    kept, minimal = _minimize(suspects[np.argsort(-items.sizes[suspects], kind="stable")], proof.holds)
     return Conflict(tuple(sorted(kept.tolist())), minimal)
 
 
 def _fewest_alive_at_once(items: Items, capacity: int) -> Ids:
-    """Return the largest items alive in one section, as many as exceed the capacity, from the section with the fewest.
-
-    Of equally few the largest sum. Where the sections are too many to look at all, the fullest are.
-    """
+    """Return the fewest items alive in one section that exceed the capacity; ties to the largest sum."""
     beyond = np.flatnonzero(np.where(items.fixed == FREE, 0, items.fixed) + items.sizes > capacity)
     if len(beyond):
         return beyond[:1]
@@ -60,7 +55,7 @@ def _fewest_alive_at_once(items: Items, capacity: int) -> Ids:
     live = sum_by_section(items, pieces, heights)
     best: Ids = np.zeros(0, np.intp)
     best_key = (len(items) + 1, 0)
-    for section in np.argsort(-live, kind="stable")[: max(1, _MOST_LOOKS // max(1, len(pieces)))].tolist():
+    for section in np.argsort(-live, kind="stable")[: max(1, _MOST_EXAMINED // max(1, len(pieces)))].tolist():
         if live[section] <= capacity:
             break
         here = np.flatnonzero(alive_in(pieces, section))
@@ -73,8 +68,8 @@ def _fewest_alive_at_once(items: Items, capacity: int) -> Ids:
     return best
 
 
-def _without_the_needless(suspects: Ids, fails: Callable[[Ids], bool | None]) -> tuple[Ids, bool]:
-    """Return suspects of which none can be left out, and whether that is proven."""
+def _minimize(suspects: Ids, fails: Callable[[Ids], bool | None]) -> tuple[Ids, bool]:
+    """Return a subset that still fails, and whether it is proven minimal."""
     chunk, minimal = len(suspects) // 2, True
     while chunk >= 1:
         minimal = True
@@ -92,8 +87,6 @@ def _without_the_needless(suspects: Ids, fails: Callable[[Ids], bool | None]) ->
 
 
 class _Proof:
-    """Whether some of the items fit a capacity; all proofs share one limit of work."""
-
     def __init__(self, items: Items, capacity: int, work: int, exact_items: int) -> None:
         self._items = items
         self._capacity = capacity
@@ -102,7 +95,7 @@ class _Proof:
         self._exact_items = exact_items
 
     def holds(self, ids: Ids) -> bool | None:
-        """Whether the items cannot fit; None where the work is used up first."""
+        """Return whether the items exceed the capacity, or None if the work ends."""
         if not len(ids):
             return False
         items = self._items.take(np.sort(ids))

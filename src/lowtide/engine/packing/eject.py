@@ -1,25 +1,24 @@
-"""A packing within a limit from a partial one: what does not fit pushes few others out, which are placed anew."""
+"""Complete a partial packing by pushing out items."""
 
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtide.engine.packing.buffers import FREE
-from lowtide.engine.packing.items import Ints, Items
+from lowtide.engine.packing.buffers import FREE, Ints
+from lowtide.engine.packing.items import Items
 
 _AT_HOME = 4
-"""What pushing out an item at home costs, where any other costs 1; each time it was pushed out adds as much again."""
+"""Cost of pushing out an item at its home; other items cost 1."""
 
 
 def complete(items: Items, start: Ints, homes: Ints, limit: int, steps: int) -> Ints | None:
     """Return a packing of at most `limit` bytes, or None if `steps` placements do not reach one.
 
-    `start` holds offsets of items placed already, which do not clash, and FREE for the others; `homes` holds where
-    items should be, or FREE. The largest item goes first: home, else to the lowest gap, else to the offset where it
-    pushes out the cheapest others. Whoever was pushed out often is dearer, so that no two do it to each other for long.
-    At the end, items go home if nothing is in the way. Idea: ejection chains (Glover 1996).
-    O(n log n) a step. Deterministic.
+    `start` holds offsets of placed items, `homes` preferred offsets, both FREE for none. The largest item is placed
+    first: at its home, else in the lowest gap, else where it pushes out the cheapest items. Each push raises an item's
+    cost.
+    Source: ejection chains (Glover 1996). Complexity: O(n log n) per step. Deterministic.
     """
     offsets = np.where(items.fixed == FREE, start, items.fixed)
     pushed_out = np.ones(len(items), np.int64)
@@ -40,7 +39,7 @@ def complete(items: Items, start: Ints, homes: Ints, limit: int, steps: int) -> 
     if waiting:
         return None
     for item in np.flatnonzero((homes != FREE) & (offsets != homes) & (items.fixed == FREE)).tolist():
-        home, (_, below, above) = int(homes[item]), _barred(items, item, offsets)
+        home, (_, below, above) = int(homes[item]), _blocked_intervals(items, item, offsets)
         if home + int(items.sizes[item]) <= limit and not ((below < home) & (home < above)).any():
             offsets[item] = home
     return offsets
@@ -53,8 +52,8 @@ def _costs(items: Items, offsets: Ints, homes: Ints, pushed_out: Ints) -> NDArra
 
 
 def _place(items: Items, item: int, offsets: Ints, home: int, most: int, costs: NDArray[np.float64]) -> list[int]:
-    """Give an item an offset, where there is any, and return the items in the way there."""
-    owners, below, above = _barred(items, item, offsets)
+    """Place an item if possible; return the items that it pushes out."""
+    owners, below, above = _blocked_intervals(items, item, offsets)
     step = int(items.alignment[item])
     candidates = np.unique(np.concatenate([[0, max(home, 0)], -(-above // step) * step, below // step * step]))
     candidates = candidates[(candidates >= 0) & (candidates <= most)]
@@ -71,13 +70,13 @@ def _place(items: Items, item: int, offsets: Ints, home: int, most: int, costs: 
         return []
     cheapest = np.flatnonzero(price == price.min())
     at_home = cheapest[candidates[cheapest] == home]
-    at = int(candidates[at_home[0] if len(at_home) else cheapest[0]])
-    offsets[item] = at
-    return np.unique(owners[(below < at) & (at < above)]).tolist()
+    offset = int(candidates[at_home[0] if len(at_home) else cheapest[0]])
+    offsets[item] = offset
+    return np.unique(owners[(below < offset) & (offset < above)]).tolist()
 
 
-def _barred(items: Items, item: int, offsets: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Return the open intervals of offsets that an item cannot have, and whose they are."""
+def _blocked_intervals(items: Items, item: int, offsets: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
+    """Return the open intervals of offsets blocked for an item, and their items."""
     if items.rectangles:
         near = (items.first < items.last[item]) & (items.first[item] < items.last) & (offsets != FREE)
         near[item] = False

@@ -1,4 +1,4 @@
-"""A lower packing of one part: joined blocks, two exact searches and the penalty loop by turns."""
+"""Lower the packing of one part."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,119 +8,110 @@ import numpy as np
 
 from lowtide import _native
 from lowtide.core.effort import PackingEffort
-from lowtide.engine.packing.buffers import FREE
-from lowtide.engine.packing.items import Ints, Items
+from lowtide.engine.packing.buffers import FREE, Ints
+from lowtide.engine.packing.items import Items
 
 Kernel = Callable[[int, int], tuple[int, Ints, int]]
-"""Takes a height and a limit of work; returns whether a packing was found, its offsets, and the work."""
+"""Maps a height and a work limit to whether a packing was found, its offsets, and the work."""
 _FOUND, _IMPOSSIBLE = 0, 1
-_LOOKS = (1_000_000, 10_000_000, 100_000_000)
-"""With so much all searches look at the goal by turns before the long tries; it comes on top of their work."""
-_JOINED_LOOKS = 4
-"""The search over joined blocks gets so many times that: it settles the most, and early."""
+_ROUNDS = (1_000_000, 10_000_000, 100_000_000)
+"""Work of the rounds in which all searches try the goal in turns."""
+_JOINED_FACTOR = 4
+"""The work of a round is this many times larger for joined blocks."""
 _SHARES = {"exact-search": (3, 10), "second-exact-search": (6, 4), "joined-blocks": (2, 4)}
-"""The part of all work that a search gets is one in so many, and of that a try at the goal; other heights get half."""
+"""Each search gets one part in n of all work, and one part in m of that per try at the goal."""
 _SHARE_FIRST = 4
-"""Of the penalty loop's work, one part in so many comes before the larger looks."""
+"""One part in this many of the penalty loop's work comes before the larger rounds."""
 _NEAR = 50
-"""A part is nearly done when what it has above the goal is at most the goal's part of one in so many."""
+"""A part is nearly done at this fraction above the goal, one part in n."""
 
 
 @dataclass(slots=True)
 class Improvement:
-    """How far the improvement of a part has come."""
+    """State of an improvement."""
 
     items: Items
     offsets: Ints
     height: int
     bound: int
-    """No packing of the part is lower."""
     method: str = ""
     work: int = 0
-    looked_at: int | None = None
-    """The goal that the first look of every search was at already, in vain."""
+    missed_goal: int | None = None
+    """The goal that the first round has missed."""
 
 
-def look(state: Improvement, goal: int, effort: PackingEffort) -> Iterator[None]:
-    """Lower `state` in place as `improve` does, by the first look of every search alone; some milliseconds."""
+def improve_briefly(state: Improvement, goal: int, effort: PackingEffort) -> Iterator[None]:
+    """Lower `state` in place by the first round of every search."""
     searches = _searches(state, effort)
-    yield from _until(state, goal, [partial(search.look, goal, search.looks[0]) for search in searches])
-    state.looked_at = goal
+    yield from _run_steps(state, goal, [partial(search.run, goal, search.rounds[0]) for search in searches])
+    state.missed_goal = goal
 
 
 def improve(state: Improvement, goal: int, effort: PackingEffort, *, only_goal: bool) -> Iterator[None]:
-    """Lower `state` in place until its height is at most `goal`, or its bound, or the work is used up.
+    """Lower `state` in place until its height reaches `goal` or its bound, or the work ends.
 
-    Yields after every step, so that the caller can take what was found. The searches try the goal by turns, with more
-    and more work, and the penalty loop after the first look and after the last. Then they go on: with `only_goal` at
-    the goal, else one after the other at heights between what is refuted and what is found. What one finds or proves
-    the others start from, and the limit of work is one for all. A part with too many items for them gets that work for
-    its penalty loop instead, where it is nearly done.
+    Yields after every step. The searches try the goal in rounds with more and more work; the penalty loop runs after
+    the first round and the last. Then, with `only_goal`, they use their remaining work at the goal, else at heights
+    between the refuted and the found ones. All share packings, bounds and the work limit.
     """
     searches = _searches(state, effort)
-    looks: list[list[Callable[[], object]]] = [
-        [partial(search.look, goal, search.looks[k]) for search in searches if work < search.tries]
-        for k, work in enumerate(_LOOKS)
+    rounds: list[list[Callable[[], object]]] = [
+        [partial(search.run, goal, search.rounds[k]) for search in searches if work < search.try_work]
+        for k, work in enumerate(_ROUNDS)
     ]
-    # What the penalty loop settles it mostly settles soon, long before a large look in vain would end.
-    steps = [] if state.looked_at == goal else looks[0]
+
+    def last_work() -> int:
+        is_nearly_done = state.height - goal <= goal // _NEAR
+        return effort.priority_work + (effort.exact_work if is_nearly_done and not searches else 0)
+
+    # The penalty loop mostly succeeds early, long before a large round would fail.
+    steps = [] if state.missed_goal == goal else rounds[0]
     steps += [lambda: _penalty_loop(state, goal, effort.priority_work // _SHARE_FIRST, joined=False)]
-    steps += [look_once for more in looks[1:] for look_once in more]
-    steps += [partial(search.attempt, goal, search.tries) for search in searches]
+    steps += [step for more in rounds[1:] for step in more]
+    steps += [partial(search.attempt, goal, search.try_work) for search in searches]
     if state.items.plain:
         steps.append(lambda: _penalty_loop(state, goal, effort.priority_work, joined=True))
-    spare = 0 if searches else effort.exact_work
-    steps.append(lambda: _penalty_loop(state, goal, effort.priority_work + spare * _near(state, goal), joined=False))
+    steps.append(lambda: _penalty_loop(state, goal, last_work(), joined=False))
     if only_goal:
-        steps += [partial(_use_up, search, goal) for search in searches]
-    yield from _until(state, goal, steps)
+        steps += [partial(search.use_up, goal) for search in searches]
+    yield from _run_steps(state, goal, steps)
     if not only_goal:
         for search in searches:
-            yield from _close_in(state, goal, search, search.tries // 2)
+            yield from _close_in(state, goal, search, search.try_work // 2)
 
 
-def _until(state: Improvement, goal: int, steps: list[Callable[[], object]]) -> Iterator[None]:
-    for improve_once in steps:
+def _run_steps(state: Improvement, goal: int, steps: list[Callable[[], object]]) -> Iterator[None]:
+    for step in steps:
         if state.height <= goal or goal < state.bound:
             return
-        improve_once()
+        step()
         yield
 
 
-def _use_up(search: "_HeightSearch", goal: int) -> None:
-    search.attempt(goal, search.left)
-
-
 def _searches(state: Improvement, effort: PackingEffort) -> list["_HeightSearch"]:
-    """Return the searches that can take the part, with their parts of the work; two take plain rectangles only."""
+    """Return the searches that apply to the part."""
     items = state.items
     if len(items) > effort.exact_items:
         return []
     native = items.native()
 
-    def canonically(height: int, limit: int) -> tuple[int, Ints, int]:
-        return _native.pack_within_canonically(native, items.steps, height, limit)
-
-    def joined(height: int, limit: int) -> tuple[int, Ints, int]:
-        return _native.pack_within_joined(native, height, limit)
-
-    def in_any_form(height: int, limit: int) -> tuple[int, Ints, int]:
-        return _native.pack_within(native, height, limit)
-
+    work, block_rounds = effort.exact_work, [_JOINED_FACTOR * work for work in _ROUNDS]
+    exact = _HeightSearch(state, partial(_native.pack_within, native), "exact-search", work)
     if not items.plain:
-        return [_HeightSearch(state, in_any_form, "exact-search", effort.exact_work)]
-    of_blocks = [_JOINED_LOOKS * work for work in _LOOKS]
+        return [exact]
+    joined = partial(_native.pack_within_joined, native)
+    canonical = partial(_native.pack_within_canonically, native, items.steps)
     return [
-        _HeightSearch(state, joined, "joined-blocks", effort.exact_work, looks=of_blocks),
-        _HeightSearch(state, canonically, "second-exact-search", effort.exact_work),
-        _HeightSearch(state, in_any_form, "exact-search", effort.exact_work),
+        _HeightSearch(state, joined, "joined-blocks", work, rounds=block_rounds),
+        _HeightSearch(state, canonical, "second-exact-search", work),
+        exact,
     ]
 
 
 def _close_in(state: Improvement, goal: int, search: "_HeightSearch", work: int) -> Iterator[None]:
-    """Try heights halfway between what failed and what was found; once none is left, all again with more work.
+    """Try heights halfway between the refuted and the found ones, and repeat with more work.
 
-    Heights go in steps of what divides all sizes, alignments and fixed offsets.
+    Heights are multiples of the common divisor of all sizes, alignments and fixed offsets.
     """
     failed = goal - search.step
     while search.left > 0 and state.height > max(goal, state.bound):
@@ -133,10 +124,6 @@ def _close_in(state: Improvement, goal: int, search: "_HeightSearch", work: int)
         if not search.attempt(middle, work):
             failed = middle
         yield
-
-
-def _near(state: Improvement, goal: int) -> bool:
-    return state.height - goal <= goal // _NEAR
 
 
 def _penalty_loop(state: Improvement, goal: int, work: int, *, joined: bool) -> None:
@@ -154,29 +141,32 @@ def _penalty_loop(state: Improvement, goal: int, work: int, *, joined: bool) -> 
 
 class _HeightSearch:
     def __init__(
-        self, state: Improvement, kernel: Kernel, method: str, work: int, *, looks: Sequence[int] = _LOOKS
+        self, state: Improvement, kernel: Kernel, method: str, work: int, *, rounds: Sequence[int] = _ROUNDS
     ) -> None:
         self._state = state
         self._kernel = kernel
         self._method = method
         self.step = _common_divisor(state.items)
-        share, tries = _SHARES[method]
+        share, try_work = _SHARES[method]
         self.left = work // share if state.items.plain else work
-        self.tries = self.left // tries
-        self.looks = looks
+        self.try_work = self.left // try_work
+        self.rounds = rounds
 
     def attempt(self, height: int, work: int) -> bool:
-        """Search for a packing of a height; keep it, or what its refutation says of the bound."""
+        """Search for a packing of a height within the remaining work; return whether one was found."""
         work = min(work, self.left)
         if work <= 0:
             return False
-        fit, used = self.look(height, work)
+        fit, used = self.run(height, work)
         settled = fit in (_FOUND, _IMPOSSIBLE)
-        self.left -= max(used, 1 if settled else work)  # one that ends early without an answer has no more ideas
+        self.left -= max(used, 1 if settled else work)  # a search that ends early without an answer is exhausted
         return fit == _FOUND
 
-    def look(self, height: int, work: int) -> tuple[int, int]:
-        """Search as `attempt` does, with work that is not taken off what is left; return the answer and that work."""
+    def use_up(self, height: int) -> bool:
+        return self.attempt(height, self.left)
+
+    def run(self, height: int, work: int) -> tuple[int, int]:
+        """Search without charging the remaining work; return the answer and the work."""
         fit, offsets, used = self._kernel(height, work)
         state = self._state
         state.work += used

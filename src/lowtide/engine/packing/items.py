@@ -1,4 +1,4 @@
-"""Buffers as the packers see them: rigid items over numbered sections of time."""
+"""Rigid items over numbered sections of time."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,18 +9,16 @@ from numpy.typing import NDArray
 from lowtide import _native
 from lowtide.core.errors import MalformedInputError
 from lowtide.engine.graph.rows import Rows
-from lowtide.engine.packing.buffers import FREE, Buffers
-from lowtide.engine.packing.live_pieces import live_pieces
+from lowtide.engine.packing.buffers import FREE, Buffers, Ints, live_pieces
 
-Ints = NDArray[np.int64]
 _NO_OFFSETS, _NO_IDS = np.zeros(0, np.int64), np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """What must be placed, one array entry each; buffers that must keep their distance are one item.
+    """Items to place. Buffers that must keep their distance form one item.
 
-    Sections number the spans between neighboring births and deaths, from 0 on, so that every one of them matters.
+    Sections are numbered from 0; each is the time between neighboring births and deaths.
     """
 
     first: NDArray[np.int32]
@@ -29,16 +27,17 @@ class Items:
     alignment: Ints
     fixed: Ints
     steps: Ints
-    """From birth to death in steps, of which a section can be one or many."""
+    """Steps from birth to death."""
     piece_rows: Ints
-    """n + 1 bounds into `pieces`; empty when every item is one rectangle, alive throughout [first, last)."""
+    """n + 1 bounds into `pieces`; empty if every item is one rectangle."""
     pieces: Ints
-    """Rows (first, last, low, high, buffer): over half-open sections the buffer covers the bytes low to high above the
-    item's offset; by item, then by low end."""
+    """Rows (first, last, low, high, buffer), by item and low end: half-open sections, and bytes above the item's
+    offset.
+    """
     may_overlap: Rows | None
-    """Per buffer, those that may share its bytes; where there are pairs, no item is a mere rectangle."""
+    """Buffers that may share bytes with each buffer."""
     apart: Rows | None
-    """Per buffer, those that must never share its bytes."""
+    """Buffers that must not share bytes with each buffer."""
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -53,73 +52,53 @@ class Items:
 
     @property
     def plain(self) -> bool:
-        """Whether there is nothing but rectangles that conflict when they are alive together."""
+        """Whether all items are free rectangles that conflict when alive together."""
         return self.rectangles and bool((self.fixed == FREE).all())
 
     def native(self) -> _native.PackItems:
-        """Return the items for a kernel, which checks them."""
-        overlap, apart = self.may_overlap, self.apart
-        return _native.PackItems(
-            self.first,
-            self.last,
-            self.sizes,
-            self.alignment,
-            self.fixed,
-            self.piece_rows,
-            self.pieces.reshape(-1),
-            _NO_OFFSETS if overlap is None else overlap.offsets,
-            _NO_IDS if overlap is None else overlap.values,
-            _NO_OFFSETS if apart is None else apart.offsets,
-            _NO_IDS if apart is None else apart.values,
+        overlap, apart = (
+            Rows(_NO_OFFSETS, _NO_IDS) if rows is None else rows for rows in (self.may_overlap, self.apart)
         )
+        pairs = (overlap.offsets, overlap.values, apart.offsets, apart.values)
+        pieces = (self.piece_rows, self.pieces.reshape(-1))
+        return _native.PackItems(self.first, self.last, self.sizes, self.alignment, self.fixed, *pieces, *pairs)
 
-    def all_pieces(self) -> tuple[NDArray[np.int64], Ints]:
-        """Return the item of every piece, and the pieces; those of rectangles no longer name their buffers."""
+    def all_pieces(self) -> tuple[Ints, Ints]:
+        """Return the item of every piece, and the pieces; rectangles are labeled by item."""
         if self.rectangles:
             every, zero = np.arange(len(self)), np.zeros(len(self), np.int64)
             return every, np.stack([self.first, self.last, zero, self.sizes, every], axis=1, dtype=np.int64)
         return np.repeat(np.arange(len(self)), np.diff(self.piece_rows)), self.pieces
 
     def height(self, offsets: Ints) -> int:
-        """Return the end of the highest item."""
         return int((offsets + self.sizes).max(initial=0))
 
     def take(self, ids: NDArray[np.intp]) -> "Items":
-        """Return some of the items in the given order; sections that they do not tell apart become one."""
+        """Return some items in the given order, without sections that they do not distinguish."""
         owners, pieces = self.all_pieces()
         place = np.full(len(self), -1, np.int64)
         place[ids] = np.arange(len(ids))
         kept = place[owners] >= 0
         order = np.argsort(place[owners[kept]], kind="stable")
         owners, pieces = place[owners[kept]][order], pieces[kept][order]
-        return _items(
-            owners,
-            pieces,
-            self.sizes[ids],
-            self.alignment[ids],
-            self.fixed[ids],
-            self.steps[ids],
-            self.may_overlap,
-            self.apart,
-        )
+        columns = (self.sizes[ids], self.alignment[ids], self.fixed[ids], self.steps[ids])
+        return _items(owners, pieces, columns, self.may_overlap, self.apart)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Where the buffers are in the items."""
+    """The mapping of buffers to items."""
 
     items: Items
     item_of: Ints
-    """The item of every buffer; -1 for one that is never alive or has no bytes, alone or with its group."""
+    """The item of every buffer; -1 if it, or its group, is never alive or empty."""
     low: Ints
-    """Its offset above the item's."""
+    """Offset of every buffer above its item."""
 
     def buffers_of(self, items: Iterable[int]) -> tuple[int, ...]:
-        """Return the buffers behind items, in ascending order."""
         return tuple(np.flatnonzero(np.isin(self.item_of, list(items))).tolist())
 
     def offsets_of(self, buffers: Buffers, offsets: Ints) -> Ints:
-        """Return an offset per buffer from one per item."""
         result = np.zeros(len(buffers), np.int64) if buffers.fixed is None else np.maximum(buffers.fixed, 0)
         placed = self.item_of >= 0
         result[placed] = offsets[self.item_of[placed]] + self.low[placed]
@@ -127,9 +106,9 @@ class Layout:
 
 
 def items_of(buffers: Buffers) -> Layout:
-    """Join buffers that must keep their distance, drop what needs no place, and number the sections.
+    """Return items for buffers: join groups, drop buffers without bytes or life, and number the sections.
 
-    Raises MalformedInputError if groups, fixed offsets and alignments contradict one another.
+    Raises MalformedInputError for contradictory groups, fixed offsets and alignments.
     """
     live = live_pieces(buffers)
     live = live[buffers.sizes[live[:, 0]] > 0]
@@ -142,38 +121,23 @@ def items_of(buffers: Buffers) -> Layout:
     item_of[owners] = position
     order = np.lexsort((low[owners], position))
     pieces = np.stack([live[:, 1], live[:, 2], low[owners], low[owners] + buffers.sizes[owners], owners], axis=1)[order]
-    sizes, alignment, fixed = _columns(buffers, item_of, low, len(ids))
-    items = _items(
-        position[order],
-        pieces,
-        sizes,
-        alignment,
-        fixed,
-        _hulls(position[order], pieces, len(ids)),
-        _partners(buffers.may_overlap, len(buffers)),
-        _partners(buffers.apart, len(buffers)),
-    )
-    return Layout(items, item_of, low)
+    columns = (*_columns(buffers, item_of, low, len(ids)), _hulls(position[order], pieces, len(ids)))
+    overlap, apart = (_partners(pairs, len(buffers)) for pairs in (buffers.may_overlap, buffers.apart))
+    return Layout(_items(position[order], pieces, columns, overlap, apart), item_of, low)
 
 
 def _hulls(owners: Ints, pieces: Ints, n: int) -> Ints:
-    """Return per item the steps from its first birth to its last death, as far as they can be counted; by owner."""
+    """Return the steps from first birth to last death per item, saturated."""
     starts = np.searchsorted(owners, np.arange(n))
     lives = np.maximum.reduceat(pieces[:, 1], starts) - np.minimum.reduceat(pieces[:, 0], starts)
     return np.where(lives > 0, lives, np.iinfo(np.int64).max)
 
 
 def _items(
-    owners: Ints,
-    pieces: Ints,
-    sizes: Ints,
-    alignment: Ints,
-    fixed: Ints,
-    steps: Ints,
-    overlap: Rows | None,
-    apart: Rows | None,
+    owners: Ints, pieces: Ints, columns: tuple[Ints, Ints, Ints, Ints], overlap: Rows | None, apart: Rows | None
 ) -> Items:
-    """Build items from pieces that are sorted by owner, at any times."""
+    """Return items from pieces sorted by owner and columns of sizes, alignments, fixed offsets and steps."""
+    sizes, alignment, fixed, steps = columns
     _, sections = np.unique(pieces[:, :2], return_inverse=True)
     pieces = pieces.copy()
     pieces[:, :2] = sections.reshape(-1, 2)
@@ -200,7 +164,7 @@ def _items(
 
 
 def _groups(buffers: Buffers, placed: NDArray[np.bool_]) -> tuple[Ints, Ints]:
-    """Return for every buffer the first buffer of its rigid group, and its distance above the group's offset."""
+    """Return the first buffer of each rigid group per buffer, and the distance above the group."""
     n = len(buffers)
     group, low = np.arange(n), np.zeros(n, np.int64)
     for members in buffers.aliases:
@@ -224,15 +188,14 @@ def _groups(buffers: Buffers, placed: NDArray[np.bool_]) -> tuple[Ints, Ints]:
             at += int(buffers.sizes[member])
             if int(buffers.sizes[same].max()) > buffers.sizes[member] and member != members[-1]:
                 raise MalformedInputError(
-                    f"buffer {buffers.name(member)} has a larger alias, which would hit the next in its contiguous "
-                    "group; put the largest alias into the group"
+                    f"buffer {buffers.name(member)} has a larger alias, which would overlap the next buffer of its "
+                    "contiguous group; put the largest alias into the group"
                 )
         group[np.isin(group, joined)] = min(joined, default=0)
     return group, low
 
 
 def _columns(buffers: Buffers, item_of: Ints, low: Ints, n: int) -> tuple[Ints, Ints, Ints]:
-    """Return size, alignment and fixed offset per item."""
     placed = np.flatnonzero(item_of >= 0)
     owner = item_of[placed]
     sizes, alignment, fixed = np.zeros(n, np.int64), np.ones(n, np.int64), np.full(n, FREE, np.int64)
@@ -248,22 +211,21 @@ def _columns(buffers: Buffers, item_of: Ints, low: Ints, n: int) -> tuple[Ints, 
         for buffer in placed[buffers.fixed[placed] != FREE].tolist():
             item, at = int(item_of[buffer]), int(buffers.fixed[buffer] - low[buffer])
             if at < 0 or (fixed[item] != FREE and fixed[item] != at):
-                other = buffers.name(int(where[item])) if where[item] >= 0 else "the start of its group"
+                other = buffers.name(int(where[item])) if where[item] >= 0 else "the group start"
                 raise MalformedInputError(
-                    f"fixed offsets of {buffers.name(buffer)} and {other} contradict their group; leave one free"
+                    f"fixed offsets of {buffers.name(buffer)} and {other} contradict their group; free one"
                 )
             fixed[item], where[item] = at, buffer
-        crooked = np.flatnonzero((fixed != FREE) & (fixed % alignment != 0))
-        if len(crooked):
+        misaligned = np.flatnonzero((fixed != FREE) & (fixed % alignment != 0))
+        if len(misaligned):
             raise MalformedInputError(
-                f"buffer {buffers.name(int(where[crooked[0]]))}: its fixed offset does not suit the alignments of its "
+                f"buffer {buffers.name(int(where[misaligned[0]]))}: its fixed offset violates the alignments of its "
                 "group; change one of them"
             )
     return sizes, alignment, fixed
 
 
 def _partners(pairs: Ints | None, n: int) -> Rows | None:
-    """Return the partners of every buffer, ascending."""
     if pairs is None:
         return None
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]

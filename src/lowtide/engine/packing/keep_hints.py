@@ -1,44 +1,62 @@
-"""As little change as possible: buffers stay where an earlier plan had them."""
+"""Keep buffers at their hinted offsets."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide import _native
 from lowtide.core.effort import PackingEffort
+from lowtide.engine.graph.rows import Rows
 from lowtide.engine.packing.bound import lower_bound
-from lowtide.engine.packing.buffers import FREE, Buffers
+from lowtide.engine.packing.buffers import FREE, Buffers, Ints
 from lowtide.engine.packing.eject import complete
-from lowtide.engine.packing.hinted_offsets import HintedOffsets, clashing_pairs, hinted_offsets
-from lowtide.engine.packing.items import Ints, Items, Layout
+from lowtide.engine.packing.items import Items, Layout
 from lowtide.engine.packing.rules import RULES
 from lowtide.engine.packing.validate import broken_rule
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 _MOST_ITEMS = 20_000
-"""With more items, all hints are kept or none: a try takes time quadratic in their number."""
+"""With more items, all hints are kept or none; a try takes quadratic time."""
+
+
 _MOST_TO_GROW = 100
-"""With more items, placing the rest around some that stay fails too often to be worth the time."""
+"""With more items, placing the rest around kept items fails too often."""
+
+
 _STEPS_PER_ITEM = 10
+
+
 _WORK_SHARE = 10
+
+
 _TRY_SHARE = 64
+
+
 _FOUND = 0
+
+
+_CHUNK = 512
+
 
 Ids = NDArray[np.intp]
 
 
-def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effort: PackingEffort) -> Ints:
-    """Return a packing of items within `limit` bytes that follows many hints; `packed` is one to start from.
+@dataclass(frozen=True, slots=True, eq=False)
+class HintedOffsets:
+    """The hinted offset of every item, with the number and the bytes of its agreeing buffers."""
 
-    What counts is how many buffers stay, then how many bytes. If the hints are a packing by themselves, they are
-    returned. Else the hint with the most clashes is dropped until none clash, and the rest is completed (see
-    `complete`), which moves few more buffers. If the items are few, halves, quarters and so on of the hints are then
-    added to what is kept, as long as the rest can be placed around them. The best of the results and `packed` is
-    returned; another choice of buffers might keep more. Deterministic.
+    offsets: Ints
+    counts: Ints
+    size_bytes: Ints
+
+
+def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effort: PackingEffort) -> Ints:
+    """Return a packing of items within `limit` bytes that keeps many hints, starting from `packed`.
+
+    Packings are ranked by the number of buffers at their hints, then by their bytes. Hints with the most clashes are
+    dropped, and the rest is completed (see `complete`). For few items, blocks of hints are then added while the rest
+    can be placed.
+    Guarantees: within `limit`, never fewer hints than `packed`, possibly not the most. Deterministic.
     """
     items = layout.items
     hinted = hinted_offsets(buffers, layout, limit)
@@ -51,12 +69,12 @@ def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effor
         return packed
     held = items.fixed != FREE
     pairs = clashing_pairs(items, np.where(held, items.fixed, hinted.offsets))
-    barred = pairs[held[pairs[:, ::-1]]]
-    hinted.offsets[barred] = FREE
-    wanted = np.setdiff1d(wanted, barred)
-    pairs = pairs[~np.isin(pairs, barred).any(axis=1)]
+    blocked = pairs[held[pairs[:, ::-1]]]
+    hinted.offsets[blocked] = FREE
+    wanted = np.setdiff1d(wanted, blocked)
+    pairs = pairs[~np.isin(pairs, blocked).any(axis=1)]
     homes = np.full(len(items), FREE)
-    kept = _without_clashes(wanted, pairs, hinted)
+    kept = _drop_clashes(wanted, pairs, hinted)
     homes[kept] = hinted.offsets[kept]
     completed = complete(items, homes, hinted.offsets, limit, _STEPS_PER_ITEM * len(items))
     results = [packed] if completed is None else [packed, completed]
@@ -64,15 +82,15 @@ def keep_hints(buffers: Buffers, layout: Layout, packed: Ints, limit: int, effor
     best = max(results, key=tries.worth)
     if len(items) <= _MOST_TO_GROW:
         clashes = np.bincount(pairs.reshape(-1), minlength=len(items))
-        gentle = wanted[np.lexsort((hinted.size_bytes[wanted], clashes[wanted]))]
-        large = wanted[np.argsort(-hinted.size_bytes[wanted], kind="stable")]
-        for order, start in ((gentle, tries.kept_by(best)), (large, np.zeros(0, np.intp))):
+        fewest_clashes_first = wanted[np.lexsort((hinted.size_bytes[wanted], clashes[wanted]))]
+        largest_first = wanted[np.argsort(-hinted.size_bytes[wanted], kind="stable")]
+        for order, start in ((fewest_clashes_first, tries.kept_by(best)), (largest_first, np.zeros(0, np.intp))):
             results.append(_grow(order, start, best, pairs, tries))
     return max(results, key=tries.worth)
 
 
-def _without_clashes(wanted: Ids, pairs: NDArray[np.intp], hinted: HintedOffsets) -> Ids:
-    """Drop the item with the most clashes until there are none; of equals the one worth least, then the last."""
+def _drop_clashes(wanted: Ids, pairs: NDArray[np.intp], hinted: HintedOffsets) -> Ids:
+    """Drop the item with the most clashes until none remain; ties to the lowest value."""
     dropped = np.zeros(len(hinted.offsets), np.bool_)
     while len(pairs):
         clashes = np.bincount(pairs.reshape(-1), minlength=len(dropped))
@@ -84,7 +102,7 @@ def _without_clashes(wanted: Ids, pairs: NDArray[np.intp], hinted: HintedOffsets
 
 
 def _grow(order: Ids, start: Ids, packed: Ints, pairs: NDArray[np.intp], tries: "_Tries") -> Ints:
-    """Add items to those kept, many at once where that goes, and return the last packing found."""
+    """Keep more items, in blocks halved on failure; return the last packing found."""
     offsets = packed
     kept = np.zeros(len(packed), np.bool_)
     kept[start] = True
@@ -101,7 +119,7 @@ def _grow(order: Ids, start: Ids, packed: Ints, pairs: NDArray[np.intp], tries: 
         inside[chunk] = True
         found = None
         if not (inside[pairs[:, 0]] & inside[pairs[:, 1]]).any():
-            found = tries.place(np.flatnonzero(kept | inside))
+            found = tries.pack_around(np.flatnonzero(kept | inside))
         if found is not None:
             offsets = found
             kept[tries.kept_by(found)] = True
@@ -111,8 +129,6 @@ def _grow(order: Ids, start: Ids, packed: Ints, pairs: NDArray[np.intp], tries: 
 
 
 class _Tries:
-    """Packings in which some items stay; all tries share one limit of work."""
-
     def __init__(self, items: Items, hinted: HintedOffsets, limit: int, effort: PackingEffort) -> None:
         self._items = items
         self._hinted = hinted
@@ -128,8 +144,8 @@ class _Tries:
         kept = self.kept_by(offsets)
         return int(self._hinted.counts[kept].sum()), int(self._hinted.size_bytes[kept].sum())
 
-    def place(self, kept: Ids) -> Ints | None:
-        """Return a packing within the limit that keeps some items, which do not clash; None where none is found."""
+    def pack_around(self, kept: Ids) -> Ints | None:
+        """Return a packing that keeps the given non-clashing items, or None."""
         fixed = self._items.fixed.copy()
         fixed[kept] = self._hinted.offsets[kept]
         items = replace(self._items, fixed=fixed)
@@ -137,14 +153,9 @@ class _Tries:
             return fixed
         if lower_bound(items).size_bytes > self._limit or self._left <= 0:
             return None
-        steps: list[Callable[[], Ints | None]] = [
-            lambda: RULES["best-fit-by-size"](items),
-            lambda: RULES["first-fit-by-size"](items),
-            lambda: self._penalty_loop(items),
-            lambda: self._exact(items),
-        ]
-        for step in steps:
-            offsets = step()
+        rules = (RULES["best-fit-by-size"], RULES["first-fit-by-size"])
+        for method in (*rules, self._penalty_loop, self._exact):
+            offsets = method(items)
             self._left -= len(items)
             if offsets is not None and items.height(offsets) <= self._limit:
                 return offsets
@@ -162,3 +173,55 @@ class _Tries:
         fit, offsets, used = _native.pack_within(items.native(), self._limit, work)
         self._left -= used
         return offsets if fit == _FOUND else None
+
+
+def hinted_offsets(buffers: Buffers, layout: Layout, limit: int) -> HintedOffsets:
+    """Return the hinted offset of every item that fits an arena of `limit` bytes.
+
+    If hints of one item disagree, the offset of most buffers, then most bytes, then the lowest is used. O(n log n).
+    """
+    items = layout.items
+    result = HintedOffsets(*(np.full(len(items), value, np.int64) for value in (FREE, 0, 0)))
+    if buffers.hints is None:
+        return result
+    ids = np.flatnonzero((buffers.hints != FREE) & (layout.item_of >= 0))
+    owners, at = layout.item_of[ids], buffers.hints[ids] - layout.low[ids]
+    possible = (at >= 0) & (at % items.alignment[owners] == 0) & (at + items.sizes[owners] <= limit)
+    possible &= (items.fixed[owners] == FREE) | (items.fixed[owners] == at)
+    ids, owners, at = ids[possible], owners[possible], at[possible]
+    asked, row = np.unique(np.stack([owners, at], axis=1), axis=0, return_inverse=True)
+    counts = np.bincount(row.reshape(-1), minlength=len(asked)).astype(np.int64)
+    size_bytes = np.zeros(len(asked), np.int64)
+    np.add.at(size_bytes, row.reshape(-1), buffers.sizes[ids])
+    best_last = np.lexsort((-asked[:, 1], size_bytes, counts))
+    chosen = asked[best_last, 0]
+    result.offsets[chosen] = asked[best_last, 1]
+    result.counts[chosen] = counts[best_last]
+    result.size_bytes[chosen] = size_bytes[best_last]
+    return result
+
+
+def clashing_pairs(items: Items, offsets: Ints) -> NDArray[np.intp]:
+    """Return ascending pairs of items that would illegally share bytes. O(n^2)."""
+    owners, pieces = items.all_pieces()
+    kept = offsets[owners] != FREE
+    owners, pieces = owners[kept], pieces[kept]
+    low, high = offsets[owners] + pieces[:, 2], offsets[owners] + pieces[:, 3]
+    rows: list[NDArray[np.intp]] = [np.zeros((0, 2), np.intp)]
+    for begin in range(0, len(owners), _CHUNK):
+        some = np.s_[begin : begin + _CHUNK, None]
+        meets = (owners[some] < owners) & (low[some] < high) & (low < high[some])
+        one, two = np.nonzero(meets)
+        one += begin
+        together = (pieces[one, 0] < pieces[two, 1]) & (pieces[two, 0] < pieces[one, 1])
+        clash = together & ~_are_related(items.may_overlap, pieces[one, 4], pieces[two, 4])
+        clash |= _are_related(items.apart, pieces[one, 4], pieces[two, 4])
+        rows.append(np.stack([owners[one[clash]], owners[two[clash]]], axis=1))
+    return np.unique(np.concatenate(rows), axis=0)
+
+
+def _are_related(rows: Rows | None, one: Ints, two: Ints) -> NDArray[np.bool_]:
+    if rows is None:
+        return np.zeros(len(one), np.bool_)
+    known = rows.owners().astype(np.int64) * len(rows) + rows.values
+    return np.isin(one * len(rows) + two, known)

@@ -1,33 +1,93 @@
-"""Offsets for buffers: a named rule, or the default that combines them all."""
+"""Pack buffers with a named rule or with the search over all methods."""
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
 from lowtide.core.effort import DEFAULT_EFFORT, PACKING_EFFORTS, EffortName, PackingEffort, check_effort
-from lowtide.core.errors import UsageError
+from lowtide.core.errors import MalformedInputError, UsageError
+from lowtide.core.index_spaces import SpaceId
 from lowtide.core.progress import Report, silent
 from lowtide.core.suggestions import unknown
-from lowtide.engine.packing.buffers import Buffers
+from lowtide.engine.packing.buffers import FREE, Buffers, Ints
 from lowtide.engine.packing.conflict import Conflict, find_conflict
-from lowtide.engine.packing.contradictions import refuse_contradictions
-from lowtide.engine.packing.items import Ints, Layout, items_of
+from lowtide.engine.packing.items import Layout, items_of
 from lowtide.engine.packing.keep_hints import keep_hints
-from lowtide.engine.packing.packed import Packed
 from lowtide.engine.packing.rules import RULES
 from lowtide.engine.packing.search import PackSearch
-from lowtide.engine.packing.validate import validate
-
-if TYPE_CHECKING:
-    from lowtide.engine.plan import Status
+from lowtide.engine.packing.validate import broken_rule, validate
+from lowtide.engine.plan import Status
 
 _T = TypeVar("_T")
 _SETTLED = ("optimal", "infeasible")
-"""What is known then is known, whatever was interrupted."""
 _CONFLICT_SHARE = 10
-"""One in so many parts of the work of exact search goes to finding which buffers a capacity is too small for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Packed:
+    """An offset for every buffer, and a lower bound of the arena."""
+
+    offsets: Ints
+    """In bytes; 0 for a buffer that is never alive or empty, unless fixed."""
+    arena_bytes: int
+    lower_bound_bytes: int
+    status: Status
+    """optimal: the arena equals the bound. feasible: it fits the capacity, if any. infeasible: no packing fits the
+    capacity, proven. stopped_by_work: neither a fitting packing nor a proof was found. interrupted: Ctrl-C ended the
+    search. The offsets are a valid packing in every case, possibly above the capacity.
+    """
+    bound_holders: tuple[int, ...]
+    """Buffers that together set the bound."""
+    conflict: tuple[int, ...]
+    """If infeasible, few buffers that together exceed the capacity; else empty."""
+    conflict_minimal: bool = False
+    """Whether every buffer of the conflict, or group of tied buffers, is proven necessary."""
+    hints_kept: int = 0
+    method: str
+    """Name of the method that found the packing."""
+    work: int
+    """Items examined by all methods."""
+
+    @property
+    def optimal(self) -> bool:
+        """Whether no packing has a smaller arena."""
+        return self.arena_bytes == self.lower_bound_bytes
+
+    @property
+    def gap(self) -> float:
+        """Distance of the arena from the bound, as a fraction."""
+        return self.arena_bytes / self.lower_bound_bytes - 1.0 if self.lower_bound_bytes else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spill:
+    """A buffer placed outside its first choice of space."""
+
+    buffer: int
+    wanted: SpaceId
+    space: SpaceId
+    too_large: bool
+    """Whether the buffer exceeds its first choice; otherwise that space was full."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PackedSpaces:
+    """A space and an offset for every buffer."""
+
+    spaces: Ints
+    """Positions in the list of spaces."""
+    offsets: Ints
+    packed: Mapping[str, Packed]
+    """The packing of every space, by name, with ids within that space."""
+    spilled: tuple[Spill, ...]
+    status: Status
+    """optimal: every buffer is in its first choice. feasible: every space fits. infeasible: proven impossible.
+    stopped_by_work: some space is too full, without a proof. interrupted: Ctrl-C ended the search. All packings are
+    valid, possibly above capacities.
+    """
+    spilled_bytes: int
 
 
 def pack(
@@ -38,57 +98,59 @@ def pack(
     effort: EffortName = DEFAULT_EFFORT,
     progress: Report | None = None,
 ) -> Packed:
-    """Find offsets with the smallest arena, or with one of at most `capacity` bytes.
+    """Return offsets with the smallest arena found, or with an arena of at most `capacity` bytes.
 
-    `method` names one of the published rules to use instead of the search: "best-fit-by-size", "best-fit-by-birth",
-    "best-fit-by-breadth", "first-fit-by-size", "first-fit-by-birth". `effort` is how much work the search may do; it is
-    counted, not timed, so that every machine finds the same. Without a `method`, many buffers stay where their hints
-    ask, within `capacity` if given and else within the smallest arena found (see `keep_hints`). `validate` checks the
-    result. Where a capacity is neither met nor proven too small, the search goes on as if none were given, with as much
-    work again, so that the arena is never above the one found without it. A packing is returned in every case: after
-    Ctrl-C or the end of the work it is the best one so far, and its status says so.
+    `method` names a published rule to use instead of the search: "best-fit-by-size", "best-fit-by-birth",
+    "best-fit-by-breadth", "first-fit-by-size" or "first-fit-by-birth". `effort` limits the counted work of the search,
+    so that results are the same on every machine. Without `method`, many buffers stay at their hints (see
+    `keep_hints`). If a capacity is neither met nor proven too small, the search is repeated without it. After Ctrl-C or
+    at the end of the work, the best packing found is returned with its status.
 
-    Raises UsageError for an unknown method or effort or a negative capacity, MalformedInputError for buffers that
-    contradict one another.
+    Raises UsageError for an unknown method or effort or a negative capacity, and MalformedInputError for contradictory
+    buffers.
 
     >>> import lowtide
-    >>> packed = lowtide.pack(lowtide.Buffers(first=[0, 3, 0], last=[3, 9, 9], sizes=[400, 400, 800]))
-    >>> packed.offsets.tolist(), packed.arena_bytes, packed.status
-    ([800, 800, 0], 1200, 'optimal')
+        >>> packed = lowtide.pack(lowtide.Buffers(first=[0, 3, 0], last=[3, 9, 9], sizes=[400, 400, 800]))
+        >>> packed.offsets.tolist(), packed.arena_bytes, packed.status
+        ([800, 800, 0], 1200, 'optimal')
     """
     if method is not None and method not in RULES:
         raise UsageError(unknown("packing method", method, RULES))
     check_effort(effort)
     if capacity is not None and capacity < 0:
         raise UsageError(f"capacity {capacity} is negative; give bytes >= 0")
-    layout, late = _to_the_end(lambda: _layout(buffers))
-    search, later = _to_the_end(lambda: PackSearch(layout.items, capacity, PACKING_EFFORTS[effort], progress or silent))
-    late |= later
+    layout, interrupted = _run_despite_interrupt(lambda: _layout(buffers))
+    search, again = _run_despite_interrupt(
+        lambda: PackSearch(layout.items, capacity, PACKING_EFFORTS[effort], progress or silent)
+    )
+    interrupted |= again
     conflict = Conflict((), minimal=False)
     try:
-        if late:
+        if interrupted:
             raise KeyboardInterrupt
         if method is None:
             search.run()
             if search.may_still_fit:
                 free = PackSearch(layout.items, None, PACKING_EFFORTS[effort], progress or silent)
                 free.run()
-                search.take_from(free)
-            _keep_hints(buffers, layout, search, capacity, PACKING_EFFORTS[effort])
+                search.adopt(free)
+            _apply_hints(buffers, layout, search, capacity, PACKING_EFFORTS[effort])
         else:
             search.offer(RULES[method](layout.items), method)
         if capacity is not None and search.bound.size_bytes > capacity:
             conflict = Conflict(search.bound.holders, minimal=False)
-            conflict = _conflict(search, capacity, PACKING_EFFORTS[effort])
+            suspects, limits = np.asarray(search.bound.holders, np.intp), PACKING_EFFORTS[effort]
+            work = limits.exact_work // _CONFLICT_SHARE
+            conflict = find_conflict(search.items, suspects, capacity, work, limits.exact_items)
     except KeyboardInterrupt:
-        late = True
-        search.offer_anything()
-    result, later = _to_the_end(lambda: _result(buffers, layout, search, capacity, conflict))
-    return replace(result, status="interrupted") if (late or later) and result.status not in _SETTLED else result
+        interrupted = True
+        search.offer_quick_packing()
+    result, again = _run_despite_interrupt(lambda: _result(buffers, layout, search, capacity, conflict))
+    return replace(result, status="interrupted") if (interrupted or again) and result.status not in _SETTLED else result
 
 
-def _to_the_end(step: Callable[[], _T]) -> tuple[_T, bool]:
-    """Return what a step that no packing can do without returns, and whether Ctrl-C came meanwhile."""
+def _run_despite_interrupt(step: Callable[[], _T]) -> tuple[_T, bool]:
+    """Run a required step, again after Ctrl-C; return its result and whether Ctrl-C came."""
     try:
         return step(), False
     except KeyboardInterrupt:
@@ -101,7 +163,7 @@ def _layout(buffers: Buffers) -> Layout:
     return layout
 
 
-def _keep_hints(
+def _apply_hints(
     buffers: Buffers, layout: Layout, search: PackSearch, capacity: int | None, effort: PackingEffort
 ) -> None:
     if buffers.hints is None or not search.method:
@@ -110,16 +172,6 @@ def _keep_hints(
     offsets = keep_hints(buffers, layout, search.offsets, limit, effort)
     if offsets is not search.offsets:
         search.replace(offsets, "kept-hints")
-
-
-def _hints_kept(buffers: Buffers, offsets: Ints) -> int:
-    return 0 if buffers.hints is None else int((buffers.hints == offsets).sum())
-
-
-def _conflict(search: PackSearch, capacity: int, effort: PackingEffort) -> Conflict:
-    suspects = np.asarray(search.bound.holders, np.intp)
-    work = effort.exact_work // _CONFLICT_SHARE
-    return find_conflict(search.items, suspects, capacity, work, effort.exact_items)
 
 
 def _result(buffers: Buffers, layout: Layout, search: PackSearch, capacity: int | None, conflict: Conflict) -> Packed:
@@ -137,7 +189,35 @@ def _result(buffers: Buffers, layout: Layout, search: PackSearch, capacity: int 
         bound_holders=layout.buffers_of(search.bound.holders),
         conflict=layout.buffers_of(conflict.items),
         conflict_minimal=conflict.minimal,
-        hints_kept=_hints_kept(buffers, offsets),
+        hints_kept=0 if buffers.hints is None else int((buffers.hints == offsets).sum()),
         method=search.method,
         work=search.work,
     )
+
+
+def refuse_contradictions(buffers: Buffers, layout: Layout) -> None:
+    """Raise MalformedInputError for grouped buffers that must be apart, and for clashing fixed offsets.
+
+    Complexity: that of `validate`.
+    """
+    _refuse_apart_in_group(buffers, layout)
+    if buffers.fixed is None:
+        return
+    placed = np.flatnonzero(layout.item_of >= 0)
+    ids = placed[layout.items.fixed[layout.item_of[placed]] != FREE]
+    offsets = layout.items.fixed[layout.item_of[ids]] + layout.low[ids]
+    broken = broken_rule(buffers.take(ids), offsets)
+    if broken is not None:
+        raise MalformedInputError(f"fixed offsets clash: {broken}; move or free one")
+
+
+def _refuse_apart_in_group(buffers: Buffers, layout: Layout) -> None:
+    if buffers.apart is None:
+        return
+    one, two = buffers.apart.T
+    low, high = layout.low, layout.low + buffers.sizes
+    tied = (one != two) & (layout.item_of[one] >= 0) & (layout.item_of[one] == layout.item_of[two])
+    tied &= (low[one] < high[two]) & (low[two] < high[one])
+    for row in np.flatnonzero(tied)[:1].tolist():
+        names = f"{buffers.name(int(one[row]))} and {buffers.name(int(two[row]))}"
+        raise MalformedInputError(f"buffers {names} share an offset but must be apart; drop one constraint")

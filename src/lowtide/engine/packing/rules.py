@@ -1,4 +1,4 @@
-"""The published rules, by name: one packing each, without search."""
+"""Published packing rules, by name."""
 
 from collections.abc import Callable
 
@@ -7,25 +7,24 @@ from numpy.typing import NDArray
 
 from lowtide import _native
 from lowtide.engine.packing.bound import live_bytes
-from lowtide.engine.packing.buffers import FREE
-from lowtide.engine.packing.items import Ints, Items
+from lowtide.engine.packing.buffers import FREE, Ints
+from lowtide.engine.packing.items import Items
 
 Rule = Callable[[Items], Ints]
 
 
 def best_fit_by_size(items: Items) -> Ints:
-    """Place the largest items first, each in the tightest gap that fits, else on top of what it conflicts with.
+    """Place the largest items first, each in the tightest gap, else above its conflicts; ties to longer lives.
 
-    Of equal sizes the one alive over more sections comes first. Source: Pisarchyk & Lee 2020, "greedy by size"; XLA and
-    TensorFlow Lite place temporary buffers so. O(n^2).
+    Source: Pisarchyk and Lee 2020, "greedy by size", as in XLA and TensorFlow Lite. Complexity: O(n^2).
     """
     return _in_order(items, (items.first - items.last, -items.sizes), tightest=True)
 
 
 def best_fit_by_breadth(items: Items) -> Ints:
-    """Go through sections by falling live bytes, and place what is alive there, the largest first, in tightest gaps.
+    """Place the items of the fullest sections first, the largest first, each in the tightest gap.
 
-    Source: Pisarchyk & Lee 2020, "greedy by breadth". O(n^2).
+    Source: Pisarchyk and Lee 2020, "greedy by breadth". Complexity: O(n^2).
     """
     live = live_bytes(items)
     turn = np.empty(len(live), np.int64)
@@ -37,19 +36,19 @@ def best_fit_by_breadth(items: Items) -> Ints:
 
 
 def first_fit_by_size(items: Items) -> Ints:
-    """Place the largest items first, each in the lowest gap that fits. Source: Pisarchyk & Lee 2020. O(n^2)."""
+    """Place the largest items first, each in the lowest gap. Source: Pisarchyk and Lee 2020. O(n^2)."""
     return _in_order(items, (items.first - items.last, -items.sizes), tightest=False)
 
 
 def first_fit_by_birth(items: Items) -> Ints:
-    """Place items as they are born, each in the lowest gap that fits. Source: Knuth, TAOCP 1, 2.5. O(n^2)."""
+    """Place items by birth, each in the lowest gap. Source: Knuth, TAOCP 1, 2.5. O(n^2)."""
     return _in_order(items, (-items.sizes, items.first), tightest=False)
 
 
 def best_fit_by_birth(items: Items) -> Ints:
-    """Place items as they are born, each in the tightest free block, as a best-fit allocator with coalescing would.
+    """Place items by birth, each in the tightest free block, like a best-fit allocator with coalescing.
 
-    Source: Knuth, TAOCP 1, 2.5. O(n log n) for rectangles of one alignment, else O(n^2).
+    Source: Knuth, TAOCP 1, 2.5. Complexity: O(n log n) for rectangles of one alignment, else O(n^2).
     """
     if items.plain and len(np.unique(items.alignment)) <= 1:
         return _native.pack_best_fit_by_birth(items.native())
@@ -66,7 +65,7 @@ RULES: dict[str, Rule] = {
 
 
 def stacked(items: Items) -> Ints:
-    """Place every item that is free above everything fixed and every item before it. O(n)."""
+    """Place every free item above all fixed items and all earlier items. O(n)."""
     free = np.flatnonzero(items.fixed == FREE)
     top = int((items.fixed + items.sizes)[items.fixed != FREE].max(initial=0))
     offsets = items.fixed.copy()
@@ -79,14 +78,13 @@ def stacked(items: Items) -> Ints:
 
 
 def _in_order(items: Items, keys: tuple[NDArray[np.generic], ...], *, tightest: bool) -> Ints:
-    """Place items by ascending keys, the last key first; ties by position."""
     return _native.pack_in_order(items.native(), np.lexsort(keys).astype(np.int32), tightest)
 
 
 def _least_within(figures: Ints, first: Ints, last: Ints) -> Ints:
-    """Return the least figure within each span [first, last); none is empty."""
+    """Return the minimum of `figures` within each non-empty span [first, last)."""
     least = np.empty(len(first), np.int64)
-    reach = np.frexp((last - first).astype(np.float64))[1] - 1  # the largest power of two within the span
+    reach = np.frexp((last - first).astype(np.float64))[1] - 1  # log2 of the largest power of two within the span
     for power in range(int(reach.max(initial=-1)) + 1):
         here = np.flatnonzero(reach == power)
         least[here] = np.minimum(figures[first[here]], figures[last[here] - (1 << power)])

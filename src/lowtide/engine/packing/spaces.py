@@ -1,27 +1,33 @@
-"""Several memory spaces with capacities: what does not fit its first choice spills to the next."""
+"""Pack several memory spaces with capacities."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.effort import DEFAULT_EFFORT, EffortName
-from lowtide.core.errors import UsageError
+from lowtide.core.errors import MalformedInputError, UsageError
 from lowtide.core.index_spaces import SpaceId
 from lowtide.engine.graph import Space
 from lowtide.engine.packing.bound import lower_bound
-from lowtide.engine.packing.buffers import FREE, Buffers
+from lowtide.engine.packing.buffers import FREE, Buffers, Ints, live_pieces
 from lowtide.engine.packing.items import items_of
-from lowtide.engine.packing.live_pieces import live_pieces
-from lowtide.engine.packing.pack import pack
-from lowtide.engine.packing.packed import Packed, PackedSpaces, Spill
-from lowtide.engine.packing.space_units import SpaceUnits, space_units
+from lowtide.engine.packing.pack import Packed, PackedSpaces, Spill, pack
 from lowtide.engine.plan import Status
 
 _MOST_RETURNS = 200
-"""The number of spilled units, largest first, that are tried again in their first choice."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpaceUnits:
+    """Units of buffers that groups tie together."""
+
+    unit_of: Ints
+    choices: tuple[tuple[int, ...], ...]
+    """Spaces per unit, in order of preference."""
+    size_bytes: Ints
 
 
 def pack_spaces(
@@ -31,25 +37,24 @@ def pack_spaces(
     *,
     effort: EffortName = DEFAULT_EFFORT,
 ) -> PackedSpaces:
-    """Give every buffer a space and an offset there, so that all capacities hold and few bytes spill.
+    """Return a space and an offset for every buffer, such that all capacities hold and few bytes spill.
 
-    `choices` has a row per buffer: positions in `spaces`, by falling preference; all spaces in their order by default.
-    Groups stay together; pairs matter within one space; hints count for the first choice.
+    `choices` has a row per buffer: positions in `spaces`, in order of preference; by default all spaces in their order.
+    Groups stay together, pairs apply within one space, and hints apply to the first choice.
 
-    Greedy: all units begin in their first choice. As long as a space is too full, one of its units moves to its next
-    choice. In the step with the most bytes too many that is the smallest unit that makes up for them, else the largest.
-    If the bytes fit and `pack` does not find how, it is the smallest unit that ends above the capacity. At last the
-    largest units that were spilled return if there is room after all. The spill is not the least in general, but
-    nothing spills if `pack` fits all first choices. Deterministic. At most one packing per unit spilled and per return
-    tried.
+    Greedy: all units start in their first choice. While a space is too full, a unit moves to its next choice: at the
+    step with the largest excess, the smallest unit that covers it, else the largest. If the bytes fit but `pack` finds
+    no packing, it is the smallest unit above the capacity. Finally the largest spilled units return if they fit.
+    Complexity: at most one packing per unit spilled and per return tried. Guarantees: deterministic; nothing spills if
+    `pack` fits all first choices.
 
-    Raises UsageError for no spaces or two of one name, MalformedInputError as `space_units` and `pack` do.
+    Raises UsageError for no spaces or duplicate names, and the errors of `space_units` and `pack`.
     """
     if not spaces or len({space.name for space in spaces}) < len(spaces):
         raise UsageError("spaces must be at least one, each with a name of its own")
     assignment = _Assignment(buffers, spaces, space_units(buffers, len(spaces), choices), effort)
     assignment.spill()
-    assignment.bring_back()
+    assignment.return_spilled()
     return assignment.result()
 
 
@@ -63,25 +68,24 @@ class _Assignment:
         self._packed: dict[int, Packed] = {}
 
     def spill(self) -> None:
-        """Move units on until every space holds what is in it, or none can be moved."""
+        """Move units to their next choices until every space fits or none can move."""
         todo = list(range(len(self._spaces)))
         while todo:
             space = todo.pop(0)
             while not self._fits(space):
                 if self._packed[space].status == "interrupted":
                     return
-                unit = self._victim(space)
+                unit = self._unit_to_spill(space)
                 if unit is None:
                     break
                 self._level[unit] += 1
                 following = self._space_of_unit(unit)
-                for changed in (space, following):
-                    self._packed.pop(changed, None)
+                self._packed.pop(space, None)
+                self._packed.pop(following, None)
                 if following not in todo:
                     todo.append(following)
 
-    def bring_back(self) -> None:
-        """Try spilled units again where they wanted to be, the largest first."""
+    def return_spilled(self) -> None:
         spilled = np.flatnonzero(self._level > 0)
         largest: list[int] = spilled[np.argsort(-self._units.size_bytes[spilled], kind="stable")].tolist()
         for unit in largest[:_MOST_RETURNS]:
@@ -98,11 +102,10 @@ class _Assignment:
                 self._packed = before
 
     def result(self) -> PackedSpaces:
-        """Return what came of it, with the packing of every space."""
         offsets = np.zeros(len(self._buffers), np.int64)
         for space in range(len(self._spaces)):
             self._fits(space)
-            offsets[self._in(space)] = self._packed[space].offsets
+            offsets[self._buffers_in(space)] = self._packed[space].offsets
         levels, choices = self._level[self._units.unit_of], self._units.choices
         units: list[int] = self._units.unit_of.tolist()
         rows = [choices[unit] for unit in units]
@@ -129,11 +132,10 @@ class _Assignment:
             return "feasible" if spilled else "optimal"
         if any(packed.status == "interrupted" for packed in self._packed.values()):
             return "interrupted"
-        return "infeasible" if self._impossible() else "stopped_by_work"
+        return "infeasible" if self._is_impossible() else "stopped_by_work"
 
-    def _impossible(self) -> bool:
-        """Whether what may go to one space only cannot fit it, or a buffer is larger than all its
-        spaces, or all is too much for all spaces together."""
+    def _is_impossible(self) -> bool:
+        """Return whether bound buffers, single buffers or all buffers exceed their spaces."""
         alone = [row[0] if len(row) == 1 else -1 for row in self._units.choices]
         for space in range(len(self._spaces)):
             bound_there = np.flatnonzero(np.asarray(alone, np.int64)[self._units.unit_of] == space)
@@ -154,13 +156,13 @@ class _Assignment:
         capacity = self._spaces[space].capacity_bytes
         return math.inf if capacity is None else capacity
 
-    def _in(self, space: SpaceId) -> NDArray[np.intp]:
+    def _buffers_in(self, space: SpaceId) -> NDArray[np.intp]:
         homes = np.asarray([self._space_of_unit(unit) for unit in range(len(self._level))], np.int64)
         return np.flatnonzero(homes[self._units.unit_of] == space)
 
     def _fits(self, space: SpaceId) -> bool:
         if space not in self._packed:
-            self._packed[space] = self._pack(space, self._in(space))
+            self._packed[space] = self._pack(space, self._buffers_in(space))
         return self._packed[space].arena_bytes <= self._capacity(space)
 
     def _pack(self, space: SpaceId, ids: NDArray[np.intp]) -> Packed:
@@ -172,10 +174,10 @@ class _Assignment:
         aligned = replace(some, alignment=np.lcm(some.alignment, about.alignment), hints=hints)
         return pack(aligned, capacity=about.capacity_bytes, effort=self._effort)
 
-    def _live(self, space: SpaceId) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the live pieces of buffers in a space, the steps where figures change, and the bytes from each on."""
+    def _live_bytes(self, space: SpaceId) -> tuple[Ints, Ints, Ints]:
+        """Return the live pieces in a space, the steps of change, and the bytes from each on."""
         here = np.zeros(len(self._buffers), np.bool_)
-        here[self._in(space)] = True
+        here[self._buffers_in(space)] = True
         pieces = live_pieces(self._buffers)
         pieces = pieces[here[pieces[:, 0]]]
         steps, ranks = np.unique(pieces[:, 1:], return_inverse=True)
@@ -187,31 +189,62 @@ class _Assignment:
 
     def _bytes_fit(self, space: SpaceId) -> bool:
         tied = self._buffers.aliases or self._buffers.may_overlap is not None
-        return bool(tied) or int(self._live(space)[2].max(initial=0)) <= self._capacity(space)
+        return bool(tied) or int(self._live_bytes(space)[2].max(initial=0)) <= self._capacity(space)
 
-    def _victim(self, space: SpaceId) -> int | None:
-        """Return the unit that had best go on from a space that is too full; None where none can."""
-        pieces, steps, live = self._live(space)
+    def _unit_to_spill(self, space: SpaceId) -> int | None:
+        pieces, steps, live = self._live_bytes(space)
         over = int(live.max(initial=0)) - self._capacity(space)
         step = int(steps[int(live.argmax())]) if len(live) else 0
         alive = pieces[(pieces[:, 1] <= step) & (step < pieces[:, 2]), 0]
-        crowd = self._movable(alive) if over > 0 else []
-        if crowd:
-            enough = [unit for unit in crowd if self._units.size_bytes[unit] >= over]
+        candidates = self._movable(alive) if over > 0 else []
+        if candidates:
+            enough = [unit for unit in candidates if self._units.size_bytes[unit] >= over]
             sizes = self._units.size_bytes
             if enough:
                 return min(enough, key=lambda unit: (int(sizes[unit]), unit))
-            return max(crowd, key=lambda unit: (int(sizes[unit]), -unit))
-        packed, ids = self._packed[space], self._in(space)
+            return max(candidates, key=lambda unit: (int(sizes[unit]), -unit))
+        packed, ids = self._packed[space], self._buffers_in(space)
         high = ids[packed.offsets + self._buffers.sizes[ids] > self._capacity(space)]
         units = self._movable(high) or self._movable(ids)
         return min(units, key=lambda unit: (int(self._units.size_bytes[unit]), unit)) if units else None
 
-    def _movable(self, buffers: NDArray[np.int64] | NDArray[np.intp]) -> list[int]:
-        """Return the units of some buffers that have bytes and another choice."""
+    def _movable(self, buffers: Ints | NDArray[np.intp]) -> list[int]:
+        """Return units with bytes and another choice."""
         units: list[int] = np.unique(self._units.unit_of[buffers]).tolist()
         return [
             unit
             for unit in units
             if self._level[unit] + 1 < len(self._units.choices[unit]) and self._units.size_bytes[unit] > 0
         ]
+
+
+def space_units(buffers: Buffers, n_spaces: int, choices: Sequence[Sequence[int]] | None) -> SpaceUnits:
+    """Join the buffers of groups into units. Without `choices`, every unit may use all spaces.
+
+    Raises MalformedInputError for choices that are empty, unknown, repeated, missing or different within a group, and
+    for a fixed buffer with several choices.
+    """
+    rows = [tuple(range(n_spaces))] * len(buffers) if choices is None else [tuple(map(int, row)) for row in choices]
+    if len(rows) != len(buffers):
+        raise MalformedInputError(f"choices has {len(rows)} rows for {len(buffers)} buffers; give one for each")
+    head = list(range(len(buffers)))
+    for group in (*buffers.aliases, *buffers.contiguous):
+        joined = {head[member] for member in group}
+        head = [min(joined) if each in joined else each for each in head]
+    for buffer, row in enumerate(rows):
+        if not row or len(set(row)) < len(row) or not all(0 <= space < n_spaces for space in row):
+            raise MalformedInputError(
+                f"buffer {buffers.name(buffer)}: choices {list(row)} do not name spaces, of {n_spaces}, once each"
+            )
+        if row != rows[head[buffer]]:
+            names = f"{buffers.name(buffer)} and {buffers.name(head[buffer])}"
+            raise MalformedInputError(f"buffers {names} are in one group, but their choices differ; give both the same")
+        if len(row) > 1 and buffers.fixed is not None and buffers.fixed[buffer] != FREE:
+            raise MalformedInputError(
+                f"buffer {buffers.name(buffer)} has a fixed offset and {len(row)} choices of space; give it one"
+            )
+    heads, unit_of = np.unique(np.asarray(head, np.int64), return_inverse=True)
+    sizes = np.zeros(len(heads), np.int64)
+    np.add.at(sizes, unit_of, buffers.sizes)
+    first_members: list[int] = heads.tolist()
+    return SpaceUnits(unit_of.astype(np.int64), tuple(rows[each] for each in first_members), sizes)

@@ -1,4 +1,4 @@
-"""The validator of packings: knows what must hold, and nothing of what packs."""
+"""The validator of packings, independent of the packers."""
 
 import math
 from collections.abc import Iterator
@@ -8,17 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.core.errors import VerificationError
-from lowtide.engine.packing.buffers import FREE, Buffers
-from lowtide.engine.packing.live_pieces import live_pieces
+from lowtide.engine.packing.buffers import FREE, Buffers, Ints, live_pieces
 
 
-def validate(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None = None) -> None:
-    """Check that offsets, in bytes, one a buffer, are a packing of buffers, and of at most `capacity` bytes.
+def validate(buffers: Buffers, offsets: Ints, capacity: int | None = None) -> None:
+    """Check that offsets are a valid packing of buffers, of at most `capacity` bytes.
 
-    Raises VerificationError, which names the buffers and the step, for the first constraint that is broken: each buffer
-    by itself, groups, pairs that must be apart, and last those that share bytes at one time and may not. A buffer that
-    is never alive or has no bytes keeps its fixed offset and is bound by nothing else. O(n log^2 n) for n buffers,
-    gaps, members of groups and pairs; a broken packing takes log n times as long.
+    Raises VerificationError, naming the buffers and the step, for the first violation. Buffers that are never alive or
+    empty are only checked for their fixed offsets.
+    Complexity: O(n log^2 n) for n buffers, gaps, group members and pairs; log n times as much for an invalid packing.
     """
     if offsets.shape != buffers.sizes.shape or offsets.dtype != np.int64:
         raise VerificationError(f"offsets have shape {offsets.shape}, {offsets.dtype}; give an int64 for every buffer")
@@ -27,12 +25,12 @@ def validate(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None 
         raise VerificationError(f"{broken}; pack again")
 
 
-def broken_rule(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None = None) -> str | None:
-    """Return what `validate` complains of, without the advice; None where nothing is broken."""
+def broken_rule(buffers: Buffers, offsets: Ints, capacity: int | None = None) -> str | None:
+    """Return the complaint of `validate`, or None for a valid packing."""
     return next(_broken_rules(buffers, offsets, capacity), None)
 
 
-def _broken_rules(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | None) -> Iterator[str]:
+def _broken_rules(buffers: Buffers, offsets: Ints, capacity: int | None) -> Iterator[str]:
     pieces = live_pieces(buffers)
     pieces = pieces[buffers.sizes[pieces[:, 0]] > 0]
     placed = np.zeros(len(buffers), np.bool_)
@@ -47,45 +45,39 @@ def _broken_rules(buffers: Buffers, offsets: NDArray[np.int64], capacity: int | 
     yield from _overlaps(buffers, offsets, pieces)
 
 
-def _each(
-    buffers: Buffers, offsets: NDArray[np.int64], placed: NDArray[np.bool_], capacity: int | None
-) -> Iterator[str]:
+def _each(buffers: Buffers, offsets: Ints, placed: NDArray[np.bool_], capacity: int | None) -> Iterator[str]:
     if buffers.fixed is not None:
         moved = (buffers.fixed != FREE) & (offsets != buffers.fixed)
         yield from _wrong(buffers, offsets, moved, "is not where it is fixed")
-    yield from _wrong(buffers, offsets, offsets < 0, "lies below 0")
+    yield from _wrong(buffers, offsets, offsets < 0, "is below 0")
     yield from _wrong(buffers, offsets, placed & (offsets % buffers.alignment != 0), "is not aligned")
     yield from _wrong(buffers, offsets, offsets > np.iinfo(np.int64).max - buffers.sizes, "ends beyond 64 bits")
     if capacity is not None:
         yield from _wrong(buffers, offsets, placed & (offsets > capacity - buffers.sizes), f"ends above {capacity}")
 
 
-def _wrong(buffers: Buffers, offsets: NDArray[np.int64], wrong: NDArray[np.bool_], why: str) -> Iterator[str]:
+def _wrong(buffers: Buffers, offsets: Ints, wrong: NDArray[np.bool_], why: str) -> Iterator[str]:
     for buffer in np.flatnonzero(wrong)[:1].tolist():
         yield f"buffer {buffers.name(buffer)} at offset {offsets[buffer]} {why}"
 
 
-def _aliases(buffers: Buffers, offsets: NDArray[np.int64], members: list[int]) -> Iterator[str]:
+def _aliases(buffers: Buffers, offsets: Ints, members: list[int]) -> Iterator[str]:
     for one, two in pairwise(members):
         if offsets[one] != offsets[two]:
             yield _clash(buffers, offsets, one, two, "must have one offset")
 
 
-def _contiguous(
-    buffers: Buffers, offsets: NDArray[np.int64], members: list[int], alignment: NDArray[np.int64]
-) -> Iterator[str]:
-    """`alignment` is that of buffers with their aliases."""
+def _contiguous(buffers: Buffers, offsets: Ints, members: list[int], alignment: Ints) -> Iterator[str]:
     for first in members[:1]:
         if offsets[first] % math.lcm(*alignment[members].tolist()):
-            yield f"buffer {buffers.name(first)} at offset {offsets[first]} starts a group that is not aligned there"
+            yield f"buffer {buffers.name(first)} at offset {offsets[first]} starts a misaligned group"
     for one, two in pairwise(members):
         end, step = int(offsets[one] + buffers.sizes[one]), int(alignment[two])
         if offsets[two] != -(-end // step) * step:
-            yield _clash(buffers, offsets, one, two, "must lie one after the other")
+            yield _clash(buffers, offsets, one, two, "must be adjacent")
 
 
-def _joint_alignment(buffers: Buffers, placed: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the alignment of buffers, for aliases that of all in the group."""
+def _joint_alignment(buffers: Buffers, placed: NDArray[np.bool_]) -> Ints:
     alignment = buffers.alignment.copy()
     for group in buffers.aliases:
         alive = [member for member in group if placed[member]]
@@ -93,7 +85,7 @@ def _joint_alignment(buffers: Buffers, placed: NDArray[np.bool_]) -> NDArray[np.
     return alignment
 
 
-def _apart(buffers: Buffers, offsets: NDArray[np.int64], placed: NDArray[np.bool_]) -> Iterator[str]:
+def _apart(buffers: Buffers, offsets: Ints, placed: NDArray[np.bool_]) -> Iterator[str]:
     if buffers.apart is None:
         return
     one, two = buffers.apart.T
@@ -103,12 +95,12 @@ def _apart(buffers: Buffers, offsets: NDArray[np.int64], placed: NDArray[np.bool
         yield _clash(buffers, offsets, int(one[row]), int(two[row]), "must never share bytes")
 
 
-def _overlaps(buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64]) -> Iterator[str]:
-    """All pairs that overlap must be pairs that may, so that both kinds are equally many."""
+def _overlaps(buffers: Buffers, offsets: Ints, pieces: Ints) -> Iterator[str]:
+    """Yield the first illegal overlap; there is none if all overlaps are allowed, by number."""
     exempt = _exempt(buffers)
     if _surplus(buffers, offsets, pieces, exempt, len(buffers)) == 0:
         return
-    sound, broken = 0, len(buffers)  # so many of the first buffers do not clash among themselves, or do
+    sound, broken = 0, len(buffers)  # counts of leading buffers without and with a clash
     while broken - sound > 1:
         middle = (sound + broken) // 2
         if _surplus(buffers, offsets, pieces, exempt, middle) == 0:
@@ -118,10 +110,10 @@ def _overlaps(buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.i
     yield _overlap(buffers, offsets, pieces, exempt, sound)
 
 
-def _exempt(buffers: Buffers) -> NDArray[np.int64]:
-    """Return rows (group, buffer): two buffers of one group may overlap. No pair is in two groups."""
+def _exempt(buffers: Buffers) -> Ints:
+    """Return rows (group, buffer): two buffers of one group may overlap."""
     group_of = np.arange(len(buffers)) + len(buffers.aliases)
-    rows: list[NDArray[np.int64]] = [np.zeros((0, 2), np.int64)]
+    rows: list[Ints] = [np.zeros((0, 2), np.int64)]
     for group, members in enumerate(buffers.aliases):
         group_of[list(members)] = group
         rows.append(np.stack([np.full(len(members), group), np.asarray(members, np.int64)], axis=1))
@@ -132,10 +124,8 @@ def _exempt(buffers: Buffers) -> NDArray[np.int64]:
     return np.concatenate(rows)
 
 
-def _surplus(
-    buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64], exempt: NDArray[np.int64], count: int
-) -> int:
-    """Return how many pairs of the first `count` buffers overlap although they may not."""
+def _surplus(buffers: Buffers, offsets: Ints, pieces: Ints, exempt: Ints, count: int) -> int:
+    """Return the number of illegal overlaps among the first `count` buffers."""
     pieces = pieces[: np.searchsorted(pieces[:, 0], count)]
     owners, first, last = pieces.T
     overlaps = count_overlaps(first, last, offsets[owners], offsets[owners] + buffers.sizes[owners])
@@ -147,16 +137,13 @@ def _surplus(
     begins = (pieces_of.cumsum() - pieces_of)[members]
     own = np.repeat(begins - numbers.cumsum() + numbers, numbers) + np.arange(int(numbers.sum()))
     groups, owners = np.repeat(groups, numbers), owners[own]
-    # every group gets steps of its own
+    # Separate the steps of different groups.
     steps, ranks = np.unique(np.concatenate([first[own], last[own]]), return_inverse=True)
     begin, end = (groups * len(steps) + part for part in np.split(ranks, 2))
     return overlaps - count_overlaps(begin, end, offsets[owners], offsets[owners] + buffers.sizes[owners])
 
 
-def _overlap(
-    buffers: Buffers, offsets: NDArray[np.int64], pieces: NDArray[np.int64], exempt: NDArray[np.int64], buffer: int
-) -> str:
-    """Return the complaint for a buffer that clashes with an earlier one."""
+def _overlap(buffers: Buffers, offsets: Ints, pieces: Ints, exempt: Ints, buffer: int) -> str:
     owners, first, last = pieces.T
     groups = exempt[exempt[:, 1] == buffer, 0]
     friends = exempt[np.isin(exempt[:, 0], groups), 1]
@@ -172,20 +159,19 @@ def _overlap(
     return _clash(buffers, offsets, other, buffer, f"share bytes at step {step}")
 
 
-def _clash(buffers: Buffers, offsets: NDArray[np.int64], one: int, two: int, why: str) -> str:
+def _clash(buffers: Buffers, offsets: Ints, one: int, two: int, why: str) -> str:
     ends = offsets + buffers.sizes
     first, second = (f"{buffers.name(each)} (offsets {offsets[each]} to {ends[each]})" for each in (one, two))
     return f"buffers {first} and {second} {why}"
 
 
-def count_overlaps(
-    first: NDArray[np.int64], last: NDArray[np.int64], low: NDArray[np.int64], high: NDArray[np.int64]
-) -> int:
-    """Return how many pairs overlap of rectangles [first, last) x [low, high), none of which is empty.
+def count_overlaps(first: Ints, last: Ints, low: Ints, high: Ints) -> int:
+    """Return the number of overlapping pairs among non-empty rectangles [first, last) x [low, high).
 
-    A pair that begins at the same step counts twice. A rectangle's time is cut into O(log n) nodes of a segment tree;
-    it meets another at that one's begin in exactly one of them. There, of sorted addresses, those that begin below
-    `high` less those that end by `low` are those that overlap. O(n log^2 n), in NumPy; memory O(n).
+    A pair that starts at the same step counts twice. A segment tree divides each rectangle's time into O(log n) nodes;
+    one node matches the start of an overlapping rectangle. Overlaps there are starts below `high` less ends up to
+    `low`.
+    Complexity: O(n log^2 n) in NumPy; memory O(n).
     """
     n = len(first)
     if n == 0:

@@ -1,4 +1,4 @@
-"""memonger's source order: as it is there, and with paths that merge."""
+"""The longest-path order of Caffe2 memonger, original and with merged paths."""
 
 from dataclasses import dataclass
 
@@ -9,43 +9,37 @@ from lowtide.engine.analysis.problem import Order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongestPath:
-    """Start the sources with the longest path to the end first, and run after each one what it makes possible.
+    """Start the sources with the longest path to the end first; after each, run the ops that it makes ready.
 
-    All sinks are joined to one target. Every source has a longest path to it; merged, these paths make a tree. A walk
-    of the tree from the target, higher children first, meets the sources in the order in which they start. Ops that are
-    ready run before any new source.
+    The longest paths from all sources to a common target form a tree. A walk of the tree from the target, higher
+    children first, gives the order of sources. Ready ops run before any new source.
 
-    Ties fall as they do in the original. Of equally long paths it takes the one whose op first gave the next op its
-    final length, in a queue of improved ops that starts anew for every source. Of equally high children it takes the
-    one whose path was merged last. Of ready ops it takes those that follow the source listed last, and of these the op
-    that stands last in the hash set of what follows that source.
+    Ties fall as in the original. Of equally long paths, it takes the path whose op first gave the next op its final
+    length, in a queue of improved ops that restarts for every source. Of equally high children, it takes the path
+    merged last. Of ready ops, it takes those that follow the source listed last, and of these the last op in the hash
+    set of its followers.
 
-    Source: Caffe2 memonger, topological_sort_traversal_longest_path, as torch 1.11.0 has it, with networkx 3. Mended:
-    where paths part and meet again, they make no tree, and the original fails. There, and where ties need more than
-    `max_work`, the order is that of `LongestPathMerged`.
-    Complexity: O(s n e) at worst for s sources; as a rule one walk, a source, of what follows it.
-    Guarantees: none on the peak; sizes are not looked at.
+    Source: Caffe2 memonger, topological_sort_traversal_longest_path, as in torch 1.11.0, with networkx 3. Mended: the
+    original fails where paths split and meet again. There, and beyond `max_work`, the order is that of
+    `LongestPathMerged`.
+    Complexity: O(s n e) at worst for s sources, usually one walk of its followers per source.
+    Guarantees: none on the peak; sizes are ignored.
     """
 
     max_work: int = 200_000_000
-    """How many edges may be looked at; some 300,000,000 a second."""
+    """Limit on examined edges, about 300,000,000 per second."""
 
     def order(self, problem: Problem) -> Order:
-        """Return the order."""
         return _native.longest_path(problem.native, self.max_work)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongestPathMerged:
-    """The rule of `LongestPath` on paths that always merge, with every tie in program order.
+    """Apply the rule of `LongestPath` to merged paths, with all ties in program order.
 
-    An op has one longest path, whichever source it is reached from, so that the paths always make a tree. Ties go to
-    program order in the choice of a path, of a child, and among the ops that one source makes possible.
-
-    Source: lowtide's own, after Caffe2 memonger, topological_sort_traversal_longest_path.
-    Complexity: O(n log n + e). Guarantees: none on the peak; sizes are not looked at.
+    Source: lowtide, after Caffe2 memonger, topological_sort_traversal_longest_path.
+    Complexity: O(n log n + e). Guarantees: none on the peak; sizes are ignored.
     """
 
     def order(self, problem: Problem) -> Order:
-        """Return the order."""
         return _native.longest_path_merged(problem.native)

@@ -1,4 +1,4 @@
-"""The search: the best order there is, as far as its work limit allows, with a proof."""
+"""The scheduler `search`: the best order found from all other schedulers, with a proof."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,22 +13,17 @@ from lowtide.engine.graph.reorder import is_valid_order
 from lowtide.engine.schedule.table import SCHEDULERS, scheduler, scheduler_names
 from lowtide.engine.search import Solution, solve
 
-_COMBINED = frozenset({"search", "xla-best", "inductor-best"})
-_RIVALS = ("mesh-best", "longest-path")
-"""Close to orders that the search starts from, so that starting from them too leads to no other places."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
     """Start from the other orders, bound the peak by minimum cuts, and close the gap by uncrossing and exact search.
 
-    Source: lowtide's own; see `lowtide.engine.search.solve`.
-    Complexity: exponential at worst, cut off after the work that `effort` allows; most graphs take one or two flows.
+    Source: lowtide; see `lowtide.engine.search.solve`.
+    Complexity: exponential at worst, limited by the work of `effort`; most graphs take one or two flows.
     Guarantees: never above any other order in the table; the bound holds for every order; deterministic.
     """
 
     effort: EffortName = DEFAULT_EFFORT
-    """How much work may be done."""
 
     def order(self, problem: Problem) -> Order:
         """Return the best order found."""
@@ -42,12 +37,12 @@ class Search:
         progress: Report | None = None,
         keep: Callable[[Order], None] | None = None,
     ) -> Solution:
-        """Return the best order found with its proof; see `lowtide.engine.search.solve` for `budget` and `keep`."""
+        """Return the result of `lowtide.engine.search.solve`."""
         return solve(
             problem,
             _seeds(problem, progress),
             SEARCH_EFFORTS[self.effort],
-            rivals=(scheduler(name).order(problem) for name in _RIVALS),
+            rivals=(scheduler(name).order(problem) for name, row in SCHEDULERS.items() if row.role == "rival"),
             budget=budget,
             progress=progress,
             keep=keep,
@@ -56,10 +51,11 @@ class Search:
 
 def _seeds(problem: Problem, progress: Report | None) -> Iterator[Order]:
     for name in scheduler_names():
-        if name not in _COMBINED and name not in _RIVALS:
-            if progress is not None:
-                progress(f"ordering {problem.graph.n_ops} ops ({name})")
-            order = scheduler(name).order(problem)
-            if name not in SCHEDULERS and not is_valid_order(problem.graph, order):
-                raise UsageError(f"scheduler {name!r} gives no valid order of this graph; update or remove its package")
-            yield order
+        if name in SCHEDULERS and SCHEDULERS[name].role != "seed":
+            continue
+        if progress is not None:
+            progress(f"ordering {problem.graph.n_ops} ops ({name})")
+        order = scheduler(name).order(problem)
+        if name not in SCHEDULERS and not is_valid_order(problem.graph, order):
+            raise UsageError(f"scheduler {name!r} gives no valid order of this graph; update or remove its package")
+        yield order

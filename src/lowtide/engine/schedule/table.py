@@ -1,46 +1,60 @@
-"""Every scheduler by name."""
+"""The table of schedulers, by name."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from typing import Literal
 
 from lowtide.core.errors import UsageError
 from lowtide.core.suggestions import unknown
 from lowtide.engine.schedule.scheduler import Scheduler
 
 ENTRY_POINT_GROUP = "lowtide.schedulers"
-"""Third parties offer schedulers of their own in this entry point group: name = "module:Class"."""
+"""Entry points of third-party schedulers: name = "module:Class"."""
 
-SCHEDULERS = {
-    "given": "lowtide.engine.schedule.given:Given",
-    "mesh-list": "lowtide.engine.schedule.mesh_list:MeshList",
-    "mesh-best": "lowtide.engine.schedule.mesh_list:MeshBest",
-    "xla-list": "lowtide.engine.schedule.xla:XlaList",
-    "xla-dfs": "lowtide.engine.schedule.xla:XlaDfs",
-    "xla-postorder": "lowtide.engine.schedule.xla:Postorder",
-    "xla-best": "lowtide.engine.schedule.xla:XlaBest",
-    "lpmf": "lowtide.engine.schedule.inductor:Lpmf",
-    "bfs": "lowtide.engine.schedule.inductor:Bfs",
-    "dfs": "lowtide.engine.schedule.inductor:Dfs",
-    "inductor-best": "lowtide.engine.schedule.inductor:InductorBest",
-    "longest-path": "lowtide.engine.schedule.longest_path:LongestPath",
-    "longest-path-merged": "lowtide.engine.schedule.longest_path:LongestPathMerged",
-    "search": "lowtide.engine.schedule.search:Search",
+
+@dataclass(frozen=True, slots=True)
+class SchedulerRow:
+    """A scheduler of lowtide. Its docstring describes it on the pages of the documentation."""
+
+    target: str
+    """The class, as "module:Class"."""
+    role: Literal["seed", "rival", "skipped"] = "seed"
+    """Its use by `search`: to start from, to compare with at the end because it is close to a seed, or none."""
+
+
+SCHEDULERS: Mapping[str, SchedulerRow] = {
+    "given": SchedulerRow("lowtide.engine.schedule.scheduler:Given"),
+    "mesh-list": SchedulerRow("lowtide.engine.schedule.mesh_list:MeshList"),
+    "mesh-best": SchedulerRow("lowtide.engine.schedule.mesh_list:MeshBest", "rival"),
+    "xla-list": SchedulerRow("lowtide.engine.schedule.xla:XlaList"),
+    "xla-dfs": SchedulerRow("lowtide.engine.schedule.xla:XlaDfs"),
+    "xla-postorder": SchedulerRow("lowtide.engine.schedule.xla:Postorder"),
+    "xla-best": SchedulerRow("lowtide.engine.schedule.xla:XlaBest", "skipped"),
+    "lpmf": SchedulerRow("lowtide.engine.schedule.inductor:Lpmf"),
+    "bfs": SchedulerRow("lowtide.engine.schedule.inductor:Bfs"),
+    "dfs": SchedulerRow("lowtide.engine.schedule.inductor:Dfs"),
+    "inductor-best": SchedulerRow("lowtide.engine.schedule.inductor:InductorBest", "skipped"),
+    "longest-path": SchedulerRow("lowtide.engine.schedule.longest_path:LongestPath", "rival"),
+    "longest-path-merged": SchedulerRow("lowtide.engine.schedule.longest_path:LongestPathMerged"),
+    "search": SchedulerRow("lowtide.engine.schedule.search:Search", "skipped"),
 }
-"""Name to "module:Class", in the order in which results are shown."""
+"""All schedulers of lowtide, in the order of results."""
 
 
 def scheduler_names() -> tuple[str, ...]:
-    """Return the names of all schedulers: lowtide's own in table order, then third parties' sorted by name."""
+    """Return the names of all schedulers: the table's in its order, then third-party ones, sorted."""
     return (*SCHEDULERS, *sorted(_third_party()))
 
 
 def scheduler(name: str) -> Scheduler:
     """Return the scheduler of this name with its default settings.
 
-    Raises UsageError for an unknown name, and for a third party's entry that cannot be loaded.
+    Raises UsageError for an unknown name, and for a third-party entry that cannot be loaded.
     """
     if name in SCHEDULERS:
-        module, _, attribute = SCHEDULERS[name].partition(":")
+        module, _, attribute = SCHEDULERS[name].target.partition(":")
         return getattr(import_module(module), attribute)()
     entry = _third_party().get(name)
     if entry is None:
@@ -50,10 +64,9 @@ def scheduler(name: str) -> Scheduler:
     except Exception as error:
         raise UsageError(
             f"scheduler {name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}; "
-            "update or remove the package that offers it"
+            "update or remove its package"
         ) from error
 
 
 def _third_party() -> dict[str, EntryPoint]:
-    """Entries by name; a name of lowtide's own cannot be taken over."""
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP) if entry.name not in SCHEDULERS}

@@ -1,14 +1,20 @@
-"""The best order, with proof: cuts that bound the peak, moves that follow them, and exact search within a budget."""
+"""Find the order with the least peak, and prove a lower bound by minimum cuts and exact search.
+
+`solve` starts from the orders of all schedulers, bounds the peak by closure cuts, moves ops along these cuts, and
+closes the remaining gap by exact search for budgets in between. `fit_order` moves as few ops as possible to meet a
+budget.
+
+A `Proof` records why the bound holds. `check_proof` rechecks it with the modules `check_*` and `plain_*` only, in plain
+Python from the definition of live bytes. A new way to raise a bound needs its own step there.
+"""
 
 from lowtide.engine.search.certificate import CheckedClaim, check_certificate
 from lowtide.engine.search.check_proof import CheckedBound, check_proof
-from lowtide.engine.search.equal_orders import equal_orders
 from lowtide.engine.search.fit import Fit, find_fit
 from lowtide.engine.search.fit_order import FittedOrder, fit_order
-from lowtide.engine.search.flows import with_flows
-from lowtide.engine.search.moves import moved_ops
-from lowtide.engine.search.proof import Proof, RefutedBudget, SpaceProof, prove, read_proof_file, write_proof_file
-from lowtide.engine.search.searched import Searched
+from lowtide.engine.search.moves import equal_orders, moved_ops
+from lowtide.engine.search.proof import Proof, RefutedBudget, prove, read_proof_file, write_proof_file
+from lowtide.engine.search.searched import Searched, with_flows
 from lowtide.engine.search.solve import Solution, solve
 
 __all__ = [
@@ -20,7 +26,6 @@ __all__ = [
     "RefutedBudget",
     "Solution",
     "Searched",
-    "SpaceProof",
     "check_certificate",
     "check_proof",
     "equal_orders",

@@ -1,35 +1,36 @@
-"""Replays, in plain Python, a log that no order stays within a budget."""
+"""Replay a log that refutes a budget, in plain Python."""
 
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from lowtide.core.index_spaces import OpId
+from lowtide.engine.graph import Lifetime
 from lowtide.engine.search.check_cut import least_needed
+from lowtide.engine.search.plain_max_flow import INFINITE, PlainMaxFlow
 from lowtide.engine.search.plain_program import PlainProgram
-from lowtide.engine.search.plain_valley import least_live, live_after
-from lowtide.engine.search.proof_log import Cycle, Either, First, Last, Line, Need, Next, Over, Previous
+from lowtide.engine.search.proof import Cycle, Either, First, Last, Line, Need, Next, Over, Previous
 
 
 def is_refuted(program: PlainProgram, budget_bytes: int, log: Sequence[Line]) -> bool:
-    """Whether a log shows that no order stays within a budget; one maximum flow a line.
+    """Return whether a log shows that no order meets a budget. One maximum flow per line.
 
-    A line is right if it follows from the program and what is known where it stands. The log shows it all if every case
-    ends, and nothing follows after the last one.
+    Each line must follow from the program and the lines in force. The log must end exactly with its last case.
     """
     replay = _Replay(program, budget_bytes)
-    return all(not replay.ended and replay.goes_on_with(line) for line in log) and replay.ended
+    return all(not replay.ended and replay.apply(line) for line in log) and replay.ended
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """What some order within the budget, if there is any, can be assumed to obey."""
+    """Assumptions about an order within the budget."""
 
     dependencies: tuple[tuple[OpId, OpId], ...] = ()
     first: tuple[OpId, ...] = ()
-    """What runs first, in turn."""
     last: tuple[OpId, ...] = ()
-    """What runs last, from the last op on."""
+    """The last ops, from the end."""
 
 
 class _Replay:
@@ -42,82 +43,72 @@ class _Replay:
             for earlier in earlier_ones:
                 self._followers[earlier].append(op)
         self._case = _Case()
-        self._others: list[_Case] = []  # that are open, the next one last
+        self._others: list[_Case] = []  # open cases, the next one last
 
-    def goes_on_with(self, line: Line) -> bool:
-        """Whether a line is right where the replay stands; if so, what it says counts from now on."""
+    def apply(self, line: Line) -> bool:
+        """Apply a line and return whether it is valid here."""
         case, n_ops = self._case, self.program.n_ops
         if any(op >= n_ops for op in _ops_of(line)):
             return False
         match line:
             case Need(op, earlier, later):
-                if op not in (earlier, later) or earlier == later or not self._is_over(op, (later, earlier)):
-                    return False
+                follows = op in (earlier, later) and earlier != later and self._is_over(op, (later, earlier))
                 self._case = replace(case, dependencies=(*case.dependencies, (earlier, later)))
             case Over(op):
-                if not self._is_over(op):
-                    return False
-                self._take_cases([])
+                follows = self._is_over(op)
+                self._open_cases([])
             case Cycle():
-                if not _closes_a_cycle(self.program, case.dependencies):
-                    return False
-                self._take_cases([])
+                follows = _has_cycle(self.program, case.dependencies)
+                self._open_cases([])
             case Either(one, other):
-                if one == other:
-                    return False
+                follows = one != other
                 both = ((one, other), (other, one))
-                self._take_cases([replace(case, dependencies=(*case.dependencies, each)) for each in both])
+                self._open_cases([replace(case, dependencies=(*case.dependencies, each)) for each in both])
             case First(ops):
-                return self._settle_first(ops)
+                follows = self._settle_first(ops)
             case Last(ops):
-                return self._settle_last(ops)
+                follows = self._settle_last(ops)
             case Next(ops):
-                if not self._are_all_next(ops):
-                    return False
-                self._take_cases([replace(case, first=(*case.first, op)) for op in ops])
+                follows = self._are_all_next(ops)
+                self._open_cases([replace(case, first=(*case.first, op)) for op in ops])
             case Previous(ops):
-                if not self._are_all_last(ops):
-                    return False
-                self._take_cases([replace(case, last=(*case.last, op)) for op in ops])
-        return True
+                follows = self._are_all_last(ops)
+                self._open_cases([replace(case, last=(*case.last, op)) for op in ops])
+        return follows
 
-    def _take_cases(self, cases: Sequence[_Case]) -> None:
-        """Go on with the first of some cases; where there is none, the present one ends."""
+    def _open_cases(self, cases: Sequence[_Case]) -> None:
+        """Continue with the first given case, or with the next open one."""
         self._others += reversed(cases)
         self.ended = not self._others
         if self._others:
             self._case = self._others.pop()
 
     def _middle(self) -> set[OpId]:
-        """Return the ops that run neither first nor last."""
         return set(range(self.program.n_ops)).difference(self._case.first, self._case.last)
 
     def _is_over(self, op: OpId, *more: tuple[OpId, OpId]) -> bool:
-        """Whether an op between what runs first and last needs more than the budget, in whatever order of the rest."""
         case = self._case
         around = [(earlier, op) for earlier in case.first] + [(op, later) for later in case.last]
         dependencies = [*case.dependencies, *around, *more]
         return op in self._middle() and least_needed(self.program, op, dependencies) > self.budget_bytes
 
     def _may_be_next(self, among: Iterable[OpId], first: set[OpId]) -> list[OpId]:
-        """Return those of some ops that wait for nothing but what runs first."""
         waiting = {later for earlier, later in self._case.dependencies if earlier not in first}
         return [op for op in among if op not in waiting and first.issuperset(self.program.predecessors[op])]
 
     def _may_be_last(self, among: Iterable[OpId], last: set[OpId]) -> list[OpId]:
-        """Return those of some ops that nothing waits for but what runs last."""
         waited_for = {earlier for earlier, later in self._case.dependencies if later not in last}
         return [op for op in among if op not in waited_for and last.issuperset(self._followers[op])]
 
     def _are_all_next(self, ops: Sequence[OpId]) -> bool:
-        """Whether nothing but some ops can run next, within the budget."""
+        """Return whether only these ops can run next."""
         first, middle = set(self._case.first), self._middle()
         live = live_after(self.program, first)
         others = self._may_be_next(middle.difference(ops), first)
         return bool(middle) and all(live + self._run(op, first)[0] > self.budget_bytes for op in others)
 
     def _are_all_last(self, ops: Sequence[OpId]) -> bool:
-        """Whether nothing but some ops can run last, within the budget."""
+        """Return whether only these ops can run last."""
         last, middle = set(self._case.last), self._middle()
         left = middle.union(self._case.first)
         live = live_after(self.program, left)
@@ -126,7 +117,7 @@ class _Replay:
         return bool(middle) and all(live - net + more > self.budget_bytes for more, net in runs)
 
     def _run(self, op: OpId, before: AbstractSet[OpId]) -> tuple[int, int]:
-        """Return the bytes that an op adds after others while it runs, and what it leaves behind or takes away."""
+        """Return the bytes that an op adds while it runs, and its net bytes."""
         return self.program.run(op, sum(1 << earlier for earlier in before))
 
     def _settle_first(self, ops: Sequence[OpId]) -> bool:
@@ -157,8 +148,8 @@ class _Replay:
                 return False
             last.add(op)
             middle.remove(op)
-        taken_over = {read for op in left for read, _ in self.program.pairs[op]}
-        if any(not taken_over.isdisjoint(self.program.touches[op]) for op in ops):
+        in_place_operands = {read for op in left for read, _ in self.program.pairs[op]}
+        if any(not in_place_operands.isdisjoint(self.program.touches[op]) for op in ops):
             return False
         least = least_live(self.program, left, set(ops), self._case.dependencies)
         self._case = replace(self._case, last=(*self._case.last, *ops))
@@ -166,21 +157,10 @@ class _Replay:
 
 
 def _ops_of(line: Line) -> Sequence[OpId]:
-    match line:
-        case First(ops) | Last(ops) | Next(ops) | Previous(ops):
-            return ops
-        case Need(op, earlier, later):
-            return op, earlier, later
-        case Either(one, other):
-            return one, other
-        case Over(op):
-            return (op,)
-        case Cycle():
-            return ()
+    return line.ops if isinstance(line, First | Last | Next | Previous) else msgspec.structs.astuple(line)
 
 
-def _closes_a_cycle(program: PlainProgram, known: Sequence[tuple[OpId, OpId]]) -> bool:
-    """Whether the program and some dependencies leave no order at all."""
+def _has_cycle(program: PlainProgram, known: Sequence[tuple[OpId, OpId]]) -> bool:
     waiting_for: list[set[OpId]] = [set(earlier) for earlier in program.predecessors]
     for earlier, later in known:
         waiting_for[later].add(earlier)
@@ -196,3 +176,49 @@ def _closes_a_cycle(program: PlainProgram, known: Sequence[tuple[OpId, OpId]]) -
             if not left[later]:
                 ready.append(later)
     return len(ready) < program.n_ops
+
+
+def live_after(program: PlainProgram, executed: AbstractSet[OpId]) -> int:
+    return least_live(program, executed, frozenset(), ())
+
+
+def least_live(
+    program: PlainProgram,
+    executed: AbstractSet[OpId],
+    free: AbstractSet[OpId],
+    dependencies: Sequence[tuple[OpId, OpId]],
+) -> int:
+    """Return the least live bytes after `executed` and any of the `free` ops that together are closed.
+
+    Closed sets obey the program and `dependencies` (earlier, later). A minimum cut, with executed ops on the source
+    side. A buffer's node is there too at no cost if all its users are; its producer without it costs the buffer's size.
+    """
+    flow = PlainMaxFlow(2)
+    node = {op: flow.add_node() for op in free}
+    given = ((earlier, later) for later in free for earlier in program.predecessors[later])
+    for earlier, later in (*given, *dependencies):
+        if earlier in node and later in node:
+            flow.add_edge(node[later], node[earlier], INFINITE)
+    total = program.bytes_of(Lifetime.INPUT)
+    for buffer, size in enumerate(program.sizes):
+        producer, lifetime = program.producers[buffer], program.lifetimes[buffer]
+        if size == 0 or lifetime == Lifetime.INPUT:
+            continue
+        if producer in node:
+            start = node[producer]
+        elif producer in executed or (producer < 0 and lifetime == Lifetime.DONATED):
+            start = flow.SOURCE
+        else:
+            continue
+        waiting = [user for user in program.users[buffer] if user not in executed]
+        if lifetime == Lifetime.OUTPUT or any(user not in node for user in waiting):
+            if start == flow.SOURCE:
+                total += size
+            else:
+                flow.add_edge(start, flow.SINK, size)
+        elif waiting:
+            joint = flow.add_node()
+            flow.add_edge(start, joint, size)
+            for user in waiting:
+                flow.add_edge(joint, node[user], INFINITE)
+    return total + (flow.run() if node else 0)

@@ -1,4 +1,4 @@
-"""Minimum closure cuts: the least memory at which an op can run, in any order or with other ops held back."""
+"""Minimum closure cuts: the least memory at which an op can run."""
 
 from dataclasses import dataclass, replace
 
@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide import _native
-from lowtide.core.index_spaces import OpId, SpaceId
-from lowtide.engine.analysis.problem import Problem
+from lowtide.core.index_spaces import OpId, Place, SpaceId
+from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.graph import Rows
 
 
@@ -17,11 +17,19 @@ class ClosureCut:
 
     peak_bytes: int
     before: NDArray[np.bool_]
-    """A mask over ops: those that run before it in an order that attains `peak_bytes`."""
+    """Mask of the ops before it in an order that attains `peak_bytes`."""
+
+
+def run_after_cut(order: Order, place: Place, cut: ClosureCut) -> Order:
+    """Return the order that runs exactly the ops before the cut, then the op at `place`, then the rest."""
+    before = cut.before[order]
+    after = ~before
+    after[place] = False
+    return np.concatenate([order[before], order[place : place + 1], order[after]])
 
 
 class ClosureCuts:
-    """Closure cuts of one problem, by op and memory space; counts the work of finding them."""
+    """Closure cuts by op and memory space, and their work."""
 
     def __init__(self, problem: Problem) -> None:
         self._cutters = [
@@ -31,7 +39,7 @@ class ClosureCuts:
         self.work = 0
 
     def of(self, op: OpId, space: SpaceId) -> ClosureCut:
-        """Return the cut of an op in a memory space; one flow when it is asked for first."""
+        """Return the cut of an op in a memory space, by one flow."""
         found = self._found.get((op, space))
         if found is None:
             peak, before, work = self._cutters[space].cut(op)
@@ -41,13 +49,13 @@ class ClosureCuts:
 
 
 class HeldBackCuts:
-    """The least memory at which an op can run while others are held back; counts the work of finding it."""
+    """Closure cuts with other ops held back, and their work."""
 
     def __init__(self, problem: Problem, space: SpaceId) -> None:
         predecessors = problem.graph.structure.predecessors
         self.work = 0
         self.added = _least_added_bytes(problem, space)
-        """Per op, the bytes it allocates while it runs if it takes every in-place pair it offers."""
+        """Bytes that each op allocates with all its in-place pairs used."""
         self._problem = problem
         self._space = space
         self._earlier = predecessors.values
@@ -55,9 +63,9 @@ class HeldBackCuts:
         self._transient = np.ravel(problem.transient)
 
     def of(self, op: OpId, held_back: NDArray[np.int32], *, only_after: NDArray[np.int32] | None = None) -> ClosureCut:
-        """Return the cut of an op where all of `held_back` run after it; none of them may be needed by it.
+        """Return the cut of an op with all `held_back` ops, which are no ancestors, after it.
 
-        With `only_after`, a closed set, the op waits for these ops alone and takes no in-place pair.
+        With `only_after`, a closed set, the op depends on these ops only and uses no in-place pair.
         """
         earlier, later = self._earlier, self._later
         if only_after is not None:
@@ -81,7 +89,6 @@ class HeldBackCuts:
 
 
 def _rows(owners: NDArray[np.int32], values: NDArray[np.int32], n_rows: int) -> Rows:
-    """Return rows of ascending values without repeats."""
     both = np.unique(owners.astype(np.int64) << 32 | values)
     offsets = np.zeros(n_rows + 1, np.int64)
     np.cumsum(np.bincount(both >> 32, minlength=n_rows), out=offsets[1:])

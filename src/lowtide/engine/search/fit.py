@@ -1,4 +1,4 @@
-"""An order within a budget, or the proof that there is none."""
+"""Exact search for an order within a budget."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from lowtide.engine.analysis.problem import Order, Problem
 
 
 class Fit(IntEnum):
-    """How the search for an order within a budget ended; the numbers are shared with the native kernel."""
+    """Result of a search within a budget, with the numbers of the native kernel."""
 
     FOUND = 0
     IMPOSSIBLE = 1
@@ -22,56 +22,34 @@ class Fit(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FitOutcome:
-    """What a search within a budget found."""
+    """Result of `find_fit`; budgets are in bytes per memory space."""
 
     fit: Fit
     budget: tuple[int, ...]
-    """Bytes per memory space."""
-    order: Order | None
-    """When found."""
+    order: Order | None = None
     next_budget: tuple[int, ...]
-    """When impossible: no budget below one of these figures, the others as they are, can be met either."""
-    states: int
-    flows: int
-    work: int
+    """If impossible: no budget with one figure below these, the others as given, can be met."""
+    work: int = 0
 
     @property
     def limited_space(self) -> int | None:
-        """The only memory space that the budget limits; None where it limits several, or none."""
+        """The only limited memory space, if there is exactly one."""
         limited = [space for space, most in enumerate(self.budget) if most < UNLIMITED]
         return limited[0] if len(limited) == 1 else None
 
 
 def find_fit(problem: Problem, limits: Sequence[int], preference: Order, most_work: int) -> FitOutcome:
-    """Search for an order whose peak stays within a limit in bytes in every memory space.
+    """Search for an order within a limit in bytes per memory space; `UNLIMITED` is no limit.
 
-    Callers try limits between a bound and a peak, which are no budget of the user's; `UNLIMITED` is no limit.
-    First dependencies are added that every such order obeys; then executed sets are searched depth first, forward and
-    backward, each at most once (see the native kernel `fit_search` for the rules that keep this exact). Ties follow
-    `preference`. Exact; stops after about `most_work` units of work; deterministic. Ctrl-C raises KeyboardInterrupt.
+    Deduces dependencies that every such order obeys, then searches executed sets depth first, each at most once (see
+    the native kernel `fit_search`). Ties follow `preference`. Ctrl-C raises KeyboardInterrupt.
+    Guarantees: exact unless stopped after about `most_work` units of work; deterministic.
     """
     edges = np.array([bytes_at_the_edges(problem.graph, space) for space in range(len(limits))], np.int64)
     asked = np.array(limits, np.int64)
     if (edges > asked).any():
-        return FitOutcome(
-            fit=Fit.IMPOSSIBLE,
-            budget=tuple(limits),
-            order=None,
-            next_budget=tuple(np.maximum(edges, asked).tolist()),
-            states=0,
-            flows=0,
-            work=0,
-        )
-    status, order, following, states, flows, _, work = _native.find_fit(
-        problem.native, problem.in_place, asked, preference, most_work
-    )
-    fit = Fit(status)
-    return FitOutcome(
-        fit=fit,
-        budget=tuple(limits),
-        order=order if fit == Fit.FOUND else None,
-        next_budget=tuple(following.tolist()),
-        states=states,
-        flows=flows,
-        work=work,
-    )
+        next_budget = tuple(np.maximum(edges, asked).tolist())
+        return FitOutcome(fit=Fit.IMPOSSIBLE, budget=tuple(limits), next_budget=next_budget)
+    fit, order, following, *_, work = _native.find_fit(problem.native, problem.in_place, asked, preference, most_work)
+    found, next_budget = order if fit == Fit.FOUND else None, tuple(following.tolist())
+    return FitOutcome(fit=Fit(fit), budget=tuple(limits), order=found, next_budget=next_budget, work=work)

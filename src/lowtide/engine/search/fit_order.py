@@ -1,105 +1,98 @@
-"""Fit mode: an order within a budget that stays close to the given one, or why there is none."""
+"""Fit mode: an order within a budget that moves few ops."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 
 from lowtide import _native
 from lowtide.core.effort import SearchEffort
-from lowtide.core.index_spaces import Place
 from lowtide.engine.analysis.budget import Budget
 from lowtide.engine.analysis.lower_bounds import LowerBound, bytes_at_the_edges
 from lowtide.engine.analysis.problem import Order, Problem
-from lowtide.engine.search.cuts import ClosureCut, ClosureCuts
-from lowtide.engine.search.fewest_moves import fewest_moves
+from lowtide.engine.search.cuts import ClosureCuts, run_after_cut
 from lowtide.engine.search.fit import Fit, FitOutcome, find_fit
 from lowtide.engine.search.moves import bring_nearer, moved_ops
+from lowtide.engine.search.plain_program import PlainProgram
 
-_MOST_LOOKS = 300_000
+_MAX_EXAMINED = 300_000
 _MOST_OPS_BY_MOVES = 1_000
 _MOST_TRIES = 2_000
 _MOST_CUT = 200
 _MOST_REPAIRED = 40
 _TRY_WORK = 500
-"""What one try at an order costs, in units of work per op: its evaluation and what Python does around it."""
+"""Work of evaluating one order, in units per op."""
+_State = tuple[int, int]
+"""The executed set as bits, and the place of the last unmoved op."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FittedOrder:
-    """What fit mode found."""
+    """Result of `fit_order`."""
 
     fit: Fit
     order: Order | None = None
-    """When found."""
     moved: int = 0
-    """How many ops it moves: those outside a longest common subsequence with the given order."""
+    """Ops outside a longest common subsequence with the given order."""
     least_moved: int = 0
-    """No order within the budget moves fewer; equal to `moved` where the order is proven to move the fewest."""
+    """Lower bound of moved ops within the budget; equal to `moved` if proven minimal."""
     reason: LowerBound | None = None
-    """When impossible: the op, or the inputs and outputs, that alone needs more than the budget, and what runs before
-    it at best; `bound_holders` lists what it forces to be live. None if only exact search refuted the budget."""
+    """If impossible: the op or the edges that exceed the budget in every order, with the ops that best run before;
+    `bound_holders` lists the forced live buffers. None if only exact search refuted the budget.
+    """
     refuted: FitOutcome | None = None
-    """When impossible without a reason: what the exact search says."""
+    """The outcome of exact search if it refuted the budget."""
 
 
 def fit_order(
-    problem: Problem,
-    budget: Budget,
-    given: Order,
-    effort: SearchEffort,
-    *,
-    known: Iterable[Order] = (),
+    problem: Problem, budget: Budget, given: Order, effort: SearchEffort, *, known: Iterable[Order] = ()
 ) -> FittedOrder:
-    """Find an order within a budget that moves few ops of `given`, or prove there is none.
+    """Return an order within a budget that moves few ops of `given`, or prove that there is none.
 
-    If the given order fits, nothing moves. Small problems, and those that few moves solve, are solved exactly
-    (`fewest_moves`). Else the given order is repaired at one op after the other: what its minimum cut leaves out runs
-    after it. The nearest of that order and those `known` is taken; if none of them fits, exact search finds one. Then
-    ops move back to their given places as long as the budget holds. Deterministic. Ctrl-C raises KeyboardInterrupt
-    until some order fits; after that it ends the search with the best order so far.
+    Problems solved by few moves are solved exactly (`fewest_moves`). Otherwise the given order is repaired along
+    minimum cuts. The nearest of the result and the orders in `known` is used, or an order from exact search. Then ops
+    move back to their given places while the budget holds.
+    Guarantees: deterministic. Ctrl-C raises KeyboardInterrupt until some order fits, then returns the best order found.
     """
-    within = _Within(problem, budget)
-    if within.holds(given):
+    checks = _BudgetChecks(problem, budget)
+    if checks.fits(given):
         return FittedOrder(fit=Fit.FOUND, order=given)
     cuts = ClosureCuts(problem)
-    reason = within.reason(given, cuts, effort.cut_work)
+    reason = checks.reason(given, cuts, effort.cut_work)
     if reason is not None:
         return FittedOrder(fit=Fit.IMPOSSIBLE, reason=reason)
-    exact = fewest_moves(problem, budget, given, _MOST_LOOKS if len(given) <= _MOST_OPS_BY_MOVES else 0)
-    if exact.order is not None:
-        return FittedOrder(fit=Fit.FOUND, order=exact.order, moved=exact.least_moved, least_moved=exact.least_moved)
-    start = _repair(within, given, cuts, effort.cut_work)
-    starts = [order for order in (start, *known) if order is not None and within.holds(order)]
+    max_examined = _MAX_EXAMINED if len(given) <= _MOST_OPS_BY_MOVES else 0
+    nearest, least_moved = fewest_moves(problem, budget, given, max_examined)
+    if nearest is not None:
+        return FittedOrder(fit=Fit.FOUND, order=nearest, moved=least_moved, least_moved=least_moved)
+    start = _repair(checks, given, cuts, effort.cut_work)
+    starts = [order for order in (start, *known) if order is not None and checks.fits(order)]
     if not starts:
         outcome = find_fit(problem, budget.limits, given, effort.fit_work)
         if outcome.fit != Fit.FOUND or outcome.order is None:
             return FittedOrder(fit=outcome.fit, refuted=outcome if outcome.fit == Fit.IMPOSSIBLE else None)
         starts.append(outcome.order)
     best = min(starts, key=lambda order: len(moved_ops(order, given)))
-    best = within.nearest(best, given, effort.fit_work)
-    return FittedOrder(
-        fit=Fit.FOUND, order=best, moved=len(moved_ops(best, given)), least_moved=max(1, exact.least_moved)
-    )
+    best = checks.nearest(best, given, effort.fit_work)
+    moved = len(moved_ops(best, given))
+    return FittedOrder(fit=Fit.FOUND, order=best, moved=moved, least_moved=max(1, least_moved))
 
 
-class _Within:
-    """A budget, and what can be asked about it."""
-
+class _BudgetChecks:
     def __init__(self, problem: Problem, budget: Budget) -> None:
         self.problem = problem
         self.limits = np.asarray(budget.limits, np.int64)
 
-    def holds(self, order: Order) -> bool:
+    def fits(self, order: Order) -> bool:
         return bool((self.problem.evaluate(order).peaks <= self.limits).all())
 
     def excess(self, order: Order) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-        """Return the bytes above the budget per place and space."""
         profile = _native.profile(self.problem.native, order, self.problem.in_place)
         return np.maximum(profile.reshape(len(order), len(self.limits)) - self.limits, 0)
 
     def reason(self, order: Order, cuts: ClosureCuts, most_work: int) -> LowerBound | None:
-        """Return why no order fits, as far as a single op or the edges show it: only ops above the budget can."""
+        """Return an op, or the edges, above the budget in every order."""
         graph = self.problem.graph
         excess = self.excess(order)
         for space, most in enumerate(self.limits.tolist()):
@@ -117,11 +110,11 @@ class _Within:
         return None
 
     def nearest(self, order: Order, given: Order, most_work: int) -> Order:
-        """Bring an order that fits nearer to the given one; Ctrl-C ends with what there is."""
+        """Move an order nearer to the given one within the budget; Ctrl-C returns the best order found."""
         best = [order]
 
         def keep(nearer: Order) -> bool:
-            if not self.holds(nearer):
+            if not self.fits(nearer):
                 return False
             best[0] = nearer
             return True
@@ -133,17 +126,17 @@ class _Within:
             return best[0]
 
 
-def _repair(within: _Within, given: Order, cuts: ClosureCuts, most_work: int) -> Order | None:
-    """Make op after op fit by running it after its minimum cut, as long as the bytes above the budget get fewer."""
-    order, excess = given, within.excess(given)
+def _repair(checks: _BudgetChecks, given: Order, cuts: ClosureCuts, most_work: int) -> Order | None:
+    """Move ops behind their cuts while the bytes above the budget decrease; return None if stuck."""
+    order, excess = given, checks.excess(given)
     tries = 0
     while excess.any():
         for place, space in np.argwhere(excess > 0)[:_MOST_REPAIRED].tolist():
             tries += 1
             if cuts.work + tries * _TRY_WORK * len(order) >= most_work:
                 return None
-            moved = _run_after_its_cut(order, place, cuts.of(int(order[place]), space))
-            now = within.excess(moved)
+            moved = run_after_cut(order, place, cuts.of(int(order[place]), space))
+            now = checks.excess(moved)
             if now.sum() < excess.sum():
                 order, excess = moved, now
                 break
@@ -152,9 +145,56 @@ def _repair(within: _Within, given: Order, cuts: ClosureCuts, most_work: int) ->
     return order
 
 
-def _run_after_its_cut(order: Order, place: Place, cut: ClosureCut) -> Order:
-    """Return the order in which just what lies before the cut of the op at a place runs before it."""
-    before = cut.before[order]
-    after = ~before
-    after[place] = False
-    return np.concatenate([order[before], order[place : place + 1], order[after]])
+def fewest_moves(problem: Problem, budget: Budget, given: Order, max_examined: int) -> tuple[Order | None, int]:
+    """Return the order within a budget that moves the fewest ops, if found, and a lower bound of moved ops.
+
+    Dijkstra over pairs of an executed set and the last unmoved op. An op after all unmoved ones in the given order may
+    stay unmoved; all ops that it overtakes must move. Stops after about `max_examined` examined ops.
+    """
+    limits = budget.limits
+    spaces = range(len(limits))
+    programs = [PlainProgram(problem.graph, problem.transient, problem.in_place, space) for space in spaces]
+    order = given.tolist()
+    everything = (1 << len(order)) - 1
+    start: _State = (0, -1)
+    live_at_start = tuple(program.live_at_start(unused=False) for program in programs)
+    came_from: dict[_State, tuple[_State, int]] = {}
+    least: dict[_State, int] = {start: 0}
+    waiting: list[tuple[int, int, int, _State, tuple[int, ...]]] = [(0, 0, 0, start, live_at_start)]
+    examined = pushed = moved = 0
+    while waiting and examined <= max_examined:
+        moved, _, _, state, live = heappop(waiting)
+        executed, last = state
+        if executed == everything:
+            return _path(came_from, state), moved
+        if moved > least[state]:
+            continue
+        examined += len(order)
+        overtaken = 0
+        for place, op in enumerate(order):
+            if not programs[0].may_run(op, executed):
+                overtaken += place > last and not executed >> op & 1
+                continue
+            after = [program.run(op, executed) for program in programs]
+            if all(now + more <= most for now, (more, _), most in zip(live, after, limits, strict=True)):
+                then = tuple(now + net for now, (_, net) in zip(live, after, strict=True))
+                ways = [(last, moved + (place > last))]
+                if place > last:
+                    ways.append((place, moved + overtaken))
+                for kept, cost in ways:
+                    reached = (executed | 1 << op, kept)
+                    if cost < least.get(reached, len(order) + 1):
+                        least[reached] = cost
+                        came_from[reached] = (state, op)
+                        pushed += 1
+                        heappush(waiting, (cost, -reached[0].bit_count(), pushed, reached, then))
+            overtaken += place > last
+    return None, moved
+
+
+def _path(came_from: dict[_State, tuple[_State, int]], state: _State) -> Order:
+    ops: list[int] = []
+    while state in came_from:
+        state, op = came_from[state]
+        ops.append(op)
+    return np.asarray(ops[::-1], np.int32)

@@ -1,18 +1,24 @@
-"""How far one order is from another, and how to bring it nearer without needing more memory."""
+"""The distance between orders, moves toward an order, and other orders of equal peak."""
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from lowtide.engine.analysis.problem import Order, Problem
 from lowtide.engine.graph.reorder import is_valid_order
+from lowtide.engine.search.fit import find_fit
+from lowtide.engine.search.solve import Solution
+
+_FIT_WORK = 20_000_000
+_MOST_TRIES = 200
+_SWAPS_PER_ORDER = 2_000
 
 
 def moved_ops(order: Order, given: Order) -> list[int]:
-    """Return the fewest ops that must be moved to turn one order into another, in the given order.
+    """Return a minimal set of ops to move to turn one order into the other, in the given order.
 
-    What need not move is a longest common subsequence: of two permutations, a longest rising one. O(n log n).
+    The other ops are a longest common subsequence. Complexity: O(n log n).
     """
     place = np.empty(len(given), np.int64)
     place[given] = np.arange(len(given))
@@ -34,17 +40,13 @@ def moved_ops(order: Order, given: Order) -> list[int]:
 
 
 def bring_nearer(
-    problem: Problem,
-    order: Order,
-    given: Order,
-    keep: Callable[[Order], bool],
-    most_tries: int,
+    problem: Problem, order: Order, given: Order, accepts: Callable[[Order], bool], most_tries: int
 ) -> Order:
-    """Move ops of an order back to their places in the given one as long as `keep` accepts what comes out.
+    """Move ops of an order back to their given places while `accepts` accepts the result.
 
-    Ops that were moved go back in blocks, which are halved down to single ops (delta debugging, Zeller 1999). A block
-    goes right after the op that precedes it in the given order, or right before the one that follows. Tries at most
-    `most_tries` orders. The result is valid, never farther away, and accepted by `keep` unless it is `order` itself.
+    Moved ops return in blocks that are halved down to single ops (delta debugging, Zeller 1999). A block goes next to
+    its given predecessor or successor. Tries at most `most_tries` orders.
+    Guarantees: valid, never farther away, and accepted unless it is `order` itself.
     """
     moved = moved_ops(order, given)
     size = max(1, len(moved) // 2)
@@ -56,9 +58,9 @@ def bring_nearer(
                 if tries >= most_tries:
                     return order
                 tries += 1
-                nearer = _taken_back(order, given, moved, moved[first : first + size], late=late)
+                nearer = _move_back(order, given, moved, moved[first : first + size], late=late)
                 better = len(moved_ops(nearer, given)) < len(moved)
-                if better and is_valid_order(problem.graph, nearer) and keep(nearer):
+                if better and is_valid_order(problem.graph, nearer) and accepts(nearer):
                     order, changed = nearer, True
                     break
             if changed:
@@ -73,23 +75,58 @@ def bring_nearer(
     return order
 
 
-def _taken_back(order: Order, given: Order, moved: Sequence[int], block: Sequence[int], *, late: bool) -> Order:
-    """Return the order with a block of moved ops beside their neighbors of the given order."""
-    going = set(block)
-    elsewhere = set(moved) - going
-    beside: dict[int, list[int]] = {}
+def _move_back(order: Order, given: Order, moved: Sequence[int], block: Sequence[int], *, late: bool) -> Order:
+    """Return the order with a block of moved ops next to their given neighbors."""
+    block_ops = set(block)
+    other_moved = set(moved) - block_ops
+    neighbors: dict[int, list[int]] = {}
     anchor = -1
     for op in given[::-1].tolist() if late else given.tolist():
-        if op in going:
-            beside.setdefault(anchor, []).append(op)
-        elif op not in elsewhere:
+        if op in block_ops:
+            neighbors.setdefault(anchor, []).append(op)
+        elif op not in other_moved:
             anchor = op
-    result: list[int] = beside.pop(-1, []) if not late else []
+    result: list[int] = neighbors.pop(-1, []) if not late else []
     for op in order.tolist():
-        if op in going:
+        if op in block_ops:
             continue
-        near = beside.get(op, [])
+        near = neighbors.get(op, [])
         result += [*near[::-1], op] if late else [op, *near]
     if late:
-        result += beside.get(-1, [])[::-1]
+        result += neighbors.get(-1, [])[::-1]
     return np.asarray(result, np.int32)
+
+
+def equal_orders(problem: Problem, solution: Solution, count: int) -> Iterator[Order]:
+    """Yield up to `count` distinct orders within the solution's peak in every memory space.
+
+    First the solution's order, then the same order nearer to program order, then results of exact search with various
+    ties, and last the solution with neighbors swapped. Each is computed on demand. Deterministic.
+    """
+    seen: set[bytes] = set()
+    for order in _candidates(problem, solution):
+        if len(seen) == count:
+            return
+        if order.tobytes() not in seen:
+            seen.add(order.tobytes())
+            yield order
+
+
+def _candidates(problem: Problem, solution: Solution) -> Iterator[Order]:
+    own, given = solution.order, problem.given_order()
+    most = np.asarray(solution.peaks, np.int64)
+
+    def keep(order: Order) -> bool:
+        return bool((problem.evaluate(order).peaks <= most).all())
+
+    yield own
+    yield bring_nearer(problem, own, given, keep, _MOST_TRIES)
+    for preference in (given, given[::-1], own[::-1]):
+        found = find_fit(problem, solution.peaks, np.ascontiguousarray(preference), _FIT_WORK)
+        if found.order is not None:
+            yield found.order
+    for first in range(min(len(own) - 1, _SWAPS_PER_ORDER)):
+        swapped = own.copy()
+        swapped[first : first + 2] = swapped[first : first + 2][::-1]
+        if is_valid_order(problem.graph, swapped) and keep(swapped):
+            yield swapped

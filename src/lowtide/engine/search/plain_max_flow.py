@@ -1,46 +1,43 @@
-"""Maximum flow in plain Python: short enough to be believed, independent of the native kernels."""
+"""Maximum flow in plain Python, independent of the native kernels."""
 
 from collections import deque
 
 INFINITE = 2**63
 MOST_WORK = 30_000_000
-"""How many edges one flow may look at: well below a minute in plain Python; thousands of ops need far fewer."""
+"""Limit on the edges examined by a flow."""
 
 
 class TooMuchWorkError(Exception):
-    """A flow would take more work than `MOST_WORK`; nothing was found out."""
+    """Raised if a flow exceeds `MOST_WORK`, without a result."""
 
 
 class PlainMaxFlow:
-    """Dinic's algorithm (1970): shortest augmenting paths, a phase per distance. O(V^2 E).
+    """Dinic's algorithm (1970) from node 0 to node 1. O(V^2 E).
 
-    Raises TooMuchWorkError once adding edges and looking for distances has taken too much.
+    Raises TooMuchWorkError beyond the work limit.
     """
 
     SOURCE, SINK = 0, 1
 
     def __init__(self, n_nodes: int) -> None:
-        """Start with nodes 0 (source), 1 (sink) and up to `n_nodes` in all."""
         self._edges_of: list[list[int]] = [[] for _ in range(n_nodes)]
         self._target: list[int] = []
         self._residual: list[int] = []
         self._work = 0
 
     def add_node(self) -> int:
-        """Add a node and return its number."""
         self._edges_of.append([])
         return len(self._edges_of) - 1
 
     def add_edge(self, start: int, end: int, capacity: int) -> None:
-        """Add an edge; its reverse starts at zero."""
-        self._spend(8)  # what an edge takes in memory counts, too
+        self._spend(8)  # also limits memory
         for node, target, residual in ((start, end, capacity), (end, start, 0)):
             self._edges_of[node].append(len(self._target))
             self._target.append(target)
             self._residual.append(residual)
 
     def run(self) -> int:
-        """Return the value of a maximum flow; INFINITE or more means that no finite cut exists."""
+        """Return the value of a maximum flow; INFINITE or more if no finite cut exists."""
         total = 0
         while total < INFINITE:
             level = self._levels()
@@ -71,7 +68,7 @@ class PlainMaxFlow:
         return level
 
     def _augment(self, level: list[int], next_edge: list[int]) -> int:
-        """Push along one path in which every edge goes one level up; returns what was pushed, 0 when none is left."""
+        """Push along one path of increasing levels; return the amount, or 0."""
         path: list[int] = []
         node = self.SOURCE
         while node != self.SINK:

@@ -1,4 +1,4 @@
-"""What any plan needs without copies or with them, added up op by op, apart from the code that plans."""
+"""Lower bounds for any plan, with recomputation and copies."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,10 +8,9 @@ from lowtide.engine.graph.transient import transient_bytes
 
 
 def needed_in_any_plan(graph: Graph, space: str, *, in_place: bool) -> int:
-    """Return the most that the start, the end or one op needs, whatever the order and whatever runs again. O(n + e).
+    """Return the most bytes that the start, the end or an op needs in any plan. O(n + e).
 
-    Inputs that stay are there all the time; an op also needs what it touches and what it allocates, less what may be
-    written into an operand. Subgraphs that ops call are left out.
+    An op needs kept inputs, its buffers and scratch, less results written in place. Ignores subgraphs called by ops.
     """
     position = [each.name for each in graph.spaces].index(space)
     structure, lifetimes = graph.structure, graph.lifetimes
@@ -29,11 +28,11 @@ def needed_in_any_plan(graph: Graph, space: str, *, in_place: bool) -> int:
 
 
 def needed_to_gather(graph: Graph, space: str, *, in_place: bool) -> int:
-    """Return the most that is there while the last operand of some op is made, for the operand that is best last.
+    """Return the most bytes live while the last operand of an op is made, for the best last operand.
 
-    The other operands wait then, beside what the producer touches, allocates and needs as scratch, less what it may
-    write into operands that do not wait. Holds in any order and whatever runs again, without copies to the host.
-    Subgraphs that ops call are left out. O(operands * accesses of their producers).
+    The other operands are live then, in addition to the buffers and scratch of the producer, less results written in
+    place. Holds for any order and any reruns, without copies to the host. Ignores subgraphs called by ops.
+    Complexity: O(operands * accesses of their producers).
     """
     position = [each.name for each in graph.spaces].index(space)
     structure, sizes = graph.structure, _counted_sizes(graph, position)
@@ -64,7 +63,7 @@ def _counted_sizes(graph: Graph, position: int) -> NDArray[np.int64]:
 
 
 def _usable_pairs(graph: Graph, sizes: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return operands and the buffers of equal size that their producer may write into them, as they can go by then."""
+    """Return pairs of an operand and a result that its producer may write in place."""
     pairs, owners = graph.in_place.values.reshape(-1, 2), graph.in_place.owners()[::2]
     read, written = pairs[:, 0], pairs[:, 1]
     usable = graph.freeable[read] & (graph.structure.producers[written] == owners)

@@ -1,4 +1,4 @@
-"""A problem as plain Python sees it: what running an op does to one memory space, from the definition."""
+"""The effect of running an op on one memory space, in plain Python."""
 
 from functools import cached_property
 
@@ -10,73 +10,63 @@ from lowtide.engine.graph import Graph, Lifetime
 
 
 class PlainProgram:
-    """One memory space of a graph; a set of executed ops is the bits of an int."""
+    """One memory space of a graph. Sets of executed ops are ints, one bit per op."""
 
     def __init__(self, graph: Graph, transient: NDArray[np.int64], in_place: bool, space: SpaceId) -> None:
-        """Look at a graph; `transient` are bytes per op and space that last while the op runs, shape (ops, spaces)."""
+        """Create a view; `transient` is scratch bytes, shape (ops, spaces)."""
         self.graph = graph
         self.structure = graph.structure
         self.n_ops = graph.n_ops
         self.bytes_here: NDArray[np.int64] = np.where(
             (graph.buffer_spaces == space) & ~graph.persistent, graph.sizes, 0
         )
-        """Bytes per buffer, none for those elsewhere and persistent ones."""
+        """Bytes per buffer; 0 for persistent buffers and those in other spaces."""
         self._transient_here = transient[:, space]
         self._in_place = in_place
 
-    # Lists of a large graph take gigabytes, and what is checked on arrays needs none of them.
+    # Lists are made on demand: those of a large graph take gigabytes, and checks on arrays need none.
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Bytes per buffer, none for those elsewhere and persistent ones."""
         return self.bytes_here.tolist()
 
     @cached_property
     def lifetimes(self) -> list[Lifetime]:
-        """The lifetime class of every buffer."""
         return [Lifetime(lifetime) for lifetime in self.graph.lifetimes.tolist()]
 
     @cached_property
     def producers(self) -> list[OpId]:
-        """The op that allocates every buffer, or -1."""
         return self.structure.producers.tolist()
 
     @cached_property
     def users(self) -> list[list[OpId]]:
-        """The ops that touch every buffer, its producer not among them."""
         return list(self.structure.users)
 
     @cached_property
     def allocates(self) -> list[list[BufferId]]:
-        """The buffers that every op writes first."""
         return list(self.structure.allocates)
 
     @cached_property
     def touches(self) -> list[list[BufferId]]:
-        """The buffers that every op needs beforehand."""
         return list(self.structure.touches)
 
     @cached_property
     def predecessors(self) -> list[list[OpId]]:
-        """The ops that every op waits for."""
         return list(self.structure.predecessors)
 
     @cached_property
     def transient(self) -> list[int]:
-        """Bytes that last only while an op runs."""
         return self._transient_here.tolist()
 
     def transient_of(self, op: OpId) -> int:
-        """Return the bytes that last only while an op runs."""
         return int(self._transient_here[op])
 
     @cached_property
     def pairs(self) -> list[list[tuple[BufferId, BufferId]]]:
-        """The in-place pairs that every op may take, (read, written)."""
         return [self.pairs_of(op) for op in range(self.n_ops)]
 
     def pairs_of(self, op: OpId) -> list[tuple[BufferId, BufferId]]:
-        """Return the in-place pairs that an op may take, (read, written)."""
+        """Return usable in-place pairs (read, written)."""
         graph, sizes = self.graph, self.bytes_here
         flat: list[int] = graph.in_place[op].tolist() if self._in_place else []
         pairs = dict.fromkeys(zip(flat[::2], flat[1::2], strict=True))
@@ -90,27 +80,25 @@ class PlainProgram:
         ]
 
     def live_at_start(self, *, unused: bool) -> int:
-        """Return the bytes of inputs; donated ones that nothing uses count only before the first op (`unused`)."""
+        """Return the bytes of inputs; `unused` includes donated inputs without users."""
         counted = self.graph.lifetimes == Lifetime.DONATED
         if not unused:
             counted &= np.diff(self.structure.users.offsets) > 0
         return self.bytes_of(Lifetime.INPUT) + int(self.bytes_here[counted].sum())
 
     def at_the_edges(self) -> int:
-        """Return the bytes before the first op or after the last one, whichever is more."""
+        """Return the bytes before the first op or after the last one, the larger."""
         at_the_end = self.bytes_of(Lifetime.INPUT) + self.bytes_of(Lifetime.OUTPUT)
         return max(self.live_at_start(unused=True), at_the_end)
 
     def bytes_of(self, lifetime: Lifetime) -> int:
-        """Return the bytes of all buffers of a lifetime class."""
         return int(self.bytes_here[self.graph.lifetimes == lifetime].sum())
 
     def may_run(self, op: OpId, executed: int) -> bool:
-        """Whether the op may come next after a set of executed ops."""
         return not executed >> op & 1 and all(executed >> earlier & 1 for earlier in self.predecessors[op])
 
     def run(self, op: OpId, executed: int) -> tuple[int, int]:
-        """Return the bytes that the op adds to what is live while it runs, and what it leaves behind or takes away."""
+        """Return the bytes that the op adds while it runs, and its net bytes."""
         executed |= 1 << op
         peak = self.transient[op] + sum(self.sizes[buffer] for buffer in self.allocates[op])
         net = 0
@@ -126,7 +114,7 @@ class PlainProgram:
         return self.lifetimes[buffer].freeable and all(executed >> user & 1 for user in self.users[buffer])
 
     def _saved(self, op: OpId, executed: int) -> int:
-        """Return the most bytes that the op can save by writing into operands that die: a maximum-weight matching."""
+        """Return the bytes saved by in-place pairs: a maximum-weight matching."""
         takers: dict[int, list[int]] = {}
         for read, written in self.pairs[op]:
             if self._dies(read, executed):
@@ -142,7 +130,7 @@ class PlainProgram:
                         return True
             return False
 
-        # What a pair saves depends on the written buffer alone, so that taking the largest first is best.
+        # A pair saves the size of the written buffer, so matching the largest buffers first is optimal.
         return sum(
             self.sizes[written]
             for written in sorted(takers, key=lambda written: -self.sizes[written])

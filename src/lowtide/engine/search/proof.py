@@ -1,4 +1,4 @@
-"""A proof that no order can do with less, in a form that anybody can re-check."""
+"""Proofs of lower bounds, their logs, and their files."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,112 +13,164 @@ from lowtide.engine.analysis.lower_bounds import CalleeBounds, LowerBound
 from lowtide.engine.analysis.problem import Problem
 from lowtide.engine.graph import Graph
 from lowtide.engine.search.fit import FitOutcome
-from lowtide.engine.search.proof_log import Line
 
 _Bytes = Annotated[int, msgspec.Meta(ge=0)]
+
+
 _Id = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
+class Need(msgspec.Struct, frozen=True, array_like=True, tag="need", forbid_unknown_fields=True):
+    """A dependency: `op`, one of the two ops, exceeds the budget if `later` runs before `earlier`."""
+
+    op: _Id
+    earlier: _Id
+    later: _Id
+
+
+class Over(msgspec.Struct, frozen=True, array_like=True, tag="over", forbid_unknown_fields=True):
+    """The op exceeds the budget, which ends a case."""
+
+    op: _Id
+
+
+class Cycle(msgspec.Struct, frozen=True, array_like=True, tag="cycle", forbid_unknown_fields=True):
+    """The dependencies form a cycle, which ends a case."""
+
+
+class Either(msgspec.Struct, frozen=True, array_like=True, tag="either", forbid_unknown_fields=True):
+    """A case in which `one` runs before `other`; then the opposite case."""
+
+    one: _Id
+    other: _Id
+
+
+class First(msgspec.Struct, frozen=True, array_like=True, tag="first", forbid_unknown_fields=True):
+    """Ops that may run next, in this order, without loss of generality.
+
+    They fit, and no closed set between the states before and after them has fewer live bytes than the latter.
+    """
+
+    ops: tuple[_Id, ...]
+
+
+class Last(msgspec.Struct, frozen=True, array_like=True, tag="last", forbid_unknown_fields=True):
+    """Ops that may run right before the fixed last ops, the last op first, without loss of generality.
+
+    They fit, and no closed set between the states before and after them has fewer live bytes than the former. They read
+    no buffer that another remaining op could write in place.
+    """
+
+    ops: tuple[_Id, ...]
+
+
+class Next(msgspec.Struct, frozen=True, array_like=True, tag="next", forbid_unknown_fields=True):
+    """Cases: each of these ops runs next. No other op that can run there fits."""
+
+    ops: tuple[_Id, ...]
+
+
+class Previous(msgspec.Struct, frozen=True, array_like=True, tag="previous", forbid_unknown_fields=True):
+    """Cases: each of these ops runs before the fixed last ops. No other op there fits."""
+
+    ops: tuple[_Id, ...]
+
+
+Line = Need | Over | Cycle | Either | First | Last | Next | Previous
+"""A line of a log. It holds under all earlier lines, except those of ended cases."""
+
+
 class RefutedBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A budget for one memory space that exhaustive search found no order within."""
+    """A budget for one memory space that no order meets."""
 
     budget_bytes: _Bytes
     at_least_bytes: _Bytes
-    """The least peak that is left for any order: a figure above the budget that was met on the way."""
     log: tuple[Line, ...] = ()
-    """What shows that no order needs less than `at_least_bytes`; empty where only a search does, see `check_proof`."""
+    """Steps that show the bound; if empty, see `check_proof`."""
 
 
 class Moves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Bytes that a flow moves, a column each."""
-
     sources: tuple[_Id, ...]
     targets: tuple[_Id, ...]
     bytes: tuple[_Bytes, ...]
 
 
 class CutFlow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A maximum flow that shows how much an op needs in any order; see `check_flow`."""
+    """A maximum flow for the least memory of an op; see `least_by_flow`."""
 
     uses: Moves
-    """From buffers to ops that must run before the buffer goes; the op itself stands for the end of the program."""
+    """From buffers to ops that must run before the buffer is freed; the op itself represents the end."""
     dependencies: Moves
-    """From ops to those they wait for."""
 
 
 class SpaceProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why no order has a lower peak in one memory space. Persistent buffers are left out of every figure."""
+    """The proof for one memory space. Persistent buffers are excluded from all figures."""
 
     space: str
     bound_bytes: _Bytes
     op: _Id | None
-    """The op that needs `cut_bytes` while it runs, whatever the order; None: the inputs or the outputs alone do."""
+    """The op that needs `cut_bytes` in any order; None for inputs and outputs."""
     before: tuple[_Id, ...]
-    """The ops, ascending, after which `op` needs least: no closed set leaves it less. Empty without an op."""
+    """Ascending: the closed set before `op` for which it needs least."""
     cut_bytes: _Bytes
     flow: CutFlow | None = None
-    """What shows that `op` never needs less; None where nobody asked for it, or without an op."""
+    """Shows that `op` never needs less; None if not requested."""
     tree_bytes: _Bytes | None
-    """The least peak of all orders, where the graph is a tree or series-parallel; None elsewhere."""
+    """The optimal peak of a tree or series-parallel graph."""
     refuted: tuple[RefutedBudget, ...]
-    """Budgets between `cut_bytes` and the bound, in the order in which they were refuted."""
+    """Budgets in the order of refutation."""
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A bound for every memory space of a graph, with what shows that it holds; see `check_proof`."""
+    """Lower bounds for all memory spaces of a graph; see `check_proof`."""
 
     lowtide_proof: Literal[1] = 1
     graph: str
-    """Fingerprint of the graph."""
     in_place: bool
     """Whether optional in-place pairs were allowed."""
     spaces: tuple[SpaceProof, ...]
     callees: dict[str, "Proof"] = {}
-    """Proofs for all graphs that are called, also by one another, by name: each counts with its own bound.
-
-    All stand here, once each, however many call them; those of callees have none of their own.
-    """
+    """Proofs for all graphs called directly or indirectly, without callees of their own."""
 
     @property
     def bound_bytes(self) -> Mapping[str, int]:
-        """The bound of every memory space."""
         return {space.space: space.bound_bytes for space in self.spaces}
 
 
 def prove(
-    problem: Problem,
-    cuts: Sequence[LowerBound],
-    refuted: Sequence[FitOutcome] = (),
-    *,
-    tree_bytes: int | None = None,
+    problem: Problem, cuts: Sequence[LowerBound], refuted: Sequence[FitOutcome] = (), *, tree_bytes: int | None = None
 ) -> Proof:
-    """Write down why the peak of a problem is bounded.
+    """Return the proof of a problem's bounds.
 
-    `cuts` are the bounds of `lower_bounds`, one per memory space; `refuted` are budgets that exact search proved
-    impossible, each limited in one memory space only; `tree_bytes` is the least peak of a graph that is a tree or
-    series-parallel. O(n) beside the bounds of callees, which are found again, once each.
+    `cuts` are the bounds of `lower_bounds`, `refuted` are budgets refuted by exact search, each limited in one memory
+    space, and `tree_bytes` is the optimal peak of a tree or series-parallel graph.
+    Complexity: O(n), plus the bounds of every callee.
     """
     spaces = tuple(_space_proof(position, cut, refuted, tree_bytes) for position, cut in enumerate(cuts))
-    callees: dict[str, Proof] = {}
-    _prove_callees(problem.graph, problem.in_place, CalleeBounds(in_place=problem.in_place), callees)
-    return Proof(graph=problem.graph.fingerprint, in_place=problem.in_place, spaces=spaces, callees=callees)
+    in_place, bounds, callees = problem.in_place, CalleeBounds(in_place=problem.in_place), dict[str, Proof]()
+    for name, callee in called_graphs(problem.graph).items():
+        cuts_there = tuple(_space_proof(position, cut, (), None) for position, cut in enumerate(bounds.of(callee)))
+        callees[name] = Proof(graph=callee.fingerprint, in_place=in_place, spaces=cuts_there)
+    return Proof(graph=problem.graph.fingerprint, in_place=in_place, spaces=spaces, callees=callees)
 
 
-def _prove_callees(graph: Graph, in_place: bool, bounds: CalleeBounds, proofs: dict[str, Proof]) -> None:
-    """Prove the bounds of all that a graph calls and what is called there, by names, which a program has once."""
-    for name in graph.called:
-        if name not in proofs:
-            callee = graph.subgraphs[name]
-            spaces = tuple(_space_proof(position, cut, (), None) for position, cut in enumerate(bounds.of(callee)))
-            proofs[name] = Proof(graph=callee.fingerprint, in_place=in_place, spaces=spaces)
-            _prove_callees(callee, in_place, bounds, proofs)
+def called_graphs(graph: Graph) -> dict[str, Graph]:
+    """Return all graphs called directly or indirectly, by name."""
+    found: dict[str, Graph] = {}
+    waiting = [(name, graph) for name in reversed(graph.called)]
+    while waiting:
+        name, caller = waiting.pop()
+        if name not in found:
+            callee = found[name] = caller.subgraphs[name]
+            waiting += [(inner, callee) for inner in reversed(callee.called)]
+    return found
 
 
 def _space_proof(position: int, cut: LowerBound, refuted: Sequence[FitOutcome], tree_bytes: int | None) -> SpaceProof:
-    here = [outcome for outcome in refuted if outcome.limited_space == position]
     budgets = tuple(
         RefutedBudget(budget_bytes=outcome.budget[position], at_least_bytes=outcome.next_budget[position])
-        for outcome in here
+        for outcome in refuted
+        if outcome.limited_space == position
     )
     return SpaceProof(
         space=cut.space,
@@ -132,10 +184,10 @@ def _space_proof(position: int, cut: LowerBound, refuted: Sequence[FitOutcome], 
 
 
 def write_proof_file(proof: Proof, path: Path) -> None:
-    """Write a proof as JSON, gzipped where the name ends in .gz; raises UsageError when the place cannot be written."""
+    """Write a proof as JSON, gzipped if the name ends in .gz. Raises UsageError if the path is not writable."""
     write_bytes(path, msgspec.json.encode(proof))
 
 
 def read_proof_file(path: Path) -> Proof:
-    """Read a proof; raises what `read_document` raises. What it claims is not checked here."""
+    """Read a proof without checking its claims. Raises the errors of `read_document`."""
     return read_document(path, Proof, "not a proof of lowtide")

@@ -1,27 +1,33 @@
-"""A search that was done: what it was asked, what it said, and the proof of that, with logs once somebody asks."""
+"""A completed search, and its proof with logs and flows on demand."""
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
+from typing import cast, get_args
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from lowtide import _native
 from lowtide.core.effort import SearchEffort
-from lowtide.engine.analysis.problem import Problem
-from lowtide.engine.search.flows import with_flows
-from lowtide.engine.search.proof import Proof, RefutedBudget, SpaceProof, prove
-from lowtide.engine.search.refutation import find_refutation
+from lowtide.core.index_spaces import OpId, SpaceId
+from lowtide.engine.analysis.problem import Order, Problem
+from lowtide.engine.graph import Graph
+from lowtide.engine.search.proof import CutFlow, Line, Moves, Proof, RefutedBudget, SpaceProof, called_graphs, prove
 from lowtide.engine.search.solve import Solution
 
-_LEAST_FOR_A_LOG = 200_000_000
-_OPS_FOR_A_LOG = 1_000
-"""Beyond so many ops, the least work gets less: each deduction also takes time that no arc counts."""
-_LOG_TO_SEARCH = 8
-"""How much more work than the search itself the log of what it refuted may take."""
+_MIN_LOG_WORK = 200_000_000
+_LOG_OPS = 1_000
+"""Above this number of ops, the minimal work for a log shrinks."""
+_LOG_WORK_FACTOR = 8
+"""Limit on the work for a log, as a multiple of the search."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Searched:
-    """A problem with the solution that a search of some effort found."""
+    """A problem with its solution."""
 
     problem: Problem
     solution: Solution
@@ -29,17 +35,16 @@ class Searched:
 
     @cached_property
     def proof(self) -> Proof:
-        """What bounds the peak, without a log of what only the search refuted."""
+        """The proof without logs."""
         solution = self.solution
         return prove(self.problem, solution.cuts, solution.refuted, tree_bytes=solution.tree_bytes)
 
     @cached_property
     def logged_proof(self) -> Proof:
-        """The proof with the flows of its cuts, and a log of the highest budget that was refuted in every space.
+        """The proof with the flows of its cuts, and a log of the highest refuted budget per space, if one is found.
 
-        A log shows all budgets below it as well; not for every one a log is found. To look for it takes up to eight
-        times the work of the search, so it is done when first asked for, and not after Ctrl-C. Deterministic; Ctrl-C
-        raises KeyboardInterrupt.
+        A log also refutes all lower budgets. Takes up to eight times the work of the search; skipped after an
+        interrupted search. Ctrl-C raises KeyboardInterrupt. Deterministic.
         """
         if self.solution.interrupted:
             return self.proof
@@ -49,10 +54,67 @@ class Searched:
     def _with_log(self, position: int, space: SpaceProof) -> SpaceProof:
         if not space.refuted:
             return space
-        least = _LEAST_FOR_A_LOG // max(1, self.problem.graph.n_ops // _OPS_FOR_A_LOG)
-        most = min(self.effort.fit_work // 2, max(least, _LOG_TO_SEARCH * self.solution.work))
+        least = _MIN_LOG_WORK // max(1, self.problem.graph.n_ops // _LOG_OPS)
+        most = min(self.effort.fit_work // 2, max(least, _LOG_WORK_FACTOR * self.solution.work))
         below = space.bound_bytes - 1
         log = find_refutation(self.problem, self.solution.order, position, below, most)
         *lower, highest = space.refuted
         logged: RefutedBudget = msgspec.structs.replace(highest, log=log)
         return msgspec.structs.replace(space, refuted=(*lower, logged))
+
+
+_LINES: Sequence[type[Line]] = get_args(Line)
+"""Kinds of log lines, numbered as in the native kernel."""
+
+
+def find_refutation(
+    problem: Problem, order: Order, space: SpaceId, budget_bytes: int, most_work: int
+) -> tuple[Line, ...]:
+    """Return a log that no order meets a budget of one memory space, or an empty one if none is found.
+
+    Dependencies that every such order obeys are deduced from minimum cuts until an op exceeds the budget. Then two ops
+    are ordered one way and the other, or closed sets are walked from both ends. Ops with the most live bytes in `order`
+    come first. Stops after about `most_work` arcs of flow graphs per method.
+    Guarantees: every log is correct, but a missing log does not mean that some order fits; deterministic.
+    """
+    profile: NDArray[np.int64] = _native.profile(problem.native, order, problem.in_place)
+    bytes_here = profile.reshape(len(order), len(problem.graph.spaces))[:, space]
+    worst_first = order[np.argsort(-bytes_here, kind="stable")]
+    flat = _native.refute(problem.native, space, problem.in_place, budget_bytes, worst_first, most_work)
+    return tuple(_lines(iter(flat.reshape(-1, 4).tolist())))
+
+
+def _lines(rows: Iterator[list[int]]) -> Iterator[Line]:
+    for kind, *figures in rows:
+        line = cast("Callable[..., Line]", _LINES[kind])
+        fields = _LINES[kind].__struct_fields__
+        if fields == ("ops",):
+            yield line(tuple(op for _, op, *_ in islice(rows, figures[0])))
+        else:
+            yield line(*figures[: len(fields)])
+
+
+def with_flows(proof: Proof, graph: Graph) -> Proof:
+    """Return a proof with the flows of its cuts and of its callees' cuts."""
+    subgraphs = called_graphs(graph)
+    callees = {name: _with_flows(callee, subgraphs[name]) for name, callee in proof.callees.items()}
+    return msgspec.structs.replace(_with_flows(proof, graph), callees=callees)
+
+
+def _with_flows(proof: Proof, graph: Graph) -> Proof:
+    problem = Problem(graph, in_place=proof.in_place)
+
+    def flow_of(position: int, op: OpId) -> CutFlow:
+        waits, uses = _native.ClosureCutter(problem.native, position, proof.in_place).flow(op)
+        return CutFlow(uses=_moves(uses), dependencies=_moves(waits))
+
+    spaces = tuple(
+        space if space.op is None else msgspec.structs.replace(space, flow=flow_of(position, space.op))
+        for position, space in enumerate(proof.spaces)
+    )
+    return msgspec.structs.replace(proof, spaces=spaces)
+
+
+def _moves(flat: NDArray[np.int64]) -> Moves:
+    sources, targets, moved = flat.reshape(-1, 3).T.tolist()
+    return Moves(sources=tuple(sources), targets=tuple(targets), bytes=tuple(moved))

@@ -1,4 +1,4 @@
-"""The search: from the best known order to the best there is, as far as the work allows."""
+"""Improve the best order and raise the lower bound until they meet."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,41 +9,37 @@ from lowtide.core.progress import Report, silent
 from lowtide.engine.analysis.budget import UNLIMITED, Budget
 from lowtide.engine.analysis.lower_bounds import LowerBound, bytes_at_the_edges, lower_bounds
 from lowtide.engine.analysis.problem import Order, Problem
-from lowtide.engine.search.closure import close_order, close_orders
 from lowtide.engine.search.cuts import ClosureCuts
-from lowtide.engine.search.first_of import first_of_bound, uncross_first
 from lowtide.engine.search.fit import Fit, FitOutcome, find_fit
-from lowtide.engine.search.series_parallel import series_parallel_order
-from lowtide.engine.search.trees import tree_order
-from lowtide.engine.search.uncross import uncross
+from lowtide.engine.search.optimal_orders import series_parallel_order, tree_order
+from lowtide.engine.search.uncross import close_order, close_orders, first_in_group_bound, uncross, uncross_first
 
+_Callback = Callable[[Order], None] | None
 _FIRST_SHARE = 50_000_000
 _GROWTH = 4
 _SEEDS_UNCROSSED = 3
 _TRIES = ((True, 2), (False, 1), (False, 0))
-"""Whether to improve or to bound, and how far from the bound to the best peak the budget lies, in halves."""
+"""Whether to look for an order or a bound, and the budget's part of the gap, in halves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Solution:
-    """The best order found, what no order can beat, and how both came about."""
+    """The best order found, the lower bounds, and their steps."""
 
     order: Order
     peaks: tuple[int, ...]
     """Bytes per memory space."""
     bounds: tuple[LowerBound, ...]
     cuts: tuple[LowerBound, ...]
-    """What the bounds were before any budget was refuted."""
+    """The bounds before exact search."""
     tree_bytes: int | None = None
-    """The least peak of a graph that is a tree or series-parallel."""
+    """The optimal peak of a tree or series-parallel graph."""
     refuted: tuple[FitOutcome, ...] = field(default=())
-    """Budgets that the exact search proved impossible, in the order it did."""
     interrupted: bool = False
     work: int = 0
 
     @property
     def optimal(self) -> bool:
-        """Whether the order meets the bound in every memory space."""
         return all(peak == bound.peak_bytes for peak, bound in zip(self.peaks, self.bounds, strict=True))
 
 
@@ -55,48 +51,40 @@ def solve(
     rivals: Iterable[Order] = (),
     budget: Budget | None = None,
     progress: Report | None = None,
-    keep: Callable[[Order], None] | None = None,
+    keep: _Callback = None,
 ) -> Solution:
-    """Find an order of least peak, starting from `seeds`, at least one valid order; the result is never worse.
+    """Return an order of least peak found from `seeds`, at least one valid order, with lower bounds.
 
-    Nor is it worse than the `rivals`, valid orders that are looked at in the end if there is a gap left.
-
-    It goes through layers as long as there is a gap: the best seed, with ops moved to where they cost nothing; the
-    min-cut bound; the best order of a tree or a series-parallel graph; uncrossing; what the first of several alike ops
-    needs; exact search for budgets between the bound and the best order.
-    Bytes over the `budget` count before the sum of the peaks. `keep` is handed the best order so far before each step
-    that may take long, where it is another than the last time.
-    Anytime: Ctrl-C ends it with the best so far. Deterministic.
+    While there is a gap, the search closes the seeds (see `close_order`), computes cut bounds, tries the optimal order
+    of a tree or series-parallel graph, uncrosses, bounds the first op of a group, and searches exactly for budgets
+    between bound and peak. `rivals` are valid orders evaluated last. Orders are compared by bytes above `budget`, then
+    by the sum of peaks. `keep` receives each new best order before a long step.
+    Guarantees: never worse than any seed or rival; Ctrl-C returns the best order found; deterministic.
     """
     search = _Search(problem, effort, budget, progress or silent, keep)
     interrupted = False
     try:
         search.run(seeds)
-        search.face(rivals)
+        search.try_rivals(rivals)
     except KeyboardInterrupt:
         interrupted = True
     return search.solution(interrupted)
 
 
-def _best_first(known: Sequence[tuple[tuple[int, int], Order]]) -> list[Order]:
-    return [order for _, order in sorted(known, key=lambda entry: entry[0])]
+def _best_first(evaluated: Sequence[tuple[tuple[int, int], Order]]) -> list[Order]:
+    return [order for _, order in sorted(evaluated, key=lambda entry: entry[0])]
 
 
 class _Search:
     def __init__(
-        self,
-        problem: Problem,
-        effort: SearchEffort,
-        budget: Budget | None,
-        progress: Report,
-        keep: Callable[[Order], None] | None,
+        self, problem: Problem, effort: SearchEffort, budget: Budget | None, progress: Report, keep: _Callback
     ) -> None:
         self.problem = problem
         self.effort = effort
         self.limits = (UNLIMITED,) * len(problem.graph.spaces) if budget is None else budget.limits
         self.progress = progress
-        self.hand_over = keep
-        self.handed_over: Order | None = None
+        self.on_improvement = keep
+        self.reported: Order | None = None
         self.order = problem.given_order()
         self.peaks: list[int] = problem.evaluate(self.order).peaks.tolist()
         self.bounds = [
@@ -111,7 +99,6 @@ class _Search:
         self.stopped = False
 
     def solution(self, interrupted: bool) -> Solution:
-        """Return where the search stands."""
         return Solution(
             order=self.order,
             peaks=tuple(self.peaks),
@@ -124,48 +111,46 @@ class _Search:
         )
 
     def run(self, seeds: Iterable[Order]) -> None:
-        """Go through the layers until nothing is left to gain or the work is used up."""
-        known = [(self.take(seed), seed) for seed in seeds]
-        ranked = [self.problem.given_order(), *_best_first(known)]
-        known += [(self.take(order), order) for order in close_orders(self.problem, ranked)]
-        ranked = _best_first(known)
-        self.progress("bounding the peak from below")
+        evaluated = [(self.evaluate(seed), seed) for seed in seeds]
+        ranked = [self.problem.given_order(), *_best_first(evaluated)]
+        evaluated += [(self.evaluate(order), order) for order in close_orders(self.problem, ranked)]
+        ranked = _best_first(evaluated)
+        self.progress("computing a lower bound of the peak")
         self.cuts = lower_bounds(self.problem, ranked)
         self.bounds = list(self.cuts)
         if self.gap():
-            self.settle()
+            self.use_optimal_order()
         if self.gap():
             self.progress("uncrossing the worst ops")
             self.uncross(ranked[:_SEEDS_UNCROSSED])
         if self.problem.graph.n_ops > self.effort.fit_ops:
             return
         if self.gap():
-            self.progress("looking at the first of several alike ops")
-            self.look_at_the_first()
+            self.progress("bounding the first op of a group")
+            self.bound_first_in_group()
         share = min(_FIRST_SHARE, self.effort.fit_work)
         while self.gap() and self.work < self.effort.fit_work:
             self.progress(f"searching {self.gap():,} bytes between the bound and the best order")
             gap, self.moved, self.stopped = self.gap(), False, False
             for space in range(len(self.bounds)):
-                self.close_in(space, share)
+                self.try_budgets(space, share)
             if not self.moved and not self.stopped:
                 break
-            if self.gap() > gap // 2:  # small steps use up the work too
+            if self.gap() > gap // 2:  # small steps would use up the work
                 share *= _GROWTH
 
-    def face(self, rivals: Iterable[Order]) -> None:
-        """Take the best of other orders if none as good was found."""
+    def try_rivals(self, rivals: Iterable[Order]) -> None:
         if self.gap():
             for order in rivals:
-                self.take(order)
+                self.evaluate(order)
 
     def rank(self, peaks: Sequence[int]) -> tuple[int, int]:
-        """Return what orders are compared by: bytes over the limits, then the sum of the peaks."""
+        """Return the key of an order: bytes above the limits, then the sum of the peaks."""
         over = sum(max(0, peak - limit) for peak, limit in zip(peaks, self.limits, strict=True))
         return over, sum(peaks)
 
-    def take(self, order: Order) -> tuple[int, int]:
-        """Make an order the best one if it is better; returns its rank."""
+    def evaluate(self, order: Order) -> tuple[int, int]:
+        """Keep an order if it is the best; return its rank."""
         peaks: list[int] = self.problem.evaluate(order).peaks.tolist()
         rank = self.rank(peaks)
         if rank < self.rank(self.peaks):
@@ -173,29 +158,31 @@ class _Search:
         return rank
 
     def keep(self, order: Order) -> bool:
-        """Make an order the best one if it is better; returns whether it is."""
+        """Keep an order if it is the best; return whether it is."""
         present = self.rank(self.peaks)
-        return self.take(order) < present
+        return self.evaluate(order) < present
 
-    def hand_over_the_best(self) -> None:
-        """Hand the best order to whoever keeps it, once."""
-        if self.hand_over is not None and self.handed_over is not self.order:
-            self.hand_over(self.order)
-            self.handed_over = self.order
+    def keep_closed(self, order: Order) -> None:
+        self.keep(order)
+        self.keep(close_order(self.problem, order))
+
+    def report_best(self) -> None:
+        if self.on_improvement is not None and self.reported is not self.order:
+            self.on_improvement(self.order)
+            self.reported = self.order
 
     def gap(self) -> int:
-        """Return the bytes between the best order and the bound, over all spaces."""
         return sum(self.peaks) - sum(bound.peak_bytes for bound in self.bounds)
 
-    def settle(self) -> None:
-        """Take the best order of a graph that is a tree or series-parallel; its peak is the bound as well."""
+    def use_optimal_order(self) -> None:
+        """Use the optimal order of a tree or series-parallel graph as order and bound."""
         order = tree_order(self.problem)
         if order is None:
             order = series_parallel_order(self.problem)
         if order is None:
             return
         self.keep(order)
-        # Another plan for a callee might need less, so then the proof holds for this problem only.
+        # Better plans of callees may exist, so with callees the optimum is no bound.
         if not self.problem.graph.subgraphs:
             self.tree_bytes = self.peaks[0]
             self.bounds = [replace(self.bounds[0], peak_bytes=self.tree_bytes)]
@@ -206,38 +193,31 @@ class _Search:
             order = seed
             for space in range(len(self.bounds)):
                 order = uncross(self.problem, order, cuts, space, self.effort.cut_work)
-            self.keep(order)
-            self.keep(close_order(self.problem, order))
+            self.keep_closed(order)
             if not self.gap():
                 return
 
-    def look_at_the_first(self) -> None:
-        """Make the moves that the first of several alike ops asks for, and raise the bound to what it needs."""
+    def bound_first_in_group(self) -> None:
         for space in range(len(self.bounds)):
             order = uncross_first(self.problem, self.order, space, self.effort.cut_work)
-            self.keep(order)
-            self.keep(close_order(self.problem, order))
-            bound, work = first_of_bound(self.problem, self.order, space)
-            self.refute(space, self.impossible(space, bound, work))
+            self.keep_closed(order)
+            self.refute(space, self.outcome_of_bound(space, *first_in_group_bound(self.problem, self.order, space)))
 
-    def close_in(self, space: SpaceId, most_work: int) -> None:
-        """Try budgets between the bound and the best peak of a space."""
+    def try_budgets(self, space: SpaceId, most_work: int) -> None:
         for improving, part in _TRIES:
             low, high = self.bounds[space].peak_bytes, self.peaks[space]
             if low >= high:
                 return
-            # An improvement must not cost the other spaces anything; a bound must hold whatever they need.
+            # An improvement must not raise other spaces; a bound must hold without limits on them.
             budget = [UNLIMITED] * len(self.bounds)
             if improving:
-                budget = [
-                    peak if limit == UNLIMITED else max(peak, limit)
-                    for peak, limit in zip(self.peaks, self.limits, strict=True)
-                ]
+                pairs = zip(self.peaks, self.limits, strict=True)
+                budget = [peak if limit == UNLIMITED else max(peak, limit) for peak, limit in pairs]
             budget[space] = low + (high - 1 - low) * part // 2
             left = self.effort.fit_work - self.work
             if left <= 0:
                 return
-            self.hand_over_the_best()
+            self.report_best()
             outcome = find_fit(self.problem, budget, self.order, min(most_work, left))
             self.work += outcome.work
             if outcome.fit == Fit.FOUND and outcome.order is not None:
@@ -247,25 +227,17 @@ class _Search:
             elif not improving or len(self.bounds) == 1:
                 self.moved |= self.refute(space, outcome)
 
-    def impossible(self, space: SpaceId, at_least_bytes: int, work: int) -> FitOutcome:
-        """Return what is known once it is shown that no order needs less than some bytes in a space."""
+    def outcome_of_bound(self, space: SpaceId, at_least_bytes: int, work: int) -> FitOutcome:
+        """Return the outcome if every order needs `at_least_bytes`."""
         budget, following = ([UNLIMITED] * len(self.bounds) for _ in range(2))
         budget[space], following[space] = at_least_bytes - 1, at_least_bytes
-        return FitOutcome(
-            fit=Fit.IMPOSSIBLE,
-            budget=tuple(budget),
-            order=None,
-            next_budget=tuple(following),
-            states=0,
-            flows=0,
-            work=work,
-        )
+        return FitOutcome(fit=Fit.IMPOSSIBLE, budget=tuple(budget), next_budget=tuple(following), work=work)
 
     def refute(self, space: SpaceId, outcome: FitOutcome) -> bool:
-        """Raise the bound of a space after a budget in it was proven impossible; returns whether it rose."""
+        """Raise the bound of a space; return whether it rose."""
         raised = min(outcome.next_budget[space], self.peaks[space])
         bound = self.bounds[space]
-        # Another plan for a callee might need less, so then the proof holds for this problem only.
+        # Better plans of callees may exist, so with callees nothing is refuted.
         if raised <= bound.peak_bytes or self.problem.graph.subgraphs:
             return False
         next_budget = list(outcome.next_budget)

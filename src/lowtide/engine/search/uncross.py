@@ -1,24 +1,47 @@
-"""Moves that follow a cut: run what the worst op needs before it, then the op, then the rest."""
+"""Moves that never raise the peak, and a bound from the first op of a group that runs."""
+
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lowtide import _native
-from lowtide.core.index_spaces import Place, SpaceId
+from lowtide.core.index_spaces import OpId, Place, SpaceId
 from lowtide.engine.analysis.problem import Order, Problem
-from lowtide.engine.search.cuts import ClosureCut, ClosureCuts
+from lowtide.engine.search.cuts import ClosureCut, ClosureCuts, HeldBackCuts, run_after_cut
 
+_MOST_OPS = 1_000_000
+_LEAST_ORDERS = 2
 _MOST_TRIED = 40
 _WORK_PER_OP = 32
-"""Of trying a move, in arcs of a flow graph."""
+"""Work of evaluating a move, in arcs per op."""
+_MOST_MEMBERS = 20
+_MOST_BITS = 2**30
+"""Size limit of the table of descendants."""
+
+
+def close_order(problem: Problem, order: Order) -> Order:
+    """Return an order with ops moved earlier or later at no cost; the peak rises in no memory space.
+
+    Forward: a ready op runs at once if it fits below the order's peak and does not raise live bytes. Backward: an op
+    that fits runs as late as possible if its delay does not raise live bytes, and no other op loses an in-place pair.
+    Correct because live bytes are submodular over executed sets. Complexity: O((n + e) log n).
+    """
+    return _native.close_order(problem.native, order, problem.in_place)
+
+
+def close_orders(problem: Problem, orders: Sequence[Order]) -> list[Order]:
+    """Return the leading orders closed: at least two, all for up to 100,000 ops."""
+    count = max(_LEAST_ORDERS, _MOST_OPS // max(1, problem.graph.n_ops))
+    return [close_order(problem, order) for order in orders[:count]]
 
 
 def uncross(problem: Problem, order: Order, cuts: ClosureCuts, space: SpaceId, most_work: int) -> Order:
-    """Improve an order in one memory space as long as cutting at one of its worst ops helps.
+    """Improve an order in one memory space by cutting at its worst ops, within `most_work` arcs.
 
-    S is the least closed set at which a bad op v can run. A move runs what is in S in the present order, then v, then
-    the rest in the present order. It is taken if the profile, sorted from its top, gets smaller and no other space gets
-    a higher peak. Stops after `most_work` arcs. Source: uncrossing of minimum cuts (submodularity of live
-    bytes); never returns a worse order.
+    A move runs the least closed set at which a bad op v can run, in the current order, then v, then the rest. It is
+    kept if the profile, sorted from its top, gets smaller and no other space gets a higher peak.
+    Source: uncrossing of minimum cuts (submodularity of live bytes). Guarantees: never a worse order.
     """
     current = Profile(problem, order, space)
     while cuts.work < most_work:
@@ -30,8 +53,6 @@ def uncross(problem: Problem, order: Order, cuts: ClosureCuts, space: SpaceId, m
 
 
 class Profile:
-    """An order with its live bytes, place by place."""
-
     def __init__(self, problem: Problem, order: Order, space: SpaceId) -> None:
         n_spaces = len(problem.graph.spaces)
         profile = _native.profile(problem.native, order, problem.in_place).reshape(len(order), n_spaces)
@@ -43,15 +64,11 @@ class Profile:
         self.falling = np.sort(self.here)[::-1]
 
     def with_cut(self, place: Place, cut: ClosureCut) -> "Profile":
-        """Return the order in which what a cut holds runs first, then the op at `place`, then the rest."""
-        before = cut.before[self.order]
-        after = ~before
-        after[place] = False
-        order = np.concatenate([self.order[before], self.order[place : place + 1], self.order[after]])
-        return Profile(self.problem, order, self.space)
+        """Return the order that runs the ops before the cut, then the op at `place`, then the rest."""
+        return Profile(self.problem, run_after_cut(self.order, place, cut), self.space)
 
     def is_better_than(self, other: "Profile") -> bool:
-        """Whether the sorted profile is smaller where it first differs, and no space got worse."""
+        """Return whether the sorted profile is smaller and no space got worse."""
         if (self.peaks > other.peaks).any():
             return False
         different = np.flatnonzero(self.falling != other.falling)
@@ -75,3 +92,92 @@ def _first_better(
         if candidate.is_better_than(current):
             return candidate
     return None
+
+
+def uncross_first(problem: Problem, order: Order, space: SpaceId, most_work: int) -> Order:
+    """Improve an order by moving its worst op before later ops that allocate as much.
+
+    These ops are held back, and the cut of the worst op gives a move, as in `uncross`. Stops after about `most_work`
+    arcs.
+    Guarantees: never a worse order.
+    """
+    current = Profile(problem, order, space)
+    cuts = HeldBackCuts(problem, space)
+    while cuts.work < most_work and len(order):
+        place = int(current.here.argmax())
+        op, rest = int(current.order[place]), current.order[place + 1 :]
+        cut = cuts.of(op, rest[cuts.added[rest] >= cuts.added[op]])
+        if current.here[place] <= cut.peak_bytes:
+            break
+        candidate = current.with_cut(place, cut)
+        if not candidate.is_better_than(current):
+            break
+        current = candidate
+    return current.order
+
+
+def first_in_group_bound(problem: Problem, order: Order, space: SpaceId) -> tuple[int, int]:
+    """Return a lower bound of the peak in a memory space, 0 if none is found, and the work done.
+
+    The group is the worst op of the order and all non-ancestors that allocate at least as much. Since one member runs
+    first, members are cut one by one, and the remaining ones share one cut after their common ancestors.
+    """
+    if not len(order):
+        return 0, 0
+    profile = Profile(problem, order, space)
+    place = int(profile.here.argmax())
+    cuts = HeldBackCuts(problem, space)
+    worst, most = int(order[place]), int(profile.here[place])
+    needed = _ancestors(problem, worst)
+    members = order[(cuts.added[order] >= cuts.added[worst]) & ~needed[order]]
+    members = members[: max(1, _MOST_BITS // len(order))]
+    reaches = _members_reached(problem, members)
+    held: list[int] = members.tolist()
+    best, least = 0, most
+    for number in range(min(_MOST_MEMBERS, len(members))):
+        rest = ((1 << len(members)) - 1) >> number << number
+        common = [op for op, reached in enumerate(reaches) if reached & rest == rest]
+        if not set(held).isdisjoint(common):  # the rest depend on a member, so they cannot be first
+            best = max(best, least)
+            break
+        least_adding = int(members[number:][cuts.added[members[number:]].argmin()])
+        group = cuts.of(least_adding, members, only_after=np.array(common, np.int32))
+        in_pairs = _allocated(problem, least_adding, space) - int(cuts.added[least_adding])
+        best = max(best, min(least, group.peak_bytes - in_pairs))
+        if group.peak_bytes - in_pairs >= least:
+            break
+        member = int(members[number])
+        if not any(reaches[other] >> number & 1 for other in held):
+            least = min(least, cuts.of(member, members).peak_bytes)
+        if least <= best:
+            break
+    return best, cuts.work
+
+
+def _allocated(problem: Problem, op: OpId, space: SpaceId) -> int:
+    buffers = problem.graph.structure.allocates[op]
+    here = buffers[problem.graph.buffer_spaces[buffers] == space]
+    return int(problem.graph.sizes[here].sum() + problem.transient[op, space])
+
+
+def _ancestors(problem: Problem, op: OpId) -> NDArray[np.bool_]:
+    seen = np.zeros(problem.graph.n_ops, np.bool_)
+    waiting = [op]
+    while waiting:
+        for earlier in problem.graph.structure.predecessors[waiting.pop()].tolist():
+            if not seen[earlier]:
+                seen[earlier] = True
+                waiting.append(earlier)
+    return seen
+
+
+def _members_reached(problem: Problem, members: NDArray[np.int32]) -> list[int]:
+    number = {op: bit for bit, op in enumerate(members.tolist())}
+    successors = list(problem.graph.structure.successors)
+    reached = [0] * problem.graph.n_ops
+    for op in reversed(range(problem.graph.n_ops)):
+        bits = 0
+        for later in successors[op]:
+            bits |= reached[later] | (1 << number[later] if later in number else 0)
+        reached[op] = bits
+    return reached

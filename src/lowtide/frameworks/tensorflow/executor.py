@@ -8,7 +8,7 @@ import numpy as np
 from lowtide.engine.analysis import Problem, simulate
 from lowtide.engine.graph import Graph
 from lowtide.engine.plan import Plan
-from lowtide.engine.schedule.callees import plan_of_order
+from lowtide.engine.schedule.candidate import plan_of_order
 from lowtide.frameworks.tensorflow.operators.kinds import INLINE
 from lowtide.frameworks.tensorflow.reading.body import NodeBody, sources_and_readers
 from lowtide.frameworks.tensorflow.reading.translation import TensorflowTranslation

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide.engine.packing import Buffers, Packed
-from lowtide.engine.packing.live_pieces import live_pieces
+from lowtide.engine.packing.buffers import live_pieces
 from lowtide.reporting.export.svg_axes import PictureFrame, axes
 from lowtide.reporting.printable import printable
 

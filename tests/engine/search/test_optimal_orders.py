@@ -1,4 +1,4 @@
-"""The best order of series-parallel graphs, against every order of small ones and the plain checker on large ones."""
+"""Optimal orders of trees and series-parallel graphs."""
 
 import msgspec
 import pytest
@@ -12,15 +12,52 @@ from lowtide.engine.graph import Graph, GraphBuilder
 from lowtide.engine.graph.reorder import is_valid_order
 from lowtide.engine.schedule import make_candidate
 from lowtide.engine.search import check_proof, solve
+from lowtide.engine.search.optimal_orders import series_parallel_order, tree_order
+from lowtide.engine.search.plain_orders import plain_series_parallel_peak
 from lowtide.engine.search.plain_program import PlainProgram
-from lowtide.engine.search.plain_series_parallel import plain_series_parallel_peak
-from lowtide.engine.search.series_parallel import series_parallel_order
 from tests.examples import examples
 from tests.oracles.least_peak import least_peak
+from tests.oracles.liu import liu_peak
 from tests.oracles.plans import problem_of
 from tests.oracles.random_series_parallel import random_series_parallel
-from tests.oracles.random_trees import random_forest
+from tests.oracles.random_trees import random_forest, random_tree
 from tests.strategies import graphs
+
+forests = st.builds(random_forest, st.integers(0, 10**9), st.sampled_from(range(12)))
+
+
+@examples(500)
+@given(forests, st.booleans())
+def test_no_order_of_a_forest_is_better(graph: Graph, in_place: bool) -> None:
+    problem = problem_of(graph, in_place=in_place)
+    order = tree_order(problem)
+    assert order is not None
+    assert problem.evaluate(order).peaks[0] == least_peak(problem)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_large_trees_get_the_peak_of_lius_algorithm_and_the_proof(seed: int) -> None:
+    graph, parents = random_tree(seed, 1000)
+    problem = problem_of(graph)
+    solution = solve(problem, [problem.given_order()], SEARCH_EFFORTS["fast"])
+    assert solution.peaks[0] == liu_peak(parents, graph.sizes.tolist(), graph.scratch.tolist())
+    assert solution.optimal
+
+
+@examples(300)
+@given(graphs(9), st.booleans())
+def test_other_graphs_than_forests_get_no_order(graph: Graph, in_place: bool) -> None:
+    """A buffer with two users, an op with two successors, or a second memory space."""
+    problem = problem_of(graph, in_place=in_place)
+    shared = any(
+        graph.buffer(b).lifetime.freeable and graph.sizes[b] and len(users) > 1
+        for b, users in enumerate(graph.structure.users)
+    )
+    branches = any(len(successors) > 1 for successors in graph.structure.successors)
+    order = tree_order(problem)
+    if graph.n_ops:
+        assert (order is None) == (shared or branches or len(graph.spaces) > 1)
+
 
 series_parallel = st.builds(random_series_parallel, st.integers(0, 10**9), st.sampled_from(range(1, 10)))
 
@@ -50,7 +87,7 @@ def test_a_forest_is_series_parallel(graph: Graph) -> None:
 
 @examples(200)
 @given(graphs(8), st.booleans())
-def test_any_graph_gets_its_best_order_or_none_and_so_says_the_checker(graph: Graph, in_place: bool) -> None:
+def test_any_graph_gets_its_best_order_or_none_confirmed_by_the_checker(graph: Graph, in_place: bool) -> None:
     problem = problem_of(graph, in_place=in_place)
     order = series_parallel_order(problem)
     if order is not None:
@@ -61,7 +98,7 @@ def test_any_graph_gets_its_best_order_or_none_and_so_says_the_checker(graph: Gr
 
 
 def _graph(reads: list[list[int]]) -> Graph:
-    """One op a row and one buffer an op, of 1, 2, 3, ... bytes; rows hold the ops whose buffers are read."""
+    """Return a graph with one op and one buffer of k bytes per row k; a row lists the ops that it reads."""
     builder = GraphBuilder("by reads")
     for op, row in enumerate(reads):
         builder.add_op(f"op{op}", "op", reads=row, writes=[builder.add_buffer(f"b{op}", op + 1)])
@@ -73,19 +110,17 @@ def _graph(reads: list[list[int]]) -> Graph:
     [
         pytest.param([[], [0], [1], [0, 2]], True, id="a residual connection around a chain"),
         pytest.param([[], [0], [0], [1, 2]], False, id="two branches read one buffer, either may free it"),
-        pytest.param([[], [0], [0], [0, 1, 2]], True, id="two branches read one buffer, and so does what joins them"),
+        pytest.param([[], [0], [0], [0, 1, 2]], True, id="two branches and their join read one buffer"),
         pytest.param([[], [], [0], [0, 1], [1]], False, id="paths that cross"),
     ],
 )
-def test_it_applies_where_the_dependences_nest_and_the_op_that_frees_is_known(
-    reads: list[list[int]], applies: bool
-) -> None:
+def test_it_applies_if_dependencies_nest_and_frees_are_fixed(reads: list[list[int]], applies: bool) -> None:
     problem = problem_of(_graph(reads))
     assert (series_parallel_order(problem) is not None) == (_plain_peak(problem) is not None) == applies
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_large_graphs_are_settled_with_a_proof_that_the_checker_confirms(seed: int) -> None:
+def test_optimal_peaks_of_large_graphs_are_confirmed(seed: int) -> None:
     graph = random_series_parallel(seed, 2000, largest=1000)
     problem = problem_of(graph)
     solution = solve(problem, [problem.given_order()], SEARCH_EFFORTS["fast"])
@@ -93,7 +128,7 @@ def test_large_graphs_are_settled_with_a_proof_that_the_checker_confirms(seed: i
     assert solution.peaks[0] == _plain_peak(problem)
 
 
-def test_a_least_peak_that_is_none_is_refused() -> None:
+def test_a_wrong_optimal_peak_is_refused() -> None:
     graph = random_series_parallel(7, 60, largest=1000)
     proof = make_candidate("search", graph, in_place=True).proof
     assert proof is not None
@@ -103,5 +138,5 @@ def test_a_least_peak_that_is_none_is_refused() -> None:
     assert checked.confirmed_bytes == space.bound_bytes
     for wrong in (space.tree_bytes - 1, space.tree_bytes + 1):
         forged = msgspec.structs.replace(space, tree_bytes=wrong, bound_bytes=max(space.cut_bytes, wrong))
-        with pytest.raises(ProofError, match="nor series-parallel with one"):
+        with pytest.raises(ProofError, match="series-parallel graph with an optimal peak of"):
             check_proof(graph, msgspec.structs.replace(proof, spaces=(forged,)))

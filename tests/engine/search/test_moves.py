@@ -1,4 +1,4 @@
-"""Several orders of equal peak: different, valid, and none above the peak of the solution."""
+"""Other orders of the same peak are distinct, valid and reproducible."""
 
 import pytest
 from hypothesis import given
@@ -15,9 +15,7 @@ from tests.strategies import graphs, random_graph
 
 @examples(200)
 @given(graphs(9), st.booleans(), st.integers(1, 8))
-def test_they_are_different_valid_and_never_above_the_peak_of_the_solution(
-    graph: Graph, in_place: bool, count: int
-) -> None:
+def test_equal_orders_are_distinct_valid_and_within_the_peak(graph: Graph, in_place: bool, count: int) -> None:
     problem = problem_of(graph, in_place=in_place)
     solution = solve(problem, [problem.given_order()], SEARCH_EFFORTS["fast"])
     orders = list(equal_orders(problem, solution, count))
@@ -33,7 +31,7 @@ def test_they_are_different_valid_and_never_above_the_peak_of_the_solution(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_large_program_has_as_many_as_are_asked_for_and_the_same_ones_every_time(seed: int) -> None:
+def test_a_large_program_has_the_requested_number_of_equal_orders_deterministically(seed: int) -> None:
     problem = problem_of(random_graph(seed, 150))
     solution = solve(problem, [problem.given_order()], SEARCH_EFFORTS["fast"])
     once, again = ([order.tolist() for order in equal_orders(problem, solution, 6)] for _ in range(2))
@@ -41,7 +39,7 @@ def test_a_large_program_has_as_many_as_are_asked_for_and_the_same_ones_every_ti
     assert len(once) == 6
 
 
-def test_asking_for_none_gives_none() -> None:
+def test_no_requested_orders_gives_none() -> None:
     problem = problem_of(random_graph(1, 150))
     solution = solve(problem, [problem.given_order()], SEARCH_EFFORTS["fast"])
     assert list(equal_orders(problem, solution, 0)) == []
