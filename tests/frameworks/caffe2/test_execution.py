@@ -11,7 +11,7 @@ import lowtide
 from lowtide.caffe2 import Caffe2Model, NetDef, OperatorDef, memonger
 from lowtide.caffe2 import plan as plan_net
 from lowtide.frameworks.caffe2.nets.named import named_net
-from lowtide.frameworks.caffe2.sharing.dependences import predecessors
+from lowtide.frameworks.caffe2.sharing.orders import predecessors
 from tests.examples import examples
 from tests.frameworks.caffe2.benchmark_nets import load_nets
 from tests.oracles.dag_executor import run_dag, run_one_by_one, same_bits

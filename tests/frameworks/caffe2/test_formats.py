@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lowtide.caffe2 import Argument, NetDef, OperatorDef, write_net
 from lowtide.core.errors import InputError, MalformedInputError, UnsupportedError
 from lowtide.frameworks.caffe2.nets.load import read_net
-from lowtide.frameworks.caffe2.proto.netdef import NetMessage
+from lowtide.frameworks.caffe2.nets.netdef import NetMessage
 from lowtide.frameworks.content import is_binary_net, is_text_net
 from lowtide.frameworks.protobuf.binary_read import read_binary
 from lowtide.frameworks.protobuf.text_read import read_text

@@ -20,9 +20,8 @@ from lowtide.caffe2 import NetDef, memonger
 from lowtide.core.errors import VerificationError
 from lowtide.frameworks.caffe2.nets.load import read_net
 from lowtide.frameworks.caffe2.nets.named import named_net
-from lowtide.frameworks.caffe2.sharing import NamedNet, rename_blobs, verify_equality, verify_in_place
-from lowtide.frameworks.caffe2.sharing.memonger_one_pass import one_pass_renames
-from lowtide.frameworks.caffe2.sharing.memonger_tokens import token_renames
+from lowtide.frameworks.caffe2.sharing.memonger_rules import one_pass_renames, token_renames
+from lowtide.share import NamedNet, rename_blobs, verify_equality, verify_in_place
 from tests.oracles.named_nets import touches, waits
 from tests.oracles.random_netdefs import random_netdef
 from tests.oracles.record_memonger_fresh import ops_of

@@ -10,7 +10,7 @@ from typing import Any
 from lowtide.caffe2 import NetDef, memonger, write_net
 from lowtide.frameworks.caffe2.nets.load import read_net
 from lowtide.frameworks.caffe2.nets.named import named_net
-from lowtide.frameworks.caffe2.sharing import NamedNet
+from lowtide.share import NamedNet
 from tests.oracles.named_nets import waits
 
 DATA = Path(__file__).parents[2] / "data" / "share" / "memonger_netdefs.json.gz"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lowtide.core.errors import VerificationError
-from lowtide.frameworks.caffe2.sharing import (
+from lowtide.share import (
     NamedNet,
     NamedOp,
     longest_path_order,

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.core.errors import GraphError, UnsupportedError
-from lowtide.frameworks.caffe2.sharing import (
+from lowtide.frameworks.caffe2.sharing.memonger_rules import one_pass_renames, token_renames
+from lowtide.share import (
     NamedNet,
     NamedOp,
     SharedNet,
@@ -23,8 +24,6 @@ from lowtide.frameworks.caffe2.sharing import (
     verify_equality,
     verify_in_place,
 )
-from lowtide.frameworks.caffe2.sharing.memonger_one_pass import one_pass_renames
-from lowtide.frameworks.caffe2.sharing.memonger_tokens import token_renames
 from tests.oracles.named_nets import random_execution, random_net, same_values, touches, training_net, waits
 
 SCOPE = "name_x/"

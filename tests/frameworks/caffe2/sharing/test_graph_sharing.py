@@ -13,7 +13,8 @@ from lowtide.engine.analysis import Problem
 from lowtide.engine.graph import Graph, GraphBuilder, Lifetime, read_graph_file
 from lowtide.engine.packing import Buffers, pack
 from lowtide.engine.plan import Free, Plan, Run, verify
-from lowtide.frameworks.caffe2.sharing import (
+from lowtide.frameworks.caffe2.sharing.slot_search import Intervals, search, total_bytes
+from lowtide.share import (
     NamedNet,
     Sharing,
     share,
@@ -22,8 +23,6 @@ from lowtide.frameworks.caffe2.sharing import (
     slot_offsets,
     verify_equality,
 )
-from lowtide.frameworks.caffe2.sharing.slot_arrays import Intervals, total_bytes
-from lowtide.frameworks.caffe2.sharing.slot_search import search
 from tests.strategies import graphs
 
 DATA = Path(__file__).parents[3] / "data" / "graphs"

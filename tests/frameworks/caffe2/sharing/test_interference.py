@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.core.errors import UsageError
-from lowtide.frameworks.caffe2.sharing import (
+from lowtide.share import (
     BlobRange,
     NamedNet,
     NamedOp,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lowtide.core.errors import VerificationError
-from lowtide.frameworks.caffe2.sharing import (
+from lowtide.share import (
     NamedNet,
     NamedOp,
     rename_blobs,

@@ -6,9 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.frameworks.caffe2.sharing.level_bound import LevelBound
-from lowtide.frameworks.caffe2.sharing.slot_arrays import Intervals, greedy, largest_first, total_bytes
-from lowtide.frameworks.caffe2.sharing.slot_search import search
+from lowtide.frameworks.caffe2.sharing.slot_search import (
+    Intervals,
+    LevelBound,
+    greedy,
+    largest_first,
+    search,
+    total_bytes,
+)
 
 
 def _random_intervals(seed: int, n_blobs: int) -> Intervals:

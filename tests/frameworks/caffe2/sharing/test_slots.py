@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.core.errors import UsageError
-from lowtide.frameworks.caffe2.sharing import BlobRange, SlotAssignment, greedy_slots, optimal_slots, verify_assignments
+from lowtide.share import BlobRange, SlotAssignment, greedy_slots, optimal_slots, verify_assignments
 
 FOUR = [BlobRange("b1", 1, 3, 10), BlobRange("b2", 3, 4, 1), BlobRange("b3", 5, 6, 1), BlobRange("b4", 5, 7, 10)]
 MOMENT = st.one_of(st.none(), st.integers(0, 8))

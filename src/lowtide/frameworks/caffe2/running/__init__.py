@@ -1,1 +1,5 @@
-"""A small interpreter of nets on NumPy arrays, which counts the bytes of the blobs that it holds."""
+"""Run nets in NumPy and count the bytes of their blobs, to measure plans.
+
+Caffe2 is not needed. Kernels exist for the common ops, forward and backward; other nets cannot be measured. The peak
+counts blobs only, without workspace of kernels and without the steps of recurrent ops.
+"""

@@ -1,26 +1,22 @@
-"""What each kind of op makes of the types of its inputs, one short rule a kind."""
+"""Rules for the types of outputs, one short rule per kind of op."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from lowtide.frameworks.caffe2.nets.arguments import Arguments
 from lowtide.frameworks.caffe2.shapes.tensor_type import CAFFE2_TYPES, TensorType
-from lowtide.frameworks.caffe2.shapes.windows import window_of
 
 Types = Sequence[TensorType]
 Rule = Callable[[Types, Arguments, int], "list[TensorType] | None"]
-"""From the types of the inputs, the settings and the number of outputs to the types of the outputs.
+"""From the types of the inputs, the arguments and the number of outputs to the types of the outputs.
 
-None where the rule does not cover the case; a rule may raise IndexError or ValueError for inputs it does not expect."""
+A rule returns None if it does not cover the case, and may raise IndexError or ValueError for unexpected inputs."""
 
 
 def _like(*inputs: int) -> Rule:
-    """Each output is like one input; outputs beyond that are not known."""
+    """Return a rule that gives each output the type of one input."""
     return lambda types, _settings, n: [types[place] for place in inputs[:n]] if n <= len(inputs) else None
-
-
-def _like_gradients(first: int = 0) -> Rule:
-    return lambda types, _settings, n: list(types[first : first + n])
 
 
 def _scalar(types: Types, _settings: Arguments, n: int) -> list[TensorType] | None:
@@ -81,6 +77,61 @@ def _pool(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
     return None if out is None or n != 1 else [out]
 
 
+_LEGACY_CEIL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window of a convolution or pooling over height and width."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    pads: tuple[int, int, int, int]
+    """Top, left, bottom, right."""
+    dilation: tuple[int, int]
+    rounds_up: bool
+    """Whether the last window may extend beyond the border, as in pooling of the first Caffe."""
+
+    def output(self, height: int, width: int) -> tuple[int, int] | None:
+        """Return the height and width of the output, or None if the window does not fit."""
+        sizes: list[int] = []
+        for axis, size in enumerate((height, width)):
+            reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1
+            room = size + self.pads[axis] + self.pads[axis + 2] - reach
+            if room < 0 or self.stride[axis] < 1 or self.kernel[axis] < 1:
+                return None
+            steps = -(-room // self.stride[axis]) if self.rounds_up else room // self.stride[axis]
+            if self.rounds_up and steps * self.stride[axis] >= size + self.pads[axis]:
+                steps -= 1
+            sizes.append(steps + 1)
+        return sizes[0], sizes[1]
+
+
+def window_of(settings: Arguments, height: int, width: int) -> Window:
+    """Return the window of an op over an image of this size."""
+    if settings.integer("global_pooling"):
+        return Window((height, width), (1, 1), (0, 0, 0, 0), (1, 1), rounds_up=False)
+    pads = settings.integers("pads")
+    if len(pads) != 4:
+        pad = settings.integer("pad")
+        pads = [settings.integer(f"pad_{side}", pad) for side in "tlbr"]
+    return Window(
+        _pair(settings, "kernel", 1),
+        _pair(settings, "stride", 1),
+        (pads[0], pads[1], pads[2], pads[3]),
+        _pair(settings, "dilation", 1),
+        rounds_up=settings.integer("legacy_pad") == _LEGACY_CEIL,
+    )
+
+
+def _pair(settings: Arguments, name: str, default: int) -> tuple[int, int]:
+    several = settings.integers(f"{name}s")
+    if len(several) == 2:
+        return several[0], several[1]
+    one = settings.integer(name, default)
+    return settings.integer(f"{name}_h", one), settings.integer(f"{name}_w", one)
+
+
 def _windowed(image: TensorType, settings: Arguments, channels: int) -> TensorType | None:
     if settings.text("order", "NCHW") == "NHWC":
         batch, height, width, _ = image.shape
@@ -95,7 +146,7 @@ def _windowed(image: TensorType, settings: Arguments, channels: int) -> TensorTy
 
 
 def channel_axis(settings: Arguments, rank: int) -> int:
-    """Return the axis that Concat and Split work along."""
+    """Return the axis of Concat and Split."""
     default = rank - 1 if settings.text("order", "NCHW") == "NHWC" else 1
     axis = settings.integer("axis", default)
     return axis + rank if axis < 0 else axis
@@ -113,12 +164,12 @@ def _concat(types: Types, settings: Arguments, n: int) -> list[TensorType] | Non
 
 
 def split_sizes(size: int, settings: Arguments, n: int) -> list[int]:
-    """Return how long each output of a Split is; raises ValueError where it is not told or does not add up."""
+    """Return the length of each output of a Split; raises ValueError if they do not add up."""
     sizes = settings.integers("split")
     if not sizes and size % n == 0:
         sizes = [size // n] * n
     if len(sizes) != n or sum(sizes) != size:
-        raise ValueError("the pieces do not add up")
+        raise ValueError("the lengths do not add up")
     return sizes
 
 
@@ -134,19 +185,19 @@ def _split(types: Types, settings: Arguments, n: int) -> list[TensorType] | None
 
 
 def reshaped(shape: Sequence[int], asked: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape that Reshape gives: 0 keeps a size, -1 takes what is left; raises ValueError."""
+    """Return the shape after a Reshape: 0 keeps a size, -1 is computed from the others; raises ValueError."""
     result = [shape[place] if size == 0 else size for place, size in enumerate(asked)]
     if -1 in result:
         known = prod(size for size in result if size != -1)
         result[result.index(-1)] = prod(shape) // known if known else 0
     if prod(result) != prod(shape) or min(result, default=0) < 0:
-        raise ValueError("another number of elements")
+        raise ValueError("the number of elements changes")
     return tuple(result)
 
 
 def _reshape(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
     if len(types) != 1 or "shape" not in settings:
-        return None  # a second input holds the shape
+        return None  # the shape is an unknown input
     shape = reshaped(types[0].shape, settings.integers("shape"))
     return [types[0].with_shape(*shape), TensorType((len(types[0].shape),), "int64")][:n]
 
@@ -190,13 +241,12 @@ def _softmax_with_loss(types: Types, _settings: Arguments, n: int) -> list[Tenso
 
 
 def first_rows(shape: Sequence[int]) -> int:
-    """Return how many rows of a state are there before the first step, by the shape of what it begins with."""
+    """Return the number of rows of a state before the first step, by the shape of its initial value."""
     return shape[0] if len(shape) == 3 else 1
 
 
 def _recurrent(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
-    """Outputs are the rows of states, from one on or from behind, those that they begin with first; behind them
-    kept steps."""
+    """Outputs are rows of states, counted from the first or from the end, and the steps saved for backward."""
     steps, batch = types[0].shape[:2]
     starts = dict(
         zip(settings.texts("recurrent_states"), settings.integers("initial_recurrent_state_ids"), strict=False)
@@ -211,7 +261,7 @@ def _recurrent(types: Types, settings: Arguments, n: int) -> list[TensorType] | 
 
 
 def _recurrent_gradient(types: Types, settings: Arguments, n: int) -> list[TensorType] | None:
-    """Outputs are like the sequence, the parameters and what the states begin with, behind gradients from outside."""
+    """Outputs have the types of the sequence, the parameters and the initial states, which follow outer gradients."""
     first = len(settings.integers("outputs_with_grads"))
     like = [0, *settings.integers("param"), *settings.integers("initial_recurrent_state_ids")]
     return [types[first + place] for place in like] if n == len(like) else None
@@ -244,7 +294,7 @@ RULES: Mapping[str, Rule] = {
     "FC": _fc,
     "FCGradient": _fc_gradient,
     "MatMul": _matmul,
-    **dict.fromkeys(("AddGradient", "SubGradient", "MulGradient"), _like_gradients(1)),
+    **dict.fromkeys(("AddGradient", "SubGradient", "MulGradient"), lambda types, _settings, n: list(types[1 : 1 + n])),
     "ConvGradient": _conv_gradient,
     "LabelCrossEntropy": _rows,
     "SoftmaxWithLoss": _softmax_with_loss,
@@ -259,4 +309,4 @@ RULES: Mapping[str, Rule] = {
     "RecurrentNetwork": _recurrent,
     "RecurrentNetworkGradient": _recurrent_gradient,
 }
-"""Rules by kind of op; where the last output may be missing, the rule gives as many as are asked for."""
+"""Rules by kind of op. If the last output is optional, a rule returns as many types as there are outputs."""

@@ -6,23 +6,10 @@ from typing import ClassVar
 from lowtide.frameworks.protobuf.message import Message, fields_of
 
 DATA_TYPES = {
-    "UNDEFINED": 0,
-    "FLOAT": 1,
-    "INT32": 2,
-    "BYTE": 3,
-    "STRING": 4,
-    "BOOL": 5,
-    "UINT8": 6,
-    "INT8": 7,
-    "UINT16": 8,
-    "INT16": 9,
-    "INT64": 10,
-    "FLOAT16": 12,
-    "DOUBLE": 13,
-    "ZERO_COLLISION_HASH": 14,
-    "REBATCHING_BUFFER": 15,
-}
-"""What tensors may hold, by name; the one enumeration in NetDefs."""
+    "UNDEFINED": 0, "FLOAT": 1, "INT32": 2, "BYTE": 3, "STRING": 4, "BOOL": 5, "UINT8": 6, "INT8": 7, "UINT16": 8,
+    "INT16": 9, "INT64": 10, "FLOAT16": 12, "DOUBLE": 13, "ZERO_COLLISION_HASH": 14, "REBATCHING_BUFFER": 15,
+}  # fmt: skip
+"""The types of tensors by name, the only enumeration in NetDefs."""
 
 
 class NetMessage(Message):
@@ -34,7 +21,7 @@ class NetMessage(Message):
 
 
 class DeviceOption(NetMessage):
-    """Where an op runs."""
+    """The device of an op."""
 
     FIELDS = fields_of(
         "device_type 1 int32 device_id 2 int32 random_seed 3 uint32 node_name 4 string numa_node_id 5 int32"
@@ -49,7 +36,7 @@ class DeviceOption(NetMessage):
 
 
 class TensorProto(NetMessage):
-    """A tensor with its contents."""
+    """A tensor and its contents."""
 
     FIELDS = fields_of(
         "dims 1 int64* data_type 2 enum float_data 3 float** int32_data 4 int32** byte_data 5 bytes"
@@ -65,7 +52,7 @@ class TensorProto(NetMessage):
 
 
 class Segment(NetMessage):
-    """Which part of a tensor a message holds."""
+    """The part of a tensor in a message."""
 
     FIELDS = fields_of("begin 1 int64 end 2 int64")
     begin: int = 0
@@ -73,7 +60,7 @@ class Segment(NetMessage):
 
 
 class QTensorProto(NetMessage):
-    """A quantized tensor with its contents."""
+    """A quantized tensor and its contents."""
 
     FIELDS = fields_of(
         "dims 1 int64* precision 2 int32 scale 3 double bias 4 double is_signed 5 bool data 6 int32** name 7 string"
@@ -90,7 +77,7 @@ class QTensorProto(NetMessage):
 
 
 class Argument(NetMessage):
-    """One setting of an op or a net."""
+    """An argument of an op or a net."""
 
     FIELDS = fields_of(
         "name 1 string f 2 float i 3 int64 s 4 bytes floats 5 float* ints 6 int64* strings 7 bytes* n 8 NetDef"
@@ -109,7 +96,7 @@ class Argument(NetMessage):
 
 
 class OperatorDef(NetMessage):
-    """One op: what it reads and writes by name, and its settings."""
+    """One op: its inputs and outputs by name, and its arguments."""
 
     FIELDS = fields_of(
         "input 1 string* output 2 string* name 3 string type 4 string arg 5 Argument* device_option 6 DeviceOption"
@@ -131,7 +118,7 @@ class OperatorDef(NetMessage):
 
 
 class MapFieldEntry(NetMessage):
-    """A setting of a backend."""
+    """An option of a backend."""
 
     FIELDS = fields_of("key 1 string val 2 string")
     key: str = ""
@@ -139,14 +126,14 @@ class MapFieldEntry(NetMessage):
 
 
 class BackendOptions(NetMessage):
-    """The settings of a backend."""
+    """The options of a backend."""
 
     FIELDS = fields_of("backend_name 1 string option 2 MapFieldEntry*")
     backend_name: str = ""
 
 
 class PartitionInfo(NetMessage):
-    """Which devices a part of a net runs on."""
+    """The devices of a part of a net."""
 
     FIELDS = fields_of("name 1 string device_id 2 int32* extra_info 3 string backend_options 4 BackendOptions*")
     name: str = ""
@@ -154,7 +141,7 @@ class PartitionInfo(NetMessage):
 
 
 class NetDef(NetMessage):
-    """Ops in their order, and the blobs that the net shares with what is around it."""
+    """Ops in order, and the external inputs and outputs of the net."""
 
     FIELDS = fields_of(
         "name 1 string op 2 OperatorDef* type 3 string num_workers 4 int32 device_option 5 DeviceOption arg 6 Argument*"
